@@ -2,8 +2,8 @@
 
     python -m scripts.comparefilters --seconds 60 [--seed 1]
 
-The seed is printed first; of each difference the expression, the messages and both answers. Needs a JDK, and what
-scripts/fetch-peers fetches."""
+The seed is printed first; of each difference the expression, the messages and both answers. Needs a JDK, and the files of
+scripts/fetch-peers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scripts.filtercases import MESSAGES, Java, compare
 from tests.interop.javapeer import broker_missing
 
 ROUND = 500
-TOLD_MAX = 10
+DIFFERENCES_MAX = 10
 
 
 def main() -> int:
@@ -27,15 +27,15 @@ def main() -> int:
     if why := broker_missing():
         raise SystemExit(why)
     print(f"seed {asked.seed}", flush=True)
-    random, until, count, told = Random(asked.seed), time.monotonic() + asked.seconds, 0, 0
+    random, until, count, differences = Random(asked.seed), time.monotonic() + asked.seconds, 0, 0
     with Java() as java:
-        while time.monotonic() < until and told < TOLD_MAX:
+        while time.monotonic() < until and differences < DIFFERENCES_MAX:
             for difference in compare(java, random, ROUND):
                 print(difference, flush=True)
-                told += 1
+                differences += 1
             count += ROUND
-    print(f"{count} expressions, each of {MESSAGES} messages: {told or 'no'} differences")
-    return 1 if told else 0
+    print(f"{count} expressions, each of {MESSAGES} messages: {differences or 'no'} differences")
+    return 1 if differences else 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Names of the product that nothing in it uses, as vulture finds them; what only a test or the simulator uses is as dead.
+"""Names of the product that nothing in it uses, as vulture finds them; a name that only a test or the simulator uses is dead,
+too.
 
-Invariant: each word of dead_names.kept keeps a name; one that keeps none is told like a dead name."""
+Invariant: each word of dead_names.kept keeps a name; one that keeps none is reported like a dead name."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ def kept_in(text: str) -> Iterator[Kept]:
             yield from (Kept(place, kind, name) for name in names)
 
 
-def told(found: Iterable[str], kept: Iterable[Kept]) -> list[str]:
-    """The lines that nothing keeps, then what keeps nothing."""
+def reported(found: Iterable[str], kept: Iterable[Kept]) -> list[str]:
+    """The lines that nothing keeps, then the words that keep nothing."""
     dead, idle = [], {*kept}
     for line in found:
         match = FOUND.match(line)
@@ -55,7 +56,7 @@ def main(packages: list[str]) -> int:
     ]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     sys.stderr.write(run.stderr)
-    lines = told(run.stdout.splitlines(), [*kept_in(KEPT.read_text())])
+    lines = reported(run.stdout.splitlines(), [*kept_in(KEPT.read_text())])
     print(*lines, sep="\n", end="\n" if lines else "")
     return 1 if lines or run.stderr else 0
 

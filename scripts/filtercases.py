@@ -1,7 +1,7 @@
-"""Expressions and messages that try where two evaluators of SQL92 filters may differ, and Java's evaluator beside ours.
+"""Expressions and messages on which two evaluators of SQL92 filters may differ, and Java's evaluator to compare with ours.
 
-Invariant: what is drawn depends on the random numbers alone. Judged is what a client notices: whether an expression is taken,
-where a fault in its syntax is told to stand, and which messages match."""
+Invariant: the cases depend on the random numbers alone. Compared is what a client notices: whether an expression is accepted,
+the position of a syntax error, and which messages match."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Java(PeerProcess):
         )
 
     def judged(self, expression: str, messages: list[bytes]) -> str:
-        """A letter for each message, or where the expression is refused."""
+        """A letter for each message, or the position where the expression is rejected."""
         answer = self.ask("judge", word(expression.encode()), *map(word, messages))
         if "refused" not in answer:
             return str(answer["said"]).replace("N", "F").replace("X", "F")
@@ -100,12 +100,12 @@ def ours(expression: str, messages: list[bytes]) -> str:
 
 
 def compare(java: Java, random: Random, count: int) -> Iterator[Difference]:
-    """The first differences of `count` drawn expressions."""
+    """The first differences of `count` random expressions."""
     for _ in range(count):
         expression = drawn_expression(random)
         messages = [drawn_properties(random) for _ in range(MESSAGES)]
         theirs, found = java.judged(expression, messages), ours(expression, messages)
-        # upstream looks through all behind a plus sign first: of two faults it may tell another
+        # upstream parses all after a plus sign first: of two errors it may report another
         other_fault = "+" in expression and theirs.startswith("refused") and found.startswith("refused")
         if theirs != found and not other_fault:
             yield Difference(expression, messages, theirs, found)
@@ -121,7 +121,7 @@ def drawn_properties(random: Random) -> bytes:
 
 
 def drawn_expression(random: Random) -> str:
-    """Mostly one that upstream takes; some with a word too many, too few, or another."""
+    """Mostly one that upstream accepts; some with a word too many, too few, or another."""
     text = _condition(random, DEPTH)
     if random.random() < 0.25:
         words = re.findall(r"'(?:[^']|'')*'|[A-Za-z_$0-9.]+|[<>=]+|\s+|.", text)

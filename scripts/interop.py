@@ -1,4 +1,4 @@
-"""Puts ours together with every client and server of Apache RocketMQ that they have to work with, and prints the matrix.
+"""Runs ours with every client and server of Apache RocketMQ that they have to work with, and prints the matrix.
 
     scripts/interop [--only clients,sets] [--failovers 20] [--migrations 3] [--page]
 
@@ -41,7 +41,7 @@ BROKERS = ["broker-0", "broker-1", "broker-2"]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """`counts` is for a person; `why` it failed, if it did."""
+    """`counts` is for a person; `why`: the failure, if it failed."""
 
     counts: str
     why: str = ""
@@ -49,7 +49,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`peer` is who is the judge, with its version."""
+    """`peer` is the judge, with its version."""
 
     group: str
     peer: str
@@ -58,7 +58,7 @@ class Cell:
 
 
 def tests(*paths: str, version: str = OLDER) -> Result:
-    """Of a pytest run of its own, with Java's peers of `version`; a test that is skipped has not shown anything."""
+    """Run pytest, with Java's peers of `version`; a skipped test has not shown anything."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         tally = Path(folder) / "tally"
         command = [sys.executable, "-m", "pytest", "-q", f"--basetemp={folder}/files"]
@@ -66,12 +66,12 @@ def tests(*paths: str, version: str = OLDER) -> Result:
             [*command, *(TESTS + path for path in paths)],
             cwd=ROOT, env={**os.environ, "TALLY_FILE": str(tally), PEERS_VERSION: version}, capture_output=True, text=True,
         )  # fmt: skip
-        told = json.loads(tally.read_text()) if tally.exists() else {"counts": {}, "skips": {}}
-    counts = told["counts"]
+        tally_of_run = json.loads(tally.read_text()) if tally.exists() else {"counts": {}, "skips": {}}
+    counts = tally_of_run["counts"]
     line = f"{counts.get('passed', 0)} tests"
     if counts.get("failed") or not counts.get("passed") or done.returncode:
         return Result(line, done.stdout[-3000:])
-    return Result(line, "; ".join(told["skips"]))
+    return Result(line, "; ".join(tally_of_run["skips"]))
 
 
 def of_fleet(
@@ -80,7 +80,7 @@ def of_fleet(
     judge: Callable[[Fleet], tuple[str, list[str]]],
     version: str = OLDER,
 ) -> Result:
-    """What `judge` says of a fleet that is whole: counts, and faults. Java's servers are of `version`."""
+    """Run `judge` on a whole fleet: counts, and faults. Java's servers are of `version`."""
     why = fleet_missing(version)
     if why is not None:
         return Result("", why)
@@ -101,7 +101,7 @@ def of_fleet(
     if faults:
         return Result(counts, "\n".join([f"its files are in {folder}", *faults]))
     if fleet.stalls:
-        print(f"  the stacks of who stood still are in the logs of {folder}", flush=True)
+        print(f"  the stacks of hanging processes are in the logs of {folder}", flush=True)
     else:
         shutil.rmtree(folder)
     return Result(counts)
@@ -137,7 +137,7 @@ def migrated_times(*, times: int) -> Result:
 def migrated_once(fleet: Fleet, *, seed: int) -> tuple[str, list[str]]:
     say = partial(print, "   ", flush=True)
     verdict, unused = asyncio.run(migrated(fleet, seed=seed, say=say))
-    faults = [f"docs/migration.md says {command!r}, and it was not run" for command in unused]
+    faults = [f"docs/migration.md has {command!r}, and it was not run" for command in unused]
     return f"{verdict.acknowledged:,} acknowledged, {len(verdict.lost)} lost", [*verdict.faults, *faults]
 
 

@@ -1,6 +1,6 @@
 """A DLedger group of processes, on ports and in a folder of their own, gone afterwards.
 
-Invariant: every process it started is ended, one that is stopped too."""
+Invariant: every process it started is ended, also a stopped one."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class LedgerGroup:
         return self.root / f"{name}.log"
 
     def said(self) -> str:
-        """The end of what each wrote."""
+        """The end of each member's output."""
         return "\n".join(f"{name}: {self.log(name).read_text()[-2000:]}" for name in self._processes)
 
     def send(self, name: str, number: signal.Signals) -> None:
@@ -70,7 +70,7 @@ class LedgerGroup:
         self.end(name, signal.SIGKILL)
 
     def end(self, name: str, number: signal.Signals) -> None:
-        """Tells it to end, and waits until it has."""
+        """Send it the signal, and wait until it has ended."""
         self._processes[name].send(number)
         if not self._processes[name].wait_gone(END_S):
-            raise SystemExit(f"{name} does not end; it said\n{self.log(name).read_text()[-2000:]}")
+            raise SystemExit(f"{name} does not end; its output\n{self.log(name).read_text()[-2000:]}")

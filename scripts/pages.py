@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that are made from the code; with --check only says which ones are out of date."""
+"""Writes the generated pages of docs/; with --check only reports which ones are out of date."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ CONFIGURATION = """# Configuration
 
 Written by `scripts/pages` from the settings classes; a test fails when it is out of date.
 
-The servers take RocketMQ's properties files with `-c FILE`, and `KEY=VALUE` after it, which counts more. `-p` prints what is in
-force and ends. A key or value that is not understood is warned of with its file and line and the nearest key; with `--strict`
-it is refused. Keys of upstream that have no meaning here are taken without a word. Sizes are in bytes, times in milliseconds
-unless the key says otherwise.
+The servers take RocketMQ's properties files with `-c FILE`, and `KEY=VALUE` after it, which has precedence. `-p` prints the
+effective settings and ends. An unknown key or value causes a warning with its file and line and the nearest key; with
+`--strict` it is rejected. Keys of upstream that have no meaning here are accepted silently. Sizes are in bytes, times in
+milliseconds unless the key says otherwise.
 
 The third column shows upstream's default where it is another one.
 """
@@ -43,7 +43,7 @@ feature changes no other's seeds. `--with NAME` plays a feature in each seed, `-
 scripts/prove --only cluster --with learner --with transactions --minutes 5
 ```
 
-A failure names what its seed played and the command that runs it again. Letters with numbers are the names of invariants.
+A failure names the features of its seed and the command that runs it again. Letters with numbers are the names of invariants.
 """
 
 KINDS = "Each kind of fault is a feature, too, with a chance of its own: {}."
@@ -51,38 +51,40 @@ KINDS = "Each kind of fault is a feature, too, with a chance of its own: {}."
 WORLDS: tuple[tuple[str, str, Features], ...] = (
     (
         "cluster",
-        "Three controllers, three brokers, a name server and clients under load: what was acknowledged, what can be read, and "
+        "Three controllers, three brokers, a name server and clients under load: acknowledged messages, readable messages and "
         "the logs are judged at each step.",
         shape.FEATURES,
     ),
     (
         "pairs",
         "A master, one or two slaves, a name server and a client; kills, cuts, lost memory and an operator. P1: there is one "
-        "log. P2: an answer OK means that a slave has the message. P3: what is shown is at a slave. P4: what can be read.",
+        "log. P2: an answer OK means that a slave has the message. P3: shown messages are at a slave. P4: acknowledged "
+        "messages can be read.",
         pairs.FEATURES,
     ),
     (
         "groups",
         "A Raft-mode set, a name server, and a client that sends messages, batches and delayed ones; kills, power cuts, "
-        "pauses, cuts, slow, full and lost disks, clocks that jump. The check keeps its own copy of what was committed. G1: "
-        "what was acknowledged is there, as the answer said, in each member's queues and for readers. G2: there is one leader "
-        "a term, and it alone answers. G3: equal entries are at equal places, queue offsets have no gap and no double. G4: "
-        "nothing is shown or answered that a majority of disks, and the own one, may lose. G5: the leader has everything. G6: "
-        "store times never go back, a set without faults serves. G7: name servers have id 0 at the leader. V2: a full disk "
-        "ends no member that serves. N1 to N4 of [proofs](proofs.md), D1 to D3 of delayed messages.",
+        "pauses, cuts, slow, full and lost disks, clocks that jump. The check keeps its own copy of what was committed. "
+        "G1: acknowledged messages are where the answer named them, in each member's queues and for readers. G2: there is "
+        "one leader a term, and it alone answers. G3: equal entries are at equal positions, queue offsets have no gap and "
+        "no double. G4: only messages on a majority of disks, and on the own one, are shown or answered. G5: the leader "
+        "has everything. G6: store times never go back, a set without faults serves. G7: name servers have id 0 at the "
+        "leader. V2: a full disk ends no member that serves. N1 to N4 of [proofs](proofs.md), D1 to D3 of delayed "
+        "messages.",
         groups.FEATURES,
     ),
     (
         "raft",
-        "A Raft group and its disks. R1 to R17 of Raft, snapshots and reclaimed logs among them. V2 to V4: what a leader waits "
-        "for is under way, within its limits, one push behind the other, with windows of one to eight pushes, calls that "
-        "overtake each other, and state machines that take batches (`simulation/raft/check.py`).",
+        "A Raft group and its disks. R1 to R17 of Raft, snapshots and reclaimed logs among them. V2 to V4: the requests that a "
+        "leader waits for are under way, within its limits, one push behind the other, with windows of one to eight pushes, "
+        "calls that overtake each other, and state machines that take batches (`simulation/raft/check.py`).",
         raft.FEATURES,
     ),
     (
         "controllers",
-        "Controllers under 1 to 50 sets of scripted brokers, operators and strangers: who asked what with which epochs, and "
-        "what came of it.",
+        "Controllers under 1 to 50 sets of scripted brokers, operators and strangers: requests, their epochs, and their "
+        "outcome are judged.",
         controllers.FEATURES,
     ),
 )
@@ -106,21 +108,23 @@ def simulation() -> str:
 def section(world: str, about: str, features: Features) -> str:
     """One world: a list of its features, and a line of those that are only kinds of fault."""
     lines = [f"## {world}", "", about, ""]
-    told = [feature for feature in features.all() if feature.plays != raft.KIND_OF_FAULT]
-    lines += [entry(feature) for feature in told]
-    if kinds := [f"`{feature.name}`" for feature in features.all() if feature not in told]:
+    listed = [feature for feature in features.all() if feature.plays != raft.KIND_OF_FAULT]
+    lines += [entry(feature) for feature in listed]
+    if kinds := [f"`{feature.name}`" for feature in features.all() if feature not in listed]:
         lines += ["", KINDS.format(", ".join(kinds))]
     return "\n".join([*lines, ""])
 
 
 def entry(feature: Feature) -> str:
     checks = f" *Checks:* {feature.checks}" if feature.checks else ""
-    return f"- **{feature.name}** ({feature.chance:.0%}). {feature.plays}{checks}{beside(feature)}"
+    return (
+        f"- **{feature.name}** ({feature.chance:.0%}). {feature.plays}{checks}{brought_and_excluded(feature)}"
+    )
 
 
-def beside(feature: Feature) -> str:
+def brought_and_excluded(feature: Feature) -> str:
     brings = f" Brings {', '.join(sorted(feature.brings))}." if feature.brings else ""
-    return brings + (f" Not beside {', '.join(sorted(feature.excludes))}." if feature.excludes else "")
+    return brings + (f" Not with {', '.join(sorted(feature.excludes))}." if feature.excludes else "")
 
 
 PAGES: dict[str, Callable[[], str]] = {"configuration.md": configuration, "simulation.md": simulation}

@@ -1,7 +1,7 @@
 """Runs every simulated world, and the crash images of the store and of the ledger, on seeds that no run has tried before.
 
-The seeds are drawn from the commit, so each commit has its own and a failure can be repeated: it is told in one line, with
-the command that runs that seed again. No seed begins when the minutes are over, or after SIGINT or SIGTERM; those under way
+The seeds are drawn from the commit, so each commit has its own and a failure can be repeated: it is printed in one line, with
+the command that runs that seed again. No seed begins when the minutes are over, or after SIGINT or SIGTERM; seeds under way
 are ended and all are counted. One that takes longer than SEED_S_MAX has failed."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from simulation.worlds import features_of
 ROOT = Path(__file__).resolve().parents[1]
 SEED_S_MAX = 300
 SEEDS_OF_A_WORKER = 40
-"""A process gives the memory of its worlds back to itself only: after a thousand it has gigabytes."""
+"""A process gives the memory of its worlds back only to itself: after a thousand it has gigabytes."""
 SEEDS_APART = 1 << 20
 """The seeds of neighbouring commits do not meet."""
 
@@ -112,14 +112,14 @@ WORLDS: dict[str, Callable[[int, str | None, Asked], Counts]] = {
     "crash-images": crash_images,
     "ledger-images": ledger_images,
 }
-"""Each runs one seed, raises what it finds, and counts what it did. A new world is a new line here."""
+"""Each runs one seed, raises its failure, and counts its work. A new world is a new line here."""
 
 
 def serve(requests: Connection) -> None:
     """One worker: (world, seed, bug, features asked for) in, (error or None, counts, seconds of CPU) out."""
     sys.path.insert(0, str(ROOT))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the seed is ended and counted
-    logging.getLogger().addHandler(logging.NullHandler())  # what servers log is not what this prints
+    logging.getLogger().addHandler(logging.NullHandler())  # servers' logs are not printed here
     while True:
         try:
             name, seed, bug, asked = requests.recv()
@@ -128,14 +128,14 @@ def serve(requests: Connection) -> None:
         began, error, counts = time.process_time(), None, Counter[str]()
         try:
             counts = WORLDS[name](seed, bug, asked)
-        except Exception as found:  # noqa: BLE001 - told with its seed
+        except Exception as found:  # noqa: BLE001 - printed with its seed
             error = described(found)
         requests.send((error, counts, time.process_time() - began))
 
 
 @dataclass
 class Tally:
-    """What became of one world's seeds."""
+    """The results of one world's seeds."""
 
     seeds: int = 0
     failed: int = 0
@@ -150,7 +150,7 @@ class Tally:
 
 @dataclass
 class Worker:
-    """A process, and the seed that it is at."""
+    """A process, and its present seed."""
 
     process: BaseProcess
     pipe: Connection
@@ -175,7 +175,7 @@ class Proof:
         self.context = multiprocessing.get_context("spawn")
 
     def run(self, processes: int) -> int:
-        """How many seeds failed."""
+        """Returns how many seeds failed."""
         workers = [self.worker() for _ in range(processes)]
         for worker in workers:
             self.give(worker)
@@ -202,7 +202,7 @@ class Proof:
         return sum(tally.failed for tally in self.tallies.values())
 
     def stop(self) -> None:
-        """Begins no other seed."""
+        """Begin no other seed."""
         self.end_s = 0.0
 
     def worker(self) -> Worker:
@@ -218,7 +218,7 @@ class Proof:
         worker.process, worker.pipe, worker.seeds = fresh.process, fresh.pipe, 0
 
     def give(self, worker: Worker) -> None:
-        """The next seed of the world that had the least, unless it is over."""
+        """Give it the next seed of the world that had the least CPU, unless time is over."""
         worker.at = None
         open_ = [name for name in self.tallies if self.count is None or self.given[name] < self.count]
         if not open_ or time.monotonic() >= self.end_s:
@@ -238,7 +238,7 @@ class Proof:
         self.failed(worker, error, counts, cpu_s)
 
     def failed(self, worker: Worker, error: str | None, counts: Counts, cpu_s: float) -> None:
-        """Or not, if there is no `error`."""
+        """Count a failure, or a success if there is no `error`."""
         assert worker.at is not None
         name, seed = worker.at
         tally = self.tallies[name]

@@ -1,8 +1,8 @@
-"""Runs each planted bug on the seed that is recorded for it, searches another where that one finds it no more, and rewrites
-simulation/foundby.json. A bug that none of --searched seeds finds keeps its record and is told.
+"""Runs each planted bug on its recorded seed, searches another where that one no longer finds it, and rewrites
+simulation/foundby.json. A bug that none of --searched seeds finds keeps its record and is printed.
 
-First each recorded seed runs once without a bug. One that fails then finds no bug, whatever is planted: it is told at once, its
-bugs are searched anew, and the command fails."""
+First each recorded seed runs once without a bug. One that fails then finds no bug, whatever is planted: it is printed at once,
+other seeds are searched for its bugs, and the command fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from simulation.worlds import bugs_of, features_of
 
 
 class Alone(NamedTuple):
-    """A seed of a world, to be run without a bug; `asked`: what bugs that it is recorded for need it to play."""
+    """A seed of a world, to be run without a bug; `asked`: the features that its recorded bugs need."""
 
     world: str
     seed: int
@@ -41,15 +41,15 @@ class Search(NamedTuple):
 
 
 def alone(run: Alone) -> tuple[Alone, str | None]:
-    """What that seed finds without a bug."""
+    """The failure of that seed without a bug."""
     quiet()
     failure = first_failure(lambda seed: WORLDS[run.world](seed, None, run.asked), run.seed, 1)
     return run, None if failure is None else described(failure.error)
 
 
 def searched(search: Search) -> tuple[Search, int | None, list[tuple[Alone, str]]]:
-    """The recorded seed while it or a neighbour finds the bug, or the first of all that does; and seeds that were met and fail
-    without it, in words, for not every error can go from process to process."""
+    """The recorded seed while it or a neighbour finds the bug, or the first of all that does; and seeds that fail without it,
+    each with its error as text, because not every error can go from process to process."""
     quiet()
     found = honest_find(
         lambda seed, bug: WORLDS[search.world](seed, bug, search.asked),
@@ -70,7 +70,7 @@ def quiet() -> None:
 
 
 def all_of(worlds: list[str], bugs: list[str]) -> Iterator[tuple[str, str, int, Asked]]:
-    """World, planted bug, its recorded seed, and what that seed plays for it."""
+    """World, planted bug, its recorded seed, and the features that the seed plays for it."""
     for world, seeds in recorded().items():
         if world in worlds:
             features, planted = features_of(world), bugs_of(world)
@@ -80,7 +80,7 @@ def all_of(worlds: list[str], bugs: list[str]) -> Iterator[tuple[str, str, int, 
 
 
 class Alarms:
-    """Seeds that fail without a bug, each told once, as it is found."""
+    """Seeds that fail without a bug, each printed once, as it is found."""
 
     def __init__(self) -> None:
         self.seeds: set[Alone] = set()

@@ -1,11 +1,11 @@
-"""Runs the layers of tests and adds up what they covered.
+"""Runs the layers of tests and adds up their coverage.
 
-Tests that are marked `long` are left to a run with --long, which is of these alone: a plain one shows the same in small.
-With --seconds no test begins behind that time: those that were not reached are named, and fail nothing.
+Tests that are marked `long` are left to a run with --long, which runs only these: a plain run shows the same in small.
+With --seconds no test begins after that time: tests that were not reached are named, and are no failures.
 
 A layer is cut into parts, each a pytest run of its own, so that one that dies takes no other with it. Parts of all layers run
-side by side, as many as keep the cores busy: tests that wait for servers run beside tests that work. tests/conftest.py writes
-what a run counted (tests, seeds, faults, skips with their reasons) to the file that TALLY_FILE names."""
+side by side, as many as keep the cores busy: tests that wait for servers run with tests that work. tests/conftest.py writes
+a run's counts (tests, seeds, faults, skips with their reasons) to the file that TALLY_FILE names."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LAYERS = {
 LEFT = "deselected"
 WORKS = 100
 SLOWEST = ("--durations=15", "--durations-min=4")
-"""Named by each run, so that who keeps the time finds it."""
+"""Named by each run, so that its plugin that keeps the time is found."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def room() -> int:
 
 
 def arguments(part: Part, long: bool) -> list[str]:
-    """What pytest is told."""
+    """The arguments of pytest."""
     others = [path for other in PARTS if other.layer == part.layer for path in other.paths]
     which = ["-m", "long" if long else "not long"]
     return [*which, *([*part.paths] or [*LAYERS[part.layer], *(f"--ignore={path}" for path in others)])]
@@ -150,7 +150,7 @@ def arguments(part: Part, long: bool) -> list[str]:
 
 @dataclass
 class Run:
-    """A part that runs, and where it says and counts what it does."""
+    """A part that runs, and the files of its output and counts."""
 
     part: Part
     process: subprocess.Popen[str]
@@ -169,7 +169,7 @@ class Totals:
     cpu_s: float = 0
 
     def add(self, run: Run, cpu_s: float) -> None:
-        """What an ended one said is printed, what it counted is added. `cpu_s` is what it and all that it waited for used."""
+        """Print the output of an ended run, and add its counts. `cpu_s`: CPU of it and of all processes that it waited for."""
         layer, seconds = run.part.layer, time.monotonic() - run.began_s
         run.said.seek(0)
         print(
@@ -191,7 +191,7 @@ class Totals:
 
 
 def start(part: Part, long: bool, end_s: float, folder: Path, opened: ExitStack) -> Run:
-    """No test of it begins behind `end_s` of the monotonic clock."""
+    """No test of it begins after `end_s` of the monotonic clock."""
     name = f"part-{PARTS.index(part)}"
     said = opened.enter_context((folder / f"{name}.said").open("w+"))
     tally = folder / f"{name}.tally"

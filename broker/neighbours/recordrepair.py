@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from messagestore.scrub.soundness import Damage
-
 from broker.role.membership import Membership
 from epochfile.entry import EpochEntry
 from ha.service import HAService
+from messagestore.scrub.soundness import Damage
 from messagestore.store import MessageStore
 from mqruntime.clock import Clock
 from mqruntime.log import fields

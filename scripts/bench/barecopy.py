@@ -1,4 +1,4 @@
-"""The probe of what a copy of a log must cost in Python: a socket that one process fills from a mapping, and another empties
+"""The probe of the least cost of a log copy in Python: a socket that one process fills from a mapping, and another empties
 into a mapping of a new file, 256 KiB at a time.
 
 Invariant: nothing looks at the bytes, and the only system calls are those that move them."""

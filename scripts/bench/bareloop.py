@@ -1,10 +1,10 @@
 """The probe of what a send must cost in Python: `python -m scripts.bench.bareloop FILE` prints its port and serves.
 
 Each request's header is parsed by orjson, a record's head packed by `struct` and written with the body to a mapping of a new
-file, and an answer formatted; what one receive brought is answered by one write, on uvloop. Nothing is checked, replicated,
+file, and an answer formatted; all requests of one receive are answered by one write, on uvloop. Nothing is checked, replicated,
 dispatched or kept.
 
-Invariant: it understands the frames of scripts.bench.lightclient, and does no more than is said here."""
+Invariant: it understands the frames of scripts.bench.lightclient, and does no more than is described here."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def bare_server(directory: Path | None) -> Iterator[tuple[str, int]]:
 
 @dataclass(frozen=True)
 class Probe:
-    """Of single messages: how many a second with many under way, what one costs the server, and the ms of one alone."""
+    """Of single messages: how many a second with many under way, the server's cost of one, and the ms of one alone."""
 
     per_second: float
     cpu_us: float
@@ -108,7 +108,7 @@ class Probe:
 
 
 def probe(directory: Path | None, body_bytes: int, in_flight: int, seconds: float) -> Probe:
-    """What this machine gives the least of Python now."""
+    """The speed of the least of Python on this machine now."""
     sends = Sends("bench", 8, body_bytes)
     with bare_server(directory) as (address, pid):
         load(address, sends, in_flight, 0.2)  # so that all code has run

@@ -1,7 +1,7 @@
 """Broker sets as controllers see them: requests over one connection, heartbeats to each over one of each broker's own.
 
-Invariant: a broker's heartbeats say that it lives for long, so that it dies by the end of its connection alone. Addresses
-differ, and one listener takes what is sent to all of them."""
+Invariant: a broker's heartbeats announce a long lifetime, so that it dies only by the end of its connection. Addresses
+differ, and one listener takes the requests to all of them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Refused(Exception):
 
 class BrokerSets:
     """`count` sets of three, known to the controllers once `register` has returned. Those that were registered before come
-    back with the `port` that they had."""
+    back with their former `port`."""
 
     def __init__(self, controllers: Iterable[str], leader: str, count: int, port: int = 0) -> None:
         self.controllers = list(controllers)
@@ -109,7 +109,7 @@ class BrokerSets:
                     self.leader = said.controller_leader_address
 
     async def register(self) -> None:
-        """Every broker gets its id and is heard, every set gets broker 1 as master and then all three as members."""
+        """Every broker gets its id and sends a heartbeat, every set gets broker 1 as master and then all three as members."""
         await each(self.names, self._register)
 
     async def _register(self, name: str) -> None:
@@ -162,8 +162,8 @@ class BrokerSets:
         return [(name, broker_id) for name in self.names for broker_id in REPLICAS]
 
     def connect(self, brokers: Iterable[Broker], controllers: Iterable[str] = ()) -> list[socket.socket]:
-        """A new connection of each to each controller (all, for none named) and a heartbeat over it; those that they had
-        before, still open."""
+        """A new connection of each to each controller (all, if none is named) and a heartbeat over it; their earlier ones stay
+        open."""
         before = []
         for controller in list(controllers) or self.controllers:
             host, _, port = controller.rpartition(":")
@@ -182,7 +182,7 @@ class BrokerSets:
             self._sockets[controller, broker].sendall(self._heartbeat(broker))
 
     async def at_home(self, brokers: Iterable[Broker]) -> None:
-        """Registered where their heartbeats come from."""
+        """Register them at the addresses of their heartbeats."""
         for broker in brokers:
             header = RegisterBrokerToControllerHeader(*broker, self.address(broker), CLUSTER)
             await self.patiently(RequestCode.CONTROLLER_REGISTER_BROKER, header)
@@ -215,12 +215,12 @@ async def each(names: Iterable[str], work: Callable[[str], Awaitable[None]]) -> 
 
 
 class Listener:
-    """Takes and forgets what controllers send to brokers, at every loopback address, in a thread of its own."""
+    """Discards the requests of controllers to brokers, at every loopback address, in a thread of its own."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")  # nobody else's machine
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")  # no other machine
         self._socket.bind(("0.0.0.0", port))  # noqa: S104 - of the loopback device
         self._socket.listen(4096)
         self.port: int = self._socket.getsockname()[1]

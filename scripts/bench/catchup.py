@@ -1,15 +1,15 @@
-"""How fast an emptied slave is level with its master and has dispatched what it copied, beside Apache RocketMQ 5.3.3.
+"""How fast an emptied slave catches up with its master and has dispatched its copy, compared with Apache RocketMQ 5.3.3.
 
     python -m scripts.bench.catchup [--bytes 3g] [--runs 3] [--sides ours-c,java-c] [--skip-java] [--profile]
 
-Of each side a master with so many bytes of log, sent in batches to 8 queues while it was alone (minInSyncReplicas is 1 here,
+Of each side a master with that many bytes of log, sent in batches to 8 queues while it was alone (minInSyncReplicas is 1 here,
 else as shipped), under a name server and controllers of ours. Then in each run, in turn: the slave, whose store was emptied, is
 started. Its first byte is that of its first segment, counted from the start of the process; speed is counted from there until
 its log is as long as the master's, and until all its queues are. CPU is that of the whole process over the same time, anonymous
-memory of the slave the most that was seen. A probe before each (scripts.bench.barecopy) copies a segment through a socket from
+memory of the slave its peak. A probe before each (scripts.bench.barecopy) copies a segment through a socket from
 one mapping to another: figures are also given as multiples of it. Both pay for memory that a virtual machine has given back.
 
-Without Java, or with `--skip-java`, only ours are measured. Exits 1 when a median misses what is reached for."""
+Without Java, or with `--skip-java`, only ours are measured. Exits 1 when a median misses its target."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ REACHES = (
 
 @dataclass(frozen=True)
 class Held:
-    """What a broker has: bytes of log, and entries of all queues."""
+    """A broker's bytes of log, and entries of all queues."""
 
     log_end: int
     entries: int
@@ -77,7 +77,7 @@ async def held(admin: AdminClient, address: str) -> Held:
 
 
 def listening(address: str) -> bool:
-    """Whether somebody takes connections there."""
+    """Whether a server takes connections there."""
     host, _, port = address.rpartition(":")
     with socket.socket() as asked:
         return asked.connect_ex((host, int(port))) == 0
@@ -96,7 +96,7 @@ class FilledCluster:
         sends = Sends(TOPIC, QUEUES, 1024, BATCH)
         while asyncio.run(self._ask(self._master)).log_end < log_bytes:
             load(self._master, sends, IN_FLIGHT, FILL_S)
-        time.sleep(1)  # so that what it dispatches behind its log is done
+        time.sleep(1)  # so that its dispatch has caught up with its log
         self.full = asyncio.run(self._ask(self._master))
 
     async def _ask(self, address: str) -> Held:
@@ -121,7 +121,7 @@ class FilledCluster:
         return identity.pid
 
     def catch_up(self, table: Table, probe: Copy) -> None:
-        """Empties and starts the slave, and notes how it gets on."""
+        """Empty and start the slave, and note its progress."""
         self._cluster.kill([SLAVE])
         shutil.rmtree(self._cluster.layout.properties(SLAVE)["storePathRootDir"], ignore_errors=True)
         asyncio.run(self._caught_up(table, probe))
@@ -149,7 +149,7 @@ class FilledCluster:
                     break
                 if time.perf_counter() - first > CATCH_UP_S_MAX:
                     raise SystemExit(
-                        f"the slave is not level after {CATCH_UP_S_MAX:g} s: {now} of {self.full}"
+                        f"the slave has not caught up after {CATCH_UP_S_MAX:g} s: {now} of {self.full}"
                     )
                 await asyncio.sleep(LOOK_AGAIN_S)
             done = time.perf_counter()
@@ -167,7 +167,8 @@ class FilledCluster:
         table.note("anonymous memory of the master, MiB", name, own_mib(pids[0]))
 
     def profile(self) -> str:
-        """Where the CPU of the slave, a sampled broker, goes from its first byte until it is level and has dispatched."""
+        """The functions with the slave's CPU, of a sampled broker, from its first byte until it has caught up and has
+        dispatched."""
         return asyncio.run(self._profiled())
 
     async def _profiled(self) -> str:
@@ -228,7 +229,7 @@ def measure(given: Namespace, sides: list[Side], table: Table) -> None:
                     "probe, MB per CPU second, sender", cluster.side.name, probe.sender_mb_per_cpu_second
                 )
                 table.note("probe, the same, receiver", cluster.side.name, probe.receiver_mb_per_cpu_second)
-                print(f"a slave of {cluster.side.name} is level; {machine()}", flush=True)
+                print(f"a slave of {cluster.side.name} has caught up; {machine()}", flush=True)
 
 
 def main() -> int:

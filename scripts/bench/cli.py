@@ -35,7 +35,7 @@ def timed(arguments: Sequence[str]) -> float:
 
 
 def report(arguments: Sequence[str], runs: int, target_s: float) -> bool:
-    """Prints the figure; whether its median is within the target. A first run fills the caches and is not counted."""
+    """Print the figure, and return whether its median is within the target. A first run fills the caches and is not counted."""
     timed(arguments)
     took = [timed(arguments) for _ in range(runs)]
     within = statistics.median(took) <= target_s

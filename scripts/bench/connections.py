@@ -1,4 +1,4 @@
-"""What idle client connections cost a broker: resident memory, and the latency of sends beside them.
+"""The broker's cost of idle client connections: resident memory, and the latency of other clients' sends.
 
     python -m scripts.bench.connections [--connections 10000] [--runs 3]
 
@@ -68,7 +68,7 @@ async def send_latencies(namesrv: str) -> list[float]:
 
 
 class Figures:
-    """What all runs measured, by the name of what was measured."""
+    """The measurements of all runs, by name."""
 
     def __init__(self) -> None:
         self.values: dict[str, list[float]] = {}

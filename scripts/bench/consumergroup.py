@@ -1,10 +1,11 @@
-"""What one consumer that comes or goes costs the broker of a large group, and how long a send beside it waits.
+"""The broker's cost of one consumer that joins or leaves a large group, and how long another client's send waits meanwhile.
 
     python -m scripts.bench.consumergroup [--members 1000] [--runs 3]
 
-One name server, one controller, one broker, shipped settings. Each member is a connection that beats once and, told that its
-group changed (40), asks for the members (38), for its topic and for its retry topic, once a second at most, as upstream's
-clients do. All join as fast as they are answered; then one joins, leaves (35), comes again, and loses its connection."""
+One name server, one controller, one broker, shipped settings. Each member is a connection that beats once and, when it is
+notified that its group changed (40), asks for the members (38), for its topic and for its retry topic, once a second at most,
+as upstream's clients do. All join as fast as they are answered; then one joins, leaves (35), comes again, and loses its
+connection."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from scripts.bench.options import options
 from scripts.bench.wholecluster import whole_cluster
 
 GROUP, TOPIC, BESIDE = "bench-crowd", "crowd", "beside"
-TOLD = b'"code":40,'
+NOTIFIED = b'"code":40,'
 ASKED_TIMES = 2  # of the topic, and of the retry topic
 ASKS_EACH_S = 1.0
 QUIET_S = 1.5
@@ -38,10 +39,10 @@ SPARE_FILES = 200
 
 
 class Member(asyncio.Protocol):
-    """`told` and `answered` count over all members."""
+    """`notified` and `answered` count over all members."""
 
-    told = answered = 0
-    last_heard = 0.0
+    notified = answered = 0
+    last_received = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -58,14 +59,14 @@ class Member(asyncio.Protocol):
                 break
             header = self._unread[at + START.size : at + START.size + (head_bytes & 0xFFFFFF)]
             at += 4 + length
-            if TOLD in header:
-                Member.told += 1
+            if NOTIFIED in header:
+                Member.notified += 1
                 self._ask()
             elif self.beaten.done():
                 Member.answered += 1
             else:
                 self.beaten.set_result(None)
-            Member.last_heard = time.perf_counter()
+            Member.last_received = time.perf_counter()
         del self._unread[:at]
 
     def _ask(self) -> None:
@@ -97,7 +98,7 @@ def heartbeat(client_id: str) -> bytes:
 
 
 def bystander(address: str, questions: Connection) -> None:
-    """Sends one message after the other; asked, it says how long the longest has waited since it was asked last, ms."""
+    """Send one message after the other; asked, it returns the longest wait since it was asked last, in ms."""
     host, _, port = address.rpartition(":")
     requests, longest_s, number = Sends(BESIDE, 4, 100), 0.0, 0
     with socket.create_connection((host, int(port))) as connection:
@@ -116,7 +117,7 @@ def bystander(address: str, questions: Connection) -> None:
 
 
 class Crowd:
-    """The members at `address`, whose broker runs as `pid`; what was measured goes to `values`."""
+    """The members at `address`, whose broker runs as `pid`; measurements go to `values`."""
 
     def __init__(self, address: str, pid: int, beside: Connection, values: dict[str, list[float]]) -> None:
         self._address, self._pid, self._beside, self._values = address, pid, beside, values
@@ -131,23 +132,23 @@ class Crowd:
         return member
 
     async def measured(self, what: str, action: Awaitable[None]) -> None:
-        """What the broker does until all have been quiet for a while."""
+        """Measure the broker until all have been quiet for a while."""
         self._longest_ms()
-        began, cpu_s, told, answered = (
+        began, cpu_s, notified, answered = (
             time.perf_counter(),
             cpu_seconds(self._pid),
-            Member.told,
+            Member.notified,
             Member.answered,
         )
-        Member.last_heard = began
+        Member.last_received = began
         await action
-        while (left_s := Member.last_heard + QUIET_S - time.perf_counter()) > 0:  # noqa: ASYNC110 - until nobody hears more
+        while (left_s := Member.last_received + QUIET_S - time.perf_counter()) > 0:  # noqa: ASYNC110 - until all are quiet
             await asyncio.sleep(left_s)
         for name, value in (
             ("broker's CPU, s", cpu_seconds(self._pid) - cpu_s),
-            ("until the last heard, s", Member.last_heard - began),
+            ("until the last heard, s", Member.last_received - began),
             ("longest send beside, ms", self._longest_ms()),
-            ("notifications", Member.told - told),
+            ("notifications", Member.notified - notified),
             ("lists", Member.answered - answered),
         ):
             self._values.setdefault(f"{what}: {name}", []).append(value)

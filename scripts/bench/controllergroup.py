@@ -69,7 +69,7 @@ class ControllerGroup:
         self._processes[name].send(number)
 
     def stop(self) -> None:
-        """Ends them, by force what takes too long."""
+        """End them, by force if they take too long."""
         for process in self._processes.values():
             process.send(signal.SIGTERM)
         for process in self._processes.values():

@@ -1,4 +1,5 @@
-"""What three controllers do: proposals, reads, a thousand broker sets, masters lost together, a leader killed or handed over.
+"""The performance of three controllers: proposals, reads, a thousand broker sets, masters lost together, a leader killed or
+replaced.
 
     python -m scripts.bench.controllers [--runs 3] [--quick] [--slow-sync-ms 5] [--failovers 3]
         [--hand-overs 3]
@@ -6,13 +7,13 @@
 The configuration is `conf/cluster-3n`, in an empty directory each run; everything on this machine, one process plays all
 brokers and keeps a connection of each to every controller. A proposal is a registration (1003) with a new address, each of
 those in flight for another set; a read is 1004. Masters are lost when their connections end, and all are elected when the
-leader says so of every set. Brokers reconnect when each opens a second connection to the leader, speaks over it and closes
-the first. "Longest wait" is the longest answer to a request (1005) that the leader answers from memory, asked again and again
-meanwhile: how long its loop was held. After a kill or a SIGTERM of the leader, or an operator's wish that it hand over, the
-clock runs until a proposal is next accepted; of a hundred of these the 99th percentile is told.
+leader names another one for every set. Brokers reconnect when each opens a second connection to the leader, sends over it and
+closes the first. "Longest wait" is the longest answer to a request (1005) that the leader answers from memory, asked again and
+again meanwhile: how long its loop was held. After a kill or a SIGTERM of the leader, or an operator's request that it transfer
+leadership, the clock runs until a proposal is next accepted; of a hundred of these the 99th percentile is printed.
 With `--slow-sync-ms` the loss of all masters is measured again with every sync of the controllers that much longer.
 
-Prints rows for docs/performance.md. Java's figures beside ours were measured on another day."""
+Prints rows for docs/performance.md. Java's figures in them were measured on another day."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ JAVA = {
 }
 LOOP_STEPS = 5_000_000
 P99_OF = 100
-"""Of so many values, or more, the 99th percentile is told."""
+"""With this many values, or more, the 99th percentile is printed."""
 STEADY_S = 1.0
 TRY_MS = 500
 LOOK_AGAIN_S = 0.005
@@ -65,7 +66,7 @@ MOVED_BROKER = 2
 
 
 class Figures:
-    """What all runs measured, in the order in which it was first measured."""
+    """The measurements of all runs, in the order in which they first came."""
 
     def __init__(self) -> None:
         self.values: dict[str, list[float]] = {}
@@ -81,7 +82,7 @@ class Figures:
 
 
 class LongestWait:
-    """Asks a controller what it knows without asking others, again and again in a thread; `ms` is the longest answer."""
+    """Sends a controller requests that it answers from memory, again and again in a thread; `ms` is the longest answer."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -113,7 +114,7 @@ class LongestWait:
 async def rate(
     figures: Figures, what: str, in_flight: int, seconds: float, call: Callable[[int], Awaitable[object]]
 ) -> None:
-    """`call(number)` again and again by `in_flight` callers."""
+    """Run `call(number)` again and again by `in_flight` callers."""
     took: list[float] = []
     end = time.perf_counter() + seconds
 
@@ -132,7 +133,7 @@ async def rate(
 
 
 def moves(sets: BrokerSets) -> Callable[[int], Awaitable[object]]:
-    """A proposal of set `number`: its second broker says another address than before."""
+    """A proposal of set `number`: its second broker reports another address than before."""
     turns: dict[int, Iterator[bool]] = {}
 
     async def move(number: int) -> object:
@@ -145,7 +146,7 @@ def moves(sets: BrokerSets) -> Callable[[int], Awaitable[object]]:
 
 
 async def all_elected(sets: BrokerSets) -> None:
-    """Waits until every set has a master again, none of them the one that was lost (broker 1, or who followed it)."""
+    """Wait until every set has a master again, none of them the lost one (broker 1, or its successor)."""
     last = sets.names[-1]
     async with asyncio.timeout(ELECTED_S_MAX):
         while (await sets.master_of(last)) in (None, sets.lost[last]):  # noqa: ASYNC110 - it is asked over the network
@@ -160,9 +161,7 @@ async def all_elected(sets: BrokerSets) -> None:
 async def lose_masters(figures: Figures, sets: BrokerSets, what: str) -> None:
     """All at once; afterwards every set is whole again."""
     masters: dict[str, int | None] = {}
-    while (
-        None in masters.values() or not masters
-    ):  # what was measured before may have cost some set its master
+    while None in masters.values() or not masters:  # an earlier measurement may have ended some master
         await each(sets.names, sets.fill)
         masters = await sets.masters()
     sets.lost = {name: master for name, master in masters.items() if master is not None}
@@ -183,7 +182,7 @@ async def of_sets(
     wanted: argparse.Namespace,
     chance: random.Random,
 ) -> int:
-    """What is measured with `count` sets registered; the port of their brokers."""
+    """Measure with `count` sets registered; returns the port of their brokers."""
     leader = await group.agreed_leader()
     fresh = own_mib(group.pid(leader))
     sets = BrokerSets(group.addresses.values(), group.addresses[leader], count)
@@ -216,7 +215,7 @@ async def of_sets(
 
 
 async def reconnect(figures: Figures, sets: BrokerSets, leader_pid: int) -> None:
-    """Every broker opens a second connection and speaks over it, and then the first ones end."""
+    """Every broker opens a second connection and sends over it, and then the first ones end."""
     what = f"{len(sets.brokers)} brokers reconnect"
     cpu = cpu_seconds(leader_pid)
     with LongestWait(sets.leader) as wait:
@@ -314,7 +313,7 @@ async def lead_by_another(
 async def hand_over(
     figures: Figures, group: ControllerGroup, sets: BrokerSets, chance: random.Random
 ) -> None:
-    """The clock runs from the wish, `mqadmin leadershipTransfer`, until a proposal is accepted by who leads then."""
+    """The clock runs from the request, `mqadmin leadershipTransfer`, until the next leader accepts a proposal."""
     client, admin = RemotingClient(clock=SystemClock()), AdminClient(SystemClock())
     try:
         await asyncio.sleep(STEADY_S + chance.random())
@@ -334,7 +333,7 @@ async def hand_over(
 
 @contextmanager
 def probed(figures: Figures, root: Path) -> Iterator[None]:
-    """The machine before and after: a figure beside others tells how much the machine itself varied."""
+    """Measure the machine before and after: how much it varied itself."""
     for moment in ("before", "after"):
         middle, late = sync_probe_ms(root)
         figures.note("probe: 4 KiB and fdatasync, p50 ms", middle)

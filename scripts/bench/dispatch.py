@@ -1,4 +1,4 @@
-"""How fast a store makes consume queue and index entries of what it received, and how soon a slave is level.
+"""How fast a store makes consume queue and index entries of received records, and how soon a slave has caught up.
 
     python -m scripts.bench.dispatch [--bytes 256m] [--body 1024] [--runs 5] [--directory DIR]
 
@@ -45,7 +45,7 @@ def opened(root: Path) -> MessageStore:
 
 
 def records_of(content: bytes) -> int:
-    """Records in a segment, and the probe: what the least of Python needs for their entries."""
+    """Records in a segment, and the probe: the least that Python needs for their entries."""
     made, at, records = bytearray(64), 0, 0
     while True:
         record_bytes, magic, queue_offset, phy = HEAD.unpack_from(content, at)
@@ -58,7 +58,7 @@ def records_of(content: bytes) -> int:
 
 
 def received(store: MessageStore, content: bytes, log_end: int) -> Iterator[int]:
-    """Places a segment as a link does; after each piece its end."""
+    """Place a segment as a link does; yields the end after each piece."""
     base, end = store.max_offset(), min(store.max_offset() + len(content), log_end)
     while (at := store.max_offset()) < end:
         view = store.write_view(at, min(PIECE_BYTES, end - at))
@@ -68,7 +68,7 @@ def received(store: MessageStore, content: bytes, log_end: int) -> Iterator[int]
 
 
 def rest_of_dispatch(store: MessageStore, log_end: int) -> float:
-    """Dispatches it; CPU of the longest step in ms."""
+    """Dispatch it; returns the CPU of the longest step in ms."""
     longest = 0.0
     while store.dispatched_offset() < log_end:
         before = time.thread_time()

@@ -1,10 +1,10 @@
-"""What a DLedger group commits: three members of `python -m dledger serve`, and three of Java's DLedger 0.3.1.2 beside them.
+"""Commits of a DLedger group: three members of `python -m dledger serve`, and three of Java's DLedger 0.3.1.2 for comparison.
 
     python -m scripts.bench.dledger [--runs 3] [--body 1024] [--seconds 5] [--warm-up 12]
 
-Everything on this machine, a fresh folder each time. First our client appends over one connection, with so many entries in
-flight. Then either side in turn, while the JVMs compile and then measured: the leader appends by itself, in its own process,
-as a program does that stands on the library; and upstream's own DLedgerClient does over the network, in one JVM for both
+Everything on this machine, a fresh folder each time. First our client appends over one connection, with that many entries in
+flight. Then each side in turn, while the JVMs compile and then measured: the leader appends by itself, in its own process,
+as a program does that uses the library; and upstream's own DLedgerClient does over the network, in one JVM for both
 sides and with a thread for each entry in flight. An append to ours is answered once a majority has synced the entry and the
 leader has applied it; Java answers before it syncs. The probes are of the same run and disk. Needs a JDK and
 scripts/fetch-peers for all but the first. Prints rows for docs/performance.md."""
@@ -35,7 +35,7 @@ THREADS = max(IN_FLIGHT)
 LEADER_MS_MAX = 60_000
 SERVED = {"here": ("dledger", "serve"), "Java": ("scripts.bench.javaledger",)}
 LOADED = {"here": "scripts.bench.ownmember", "Java": "scripts.bench.javaledger"}
-"""What members are started with, to be asked by others and to append by themselves."""
+"""The arguments of members, to be asked by others and to append by themselves."""
 
 
 async def measure(figures: Figures, group: LedgerGroup, body: bytes, seconds: float) -> None:
@@ -43,7 +43,7 @@ async def measure(figures: Figures, group: LedgerGroup, body: bytes, seconds: fl
     try:
         client = DLedgerClient(group.peers, GROUP, remoting, LEADER_MS_MAX)
         for in_flight in IN_FLIGHT:
-            first = await client.append([body])  # whoever leads is known, and its connection is open
+            first = await client.append([body])  # the leader is known, and its connection is open
             leader = await leader_of(client)
             cpu = cpu_seconds(group.pid(leader))
             what = f"entries of {len(body)} bytes"
@@ -64,8 +64,8 @@ def appending(client: DLedgerClient, body: bytes) -> Callable[[int], Awaitable[o
 
 
 async def leader_of(client: DLedgerClient) -> str:
-    told = await client.status()
-    return next(name for name, each in told.items() if isinstance(each, dict) and each["active"])
+    status = await client.status()
+    return next(name for name, each in status.items() if isinstance(each, dict) and each["active"])
 
 
 def by_itself(figures: Figures, module: str, asked: argparse.Namespace) -> None:
@@ -124,12 +124,12 @@ def main() -> None:
                 for _ in range(asked.runs):
                     with LedgerGroup(*SERVED["here"], "--group", GROUP) as group, probed(figures, group.root):
                         asyncio.run(measure(figures, group, bytes(asked.body), asked.seconds))
-                    for side, told in sides.items():
+                    for side, figures_of_side in sides.items():
                         if load is None:
                             break
-                        by_itself(told, LOADED[side], asked)
+                        by_itself(figures_of_side, LOADED[side], asked)
                         with LedgerGroup(*SERVED[side], "--group", GROUP) as group:
-                            by_client(told, group, load, asked)
+                            by_client(figures_of_side, group, load, asked)
         finally:
             figures.print()  # also of the runs before one that failed
             if not without_java:

@@ -1,13 +1,13 @@
-"""What a broker spends to judge a message by an SQL92 expression: CPU a message, beside a bare probe and Java's evaluator.
+"""The cost of judging a message by an SQL92 expression: CPU a message, compared with a bare probe and Java's evaluator.
 
     python -m scripts.bench.filters [--runs 5] [--messages 16000]
 
-*scan*: all that a pull does for a message that does not match, from the queue's entry to the verdict (`get_matching` of 800
+*scan*: all work of a pull for a message that does not match, from the queue's entry to the verdict (`get_matching` of 800
 messages each). *judged*: the function of the expression alone, as stored properties go in. Five conditions each, of which the
 last one decides: of numbers, of strings, and five of one OR. CPU is that of the one thread. The probe looks for five names in
-the same bytes and takes what stands behind them. Java: one evaluation by upstream's own classes, properties decoded from the
-same bytes, the least of six rounds in a warm JVM; left out where there is none. Exits 1 where the median of a *scan* is beyond
-what a filter of five conditions may cost, 5 us a message."""
+the same bytes and takes their values. Java: one evaluation by upstream's own classes, properties decoded from the
+same bytes, the least of six rounds in a warm JVM; left out where there is none. Exits 1 where the median of a *scan* is above
+the limit for a filter of five conditions, 5 us a message."""
 
 from __future__ import annotations
 
@@ -114,9 +114,9 @@ async def run(root: Path, runs: int, messages: int) -> bool:
         for what, values in figures.items():
             print(f"{name:8} {what:7} {spread(values, 'us/message', 2)}", flush=True)
         middle = statistics.median(figures["scan"])
-        told = "reached" if middle <= US_TARGET else "MISSED"
+        result = "reached" if middle <= US_TARGET else "MISSED"
         print(
-            f"{name:8} target {US_TARGET:g} us/message of a scan, {middle:.2f} at the median: {told}",
+            f"{name:8} target {US_TARGET:g} us/message of a scan, {middle:.2f} at the median: {result}",
             flush=True,
         )
         reached &= middle <= US_TARGET

@@ -1,4 +1,4 @@
-"""What a cluster of seven processes takes while nobody uses it: memory before load, and CPU of one core.
+"""The cost of an idle cluster of seven processes: memory before load, and CPU of one core.
 
     python -m scripts.bench.footprint [--runs 3] [--seconds 30]
 

@@ -4,10 +4,10 @@
     python -m scripts.bench.growth --topics 0 --topics 200 --topics 2000 --topics 10000 [--seconds 5] [--written] [--profile]
 
 Each store is written by scripts.bench.replaylog and read whole, default columns, each run in a process of its own; one run
-before is not counted. A log that is larger than the page cache is read from the disk, whose speed then is what is measured.
+before is not counted. A log that is larger than the page cache is read from the disk, whose speed is measured then.
 
-With `--topics` it measures three brokers at contract C with so many topics of 8 queues and as many groups, one number after the
-other: ms a change (17, 200), sends a second to another topic on one connection, without changes and beside ten of them a
+With `--topics` it measures three brokers at contract C with that many topics of 8 queues and as many groups, one number after
+the other: ms a change (17, 200), sends a second to another topic on one connection, without changes and with ten of them a
 second, the longest turn of the event loop in CPU time, anonymous memory, and a slave's start after SIGKILL. `--written`: each
 queue has a message."""
 

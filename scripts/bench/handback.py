@@ -1,4 +1,4 @@
-"""What a message that a consumer hands back (36) costs its master: CPU a message, by how many come in one receive.
+"""The master's cost of a message that a consumer hands back (36): CPU a message, by how many come in one receive.
 
     python -m scripts.bench.handback [--receives 300] [--groups 1,8,32,256]
 
@@ -39,7 +39,7 @@ def hand_back(opaque: int, offset: int) -> bytes:
 
 
 async def filled(master: Master, body: bytes) -> list[int]:
-    """The offsets of what was sent."""
+    """The offsets of the sent messages."""
     offsets = []
     for number in range(KEPT):
         offsets.append(master.store.max_offset())

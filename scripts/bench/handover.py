@@ -4,11 +4,11 @@
                                      [--sides ours-c,java-c]
 
 Brokers of ours with shipped settings, three a set; with --sides those of each side, one after the other, under controllers and
-a name server of ours. `elect` is a planned hand-over, `term` SIGTERM to a master, `kill` SIGKILL, also with the cure, routes
+a name server of ours. `elect` is a planned switchover, `term` SIGTERM to a master, `kill` SIGKILL, also with the cure, routes
 each second. With two sets the master of the first is struck. An outage is the longest time without an acknowledgement until
-routes were asked for, or after a kill until one came. Three producers beside consumers: one as it comes (two more tries), one
-without retries, one in transactions. At the end of each case, and of each side's strikes of a kind with default settings,
-stands what all three saw together. Needs a JDK and scripts/fetch-peers. Exits 1 where the first of them misses a target before
+routes were asked for, or after a kill until one came. Three producers and consumers: one as it comes (two more tries), one
+without retries, one in transactions. The end of each case, and of each side's strikes of a kind with default settings, prints
+the outages of all three together. Needs a JDK and scripts/fetch-peers. Exits 1 where the first of them misses a target with
 brokers of ours: 0.5 s and no error for `elect` and `term`, 3 s for `kill` with two sets."""
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ SECOND_SET = "broker-b"
 CLIENTS = {"5.3.3": JARS, OLD_CLIENT: OLD_CLIENT_JARS}
 PRODUCERS = {"retries": "as it comes", "once": "without retries", "transactions": "in transactions"}
 STRIKES = ("elect", "term", "kill")
-FORWARD_S = 35  # as shipped; local clusters are told to end at once else
+FORWARD_S = 35  # as shipped; local clusters are set to stop at once otherwise
 POLLS_MS = 36_000
-"""Every client has asked for routes, and a master that was told to end has ended."""
+"""Every client has asked for routes, and a stopping master has ended."""
 CALM_MS = 2_000
 CURE_POLL_MS = 1_000
 BROKERS = 3
@@ -71,14 +71,14 @@ class Case:
     client: str
     poll_ms: int | None
 
-    def told(self) -> str:
+    def described(self) -> str:
         asks = "default settings" if self.poll_ms is None else f"pollNameServerInterval={self.poll_ms}"
         sets = f"{self.sets} broker set{'s' * (self.sets > 1)}"
         return f"{named(self.side)}{self.strike}, {sets}, {self.client}, {asks}"
 
     @property
     def target_ms(self) -> int | None:
-        """None where nothing was reached for."""
+        """None where there is no target."""
         if self.poll_ms is not None or (self.side is not None and self.side.is_java):
             return None
         return TARGET_MS.get((self.strike, self.sets))
@@ -90,7 +90,7 @@ def named(side: Side | None) -> str:
 
 @dataclass
 class Seen:
-    """What producers saw of strikes: how long each had no acknowledgement, and how many errors."""
+    """Producers' view of strikes: how long each had no acknowledgement, and how many errors."""
 
     outages_ms: list[int] = field(default_factory=list)
     errors: int = 0
@@ -158,7 +158,7 @@ async def second_whole(cluster: Cluster) -> None:
 
 
 def struck(cluster: Cluster, clients: PeerProcess, strike: str) -> dict[str, Any]:
-    """What each client has seen of one strike; the set is whole again afterwards."""
+    """Each client's view of one strike; the set is whole again afterwards."""
     state = asyncio.run(cluster.wait_whole())
     master = cluster.layout.name_of(state.master_address or "")
     assert master is not None
@@ -180,7 +180,7 @@ def struck(cluster: Cluster, clients: PeerProcess, strike: str) -> dict[str, Any
 
 
 def measured(cluster: Cluster, case: Case, runs: int, chance: random.Random, together: Seen) -> bool:
-    """Whether the target was reached; `together` gets what producers saw."""
+    """Whether the target was reached; the producers' views are added to `together`."""
     seen: list[dict[str, Any]] = []
     home = cluster.directory.parent / case.client
     with default_clients(CLIENTS[case.client], cluster.layout.namesrv, TOPIC, home, case.poll_ms) as clients:
@@ -189,7 +189,7 @@ def measured(cluster: Cluster, case: Case, runs: int, chance: random.Random, tog
             clients.ask("watch", CALM_MS)
             time.sleep(10 * chance.random())  # at any moment of the clients' period
             seen.append(struck(cluster, clients, case.strike))
-    print(case.told())
+    print(case.described())
     producers = Seen()
     for each in seen:
         producers.add(each[role] for role in PRODUCERS)

@@ -76,7 +76,7 @@ def kill_once(cluster: Cluster, producer: JavaProducer, chance: random.Random) -
     producer.wait_after(time.time() * 1000)
     killed_ms = time.time() * 1000
     cluster.kill([master])
-    producer.wait_after(time.time() * 1000)  # what arrived while the kill was under way is from before it
+    producer.wait_after(time.time() * 1000)  # answers that arrived during the kill are from before it
     cluster.start([master])
     asyncio.run(cluster.wait_whole())
     moments = producer.acknowledged_ms

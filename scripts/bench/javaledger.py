@@ -1,7 +1,7 @@
 """Becomes a member of a group of DLedger 0.3.1.2: `python -m scripts.bench.javaledger --peers PEERS --id ID --store FOLDER`,
 which with --load appends by itself once it leads.
 
-Invariant: the process stays the same one, so that who started it may measure and signal it. The JVM compiles all it can, and
+Invariant: the process stays the same one, so that its parent may measure and signal it. The JVM compiles all it can, and
 has a gigabyte of heap; its logs go into FOLDER."""
 
 from __future__ import annotations

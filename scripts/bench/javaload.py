@@ -17,7 +17,7 @@ MEMORY = ["-Xms512m", "-Xmx512m", "-XX:+UseParallelGC"]
 
 @dataclass(frozen=True)
 class JavaOutcome:
-    """What came of one load; p50 and p99 are of the answers to sends."""
+    """The outcome of one load; p50 and p99 are of the answers to sends."""
 
     messages: int
     refused: int

@@ -1,8 +1,8 @@
-"""What many entries cost a member of a Raft group: the time of its start, and the memory of it while it is open.
+"""The cost of many entries for a member of a Raft group: the time of its start, and its memory while it is open.
 
     python -m scripts.bench.ledger [--entries 10000000] [--body 32] [--behind 50000] [--runs 3] [--directory DIR]
 
-A ledger of so many entries, a term each hundred thousand, is written by hand, with a checkpoint that `--behind` entries came
+A ledger of that many entries, a term each hundred thousand, is written by hand, with a checkpoint that `--behind` entries came
 after, as when a member is killed. In a process of its own a member of three opens it: wall clock and CPU of its start, after
 which it takes part, then of applying everything, which a member without snapshots has to do; the longest turn of the event
 loop meanwhile, in CPU; memory that no file backs. The probes of the same run: the same with an empty ledger, and a CRC-32 of
@@ -31,7 +31,7 @@ from scripts.bench.measured import machine, own_mib, spread
 from scripts.bench.options import bounded, options
 
 PEERS = {f"n{number}": f"127.0.0.1:{9 + number}" for number in range(3)}
-"""Nobody listens there."""
+"""No server listens there."""
 TERM_ENTRIES = 100_000
 PROBE_BYTES = 1 << 20
 ROWS = {
@@ -56,7 +56,7 @@ class Files:
             self.flush()
 
     def flush(self) -> None:
-        """What waits may go on in another file."""
+        """Write buffered data, which may continue in another file."""
         while self.waiting:
             number, offset = divmod(self.end, self.file_bytes)
             path = self.folder / f"{number * self.file_bytes:020d}"
@@ -151,7 +151,7 @@ def measure(root: Path, answer: Connection) -> None:
 
 
 def crc_seconds(root: Path) -> float:
-    """CPU to read what the data files hold, holes not, and to sum it up."""
+    """CPU to read the data of the data files without holes, and to sum it up."""
     began = time.process_time()
     for path in sorted((root / "dledger-n0/data").glob("*")):
         with path.open("rb") as file:

@@ -16,7 +16,7 @@ MEMORY = ["-Xms512m", "-Xmx512m", "-XX:+UseParallelGC"]
 
 @dataclass(frozen=True)
 class LedgerOutcome:
-    """What came of one load; p50 and p99 are of the answers to appends."""
+    """The outcome of one load; p50 and p99 are of the answers to appends."""
 
     entries: int
     refused: int
@@ -34,7 +34,7 @@ class LedgerLoad(PeerProcess):
         super().__init__(["java", *MEMORY, f"-Duser.home={home}", "-cp", path, str(PROGRAM)])
 
     def append(self, group: str, peers: str, seconds: float, size: int, threads: int) -> LedgerOutcome:
-        """The first one to a group waits until it has a leader."""
+        """The first append to a group waits until it has a leader."""
         outcome = LedgerOutcome(**self.ask("append", group, peers, seconds, size, threads))
         if not outcome.entries:
             raise SystemExit(f"upstream's client appended nothing: {outcome.last_refusal}")

@@ -1,6 +1,6 @@
 """A client that costs little: one connection to a master, requests from templates, answers looked at only for their code.
 
-Invariant: so many requests are under way as were asked for, until the time is over, and then all are answered. Each message
+Invariant: the requested number of requests is under way until the time is over, and then all are answered. Each message
 has a unique key and a time of birth of its own, as a Java client's has, so that no server gains from having seen it before."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ UNANSWERED_S_MAX = 60.0
 
 @dataclass
 class Outcome:
-    """What came of one load: messages answered with success, over how long, each answer's ms where one was under way."""
+    """The outcome of one load: messages answered with success, over how long, each answer's ms where one was under way."""
 
     messages: int = 0
     refused: int = 0
@@ -45,7 +45,7 @@ class Outcome:
 
 
 class Requests:
-    """What is asked; of `batch` messages each."""
+    """The kind of request; of `batch` messages each."""
 
     batch = 1
 
@@ -54,7 +54,7 @@ class Requests:
         raise NotImplementedError
 
     def answered(self, header: bytes) -> int:
-        """How many messages an answer tells of; negative for a refusal."""
+        """How many messages an answer counts for; negative for a rejection."""
         return self.batch if SUCCESS in header else -1
 
 

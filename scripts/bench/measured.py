@@ -1,6 +1,6 @@
-"""What the kernel says of running processes, and how a figure of several runs is written.
+"""The kernel's figures of running processes, and the format of a figure of several runs.
 
-Invariant: only /proc is read; nothing is asked of the processes themselves, so measuring costs them nothing."""
+Invariant: only /proc is read; the processes themselves get no requests, so measuring costs them nothing."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def cell(values: Sequence[float]) -> str:
 
 
 def machine() -> str:
-    """Cores and load of this machine now: what else it does spoils every figure."""
+    """Cores and present load of this machine: its other work spoils every figure."""
     return f"{os.cpu_count()} cores, load of the last minute {os.getloadavg()[0]:.2f}"
 
 

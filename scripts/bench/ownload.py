@@ -1,7 +1,7 @@
-"""Members that append by themselves once they lead, as a program does that stands on the library: ours and Java's.
+"""Members that append by themselves once they lead, as a program does that uses the library: ours and Java's.
 
 Invariant: the same load on either side, given on the command line of each member; only the one that leads writes an outcome,
-beside its folder."""
+next to its folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOK_AGAIN_S = 0.1
 
 @dataclass(frozen=True)
 class OwnLoad:
-    """So many entries of `size` bytes in flight, for a while before it counts and then for `seconds`."""
+    """That many entries of `size` bytes in flight, for a while before it counts and then for `seconds`."""
 
     warm_up_s: float
     seconds: float
@@ -34,7 +34,7 @@ class OwnLoad:
 
 @dataclass(frozen=True)
 class OwnOutcome:
-    """p50 and p99 are of an append until it was decided; CPU is of the member that led, the load among it."""
+    """p50 and p99 are of an append until it was committed; CPU is of the member that led, including the load."""
 
     entries: int
     refused: int
@@ -66,4 +66,4 @@ def own_outcome(group: LedgerGroup, load: OwnLoad) -> OwnOutcome:
             if path.exists():
                 return OwnOutcome(**orjson.loads(path.read_bytes()))
         time.sleep(LOOK_AGAIN_S)
-    raise SystemExit(f"no member appended what it was told to; they said\n{group.said()}")
+    raise SystemExit(f"no member appended the load; their output\n{group.said()}")

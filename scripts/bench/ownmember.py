@@ -1,4 +1,4 @@
-"""A member of ours that appends by itself once it leads, and writes what came of it beside its folder.
+"""A member of ours that appends by itself once it leads, and writes the outcome next to its folder.
 
 python -m scripts.bench.ownmember --peers PEERS --id ID --store FOLDER --load WARM_UP_S SECONDS SIZE IN_FLIGHT"""
 
@@ -25,7 +25,7 @@ TRY_AGAIN_S = 0.01
 
 
 class LoadedMember:
-    """An app: the member, and its load beside it."""
+    """An app: the member, and its load."""
 
     def __init__(self, ledger: DLedger, load: OwnLoad, outcome: Path) -> None:
         self.ledger = ledger

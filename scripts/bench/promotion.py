@@ -1,10 +1,10 @@
-"""How long a store takes until it serves: as a new master that has dispatched nothing of what it holds, and after a SIGKILL.
+"""How long a store takes until it serves: as a new master that has dispatched nothing of its log, and after a SIGKILL.
 
     python -m scripts.bench.promotion [--bytes 256m] [--body 1024] [--runs 5] [--directory DIR]
 
-Promotion: a slave holds so many confirmed bytes that no consume queue lists, as at the end of a catch-up; from the call until
-sends are taken. Beside it the longest time for which the event loop did nothing else. Restart: of a store that was killed with
-one message in its segment of 1 GiB; wall clock and CPU."""
+Promotion: a slave holds that many confirmed bytes that no consume queue lists, as at the end of a catch-up; from the call until
+sends are accepted. In addition the longest time for which the event loop did nothing else. Restart: of a store that was killed
+with one message in its segment of 1 GiB; wall clock and CPU."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def promote(root: Path, log_bytes: int, body_bytes: int) -> tuple[float, f
     watcher.cancel()
     (out,) = store.append(sends[:1])
     if out.error is not None or out.queue_offset * QUEUES * (body_bytes + 100) < log_bytes // 2:
-        raise SystemExit(f"the queue goes on at {out.queue_offset}: {out.error}")
+        raise SystemExit(f"the queue continues at {out.queue_offset}: {out.error}")
     await store.stop()
     return took, max(stops) * 1000
 

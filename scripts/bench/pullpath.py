@@ -1,18 +1,18 @@
-"""What a pull costs its master, from the bytes of the frame to the bytes of the reply: CPU a message, beside a bare probe.
+"""The master's cost of a pull, from the bytes of the frame to the bytes of the reply: CPU a message, and a bare probe.
 
     python -m scripts.bench.pullpath [--pulls 3000] [--bodies 1024,100] [--groups 1,8] [--old] [--profile ROWS]
 
 The master of scripts.bench.sendpath with a queue's records each alone in the log (`scattered`) or end to end (`joined`), more
-than 64 MiB behind the log's end, or just behind it (`newest`, alone). With `--old` segments are of 16 MiB, so that what is
-behind is older than those whose messages leave from the mapping. Pulls of 32 as Java's pull consumer (a subscription in
-each, nobody waits) or its push consumer (it has told its subscription, commits an offset with each pull, and would wait) send
-them, so many in one receive, one for each queue. CPU is that of the one thread, the least tenth of turns, for the machine does
-other things, too. Where it says `sent` the replies leave through TCP to another process, which throws them away, and the
-kernel's copy counts; elsewhere they are thrown away here.
+than 64 MiB before the log's end, or just before it (`newest`, alone). With `--old` segments are of 16 MiB, so that records
+before that are older than those whose messages leave from the mapping. Pulls of 32 are sent as by Java's pull consumer (a
+subscription in each, no waiting) or its push consumer (it has sent its subscription, commits an offset with each pull, and
+would wait), that many in one receive, one for each queue. CPU is that of the one thread, the least tenth of turns, because the
+machine does other things, too. Where it says `sent` the replies leave through TCP to another process, which throws them away,
+and the kernel's copy counts; elsewhere they are thrown away here.
 
-The probe does in the same turns what no master can spare, as plainly as Python can: `orjson` for headers of requests and
+The probe does in the same turns the least that a master must do, as plainly as Python can: `orjson` for headers of requests and
 replies, `struct` over a slice of the queue's file, one slice of the log's mapping for each record or, where that is cheaper, a
-join of them. `--profile` prints so many rows of the profile of each shape instead."""
+join of them. `--profile` prints that many rows of the profile of each shape instead."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def request(kind: str, opaque: int, queue_id: int, offset: int) -> bytes:
 
 
 def receives(shape: Shape, newest: int) -> list[bytes]:
-    """What arrives, one element a turn. `newest` is the first of the pulls of a queue that read what is newest."""
+    """The received bytes, one element a turn. `newest`: the first pull of a queue that reads the newest records."""
     first = {SCATTERED: 0, JOINED: PULLS_OF_A_QUEUE, NEWEST: newest}[shape.layout]
     found = []
     for number in range(PULLS_OF_A_QUEUE):
@@ -101,8 +101,8 @@ def receives(shape: Shape, newest: int) -> list[bytes]:
 
 
 async def fill(master: Master, body: bytes) -> int:
-    """Queues of `PULLS_OF_A_QUEUE` pulls with records alone, then as many and more with records of batches, and again with
-    records alone; how many pulls of a queue are in front of these."""
+    """Fill queues of `PULLS_OF_A_QUEUE` pulls with records alone, then as many and more with records of batches, and again with
+    records alone; returns how many pulls of a queue come before these."""
     await fill_alone(master, body)
     named = {"KEYS": "order", "UNIQ_KEY": "0" * 32, "WAIT": "true", "TAGS": "TagA"}
     batch = encode_batch([OutgoingMessage(body, named)] * COUNT)
@@ -183,7 +183,7 @@ def mapped(path: Path) -> mmap.mmap:
 
 
 class Outlet(asyncio.Protocol):
-    """A connection to a process that throws away what it gets."""
+    """A connection to a process that throws away its input."""
 
     def __init__(self, sink: Popen[bytes], transport: asyncio.WriteTransport | None = None) -> None:
         self.sink = sink
@@ -200,7 +200,7 @@ class Outlet(asyncio.Protocol):
         return outlet
 
     async def drained(self) -> None:
-        """A turn of the loop, and all that it takes until everything was sent."""
+        """Run a turn of the loop, and more until everything was sent."""
         assert self.transport is not None
         await asyncio.sleep(0)
         while self.transport.get_write_buffer_size():  # noqa: ASYNC110 - it is the loop that is measured
@@ -214,7 +214,7 @@ class Outlet(asyncio.Protocol):
 
 
 class Through(Wire):
-    """Hands what a peer writes to an outlet."""
+    """Hands a peer's writes to an outlet."""
 
     def __init__(self, outlet: Outlet) -> None:
         super().__init__(6000)
@@ -281,8 +281,10 @@ async def run(root: Path, body: int, shapes: Sequence[Shape], given: Any) -> Non
     master = Master(root, 2, *([SMALL_SEGMENTS] if given.old else []))
     await master.start()
     newest = await fill(master, bytes(body))
-    told = SubscriptionData(TOPIC, "*")
-    consumer = ConsumerData(GROUP, "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", [told])
+    subscription = SubscriptionData(TOPIC, "*")
+    consumer = ConsumerData(
+        GROUP, "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", [subscription]
+    )
     master.requests.consumers.heartbeat(
         master.clients[0], HeartbeatData("reader", [], [consumer]), "JAVA", 479
     )

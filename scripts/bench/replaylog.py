@@ -181,7 +181,7 @@ class StoreWriter:
             self.queue_ends[queue] += len(part)
 
     def finish(self) -> None:
-        """What makes it a store: epochs, the confirm offset, the identity."""
+        """Write the other files of a store: epochs, the confirm offset, the identity."""
         stored_at = FIRST_TIMESTAMP + self.messages // MESSAGES_PER_MS
         checkpoint = Checkpoint(
             physic_msg_timestamp=stored_at, logics_msg_timestamp=stored_at, confirm_phy_offset=self.end

@@ -1,9 +1,9 @@
-"""How fast a resend is beside the producer alone, into one local cluster of seven processes with shipped settings.
+"""The speed of a resend compared with the producer alone, into one local cluster of seven processes with shipped settings.
 
     python -m scripts.bench.resend [--runs 3] [--messages 20000] [--queues 8]
 
 In turn, each run in a process of its own: the producer sends messages of 1 KiB that it makes up, once with one request a queue
-under way, as one that keeps a queue's order must, and once with --in-flight; then a resend reads what a slave has of them and
+under way, as one that keeps a queue's order must, and once with --in-flight; then a resend reads a slave's copy of them and
 sends it to another topic, each queue's order kept. Exits 1 when the resend's median is below that of the producer in order."""
 
 from __future__ import annotations

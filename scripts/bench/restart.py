@@ -1,4 +1,4 @@
-"""How long a store takes until it serves after SIGKILL under load, and what it spends on it.
+"""How long a store takes until it serves after SIGKILL under load, and its cost.
 
     python -m scripts.bench.restart [--bytes 3g] [--load 64m] [--body 1024] [--runs 3] [--directory DIR]
 
@@ -50,7 +50,7 @@ def index_and_stop(root: Path) -> None:
 
 
 def send_and_die(root: Path, load_bytes: int, body_bytes: int) -> None:
-    """Ends at once; what the last flush and the last checkpoint did not cover is in memory only."""
+    """Ends at once; data after the last flush and the last checkpoint is in memory only."""
 
     async def run() -> None:
         store = opened(root)

@@ -1,8 +1,8 @@
-"""A broker of ours that tells where its CPU goes: `python -m scripts.bench.sampledbroker -c FILE`.
+"""A broker of ours that prints where its CPU goes: `python -m scripts.bench.sampledbroker -c FILE`.
 
-A SIGUSR1 begins to sample it, the next ends that: then its output says in which functions it was found, looked at each few
-milliseconds of CPU, and how often they were under way. What the kernel or uvloop does before a function is called, as reading
-from a socket or writing to one, is found in that function.
+A SIGUSR1 begins to sample it, the next ends that: then it prints in which functions it was found, sampled each few
+milliseconds of CPU, and how often they were under way. Time of the kernel or uvloop before a function is called, as reading
+from a socket or writing to one, counts for that function.
 
 Invariant: only samples cost anything, so that cheap functions that are called often look no more expensive than they are."""
 
@@ -20,7 +20,7 @@ from localcluster.processes import SOURCE_ROOT
 
 INTERVAL_S = 0.002  # kernels look every 1 to 10 ms
 SHOWN = 15
-ALWAYS = 0.99  # of the samples: what is under way in so many leads to everything
+ALWAYS = 0.99  # of the samples: a function under way in this many leads to everything
 HEADING = "where the CPU went"
 LOOK_AGAIN_S, SAID_S_MAX = 0.1, 10.0
 
@@ -77,7 +77,7 @@ def begin_sampling(pid: int) -> None:
 
 
 def end_sampling(pid: int, log: Path) -> str:
-    """What the broker, whose output goes to `log`, says of the time since the begin."""
+    """The report of the broker, whose output goes to `log`, since the begin."""
     said_before = log.read_text().count(HEADING)
     os.kill(pid, signal.SIGUSR1)
     deadline = time.monotonic() + SAID_S_MAX

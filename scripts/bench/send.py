@@ -1,4 +1,4 @@
-"""What sends and reads cost: ours at contract C beside Apache RocketMQ 5.3.3 at A, which promises nothing, and at C.
+"""The cost of sends and reads: ours at contract C, and Apache RocketMQ 5.3.3 at A, which promises nothing, and at C.
 
     python -m scripts.bench.send [--runs 3] [--seconds 10] [--warm-up 30] [--sides ours-c,java-a,java-c] [--only pull,push]
         [--profile]
@@ -6,17 +6,16 @@
 Each run measures the sides in turn, each with a new cluster of three brokers with shipped settings under a name server and
 three controllers of ours, everything on this machine, messages of --body bytes in topics of 8 queues. Two clients load the
 master: the public Java client, in one JVM for all runs, and a light one of ours (scripts.bench.lightclient). CPU is that of the
-whole process, sockets included, counted until all slaves are level and have dispatched. Before and after each side a probe
-(scripts.bench.bareloop) tells what this machine gives the least of Python then: figures are also given as multiples of the
+whole process, sockets included, counted until all slaves have caught up and have dispatched. Before and after each side a probe
+(scripts.bench.bareloop) measures the speed of the least of Python at that time: figures are also given as multiples of the
 two. Every side is warmed up with the same load. Anonymous memory is that at the end.
 
 With `--only` there are only the loads whose names begin so, and before the warm-up as many seconds of single sends by the
 light client.
 
 Contracts are those of docs/operations.md; ours-a, ours-b and java-b may be named, too, and ours-raft,java-raft: brokers in Raft
-mode, without controllers. With `--profile` a last run of ours
-shows where the master's CPU goes. Without Java, or with `--skip-java`, only ours and the light client are measured. Exits 1
-when a median misses what is reached for."""
+mode, without controllers. With `--profile` a last run of ours shows where the master's CPU goes. Without Java, or with
+`--skip-java`, only ours and the light client are measured. Exits 1 when a median misses its target."""
 
 from __future__ import annotations
 
@@ -81,12 +80,12 @@ REACHES = (
 
 
 Load = tuple[str, str, float, Callable[[float], Outcome | JavaOutcome]]
-"""What, client, share of the time, what it does for so many seconds."""
+"""Load, client, share of the time, and the function that runs it for that many seconds."""
 ANY = ("",)
 
 
 class SideRun:
-    """One side in one run. `measured` notes what a load came to; without `table` it only warms up."""
+    """One side in one run. `measured` notes the outcome of a load; without `table` it only warms up."""
 
     def __init__(
         self, servers: Servers, namesrv: str, body: int, java: JavaLoad | None, only: tuple[str, ...]
@@ -98,7 +97,7 @@ class SideRun:
         self._java = java
 
     def loads(self) -> Iterator[Load]:
-        """Those that are wanted."""
+        """The loads that are wanted."""
         return (each for each in self._loads() if each[0].startswith(self._only))
 
     def _loads(self) -> Iterator[Load]:
@@ -130,7 +129,7 @@ class SideRun:
         return lambda seconds: load(self._servers.address, requests, in_flight, seconds)
 
     def warm_up(self, seconds: float) -> None:
-        """Half of the time with many in flight, for that is where a JVM has most to learn."""
+        """Half of the time with many in flight, because there a JVM has most to compile."""
         if self._only != ANY:
             self._light(Sends(SINGLE, QUEUES, self._body), IN_FLIGHT)(seconds)
         loads = [(what, work) for what, client, _, work in self.loads() if client == self._warming_client]
@@ -172,7 +171,7 @@ def p99(outcome: Outcome | JavaOutcome) -> float:
 
 
 def of_probe(unit: str, measured: Probe) -> float | None:
-    """What a value of this unit is a multiple of."""
+    """The probe's value of this unit."""
     return {
         RATE: measured.per_second,
         CPU_US: measured.cpu_us,
@@ -204,15 +203,15 @@ def run_once(side: Side, given: Namespace, java: JavaLoad | None, table: Table) 
     with loaded(side, given, java) as (servers, side_run):
         before = probed()
         noted = list(side_run.measure(given.seconds))
-        beside = mean(before, probed())
+        probe_mean = mean(before, probed())
     for name, unit, value in noted:
-        table.note(name, side.name, value, of_probe(unit, beside))
+        table.note(name, side.name, value, of_probe(unit, probe_mean))
     for unit in (RATE, CPU_US, P50_MS, P99_MS):
-        table.note(f"probe, {unit}", side.name, of_probe(unit, beside) or 0.0)
+        table.note(f"probe, {unit}", side.name, of_probe(unit, probe_mean) or 0.0)
 
 
 def profile(side: Side, given: Namespace, java: JavaLoad | None) -> None:
-    """Where the CPU of the master goes while the light client sends."""
+    """The functions with the master's CPU while the light client sends."""
     sampled = replace(side, module=SAMPLED)
     single, batched = Sends(SINGLE, QUEUES, given.body), Sends(BATCHED, QUEUES, given.body, BATCH)
     with loaded(sampled, given, java) as (servers, _):

@@ -1,16 +1,16 @@
-"""What a send costs its master, from the bytes of the frame to the bytes of the reply: CPU a message, beside a bare probe.
+"""The master's cost of a send, from the bytes of the frame to the bytes of the reply: CPU a message, and a bare probe.
 
     python -m scripts.bench.sendpath [--messages 51200] [--groups 1,16,64] [--clients 16] [--batches 32] [--profile ROWS]
 
 A real store in a temporary folder with the configuration as shipped, replication with two slaves in the set, and the handlers
-of the broker, all in this process and without a socket: frames as a Java client sends them, so many in one receive, go into
-the connection's buffer, each slave acknowledges what it was sent, and the replies are counted. Of `--clients` each sends
-one message in the same turn of the event loop; `--batches` are sends of so many members, one a receive. CPU is that of the one
-thread, the least tenth of turns, for the machine does other things, too.
+of the broker, all in this process and without a socket: frames as a Java client sends them, that many in one receive, go into
+the connection's buffer, each slave acknowledges its frames, and the replies are counted. Of `--clients` each sends
+one message in the same turn of the event loop; `--batches` are sends with that many members, one a receive. CPU is that of the
+one thread, the least tenth of turns, because the machine does other things, too.
 
-The probe does with the same bytes what no master can spare, as plainly as Python can: `orjson` for headers of requests and
-replies, a CRC, `struct` for the record's head, a queue entry and two index entries, one copy into a mapped file, two frames to
-slaves and two acknowledgements a receive. `--profile` prints so many rows of the profile of each shape instead."""
+The probe does with the same bytes the least that a master must do, as plainly as Python can: `orjson` for headers of requests
+and replies, a CRC, `struct` for the record's head, a queue entry and two index entries, one copy into a mapped file, two
+frames to slaves and two acknowledgements a receive. `--profile` prints that many rows of the profile of each shape instead."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ TOPIC, QUEUES, BODY = "TopicTest", 8, bytes(range(256)) * 4
 RECEIVES_KEPT = 64
 
 Receives = list[list[bytes]]
-"""What arrives in one turn of the event loop, by connections, each made of whole frames."""
+"""The frames of one turn of the event loop, by connections, each made of whole frames."""
 
 
 def properties(number: int) -> str:
@@ -109,7 +109,7 @@ def member(number: int) -> bytes:
 
 
 class Wire(asyncio.Transport):
-    """The other end of a connection: keeps what was written since it was last taken."""
+    """The other end of a connection: keeps written data until it is taken."""
 
     def __init__(self, port: int) -> None:
         super().__init__({"peername": (HOST, port), "sockname": (HOST, 1)})
@@ -148,7 +148,7 @@ class Leading(Membership):
 
 
 class Controllers:
-    """Take every set that is wanted."""
+    """Apply every requested set."""
 
     def __init__(self) -> None:
         self.ha: HAService | None = None

@@ -1,4 +1,4 @@
-"""The brokers of a cluster under measurement: who is master, what they spent, and when all of them are level.
+"""The brokers of a measured cluster: the master, their CPU time, and when all of them have caught up.
 
 Invariant: processor time is that of the processes named at the start; a change of the master ends the measurement."""
 
@@ -17,7 +17,7 @@ from mqadmin.errors import AdminError
 from mqruntime.clock import SystemClock
 from scripts.bench.measured import cpu_seconds, own_mib
 
-LEVEL_S_MAX = 60.0
+CAUGHT_UP_S_MAX = 60.0
 LOOK_AGAIN_S = 0.05
 
 
@@ -49,7 +49,7 @@ class Servers:
         return identity.pid
 
     def log(self, name: str) -> Path:
-        """What it says goes here."""
+        """The file of its output."""
         return self._cluster.log_file(name)
 
     def spent(self) -> Spent:
@@ -63,23 +63,23 @@ class Servers:
         return own_mib(self.pid(self.master)), max(slaves or [0.0])
 
     def settle(self) -> Self:
-        """Waits until every slave's log is as long as the master's and all of them have dispatched theirs, a minute at most:
-        what a load leaves undone is a cost of it, too."""
+        """Wait until every slave's log is as long as the master's and all of them have dispatched theirs, a minute at most:
+        work that a load leaves undone is a cost of it, too."""
         asyncio.run(self._settle())
         return self
 
     async def _settle(self) -> None:
         admin = AdminClient(SystemClock())
-        deadline = time.monotonic() + LEVEL_S_MAX
+        deadline = time.monotonic() + CAUGHT_UP_S_MAX
         try:
-            while not await self._level(admin):
+            while not await self._caught_up(admin):
                 if time.monotonic() > deadline:
-                    raise SystemExit(f"slaves are not level {LEVEL_S_MAX:g} s after the load")
+                    raise SystemExit(f"slaves have not caught up {CAUGHT_UP_S_MAX:g} s after the load")
                 await asyncio.sleep(LOOK_AGAIN_S)
         finally:
             await admin.close()
 
-    async def _level(self, admin: AdminClient) -> bool:
+    async def _caught_up(self, admin: AdminClient) -> bool:
         addresses = [self._cluster.layout.address(name) for name in (self.master, *self.slaves)]
         try:
             said = [await admin.runtime_info(address) for address in addresses]

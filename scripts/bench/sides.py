@@ -1,6 +1,6 @@
-"""Who is measured: brokers of ours or of Apache RocketMQ 5.3.3, and what their acknowledgements are worth.
+"""The measured sides: brokers of ours or of Apache RocketMQ 5.3.3, and the contracts of their acknowledgements.
 
-Invariant: both sides have the same settings but for the contract and Java's patience, stand under the same name server and
+Invariant: both sides have the same settings except for the contract and Java's patience, run under the same name server and
 controllers of ours, whose work is not on the way of a message, and are gone with their folder afterwards."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mqadmin.replies import Replica, SyncState
 OURS, SAMPLED, JAVA = "broker", "scripts.bench.sampledbroker", "scripts.bench.javabroker"
 SEGMENT_BYTES = 1 << 30  # as shipped, and upstream's default
 PATIENT = {"waitTimeMillsInSendQueue": "2000"}
-"""A Java broker refuses what waited longer, by default 200 ms, as on a machine that does much else everything does."""
+"""A Java broker rejects requests that waited longer, by default 200 ms, as all do on a busy machine."""
 RAFT = "Raft"
 CONTRACTS = {
     "A": {"allAckInSyncStateSet": "false", "minInSyncReplicas": "1"},
@@ -59,7 +59,7 @@ SIDES = {
 
 
 def chosen(parser: ArgumentParser, names: str, without_java: str | None) -> list[Side]:
-    """The sides that an option names, separated by commas; those of Java are left out, and why is told, where it cannot be had.
+    """The sides that an option names, separated by commas; those of Java are left out with a message where it is missing.
     Ends the command where there is no such side, or ours is not the first."""
     unknown = [name for name in names.split(",") if name not in SIDES]
     if unknown:
@@ -75,7 +75,7 @@ def chosen(parser: ArgumentParser, names: str, without_java: str | None) -> list
 
 @dataclass(frozen=True, slots=True)
 class SideLayout(Layout):
-    """A layout that says what its brokers are."""
+    """A layout that knows the kind of its brokers."""
 
     broker_module: str = OURS
 
@@ -84,7 +84,7 @@ class SideLayout(Layout):
 
 
 class JavaRaftCluster(Cluster):
-    """Java's brokers in Raft mode, which tell of their set by registering: the name server's word is taken for it."""
+    """Java's brokers in Raft mode, which report their set only by registering: the name server's routes are used."""
 
     async def sync_state(self, admin: AdminClient) -> SyncState:
         self.check_alive()

@@ -1,4 +1,4 @@
-"""What a slave spends on a message it receives: frame, log, report, dispatch; and how fast it takes in a whole log.
+"""The slave's cost of a received message: frame, log, report, dispatch; and how fast it takes in a whole log.
 
     python -m scripts.bench.slavepath [--bytes 512m] [--body 1024] [--messages 30000] [--runs 3] [--directory DIR]
 
@@ -70,7 +70,7 @@ def boundaries(content: bytes, count_max: int) -> list[int]:
 
 
 def frame(content: bytes, begin: int, end: int) -> bytes:
-    """What is confirmed is what came before, as of a master that waits for acknowledgements."""
+    """The confirm offset is the begin of the frame, as of a master that waits for acknowledgements."""
     return TransferHeader(end - begin, begin, *EPOCH, begin).encode() + content[begin:end]
 
 
@@ -90,7 +90,7 @@ def whole(content: bytes, end: int) -> list[Turn]:
     ]
 
 
-def heard(sock: socket.socket, wanted: int) -> bytes:
+def received(sock: socket.socket, wanted: int) -> bytes:
     data = b""
     while len(data) < wanted:
         part = sock.recv(wanted - len(data))
@@ -104,17 +104,17 @@ def send(sock: socket.socket, sent: list[Turn], *, waits: bool, greets: bool) ->
     """A master's side in a process of its own; at last a frame that confirms all."""
     sock.setblocking(True)
     if greets:
-        heard(sock, HANDSHAKE.size)
+        received(sock, HANDSHAKE.size)
         sock.sendall(HandshakeReply(sent[-1].end, EpochHistory([EPOCH])).encode())
-        heard(sock, ACK.size)
+        received(sock, ACK.size)
     acked = 0
     for turn in sent:
         sock.sendall(turn.data)
         while waits and acked < turn.end:
-            acked = ACK.unpack(heard(sock, ACK.size))[1]
+            acked = ACK.unpack(received(sock, ACK.size))[1]
     end = sent[-1].end
     while acked < end:
-        acked = ACK.unpack(heard(sock, ACK.size))[1]
+        acked = ACK.unpack(received(sock, ACK.size))[1]
     if greets:
         sock.sendall(TransferHeader(0, end, *EPOCH, end).encode())
     sock.recv(1)
@@ -126,7 +126,7 @@ def failed(error: BaseException) -> None:
 
 @dataclass
 class Taken:
-    """What was taken in after the first tenth, which makes folders and files, and what that cost until all was dispatched."""
+    """The bytes taken in after the first tenth, which makes folders and files, and their cost until all was dispatched."""
 
     bytes: int = 0
     cpu: float = 0.0

@@ -1,6 +1,6 @@
 """A server on a disk whose syncs take longer: `python -m scripts.bench.slowsync MS MODULE [ARGUMENT ...]`.
 
-Invariant: nothing but `os.fsync` and `os.fdatasync` differs, and these wait in the thread that called them, as on a slow
+Invariant: only `os.fsync` and `os.fdatasync` differ, and these wait in the thread that called them, as on a slow
 disk."""
 
 from __future__ import annotations

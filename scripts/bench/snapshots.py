@@ -2,12 +2,12 @@
 
     python -m scripts.bench.snapshots [--mib 64] [--sets 600] [--brokers 1000] [--runs 3] [--directory DIR]
 
-In a process of its own two members of three write down a state of so many MiB, twice, so that their logs begin later; the third
+In a process of its own two members of three snapshot a state of that many MiB, twice, so that their logs begin later; the third
 one, whose disk was lost, is sent the newest snapshot while entries keep coming; then it is stopped, and starts from its disk.
 All in one loop, on a real disk, over loopback: the longest turn of it in CPU, the work of all members together. The probe of
-the same run: a CRC-32 of as many bytes in one go. And of the controllers' state with so many broker sets of so many brokers the
-longest slice, which comes to a turn of 10 ms: written, read, and let go; without the collector of cycles, which looks at all
-objects when they have doubled (`mqruntime.collector`): 208 ms for 600 x 1000. Exits 1 where a median is beyond 20 ms."""
+the same run: a CRC-32 of as many bytes in one go. And of the controllers' state with that many broker sets of that many brokers
+the longest slice, which comes to a turn of 10 ms: written, read, and freed; without the collector of cycles, which looks at all
+objects when they have doubled (`mqruntime.collector`): 208 ms for 600 x 1000. Exits 1 where a median is above 20 ms."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from tests.unit.dledger.ledgergroup import free_ports
 TURN_MS_MAX = 20
 PIECE_BYTES = 64 << 10
 ENTRIES = 1_000
-"""Behind what a snapshot stands for, until the next one."""
+"""Entries after those that a snapshot covers, until the next one."""
 LOOK_AGAIN_S = 0.01
 PROBE = "CRC-32 in one go"
 
 
 class Pieces:
-    """A state machine that keeps what it is given, if that is a piece."""
+    """A state machine that keeps the bodies that are pieces."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
@@ -71,7 +71,7 @@ class Pieces:
 
 
 class Group:
-    """Three members, each of whom may be started."""
+    """Three members, each of which may be started."""
 
     def __init__(self, root: Path, mib: int) -> None:
         ports = free_ports(3)
@@ -97,7 +97,7 @@ class Group:
         return member
 
     async def append(self, *bodies: bytes) -> None:
-        """Returns once all are decided."""
+        """Return once all are committed."""
         while True:
             for member in self.members.values():
                 with suppress(NotLeader):
@@ -188,7 +188,7 @@ def measure(root: Path, mib: int, answer: Connection) -> None:
 
 
 def answers_of(work: Callable[..., None], *given: object) -> list[tuple[str, float]]:
-    """What it sends, in a process of its own."""
+    """The answers of `work`, which runs in a process of its own."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     child = spawn.Process(target=work, args=(*given, theirs))

@@ -1,18 +1,19 @@
-"""What Spark makes of a committed log, beside what it makes of the same rows as Parquet, on `local[2]` with shipped settings.
+"""Spark's reading of a committed log, compared with its reading of the same rows as Parquet, on `local[2]` with shipped
+settings.
 
     python -m scripts.bench.sparkread [--bytes 1g] [--body 1024 --body 100] [--runs 3] [--store DIR]
 
 For each body size a store is written (scripts.bench.replaylog), and the rows of its default columns once more as snappy
 Parquet by Spark's own writer. Then in turn, each run after one that does not count, page cache warm:
 
-    full rows        every row of the default columns to Spark's noop sink; beside it the Parquet files, all columns, and the
-                     way to the JVM alone: a source that decodes one chunk of each stretch and hands it over again and again
-    statistics       rows and bytes of each topic and queue, added up by mqreplay scan in the workers; beside it the Parquet
-                     files, all columns and only those needed, and the data source with Spark's own groupBy
-    export           mqreplay export --engine spark to Parquet; beside it Spark's own writer fed by the data source
+    full rows        every row of the default columns to Spark's noop sink; for comparison the Parquet files, all columns, and
+                     the way to the JVM alone: a source that decodes one chunk of each split and hands it over again and again
+    statistics       rows and bytes of each topic and queue, added up by mqreplay scan in the workers; for comparison the
+                     Parquet files, all columns and only those needed, and the data source with Spark's own groupBy
+    export           mqreplay export --engine spark to Parquet; for comparison Spark's own writer fed by the data source
 
-Sizes are bytes of the log, whatever the sink holds. Memory is what a Python worker holds at its highest (VmHWM), less what one
-holds that hands Arrow batches through without us."""
+Sizes are bytes of the log, whatever the sink holds. Memory is the peak of a Python worker (VmHWM), less that of one
+that hands Arrow batches through without us."""
 
 from __future__ import annotations
 
@@ -99,7 +100,7 @@ def anew(folder: Path) -> str:
 
 
 def mqreplay(*command: str) -> None:
-    """A command as a user runs it, but in this process and its Spark session, which it must not end."""
+    """Run a command as a user does, but in this process and its Spark session, which it must not end."""
     from sparkreplay.__main__ import cli
 
     with redirect_stdout(io.StringIO()):
@@ -107,7 +108,7 @@ def mqreplay(*command: str) -> None:
 
 
 def worker_memory_mib() -> list[float]:
-    """The highest resident memory so far of each Python worker of this process' Spark: others may run beside it."""
+    """The highest resident memory so far of each Python worker of this process' Spark: others may run at the same time."""
     found = subprocess.run(
         ["pgrep", "-f", "pyspark.daemon|pyspark/daemon"], capture_output=True, text=True, check=False
     ).stdout.split()
@@ -153,7 +154,7 @@ class HandingReader(RocketMQReader):
 
 
 class HandingSource(RocketMQDataSource):
-    """What no source in Python can be faster than."""
+    """The fastest possible source in Python."""
 
     reader_class = HandingReader
 
@@ -238,7 +239,7 @@ def main() -> None:
         finally:
             spark.stop()
     if not all(reached):
-        raise SystemExit("a ratio misses what is reached for")
+        raise SystemExit("a ratio misses its target")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""What a million changes of SyncStateSets cost a controller that makes snapshots: its start, its disk, its memory.
+"""The cost of a million changes of SyncStateSets for a controller that makes snapshots: its start, its disk, its memory.
 
     python -m scripts.bench.statechanges [--changes 1000000] [--sets 1000] [--directory DIR]
 
-In a process of its own a controller's Raft member, alone in its group and with a controller's settings, decides so many alters
-of so many broker sets of three, a thousand at a time, on a real disk; at each quarter the blocks that its files take and its
-memory that no file backs are told, and the longest turn of the event loop in CPU, snapshots among them. It is then killed as
+In a process of its own a controller's Raft member, alone in its group and with a controller's settings, commits that many
+alters of that many broker sets of three, a thousand at a time, on a real disk; at each quarter the blocks of its files, its
+memory that no file backs, and the longest turn of the event loop in CPU, snapshots included, are printed. It is then killed as
 far behind a snapshot as can be, and another process starts it: wall clock and CPU until it leads, with everything applied. The
 probe of the same run: the CPU to read as many of the same events, and to apply them to a state."""
 
@@ -72,7 +72,7 @@ def disk_mib(root: Path) -> float:
 
 
 def leading(root: Path, state: ReplicasStateMachine) -> tuple[DLedgerNode, asyncio.Event]:
-    """A member that is not started yet, and what happens when it leads with all applied that its disk held."""
+    """A member that is not started yet, and an event that is set when it leads with all of its disk's entries applied."""
     listener = Leads()
     return member(root, state, listener), listener.leads
 
@@ -96,8 +96,8 @@ def change(root: Path, sets: int, changes: int, answer: Connection) -> None:
                 await node.propose([events(sets, number) for number in range(first, first + BATCH)])
             cpu = time.process_time() - cpu
             ended.set()
-            told = disk_mib(root), own_mib(os.getpid()), await watched, cpu
-            answer.send((f"{(quarter + 1) * changes // QUARTERS:,} changes", told))
+            measured = disk_mib(root), own_mib(os.getpid()), await watched, cpu
+            answer.send((f"{(quarter + 1) * changes // QUARTERS:,} changes", measured))
         number = changes
         while node.applied_index - node.store.snapshot_index < node.settings.snapshot_entries - 2 * BATCH:
             await node.propose([events(sets, at) for at in range(number, number + BATCH)])
@@ -119,9 +119,9 @@ def start(root: Path, answer: Connection) -> None:
         wall, cpu = time.perf_counter(), time.process_time()
         await node.start()
         await leads.wait()
-        told = time.perf_counter() - wall, time.process_time() - cpu
+        measured = time.perf_counter() - wall, time.process_time() - cpu
         ended.set()
-        answer.send(("start", (*told, await watched, own_mib(os.getpid()), len(state.state.sync_states))))
+        answer.send(("start", (*measured, await watched, own_mib(os.getpid()), len(state.state.sync_states))))
         os._exit(0)
 
     asyncio.run(run())
@@ -136,7 +136,7 @@ def probe(sets: int, changes: int) -> float:
     return time.process_time() - began
 
 
-def told(work: Callable[..., None], *arguments: object) -> list[tuple[str, tuple[float, ...]]]:
+def answers_of(work: Callable[..., None], *arguments: object) -> list[tuple[str, tuple[float, ...]]]:
     spawn = multiprocessing.get_context("spawn")
     here, there = spawn.Pipe(duplex=False)
     process = spawn.Process(target=work, args=(*arguments, there))
@@ -160,7 +160,7 @@ def main() -> None:
     print(machine())
     with tempfile.TemporaryDirectory(dir=given.directory) as folder:
         root = Path(folder)
-        for name, values in told(change, root, given.sets, given.changes):
+        for name, values in answers_of(change, root, given.sets, given.changes):
             if name == "killed":
                 print(f"killed {values[0]:,} entries behind its snapshot")
             else:
@@ -168,7 +168,7 @@ def main() -> None:
                 print(
                     f"{name:<20} disk {disk:.1f} MiB  memory {memory:.1f} MiB  longest turn {turn:.1f} ms  CPU {cpu:.2f} s"
                 )
-        for _, (wall, cpu, turn, memory, known) in told(start, root):
+        for _, (wall, cpu, turn, memory, known) in answers_of(start, root):
             print(f"start                {wall:.2f} s, CPU {cpu:.2f} s  longest turn {turn:.1f} ms", end="  ")
             print(f"memory {memory:.1f} MiB  {known} sets")
         print(f"probe                {probe(given.sets, 50_000):.2f} s of CPU to apply 50,000 events")

@@ -1,11 +1,11 @@
-"""How long sends get no acknowledgement when the master is stopped (SIGSTOP), which ends no connection of it.
+"""How long sends get no acknowledgement when the master is stopped (SIGSTOP), which ends none of its connections.
 
     python -m scripts.bench.stopped [--count 3] [--settings conf/low-latency.conf] [--seed 1]
 
 Two new clusters of seven processes: one as shipped, one whose brokers have `--settings`, too. In each, drills as
 `scripts/drill pause` does them, whose client asks for routes as soon as a send fails: the master is stopped until another one
-acknowledges. An outage lasts from the last acknowledgement before to the first after. Exits 1 when a median misses what is
-reached for, or anything acknowledged is lost."""
+acknowledges. An outage lasts from the last acknowledgement before to the first after. Exits 1 when a median misses its
+target, or anything acknowledged is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the disk takes for a sync, in the same run as the figures that rest on it."""
+"""The time of a sync on the disk, in the same run as the figures that depend on it."""
 
 from __future__ import annotations
 

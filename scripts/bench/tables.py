@@ -1,6 +1,6 @@
-"""What several runs of several sides measured, as tables of a document, and what is reached for.
+"""Measurements of several runs of several sides, as tables of a document, and their targets.
 
-Invariant: values of a row stand in the order of their runs, so that sides are compared within a run."""
+Invariant: values of a row are in the order of their runs, so that sides are compared within a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scripts.bench.measured import cell
 
 @dataclass(frozen=True)
 class Reach:
-    """What a row of the first side is wanted to be: absolutely, or as a multiple of the probe, of that row of the side
+    """The target of a row of the first side: absolute, or as a multiple of the probe, of that row of the side
     `beside`, or of its own `beside_row`."""
 
     row: str
@@ -34,7 +34,7 @@ class Reach:
 
 
 class Table:
-    """Rows by what was measured, columns by side, a value a run; `multiples` of the probe of that side and run."""
+    """Rows by measurement, columns by side, a value a run; `multiples` of the probe of that side and run."""
 
     def __init__(self) -> None:
         self.values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -55,7 +55,7 @@ class Table:
                 yield f"| {name} | {' | '.join(cells)} |"
 
     def reached(self, ours: str, reaches: Iterable[Reach]) -> Iterator[tuple[Reach, list[float]]]:
-        """Each reach that was measured, with what the side `ours` has of it, run by run."""
+        """Each target that was measured, with the values of the side `ours`, run by run."""
         for reach in reaches:
             values = (self.multiples if reach.of_probe else self.values).get(reach.row, {}).get(ours, [])
             if reach.beside or reach.beside_row:

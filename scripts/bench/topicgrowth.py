@@ -1,4 +1,4 @@
-"""What topics and groups that are there cost a broker set: three brokers at contract C, everything on this machine.
+"""The cost of existing topics and groups for a broker set: three brokers at contract C, everything on this machine.
 
 Invariant: a change is timed alone, one under way, until every member of the set has it; sends are compared with those of the
 same run on the same brokers before the first topic was made."""
@@ -40,7 +40,7 @@ SIDE = Side("ours C", "C", "scripts.bench.turnbroker")
 
 @dataclass(frozen=True)
 class Row:
-    """Of brokers with so many topics and as many groups."""
+    """Of brokers with that many topics and as many groups."""
 
     topics: int
     topic_ms: list[float]
@@ -75,7 +75,7 @@ class Growth:
         return servers
 
     def bring_to(self, count: int) -> None:
-        """So many topics and groups."""
+        """Create topics and groups up to that many."""
         self.find_master()
         asyncio.run(self._with_admin(lambda admin, master: self._bring_to(admin, master, count)))
 

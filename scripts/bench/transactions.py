@@ -1,14 +1,14 @@
-"""What a message in a transaction costs: committed ones a second, as a part of plain sends a second.
+"""The cost of a message in a transaction: committed ones a second, as a part of plain sends a second.
 
     python -m scripts.bench.transactions [--runs 3] [--seconds 10] [--warm-up 20] [--threads 1] [--sides ours-c,java-c]
 
 Each run measures the sides in turn, each with a new cluster of three brokers with shipped settings under a name server and
 three controllers of ours, everything on this machine. One public Java client (one JVM for all) sends messages of --body bytes,
 each thread one after the other: plain ones, and with TransactionMQProducer such as it commits at once; half of the time each,
-plain ones before and behind. All that it committed must be in the topic soon after, or the command ends.
+plain ones before and after. All that it committed must be in the topic soon after, or the command ends.
 
-Contracts are those of docs/operations.md; ours-raft,java-raft: Raft mode. Exits 1 when the median of ours misses what is
-reached for. Needs a JDK and scripts/fetch-peers."""
+Contracts are those of docs/operations.md; ours-raft,java-raft: Raft mode. Exits 1 when the median of ours misses its
+target. Needs a JDK and scripts/fetch-peers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LOOK_AGAIN_S = 0.1
 
 
 async def committed(namesrv: str) -> int:
-    """How many consumers can read."""
+    """How many messages consumers can read."""
     async with Client(namesrv) as client:
         consumer = client.consumer("bench")
         return sum([await consumer.max_offset(queue) for queue in await consumer.queues(DEALS)])

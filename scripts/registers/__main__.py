@@ -3,11 +3,11 @@
     scripts/linearizable --seconds 60 --seed 1
     scripts/linearizable --strikes 200
 
-A relay on loopback stands between the members, and cuts what they say to each other; clients reach all of them, also a leader
+A relay on loopback is between the members, and cuts their connections; clients reach all of them, also a leader
 that is cut off.
-Clients read, write and swap registers beside each other; at the end each register's history must have an order. The seed draws
-strikes and operations; what processes make of them is theirs. Exit code 1, and the operations that no order explains, when it
-has none."""
+Clients read, write and swap registers at the same time; at the end each register's history must have an order. The seed draws
+strikes and operations; the timing of processes is their own. Exit code 1, and the operations that no order explains, when there
+is none."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BETWEEN_S = (0.1, 2.5)
 CUTS = ("cut", "cut-one-way", "isolate", "mute")
 STRIKES = ("kill", "kill-two", "kill-all", "pause", "pause-two", "restart", *CUTS)
 BEHIND_HOST = "127.0.0.2"
-"""Where members listen; at the addresses that their list names a relay does."""
+"""The port where members listen; a relay listens at the addresses of their list."""
 
 
 class Behind:
@@ -59,7 +59,7 @@ class Behind:
 
 
 class Run:
-    """Load and strikes on one group; `counts` says what there was."""
+    """Load and strikes on one group; `counts` has the operations and strikes."""
 
     def __init__(self, group: LedgerGroup, seed: int) -> None:
         self.group = group
@@ -71,7 +71,7 @@ class Run:
         self.relay = Relay(behind, behind.who)
 
     async def play(self, goes_on: Callable[[int], bool]) -> None:
-        """Strikes while `goes_on`, which gets their number, says so; everybody runs and serves at the end."""
+        """Strikes while `goes_on`, called with the number of strikes, returns True; all members run and serve at the end."""
         loop, keys = asyncio.get_running_loop(), Keys()
         await self.relay.start()
         remotings = [RemotingClient(clock=SystemClock(), connect_timeout_ms=1000) for _ in range(CLIENTS)]
@@ -112,7 +112,7 @@ class Run:
             await asyncio.sleep(client.chance.uniform(0, PAUSE_S))
 
     async def served(self) -> None:
-        """Returns once operations are answered again, or says what the members said."""
+        """Returns once operations are answered again; raises with the members' output otherwise."""
         wanted = self.history.answered + CLIENTS
         try:
             async with asyncio.timeout(SERVED_S_MAX):
@@ -148,7 +148,7 @@ class Run:
             self.group.start(name)
 
     async def cut(self, kind: str, one: str, other: str) -> None:
-        """Silences ways between members for a while; then what was held goes on, or is lost with its connection."""
+        """Silence ways between members for a while; then held data continues, or is lost with its connection."""
         others = [other] if kind.startswith("cut") else sorted(self.group.peers.keys() - {one})
         ways = {(one, each) for each in others}
         if kind in ("cut", "isolate"):

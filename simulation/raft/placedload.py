@@ -12,7 +12,7 @@ from dledger.storage.entry import ENTRY_HEADER_BYTES
 from simulation.kernel.node import Node
 from simulation.raft.group import RaftGroup
 from simulation.raft.member import MemberApp
-from simulation.raft.positions import SAYS_BYTES, Placed, bodies_naming
+from simulation.raft.positions import SAYS_BYTES, Placed
 
 
 class PlacedLoad:

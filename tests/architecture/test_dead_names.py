@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.dead_names import KEPT, kept_in, told
+from scripts.dead_names import KEPT, kept_in, reported
 
 DEAD = "ha/link.py:7: unused method 'buffer_updated' (60% confidence)"
 
 
 def judged(kept: str, *found: str) -> list[str]:
-    return told(found, [*kept_in(kept)])
+    return reported(found, [*kept_in(kept)])
 
 
 def test_a_name_that_nothing_keeps_is_dead() -> None:
