@@ -4,8 +4,8 @@
 
 Three brokers at contract C under three controllers, all on this machine. Floods: 300,000 one-way requests of 29 bytes on one
 connection, and on each of three; 150,000 one-way commits; 1,500 questions for all offsets (43), of which there are 150,000 by
-then, whose answers are read. Meanwhile another client asks for the end of a queue each 10 ms. Before each run a probe tells how
-long it waits for its worst answer when nothing else is asked. Exits 1 when an answer takes more than a second or the master
+then, whose answers are read. Meanwhile another client asks for the end of a queue each 10 ms. Before each run a probe measures
+how long it waits for its worst answer when nothing else is asked. Exits 1 when an answer takes more than a second or the master
 leads in another epoch."""
 
 from __future__ import annotations

@@ -247,7 +247,7 @@ def main() -> int:
     parser.add_argument("--profile", action="store_true", help="also where the master's CPU goes")
     parser.add_argument("--directory", type=Path, default=None, help="where the temporary stores go")
     given = parser.parse_args()
-    why = "as told" if given.skip_java else missing() or broker_missing()
+    why = "as requested" if given.skip_java else missing() or broker_missing()
     sides = chosen(parser, given.sides, why)
     print(machine(), flush=True)
     table = Table()

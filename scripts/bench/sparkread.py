@@ -94,7 +94,7 @@ def grouped(frame: DataFrame) -> None:
     frame.groupBy("topic", "queue_id").agg(f.count("*"), f.sum("store_size")).collect()
 
 
-def anew(folder: Path) -> str:
+def emptied(folder: Path) -> str:
     shutil.rmtree(folder, ignore_errors=True)
     return str(folder)
 
@@ -176,7 +176,7 @@ def measure(spark: SparkSession, store: str, folder: Path, runs: int, base_mib: 
     print(f"{rows:,} rows, {log_bytes:,} bytes of log")
     parquet = folder / "parquet"
     columns = ",".join([*source().columns, "store_size"])
-    source(columns).write.option("compression", "snappy").parquet(anew(parquet))
+    source(columns).write.option("compression", "snappy").parquet(emptied(parquet))
     scanned = spark.read.parquet(str(parquet))
 
     print("full rows, least, median and most seconds")
@@ -203,10 +203,10 @@ def measure(spark: SparkSession, store: str, folder: Path, runs: int, base_mib: 
     timings = [
         Timing(
             "mqreplay export --engine spark",
-            lambda: mqreplay("export", store, "--to", anew(folder / "export"), "--columns", "default"),
+            lambda: mqreplay("export", store, "--to", emptied(folder / "export"), "--columns", "default"),
             [],
         ),
-        Timing("Spark's Parquet writer", lambda: source().write.parquet(anew(folder / "written")), []),
+        Timing("Spark's Parquet writer", lambda: source().write.parquet(emptied(folder / "written")), []),
     ]
     in_turn(timings, runs)
     reached.append(report(timings, log_bytes, rows, 2.0))

@@ -89,8 +89,8 @@ class ClusterCheck:
         if not self.forked:
             logs_match(brokers, len(self.confirmed))
         else:  # below the lowest confirm offset; at_the_end compares the rest
-            sound = [broker for broker in brokers if self.flipped_at(broker.name) is None]
-            logs_match(sound, min((broker.store.confirm_offset() for broker in sound), default=0))
+            intact = [broker for broker in brokers if self.flipped_at(broker.name) is None]
+            logs_match(intact, min((broker.store.confirm_offset() for broker in intact), default=0))
 
     def look_at_state(self, state: SyncState) -> None:
         if state.master_id is not None:

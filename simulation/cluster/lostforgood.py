@@ -41,11 +41,11 @@ class LostForGood(Fault):
     def noting(self) -> Tell:
         """Unelected.log, with its calls recorded."""
 
-        def told(unelected: Unelected, broker_name: str, waiting: Waiting) -> None:
+        def noted(unelected: Unelected, broker_name: str, waiting: Waiting) -> None:
             self.waiting = waiting
             log(unelected, broker_name, waiting)
 
-        return told
+        return noted
 
     def next_step(self) -> None:
         waiting = self.waiting

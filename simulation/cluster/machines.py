@@ -135,7 +135,7 @@ class Machines:
         return look.broker_id
 
     def can_forget(self, node: Node) -> bool:
-        """Whether it may lose its memory at once, whoever else is down: no other broker has lost anything since it last held
+        """Whether it may lose its memory at once, whatever else is down: no other broker has lost anything since it last held
         all, and enough brokers hold the answered records. Its disk holds what it synced."""
         damaged = self.losing or self.damaged.flipped or self.damaged.where or self.check.forgetful
         doubtful = any(broker.disk.failures["sync"] for broker in self.brokers) or self.doubtful_disks

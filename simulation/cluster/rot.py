@@ -51,13 +51,13 @@ class CorruptSegment(Fault):
         self.read_again_ms = 0
 
     def next_step(self) -> None:
-        rotten = self.machines.damaged.flipped
+        flipped = self.machines.damaged.flipped
         for node in self.machines.brokers:
-            if node.name in rotten and rotten[node.name].is_over(node):
-                del rotten[node.name]
+            if node.name in flipped and flipped[node.name].is_over(node):
+                del flipped[node.name]
                 if node.running:
                     self.machines.done["rotten record repaired"] += 1
-            elif self.active and not rotten and not node.running:
+            elif self.active and not flipped and not node.running:
                 self.take_the_chance(node)
         self.operate()
 

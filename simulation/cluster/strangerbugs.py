@@ -37,7 +37,7 @@ async def whoever_it_is(
 
 @bug("notification-believed", Membership, "notified", plays=("forger",))
 def as_the_controllers_do(self: Membership, grant: Grant, now_ms: int) -> list[Action]:
-    """Upstream: master and set of any 1008 are accepted, whoever sent it."""
+    """Upstream: master and set of any 1008 are accepted, from any sender."""
     return self.granted_by_group(grant, now_ms) if self._is_current else []
 
 

@@ -536,8 +536,8 @@ class ClusterWorld:
             (look.name, look.broker_id, look.role.name, look.master_epoch, look.store.max_offset())
             for look in self.machines.broker_looks()
         ]
-        rotten = f"; never repaired: {found}" if (found := self.machines.damaged.flipped) else ""
-        return f"running {running}; controllers: {self.sync_states()}; brokers: {roles}{rotten}"
+        unrepaired = f"; never repaired: {found}" if (found := self.machines.damaged.flipped) else ""
+        return f"running {running}; controllers: {self.sync_states()}; brokers: {roles}{unrepaired}"
 
     def count(self) -> None:
         acknowledged, role_changes = self.client.acknowledged(), len(self.check.masters) - 1

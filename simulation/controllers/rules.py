@@ -1,6 +1,6 @@
 """Which broker may be elected, deposed, or enter a set, and which are eligible afterwards.
 
-Invariant: each rule is in one function, and states what must hold whoever asked and whatever the code under test did."""
+Invariant: each rule is in one function, and states what must hold for any request and whatever the code under test did."""
 
 from __future__ import annotations
 

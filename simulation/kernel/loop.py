@@ -39,7 +39,7 @@ class Deadlock(SimulationError):
 
 
 class Livelock(SimulationError):
-    """Callbacks keep each other busy and virtual time stands still."""
+    """Callbacks keep each other busy and virtual time does not advance."""
 
 
 class Network(Protocol):
@@ -205,7 +205,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         count = len(ready)
         self._at_this_instant += count
         if self._at_this_instant > CALLBACKS_AT_ONE_INSTANT_MAX:
-            raise Livelock(f"time stands still at {self.now_us} us\n{self.stacks()}")
+            raise Livelock(f"time does not advance beyond {self.now_us} us\n{self.stacks()}")
         if count > 1:
             self._permute()
         stirred = self.stirred

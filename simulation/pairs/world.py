@@ -155,8 +155,8 @@ class PairWorld:
     def made_forger(self) -> RoleForger:
         def known(target: Node) -> tuple[dict[int, str], int, int] | None:
             addresses = {self.faults.ids[node.name]: f"{node.host}:{BROKER_PORT}" for node in self.nodes}
-            hears = target.running and not is_paused(target)
-            return (addresses, ONE_EPOCH, ONE_EPOCH) if hears else None
+            receives = target.running and not is_paused(target)
+            return (addresses, ONE_EPOCH, ONE_EPOCH) if receives else None
 
         node = self.world.node("forger", members.FORGER_HOST)
         return RoleForger(self.world, node, self.nodes, known, self.faults.done)

@@ -358,7 +358,7 @@ class RaftCheck:
     def look_at_disks(self, core: Raft, entry: Entry) -> None:
         if self.holders is not None and entry.body:
             under_way = {
-                member for member, heard in self.notified_of_loss.items() if core.self_id not in heard
+                member for member, notified in self.notified_of_loss.items() if core.self_id not in notified
             }
             holders = self.holders(entry.body, under_way)
             if not any(2 * len(group & holders) > len(group) for group in self.members.groups(core)):
