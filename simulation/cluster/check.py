@@ -105,8 +105,8 @@ class ClusterCheck:
             raise Violation("S6", f"learners {sorted(counted)} are members, or eligible, in {state}")
         seen = self.sets.setdefault(state.set_epoch, (state.master_id, state.members))
         if seen[1] != state.members:
-            members = f"{sorted(seen[1])} and {sorted(state.members)}"
-            raise Violation("S1", f"set epoch {state.set_epoch} has two member lists: {members}")
+            lists = f"{sorted(seen[1])} and {sorted(state.members)}"
+            raise Violation("S1", f"set epoch {state.set_epoch} has two member lists: {lists}")
         if (state.master_epoch, state.set_epoch) > self.newest:
             same_master = state.master_epoch == self.newest[0]
             self.newest = (state.master_epoch, state.set_epoch)

@@ -12,7 +12,7 @@ from dledger.storage.entry import ENTRY_HEADER_BYTES
 from simulation.kernel.node import Node
 from simulation.raft.group import RaftGroup
 from simulation.raft.member import MemberApp
-from simulation.raft.positions import SAYS_BYTES, Placed
+from simulation.raft.positions import SAYS_BYTES, Placed, bodies_naming
 
 
 class PlacedLoad:
@@ -42,7 +42,7 @@ class PlacedLoad:
             positions = member.reserve(sizes)
         except (NotLeader, TooManyProposals):
             return
-        index, bodies = member.last_index + 1, list(telling(texts, positions))
+        index, bodies = member.last_index + 1, list(bodies_naming(texts, positions))
         member.append_reserved(bodies)
         for at, (position, body) in enumerate(zip(positions, bodies, strict=True), index):
             app.placed.append(Placed(at, position + ENTRY_HEADER_BYTES + len(body), body))
