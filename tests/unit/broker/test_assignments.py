@@ -107,7 +107,7 @@ def test_another_strategy_is_refused_and_told_of(cluster: Cluster, caplog: pytes
 def test_without_a_name_server_nothing_is_said(cluster: Cluster) -> None:
     cluster.world.nodes["namesrv"].kill()
     answer = assigned(cluster, QueryAssignmentBody("other", "CG", "two", "AVG"))
-    assert (answer.code, answer.remark) == (1, "no name server says where other is")
+    assert (answer.code, answer.remark) == (1, "no name server has a route of other")
     cluster.start_namesrv()
 
 

@@ -81,7 +81,7 @@ def test_level_with_a_master_it_lacks_nothing_and_that_is_durable() -> None:
     files = Files()
     opened(files, "boot 1")
     mark = opened(files, "boot 2")
-    asyncio.run(mark.level())
+    asyncio.run(mark.caught_up())
     assert not mark.may_have_lost_data and not opened(files, "boot 2").may_have_lost_data
     assert opened(files, "boot 3").may_have_lost_data
 
@@ -128,7 +128,7 @@ def test_nor_from_being_elected_again_once_its_log_is_level() -> None:
     opened(files, "boot 1")
     mark = opened(files, "boot 2")
     files.full = True
-    asyncio.run(mark.level())
+    asyncio.run(mark.caught_up())
     assert not mark.may_have_lost_data and not opened(files, "boot 2").may_have_lost_data
 
 
@@ -138,7 +138,7 @@ def test_no_end_is_an_orderly_one_under_a_boot_in_which_a_sync_failed() -> None:
     asyncio.run(mark.sync_failed())
     mark = opened(files, "boot 1")
     assert mark.may_have_lost_data, "its pages may be gone from memory, too"
-    asyncio.run(mark.level())
+    asyncio.run(mark.caught_up())
     assert not mark.may_have_lost_data
     closed(mark)
     mark = opened(files, "boot 1")
@@ -146,7 +146,7 @@ def test_no_end_is_an_orderly_one_under_a_boot_in_which_a_sync_failed() -> None:
     closed(mark)
     mark = opened(files, "boot 2")
     assert mark.may_have_lost_data
-    asyncio.run(mark.level())
+    asyncio.run(mark.caught_up())
     closed(mark)
     assert files.content[FILE] == CLOSED, "under another boot all is read from the disk"
 
@@ -186,7 +186,7 @@ def test_a_sync_that_failed_counts_though_the_log_caught_up_and_only_what_was_on
     mark = KeptMemoryMark(files, "boot 1", acks_flushed=True)
     asyncio.run(mark.open())
     asyncio.run(mark.sync_failed())
-    asyncio.run(mark.level())
+    asyncio.run(mark.caught_up())
     assert not mark.may_have_lost_data
     again = KeptMemoryMark(files, "boot 1", acks_flushed=True)
     asyncio.run(again.open())
@@ -206,7 +206,7 @@ def test_a_disk_that_was_set_back_may_be_missing_something_until_it_is_level_wha
     for boot in ("boot 1", "boot 2"):
         mark = opened(files, boot)
         assert mark.may_have_lost_data and mark.was_set_back
-    asyncio.run(mark.level())
+    asyncio.run(mark.caught_up())
     assert not mark.may_have_lost_data and not mark.was_set_back
     mark = opened(files, "boot 2")
     assert not mark.may_have_lost_data and not mark.was_set_back
