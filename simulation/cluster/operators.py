@@ -77,7 +77,9 @@ class Operator(Fault):
         """A forgotten broker stays forgotten. Raises Violation."""
         for look in self.machines.controller_looks():
             if look.raft.is_active and (known := self.forgotten & look.known_ids):
-                raise Violation("B2", f"brokers {sorted(known)} were forgotten, and {look.raft.self_id} knows them")
+                raise Violation(
+                    "B2", f"brokers {sorted(known)} were forgotten, and {look.raft.self_id} knows them"
+                )
 
     # What it asks for
 

@@ -31,13 +31,13 @@ def goes_on(self: CopyStamp) -> None:
     """A former leader's tables count as a version of the term that it follows in, newer than that leader's own."""
 
 
-@bug("late-copy-of-a-former-leader", GroupTables, "takes")
+@bug("late-copy-of-a-former-leader", GroupTables, "may_take")
 def whoever_sent_it(self: GroupTables, version: TablesVersion) -> bool:
     """A member that has reported its version to a leader still accepts a copy of the one before."""
     return self._stamp.may_take(version)
 
 
-@bug("late-copy-of-a-former-leader", GroupTables, "tells")
+@bug("late-copy-of-a-former-leader", GroupTables, "may_report")
 def to_anyone(self: GroupTables, version: TablesVersion) -> bool:
     """The rest of it: it reports that to that leader."""
     return True
