@@ -27,10 +27,12 @@ from broker.modes import (
 )
 from broker.neighbours.neighbours import Neighbours
 from broker.neighbours.pairedmaster import ElectedMaster, PairedMaster
-from broker.neighbours.passeddeletions import PassedDeletions
 from broker.neighbours.recordrepair import RecordRepair
 from broker.ports import Ports
 from broker.requests import Requests
+from broker.resync.resync import Resync
+from broker.resync.roomforboth import ResyncSpaceCheck
+from broker.resync.storeaside import StoreAside, entries
 from broker.retention.cleaner import Cleaner
 from broker.retention.javatimers import refuse_timers
 from broker.retention.leases import Leases
@@ -39,7 +41,6 @@ from broker.role.contractmark import KeptContractMark
 from broker.role.controllercalls import ControllerCalls
 from broker.role.controllerclient import ControllerClient
 from broker.role.controllerhosts import ControllerHosts
-from broker.role.farewell import GracefulShutdown
 from broker.role.fitness import HealthProblem, LeaderHealth
 from broker.role.identity import IDENTITY_FILE, Identity, TemporaryIdentity
 from broker.role.identityfiles import IdentityFiles, LogFound
@@ -47,12 +48,11 @@ from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership
 from broker.role.memorymark import KeptMemoryMark
 from broker.role.replicatable import ReplicaTable
-from broker.role.resync import Resync
-from broker.role.roomforboth import ResyncSpaceCheck
 from broker.role.startnumber import KeptStartNumber
-from broker.role.storeaside import StoreAside, entries
 from broker.role.switch import RoleSwitch
 from broker.settings.broker import BrokerSettings
+from broker.switchover.farewell import GracefulShutdown
+from broker.switchover.passeddeletions import PassedDeletions
 from broker.tables.tables import Tables
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
 from ha.replication import Replication
@@ -458,8 +458,8 @@ class BrokerApp:
             self._fitness.note(HealthProblem.SYNC, self.store.sync_lasts_ms() > SWEEP_MS, now_ms)
 
     async def _serve_probes(self) -> HttpPages:
-        from broker.metrics.collector import BrokerCollector  # only here: it brings the Prometheus library
-        from broker.metrics.probes import serve_broker_probes
+        from broker.exporter.collector import BrokerCollector  # only here: it brings the Prometheus library
+        from broker.exporter.probes import serve_broker_probes
 
         collector = BrokerCollector(
             self.membership,

@@ -9,16 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.neighbours.forwarding import Forwarding
+from broker.replication.acknowledgement import Acknowledgement
+from broker.replication.groupacknowledgement import GroupAcknowledgement
+from broker.replication.pairacknowledgement import PairAcknowledgement, StoredHere
+from broker.replication.writegate import ReplicationView, SendReplicationView
 from broker.role.fitness import LeaderHealth
 from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership
 from broker.role.switch import RoleSwitch
-from broker.sends.acknowledgement import Acknowledgement
-from broker.sends.groupacknowledgement import GroupAcknowledgement
-from broker.sends.pairacknowledgement import PairAcknowledgement, StoredHere
-from broker.sends.writegate import ReplicationView, SendReplicationView
 from broker.settings.broker import BrokerSettings
+from broker.switchover.forwarding import Forwarding
 from broker.tables.tables import Tables
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
 from epochfile.file import EpochFile
@@ -172,7 +172,7 @@ def group_figures(log: CopiedLog | GroupLog, settings: BrokerSettings) -> list[C
     """Metrics after those of every broker; imported only where metrics are on."""
     if isinstance(log, CopiedLog):
         return []
-    from broker.metrics.groupcollector import GroupCollector
+    from broker.exporter.groupcollector import GroupCollector
 
     return [GroupCollector(settings, log.member)]
 

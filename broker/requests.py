@@ -8,13 +8,12 @@ from __future__ import annotations
 from functools import partial
 from random import Random
 
-from broker.admin.agreement import MetadataReplication
 from broker.admin.status import StatusRequests
 from broker.admin.tables import add_table_requests
 from broker.clients.early import ProvisionalSubscriptions
 from broker.clients.groups import ConsumerGroups
 from broker.clients.lockrequests import LockRequests
-from broker.clients.passedpulls import attach_subscriptions
+from broker.clients.readgate import ReadGate
 from broker.clients.renewal import SubscriptionRenewal
 from broker.clients.requesters import Requesters
 from broker.clients.requests import ClientRequests
@@ -23,25 +22,26 @@ from broker.metrics.latencies import Latencies
 from broker.metrics.recent import RecentTotals
 from broker.metrics.totals import Totals
 from broker.metrics.transactiontotals import TransactionTotals
-from broker.neighbours.forwarding import Forwarding
+from broker.neighbours.agreement import MetadataReplication
 from broker.pulls.admission import PullAdmission
 from broker.pulls.direction import PullRouting
 from broker.pulls.held import HeldPulls
 from broker.pulls.processor import PullProcessor
-from broker.pulls.readgate import ReadGate
+from broker.replication.pending import PendingSends
+from broker.replication.writegate import ReplicationView, SendReplicationView, WriteGate
 from broker.role.actions import Grant
 from broker.role.contractmark import KeptContractMark
-from broker.role.handover import HandOverRequests
 from broker.role.membership import Membership
-from broker.role.passage import FORWARD_MS
 from broker.sends.admission import SendAdmission
 from broker.sends.delaydelivery import DelayDelivery
-from broker.sends.pending import PendingSends
 from broker.sends.processor import SEND_CODES, SendProcessor
 from broker.sends.replies import Replies
 from broker.sends.sendback import SendBack
-from broker.sends.writegate import ReplicationView, SendReplicationView, WriteGate
 from broker.settings.broker import BrokerSettings
+from broker.switchover.forwarding import Forwarding
+from broker.switchover.handover import HandOverRequests
+from broker.switchover.passage import FORWARD_MS
+from broker.switchover.passedpulls import attach_subscriptions
 from broker.tables.tables import Tables
 from broker.transactions.checkback import CheckBack
 from broker.transactions.ending import EndTransaction

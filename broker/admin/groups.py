@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from broker.admin.agreement import MetadataReplication
 from broker.admin.attributes import AttributesRefused, with_changes
 from broker.admin.lists import named, why_not_deleted
+from broker.neighbours.agreement import MetadataReplication
 from broker.tables.subscriptiongroups import NAME_LENGTH_MAX, NAME_RULE, NEW_LENGTH_MAX, is_group_name
 from broker.tables.tables import Tables
 from mqruntime.slices import Steps

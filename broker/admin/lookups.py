@@ -4,8 +4,8 @@ Invariant: only confirmed messages are shown, and only by a broker that serves r
 
 from __future__ import annotations
 
+from broker.clients.readgate import ReadGate
 from broker.clients.refusals import NO_READERS
-from broker.pulls.readgate import ReadGate
 from messagestore.brokerstore import BrokerStore
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from broker.admin.agreement import MetadataReplication
 from broker.clients.groups import Client, ConsumerGroup, ConsumerGroups
+from broker.neighbours.agreement import MetadataReplication
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
 from broker.tables.consumeroffsets import NO_ROOM, TRANSACTIONS_GROUP

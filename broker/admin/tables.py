@@ -5,7 +5,6 @@ Invariant: none of them waits for the log's replication; a change of topics and 
 
 from __future__ import annotations
 
-from broker.admin.agreement import MetadataReplication
 from broker.admin.brokerstats import BrokerStatsRequests
 from broker.admin.configuration import Configuration
 from broker.admin.groups import GroupRequests
@@ -17,8 +16,9 @@ from broker.admin.resets import OnMoved, ResetRequests
 from broker.admin.topics import TopicRequests
 from broker.clients.calls import ClientCalls
 from broker.clients.groups import ConsumerGroups
+from broker.clients.readgate import ReadGate
 from broker.metrics.recent import RecentTotals
-from broker.pulls.readgate import ReadGate
+from broker.neighbours.agreement import MetadataReplication
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from broker.admin.agreement import MetadataReplication
 from broker.admin.attributes import AttributesRefused, changes_in, with_changes
 from broker.admin.lists import named, why_not_deleted
 from broker.clients.refusals import Refused, check_topic_name
 from broker.metrics.recent import RecentTotals
+from broker.neighbours.agreement import MetadataReplication
 from broker.settings.clients import TOPIC_QUEUES_MAX
 from broker.tables.tables import Tables
 from messagestore.brokerstore import BrokerStore

@@ -9,8 +9,8 @@ import asyncio
 import logging
 
 from broker.clients.groups import Client, ConsumerGroups
+from broker.clients.readgate import ReadGate
 from broker.clients.refusals import NO_READERS
-from broker.pulls.readgate import ReadGate
 from messagestore.brokerstore import BrokerStore
 from messagestore.record import parse_message_id
 from mqruntime.log import fields

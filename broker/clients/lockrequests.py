@@ -7,8 +7,8 @@ possible successors must have been slaves of this master a moment ago; in Raft m
 
 from __future__ import annotations
 
-from broker.admin.agreement import MetadataReplication
 from broker.clients.requesters import is_passed_on
+from broker.neighbours.agreement import MetadataReplication
 from broker.role.membership import VOUCHED_MS, Membership
 from broker.tables.queuelocks import Queue
 from broker.tables.subscriptiongroups import NAME_LENGTH_MAX

@@ -12,7 +12,7 @@ from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
-from broker.sends.pending import Answered
+from broker.replication.pending import Answered
 from broker.tables.subscriptiongroups import is_system_group
 from broker.tables.topics import Topics
 from mqruntime.clock import Clock

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.neighbours.logspan import log_span
+from broker.resync.logspan import log_span
 from broker.role.membership import Membership
 from ha.errors import MasterUnread
 from remoting.bodies.topics import TopicConfigWrapper

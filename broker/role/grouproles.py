@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from broker.neighbours.forwarding import Forwarding
 from broker.role.actions import Grant
 from broker.role.fitness import LeaderHealth
 from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership
 from broker.role.switch import RoleSwitch
 from broker.settings.raft import broker_id_of
+from broker.switchover.forwarding import Forwarding
 from mqruntime.clock import Clock
 from mqruntime.tasks import Tasks
 from mqruntime.waking import wait_event

@@ -18,10 +18,10 @@ from broker.clients.refusals import (
     Refused,
     check_topic_name,
 )
+from broker.replication.writegate import Log
 from broker.sends.request import SendRequest, asked_retries_max, asks_for_timer, delay_level, says_half
 from broker.sends.retries import DLQ_QUEUES, NO_DELAY, dead_letter_topic, group_of_retry_topic, retries_max
 from broker.sends.scheduling import scheduled
-from broker.sends.writegate import Log
 from broker.settings.transactions import TransactionSettings
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from broker.metrics.totals import Totals
+from broker.replication.writegate import ReplicationView, RoleView
 from broker.sends.scheduling import delivered
-from broker.sends.writegate import ReplicationView, RoleView
 from broker.tables.copiedoffsets import CopiedOffsets
 from broker.tables.delayoffsets import DelayOffsets
 from messagestore.errors import QueueDamaged, RecordDamaged

@@ -14,10 +14,10 @@ from broker.clients.refusals import BATCH_COMPRESSED, Refused, put_refusal
 from broker.clients.requesters import Requesters
 from broker.metrics.latencies import Latencies
 from broker.metrics.totals import Totals
+from broker.replication.pending import PendingRun, PendingSend
+from broker.replication.writegate import Log, WriteGate
 from broker.sends.admission import SendAdmission
-from broker.sends.pending import PendingRun, PendingSend
 from broker.sends.request import SendRequest, read_send_request
-from broker.sends.writegate import Log, WriteGate
 from messagestore.messages import Appended, MessageToStore, PlainSends, ReplyForm
 from messagestore.record import COMPRESSED, offset_message_id, pack_host
 from messagestore.systemtopics import HALF_TOPIC

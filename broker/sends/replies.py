@@ -13,11 +13,11 @@ from ipaddress import ip_address
 from broker.clients.refusals import REJECTED, Refused
 from broker.clients.requesters import Requesters
 from broker.metrics.totals import Totals
+from broker.replication.pending import PendingSend
+from broker.replication.writegate import Log, WriteGate
 from broker.sends.admission import SendAdmission
-from broker.sends.pending import PendingSend
 from broker.sends.processor import REPLY_PROPERTIES, SEND_CODES, packed_address
 from broker.sends.request import REPLY_TO_CLIENT, SendRequest, read_send_request
-from broker.sends.writegate import Log, WriteGate
 from messagestore.messages import MessageToStore
 from messagestore.properties import last_value
 from messagestore.record import offset_message_id

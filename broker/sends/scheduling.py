@@ -8,13 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from messagestore.messages import LaterCopy, MessageToStore
-from messagestore.properties import DELAY, format_properties, parse_properties
+from messagestore.properties import DELAY, REAL_QUEUE_ID, REAL_TOPIC, format_properties, parse_properties
 from messagestore.record import BORN_HOST_IPV6, STORE_HOST_IPV6, Message
 from messagestore.recordcrc import RECORD_CRC_BYTES
 from messagestore.systemtopics import SCHEDULE_TOPIC
 
-REAL_TOPIC = "REAL_TOPIC"
-REAL_QUEUE_ID = "REAL_QID"
 I32_MAX = 2**31 - 1
 
 

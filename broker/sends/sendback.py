@@ -16,7 +16,8 @@ from typing import Protocol
 from broker.clients.refusals import REJECTED, Refused
 from broker.metrics.latencies import Latencies
 from broker.metrics.totals import Totals
-from broker.sends.pending import PendingSend
+from broker.replication.pending import PendingSend
+from broker.replication.writegate import Log, WriteGate
 from broker.sends.retries import (
     DLQ_QUEUES,
     NO_DELAY,
@@ -29,7 +30,6 @@ from broker.sends.retries import (
     retry_topic,
 )
 from broker.sends.scheduling import scheduled
-from broker.sends.writegate import Log, WriteGate
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
 from messagestore.errors import RecordDamaged

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from broker.clients.groups import Client
-from broker.sends.writegate import ReplicationView, RoleView
+from broker.replication.writegate import ReplicationView, RoleView
 from broker.settings.broker import BrokerSettings
 from broker.tables.topics import Topics
 from broker.transactions.openhalves import Half

@@ -6,8 +6,8 @@ another one with the first outcome. Without an answer the producer is checked ag
 from __future__ import annotations
 
 from broker.clients.refusals import REJECTED, Refused, put_refusal
-from broker.sends.pending import PendingSend
-from broker.sends.writegate import WriteGate
+from broker.replication.pending import PendingSend
+from broker.replication.writegate import WriteGate
 from broker.transactions.openhalves import Half
 from broker.transactions.outcomes import Outcome
 from broker.transactions.records import committed, facts_of

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from broker.sends.scheduling import REAL_QUEUE_ID, REAL_TOPIC
 from messagestore.messages import LaterCopy, MessageToStore
 from messagestore.properties import (
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
     TAGS,
     UNIQ_KEY,
     WAIT,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from broker.metrics.transactiontotals import TransactionTotals
-from broker.sends.writegate import ReplicationView, RoleView
+from broker.replication.writegate import ReplicationView, RoleView
 from broker.settings.transactions import TransactionSettings
 from broker.tables.consumeroffsets import TRANSACTIONS_GROUP, ConsumerOffsets
 from broker.tables.copiedoffsets import CopiedOffsets

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from broker.app import BrokerApp
-from broker.sends.scheduling import REAL_TOPIC
 from epochfile.history import EpochHistory
 from ha.epochs import KeptEpochs
 from localcluster.history import Attempt, Outcome
 from messagestore.messages import Appended, MessageToStore, PlainAppended
-from messagestore.properties import parse_properties
+from messagestore.properties import REAL_TOPIC, parse_properties
 from messagestore.record import Message, decode
 from messagestore.store import MessageStore
 from simulation.kernel.node import Node

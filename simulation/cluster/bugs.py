@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from broker.admin.agreement import MetadataReplication
+from broker.neighbours.agreement import MetadataReplication
 from broker.neighbours.tablecopy import Slices
+from broker.replication.acknowledgement import Acknowledgement
 from broker.role.actions import Action as RoleAction
 from broker.role.actions import Reply
 from broker.role.controllercalls import ControllerCalls
@@ -22,7 +23,6 @@ from broker.role.identityfiles import LogFound
 from broker.role.membership import Membership, Stage
 from broker.role.memorymark import KeptMemoryMark
 from broker.sends import sendback
-from broker.sends.acknowledgement import Acknowledgement
 from broker.sends.delaydelivery import DelayDelivery
 from broker.tables.deletions import Deletions
 from broker.tables.holders import TablesVersion

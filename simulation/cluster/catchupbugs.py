@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from broker.resync.resync import Resync
+from broker.resync.roomforboth import ResyncSpaceCheck
 from broker.role.membership import Membership
-from broker.role.resync import Resync
-from broker.role.roomforboth import ResyncSpaceCheck
 from controller import givingup
 from controller.decision import Decision
 from controller.events import AlterSyncStateSet, CleanBrokerData

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.app import BrokerApp
-from broker.role import storeaside
+from broker.resync import storeaside
 from broker.role.membership import Role
 from mqruntime.runtime import Runtime
 from simulation.cluster.fault import Fault

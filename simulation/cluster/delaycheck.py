@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from broker.sends.scheduling import REAL_TOPIC
 from localcluster.history import Attempt, Outcome
 from localcluster.load import body_hash
 from messagestore.delaylevels import delay_levels_ms
+from messagestore.properties import REAL_TOPIC
 from messagestore.record import decode
 from messagestore.settings import StoreSettings
 from messagestore.systemtopics import SCHEDULE_TOPIC

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import random
 
+from broker.resync.storeaside import FILE as STORE_ASIDE
 from broker.role.memorymark import FILE as MEMORY_MARK
-from broker.role.storeaside import FILE as STORE_ASIDE
 from messagestore.brokerstore import ABORT_FILE, was_closed
 from mqruntime.diskfull import DISK_FULL
 from simulation.cluster.fault import Fault

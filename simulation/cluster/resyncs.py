@@ -10,8 +10,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from broker.role import storeaside
-from broker.role.storeaside import State
+from broker.resync import storeaside
+from broker.resync.storeaside import State
 from messagestore.log.commitlog import FOLDER as LOG
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode

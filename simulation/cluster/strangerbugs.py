@@ -5,8 +5,8 @@ from __future__ import annotations
 from broker.role import membership
 from broker.role.actions import Action, AskAll, Grant
 from broker.role.controllerhosts import ControllerHosts
-from broker.role.handover import HandOverRequests
 from broker.role.membership import HINT_EVERY_MS, Membership
+from broker.switchover.handover import HandOverRequests
 from controller import commands
 from controller.commands import Process, Refusal
 from controller.heartbeats import BrokerKey, Liveness

@@ -9,9 +9,10 @@ from typing import Any
 
 import orjson
 
+from broker.resync import storeaside
+from broker.resync.storeaside import StoreAsideUnreadable
 from broker.retention import javatimers
-from broker.role import identity, startnumber, storeaside
-from broker.role.storeaside import StoreAsideUnreadable
+from broker.role import identity, startnumber
 from broker.tables import journal
 from broker.tables.consumerfilters import ConsumerFilters
 from broker.tables.consumeroffsets import ConsumerOffsets

@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from broker.neighbours.registration import Registration
+from broker.replication.groupacknowledgement import GroupAcknowledgement
+from broker.replication.pending import PendingSends
 from broker.role.grouproles import KNOWN_AGAIN_MS, GroupRoles
 from broker.role.membership import Membership
 from broker.role.switch import RoleSwitch
-from broker.sends.groupacknowledgement import GroupAcknowledgement
-from broker.sends.pending import PendingSends
 from broker.settings.raft import broker_id_of
 from dledger import preference
 from dledger.node.catchupreader import CatchupReader

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from broker.app import BrokerApp
-from broker.sends.scheduling import REAL_TOPIC
 from messagestore.delaylevels import delay_levels_ms
+from messagestore.properties import REAL_TOPIC
 from messagestore.settings import StoreSettings
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqclient.message import StoredMessage, decode_messages

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 from broker.app import BrokerApp
+from broker.replication.pending import PendingSends, Waiting
 from broker.role.membership import Role
-from broker.sends.pending import PendingSends, Waiting
 from dledger.preference import BACK_OFF_MS_MAX
 from dledger.raft.actions import Role as RaftRole
 from localcluster.history import Found, Outcome, Place, judge

@@ -4,7 +4,7 @@ Invariant: nothing is left of a bug when `planted` ends."""
 
 from __future__ import annotations
 
-from broker.sends.pairacknowledgement import PairAcknowledgement
+from broker.replication.pairacknowledgement import PairAcknowledgement
 from broker.tables.queuelocks import QueueLocks
 from broker.tables.tables import Tables
 from ha.classic.acks import PairAcks

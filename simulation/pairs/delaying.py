@@ -11,8 +11,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from broker.app import BrokerApp
-from broker.sends.scheduling import REAL_TOPIC
 from messagestore.delaylevels import delay_levels_ms
+from messagestore.properties import REAL_TOPIC
 from messagestore.settings import StoreSettings
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqadmin.admin import AdminClient

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 from broker.app import BrokerApp
-from broker.sends.pending import PendingSends, Waiting
+from broker.replication.pending import PendingSends, Waiting
 from ha.errors import HAError
 from localcluster.history import Found, Outcome, judge
 from messagestore.errors import StoreError

@@ -283,7 +283,9 @@ class RaftCheck:
                     )
         allowed = limits.all_bytes_in_flight_max + limit_of_one(core) * len(core.progress)
         if everywhere > allowed:
-            what = f"{everywhere} bytes are under way to all followers of {core.self_id}, allowed are {allowed}"
+            what = (
+                f"{everywhere} bytes are under way to all followers of {core.self_id}, allowed are {allowed}"
+            )
             raise self.found("V3", what)
 
     def look_at_calls(self, core: Raft, node: DLedgerNode) -> None:

@@ -9,16 +9,10 @@ from tests.architecture.test_import_direction import TREE
 
 KEPT = Path(__file__).with_name("class_names.kept")
 FOLDER_CIRCLES = {
-    ("broker", "broker.metrics"),
+    ("broker", "broker.exporter"),
     ("broker", "broker.role"),
-    ("broker.admin", "broker.clients"),
-    ("broker.admin", "broker.role"),
-    ("broker.clients", "broker.pulls"),
-    ("broker.clients", "broker.role"),
-    ("broker.metrics", "broker.sends"),
     ("broker.neighbours", "broker.role"),
-    ("broker.role", "broker.sends"),
-    ("broker.sends", "broker.transactions"),
+    ("broker.role", "broker.switchover"),
     ("ha", "ha.classic"),
     ("ha", "ha.master"),
     ("ha", "ha.slave"),

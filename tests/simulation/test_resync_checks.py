@@ -9,9 +9,9 @@ from typing import cast
 
 import pytest
 
+from broker.resync.storeaside import Aside, State
 from broker.role import storeaside
 from broker.role.identity import IDENTITY_FILE, Identity
-from broker.role.storeaside import Aside, State
 from controller.events import AlterSyncStateSet, ApplyBrokerId, Event, encode
 from controller.statemachine import ReplicasStateMachine
 from simulation.cluster.check import ClusterCheck

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from broker.pulls.readgate import ReadGate
+from broker.clients.readgate import ReadGate
 from mqclient.message import decode_messages
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
 from remoting.codes import RequestCode, ResponseCode

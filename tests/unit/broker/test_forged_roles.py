@@ -9,7 +9,7 @@ import pytest
 
 from broker.clients.requesters import Requesters
 from broker.role.membership import Role
-from broker.role.passage import Stage
+from broker.switchover.passage import Stage
 from controller.server import ControllerApp
 from mqclient.producer import SendStatus
 from namesrv.server import NamesrvApp

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.neighbours.forwarding import WAIT_MS_MAX, WAITING_BYTES_MAX, Forwarding
-from broker.neighbours.forwardlink import LEFT_MS_MAX, TOO_LONG
-from broker.role.passage import FORWARD_MS, Stage
+from broker.switchover.forwarding import WAIT_MS_MAX, WAITING_BYTES_MAX, Forwarding
+from broker.switchover.forwardlink import LEFT_MS_MAX, TOO_LONG
+from broker.switchover.passage import FORWARD_MS, Stage
 from mqclient.errors import SendOutcomeUnknown
 from mqruntime.tasks import Tasks
 from remoting.codes import RequestCode, ResponseCode

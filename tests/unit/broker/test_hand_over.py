@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from broker.role.passage import Stage
+from broker.switchover.passage import Stage
 from mqclient import routetable
 from mqclient.client import Client
 from mqclient.errors import ClientError

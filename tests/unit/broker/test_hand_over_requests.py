@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.role.handover import HandOverRequests
+from broker.switchover.handover import HandOverRequests
 from mqruntime.clock import SystemClock
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand

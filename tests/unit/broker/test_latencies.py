@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from broker.metrics.latencies import HANDLER_FAILED, Call, Creation, Latencies, name_of
-from broker.sends.pending import PendingSend, PendingSends
+from broker.replication.pending import PendingSend, PendingSends
 from broker.tables.topics import Topics
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode

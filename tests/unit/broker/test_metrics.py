@@ -11,9 +11,9 @@ from typing import NamedTuple
 import pytest
 from prometheus_client.metrics_core import Metric
 
-from broker.metrics import figures as broker_figures
-from broker.metrics import groupfigures as group_figures
-from broker.metrics.collector import BrokerCollector
+from broker.exporter import figures as broker_figures
+from broker.exporter import groupfigures as group_figures
+from broker.exporter.collector import BrokerCollector
 from broker.modes import group_figures as group_figures_of
 from controller import figures as controller_figures
 from controller.metrics import ControllerCollector

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.clients.passedpulls import attach_subscriptions
+from broker.switchover.passedpulls import attach_subscriptions
 from remoting.bodies.heartbeats import SubscriptionData
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand

@@ -10,8 +10,8 @@ import pytest
 
 from broker.clients.groups import ConsumerGroups
 from broker.clients.requesters import ASKED_MAX, Requesters
-from broker.role.passage import Stage
 from broker.sends.request import read_send_request
+from broker.switchover.passage import Stage
 from messagestore.systemtopics import HALF_TOPIC, SCHEDULE_TOPIC
 from mqclient.client import Client
 from mqclient.message import OutgoingMessage

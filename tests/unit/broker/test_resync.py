@@ -10,9 +10,9 @@ from unittest.mock import patch
 
 import pytest
 
-from broker.role import storeaside
+from broker.resync import storeaside
+from broker.resync.storeaside import StoreAside, StoreAsideUnreadable, entries
 from broker.role.membership import Role
-from broker.role.storeaside import StoreAside, StoreAsideUnreadable, entries
 from controller.processor import RequestProcessor
 from controller.server import ControllerApp
 from remoting.codes import RequestCode, ResponseCode

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from broker.neighbours.logspan import LogSpan, log_span
-from broker.role.roomforboth import copy_bytes, room_bytes
+from broker.resync.logspan import LogSpan, log_span
+from broker.resync.roomforboth import copy_bytes, room_bytes
 from broker.settings.broker import BrokerSettings
 from ha.errors import MasterUnread
 from mqruntime.segments import DiskSpace

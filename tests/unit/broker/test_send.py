@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
+from broker.replication.pending import PendingSends
+from broker.replication.writegate import WriteGate
 from broker.sends.admission import SendAdmission
-from broker.sends.pending import PendingSends
 from broker.sends.processor import SendProcessor
 from broker.sends.request import read_send_request
-from broker.sends.writegate import WriteGate
 from broker.settings.transactions import TransactionSettings
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics, system_topics

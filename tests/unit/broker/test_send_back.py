@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from broker.sends.pending import PendingSends
+from broker.replication.pending import PendingSends
+from broker.replication.writegate import WriteGate
 from broker.sends.sendback import RUNNING_MAX, SendBack
-from broker.sends.writegate import WriteGate
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics, system_topics
 from messagestore.errors import RecordDamaged

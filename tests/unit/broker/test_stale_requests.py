@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.neighbours.forwarding import READS, WRITES, Forwarding
 from broker.neighbours.naps import AWAKE_MS, LATE_MS_MAX, LOOK_MS, Naps
-from broker.role.passage import FORWARD_MS, Stage
+from broker.switchover.forwarding import READS, WRITES, Forwarding
+from broker.switchover.passage import FORWARD_MS, Stage
 from broker.tables import saidhere
 from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.queuelocks import LEASE_MS, QueueLocks

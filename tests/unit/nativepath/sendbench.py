@@ -9,10 +9,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from broker.metrics.totals import Totals
+from broker.replication.pending import PendingSends
+from broker.replication.writegate import WriteGate
 from broker.sends.admission import SendAdmission
-from broker.sends.pending import PendingSends
 from broker.sends.processor import SEND_CODES, SendProcessor
-from broker.sends.writegate import WriteGate
 from broker.settings.transactions import TransactionSettings
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics, system_topics

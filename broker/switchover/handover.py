@@ -9,11 +9,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from broker.admin.agreement import host_of
 from broker.clients.requesters import Requesters, note_passes_on
-from broker.neighbours.forwarding import Forwarding
+from broker.neighbours.agreement import host_of
+from broker.replication.writegate import SendReplicationView
 from broker.role.membership import Membership
-from broker.sends.writegate import SendReplicationView
+from broker.switchover.forwarding import Forwarding
 from ha.master.gate import Asker
 from ha.replication import Replication
 from messagestore.brokerstore import BrokerStore

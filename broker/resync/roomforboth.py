@@ -5,7 +5,7 @@ which retention deletes by force, which would remove the copy's beginning. Queue
 
 from __future__ import annotations
 
-from broker.neighbours.logspan import LogSpan, log_span
+from broker.resync.logspan import LogSpan, log_span
 from broker.role.membership import Membership
 from ha.errors import MasterUnread
 from messagestore.brokerstore import BrokerStore

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from broker.metrics import groupfigures as figures
-from broker.metrics.figures import BASE_LABELS
+from broker.exporter import groupfigures as figures
+from broker.exporter.figures import BASE_LABELS
 from broker.settings.broker import BrokerSettings
 from mqruntime.figures import Families
 from raftstore.member import Member

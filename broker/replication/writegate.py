@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from broker.clients.refusals import NO_ROLE, NOT_ENOUGH, REJECTED, Refused
-from broker.sends.pending import PendingSends
+from broker.replication.pending import PendingSends
 from messagestore.messages import Appended, MessageToStore, PlainAppended, PlainSends, ReplyForm
 from mqruntime.clock import Clock
 from remoting.codes import ResponseCode
@@ -26,7 +26,7 @@ class RoleView(Protocol):
 
 
 class ReplicationView(Protocol):
-    """View of the broker's replicas; see broker.sends.acknowledgement."""
+    """View of the broker's replicas; see broker.replication.acknowledgement."""
 
     def enough_in_sync(self) -> bool: ...
 

@@ -9,11 +9,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from broker.neighbours.forwarding import Forwarding
 from broker.role.actions import PollCall
 from broker.role.controllercalls import ControllerCalls
 from broker.role.controllerclient import ControllerClient
 from broker.role.membership import Membership
+from broker.switchover.forwarding import Forwarding
 from ha.replication import Replication
 from mqruntime.clock import Clock
 from mqruntime.log import fields

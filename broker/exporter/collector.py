@@ -11,7 +11,7 @@ from operator import itemgetter
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from broker.metrics import figures
+from broker.exporter import figures
 from broker.metrics.latencies import Latencies, name_of
 from broker.requests import Requests
 from broker.role.membership import Membership

@@ -10,12 +10,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from broker.resync.roomforboth import InsufficientSpace, ResyncSpaceCheck
+from broker.resync.storeaside import StoreAside
 from broker.role.controllercalls import ControllerCalls
 from broker.role.controllerclient import ControllerClient
 from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership, Role
-from broker.role.roomforboth import InsufficientSpace, ResyncSpaceCheck
-from broker.role.storeaside import StoreAside
 from ha.errors import MasterUnread
 from ha.replication import Replication
 from ha.slave.link import LeftBehind

@@ -17,9 +17,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.clients.refusals import REJECTED
-from broker.neighbours.forwardlink import Carried, ForwardLink
 from broker.neighbours.naps import LOOK_MS, Naps
-from broker.role.passage import HERE, Action, ForwardingState, Leave, Reach, Release, Stage, Successor
+from broker.switchover.forwardlink import Carried, ForwardLink
+from broker.switchover.passage import HERE, Action, ForwardingState, Leave, Reach, Release, Stage, Successor
 from mqruntime.clock import Clock
 from mqruntime.coretimer import CoreTimer
 from mqruntime.log import fields

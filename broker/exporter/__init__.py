@@ -1,0 +1,1 @@
+"""Prometheus metrics and probes of a broker."""

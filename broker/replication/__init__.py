@@ -1,0 +1,1 @@
+"""What an acknowledgement waits for, and the sends that wait for it."""
