@@ -28,6 +28,7 @@ from broker.modes import (
 from broker.neighbours.neighbours import Neighbours
 from broker.neighbours.pairedmaster import ElectedMaster, PairedMaster
 from broker.neighbours.recordrepair import RecordRepair
+from broker.parts import Parts
 from broker.ports import Ports
 from broker.requests import Requests
 from broker.resync.resync import Resync
@@ -41,6 +42,7 @@ from broker.role.contractmark import KeptContractMark
 from broker.role.controllercalls import ControllerCalls
 from broker.role.controllerclient import ControllerClient
 from broker.role.controllerhosts import ControllerHosts
+from broker.role.events import BrokerEvents
 from broker.role.fitness import HealthProblem, LeaderHealth
 from broker.role.identity import IDENTITY_FILE, Identity, TemporaryIdentity
 from broker.role.identityfiles import IdentityFiles, LogFound
@@ -81,28 +83,45 @@ class BrokerApp:
     def __init__(self, settings: BrokerSettings, runtime: Runtime) -> None:
         self.settings = settings
         self._runtime = runtime
-        self._clock = clock = runtime.clock
+        self._clock = runtime.clock
         self._probes: HttpPages | None = None
-        self.membership = membership = Membership(
+        self._failed: asyncio.Future[BaseException] | None = None
+        self._tasks = Tasks(self._fatal)
+        self._fitness = LeaderHealth(settings.yield_after)
+        self._level_epoch: int | None = None
+        """The epoch in which the log caught up with a master's, until the memory mark notes it."""
+        self._events = BrokerEvents()
+        self._build_log()
+        self._build_files()
+        self._build_requests()
+        self._build_role()
+        self._build_maintenance()
+        self._add_requests()
+        self._connect_replication()
+        self._connect_events()
+
+    def _build_log(self) -> None:
+        settings, runtime = self.settings, self._runtime
+        self.membership = Membership(
             cluster_name=settings.broker_cluster_name,
             broker_name=settings.broker_name,
             poll_ms=settings.sync_broker_metadata_period,
             nonce=f"{runtime.random.getrandbits(64):016x}",
             is_async_learner=settings.async_learner,
         )
-        self._failed: asyncio.Future[BaseException] | None = None
-        self._tasks = tasks = Tasks(self._fatal)
         self._log = log = replicated_log(
             settings, runtime, restart=lambda: self._ends_with(RestartWanted()), on_fatal=self._fatal
         )
         self.store: BrokerStore = log.store
-        store = log.store
-        self.tables = tables = Tables(
-            settings, runtime.files, clock, store,
+        self.ha: Replication = log.replication
+        self.tables = Tables(
+            settings, runtime.files, self._clock, log.store,
             stamped=isinstance(log, GroupLog), in_pair=settings.pair is not None,
         )  # fmt: skip
-        ha: Replication = log.replication
-        self.ha = ha
+
+    def _build_files(self) -> None:
+        """Small files that a broker keeps of itself."""
+        settings, runtime = self.settings, self._runtime
         identity_file = settings.store_path_broker_identity or IDENTITY_FILE
         epoch_file = settings.store_path_epoch_file or EPOCH_FILE
         self._aside = StoreAside(
@@ -113,152 +132,170 @@ class BrokerApp:
             runtime.files, runtime.boot_id, acks_flushed=settings.all_flush_in_sync_state_set
         )
         self._start_number = KeptStartNumber(runtime.files)
-        self._level_epoch: int | None = (
-            None  # in which the log had caught up with a master's, which is not noted yet
+        self._identity_files = IdentityFiles(
+            runtime.files, identity_file, settings.broker_cluster_name, settings.broker_name
         )
-        self._fitness = LeaderHealth(settings.yield_after)
-        self.acknowledgement, delivered = acknowledgements(membership, settings, store, ha)
-        self.requests = requests = Requests(
-            membership,
+
+    def _build_requests(self) -> None:
+        settings, runtime, clock = self.settings, self._runtime, self._clock
+        self._neighbours = Neighbours(
+            self.membership,
             settings=settings,
-            store=store,
-            ha=ha,
-            tables=tables,
-            acknowledgement=self.acknowledgement,
-            delivered=delivered,
-            contract_mark=self._contract_mark,
+            ha=self.ha,
+            tables=self.tables,
             clock=clock,
-            random=runtime.random,
-            tasks=tasks,
-            memory_bytes=runtime.memory_bytes,
+            tasks=self._tasks,
+            events=self._events,
+            fence=group_tables(self._log, self.tables, clock),
         )
-        self._ports = Ports(settings, requests.router, clock, requests.disconnected)
-        self._neighbours = neighbours = Neighbours(
-            membership,
-            settings=settings,
-            ha=ha,
-            tables=tables,
-            clock=clock,
-            tasks=tasks,
-            fence=group_tables(log, tables, clock),
+        self.acknowledgement, delivered = acknowledgements(self.membership, settings, self.store, self.ha)
+        self.requests = Requests(
+            Parts(
+                settings=settings,
+                membership=self.membership,
+                store=self.store,
+                ha=self.ha,
+                tables=self.tables,
+                events=self._events,
+                acknowledgement=self.acknowledgement,
+                delivered=delivered,
+                contract_mark=self._contract_mark,
+                clock=clock,
+                random=runtime.random,
+                tasks=self._tasks,
+                memory_bytes=runtime.memory_bytes,
+            )
         )
-        self._switch = switch = RoleSwitch(
-            membership, store=store, ha=ha, tables=tables, requests=requests, neighbours=neighbours,
+        self._ports = Ports(settings, self.requests.router, clock, self._events.disconnected)
+
+    def _build_role(self) -> None:
+        settings, clock, membership, ha = self.settings, self._clock, self.membership, self.ha
+        self._switch = RoleSwitch(
+            membership, store=self.store, ha=ha, tables=self.tables, events=self._events,
             may_have_lost_data=lambda: self.memory_mark.may_have_lost_data,
         )  # fmt: skip
-        self._identity_files = IdentityFiles(
-            runtime.files,
-            identity_file,
-            settings.broker_cluster_name,
-            settings.broker_name,
-        )
-        controllers = ControllerClient(neighbours.client, settings.controllers)
-        calls = ControllerCalls(
-            membership, settings, store, ha, self.memory_mark, self._fitness, clock,
+        self._controllers = ControllerClient(self._neighbours.client, settings.controllers)
+        self._calls = ControllerCalls(
+            membership, settings, self.store, ha, self.memory_mark, self._fitness, clock,
             self._start_number, incarnation=clock.now_ms(),
         )  # fmt: skip
-        self._manager = manager = ReplicasManager(
+        self._manager = ReplicasManager(
             membership,
-            switch,
+            self._switch,
             ha,
             identity_files=self._identity_files,
             fitness=self._fitness,
             timers=settings,
-            calls=calls,
-            controllers=controllers,
+            calls=self._calls,
+            controllers=self._controllers,
             clock=clock,
+            tables_replicated_to=self.requests.agreement.replicated_to,
             on_registered=self._start_number.registered,
             on_set_back=self._set_back,
             on_fatal=self._fatal,
         )
-        self._cleaner = cleaner = Cleaner(
-            store=store,
-            ha=ha,
+        self._farewell = GracefulShutdown(
+            membership,
+            ha,
+            self._resign,
+            calls=self._calls,
+            controllers=self._controllers,
+            forwarding=self.requests.forwarding,
+            forward_ms=1000 * settings.shutdown_forward_seconds,
+            clock=clock,
+        )
+
+    def _build_maintenance(self) -> None:
+        """Retention, and a store that is set aside."""
+        settings, runtime, requests = self.settings, self._runtime, self.requests
+        self._cleaner = Cleaner(
+            store=self.store,
+            ha=self.ha,
             leases=Leases(runtime.side_files or runtime.files),
             settings=settings,
-            clock=clock,
+            clock=self._clock,
             local_hour=runtime.local_hour,
             undelivered=requests.delivery.first_undelivered,
             open_half=requests.transactions.first_open,
             on_trimmed=self._log_trimmed,
         )
-        RetentionRequests(cleaner).add_to(requests.router)
+        self._resync = Resync(
+            self.membership,
+            aside=self._aside,
+            room=ResyncSpaceCheck(self.membership, self._neighbours.client, self.store, settings),
+            store=self.store,
+            ha=self.ha,
+            manager=self._manager,
+            calls=self._calls,
+            controllers=self._controllers,
+            is_learner=settings.async_learner,
+            clock=self._clock,
+            tasks=self._tasks,
+            restart=lambda: self._ends_with(RestartWanted()),
+        )
+
+    def _add_requests(self) -> None:
+        """Those that need parts which features know nothing of."""
+        settings, requests, client = self.settings, self.requests, self._neighbours.client
+        router = requests.router
+        RetentionRequests(self._cleaner).add_to(router)
         Assignments(
             requests.consumers,
             requests.unserved,
-            client=neighbours.client,
+            client=client,
             name_servers=settings.name_servers,
-            clock=clock,
-        ).add_to(requests.router)
-        PassedDeletions(membership, neighbours.client, requests.forwarding.naps).guard(requests.router)
-        self._resync = Resync(
-            membership,
-            aside=self._aside,
-            room=ResyncSpaceCheck(membership, neighbours.client, store, settings),
-            store=store,
-            ha=ha,
-            manager=manager,
-            calls=calls,
-            controllers=controllers,
-            is_learner=settings.async_learner,
-            clock=clock,
-            tasks=tasks,
-            restart=lambda: self._ends_with(RestartWanted()),
-        )
-        if isinstance(log, CopiedLog):
-            self._resync.add_to(requests.router)
+            clock=self._clock,
+        ).add_to(router)
+        PassedDeletions(self.membership, client, requests.forwarding.naps).guard(router)
+        if isinstance(self._log, CopiedLog):
+            self._resync.add_to(router)
         else:
-            refuse_controllers_requests(requests.router)
+            refuse_controllers_requests(router)
         if settings.under_controllers:
-            requests.router.add(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, manager.notified)
-            hosts = ControllerHosts(controllers, clock, checks_hosts=settings.ha_slave_host_check)
-            hosts.guard(requests.router)
+            router.add(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, self._manager.notified)
+            ControllerHosts(self._controllers, self._clock, checks_hosts=settings.ha_slave_host_check).guard(
+                router
+            )
         elif settings.pair is not None:
-            refuse_role_changes(requests.router)
-        self._farewell = GracefulShutdown(
-            membership,
-            ha,
-            self._resign,
-            calls=calls,
-            controllers=controllers,
-            forwarding=requests.forwarding,
-            forward_ms=1000 * settings.shutdown_forward_seconds,
-            clock=clock,
-        )
+            refuse_role_changes(router)
         requests.all_added()
-        ha.on_confirm(requests.confirmed)
-        ha.on_caught_up(self._is_caught_up)
+
+    def _connect_replication(self) -> None:
+        settings, membership, requests, log = self.settings, self.membership, self.requests, self._log
+        client, facts = self._neighbours.client, self._neighbours.facts
         self._group_roles: GroupRoles | None = None
         self._repair: RecordRepair | None = None
         self._links: HAService | None = None
-        if isinstance(log, CopiedLog):
-            self._links = links = log.replication
-            links.speaks_through(manager, ReplicaTable(settings.broker_name, controllers))
-            links.compares_with(
-                PairedMaster(membership, neighbours.client) if settings.name_servers else None
-            )
-            facts = neighbours.facts
-            links.asks_in_doubt(ElectedMaster(membership, neighbours.client, lambda: facts.master_is_old))
-            links.knows_java_by(requests.agreement.is_java)
-            links.answers_first(lambda: requests.pending.first_end)
-            links.on_link_ended(manager.read_sync_state_set)
-            if settings.under_controllers:  # epochs show whether the master's record is ours
-                self._repair = RecordRepair(
-                    membership, store=log.store, ha=links, client=neighbours.client, clock=clock
-                )
-        else:
+        if isinstance(log, GroupLog):
             self._group_roles = group_roles(
-                log, membership, manager, switch, requests.forwarding, self._fitness, clock
+                log, membership, self._manager, self._switch, self._events, self._fitness, self._clock
             )
             log.member.before_change(requests.agreement.why_not_replicated)
+            return
+        self._links = links = log.replication
+        links.speaks_through(self._manager, ReplicaTable(settings.broker_name, self._controllers))
+        links.compares_with(PairedMaster(membership, client) if settings.name_servers else None)
+        links.asks_in_doubt(ElectedMaster(membership, client, lambda: facts.master_is_old))
+        links.knows_java_by(requests.agreement.is_java)
+        links.answers_first(lambda: requests.pending.first_end)
+        links.on_link_ended(self._manager.read_sync_state_set)
+        if settings.under_controllers:  # epochs tell whether the master's record is ours
+            self._repair = RecordRepair(
+                membership, store=log.store, ha=links, client=client, clock=self._clock
+            )
+
+    def _connect_events(self) -> None:
+        events, store, requests, neighbours = self._events, self.store, self.requests, self._neighbours
+        self.ha.on_confirm(events.confirmed)
+        self.ha.on_caught_up(self._is_caught_up)
         neighbours.registration.silent_while(lambda: requests.forwarding.listed_as_master)
         requests.forwarding.on_release(neighbours.successor_serves)
-        tables.on_topics_changed(neighbours.registration.topics_changed)
-        if settings.flush_disk_type is FlushDiskType.SYNC_FLUSH:
-            store.on_flush(requests.confirmed)
-        waiting = requests.pulls, requests.delivery, requests.transactions
-        for arrived in (switch.queues_grew, *(each.arrived for each in waiting)):
-            store.on_arrival(arrived)
+        self.tables.on_topics_changed(neighbours.registration.topics_changed)
+        if self.settings.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+            store.on_flush(events.confirmed)
+        store.on_arrival(self._switch.queues_grew)
+        for feature in (requests.pulls, requests.delivery, requests.transactions):
+            store.on_arrival(feature.arrived)
 
     @property
     def address(self) -> str:
@@ -450,7 +487,7 @@ class BrokerApp:
         while True:
             await asyncio.sleep(SWEEP_MS / 1000)
             now_ms = self._clock.monotonic_ms()
-            self.requests.sweep(now_ms)
+            self._events.swept(now_ms)
             self._note_caught_up()
             self._fitness.note(HealthProblem.DISK, not self.store.takes_messages(), now_ms)
             self._fitness.note(HealthProblem.ROT, bool(self.store.integrity.damages), now_ms)

@@ -13,12 +13,12 @@ from broker.replication.acknowledgement import Acknowledgement
 from broker.replication.groupacknowledgement import GroupAcknowledgement
 from broker.replication.pairacknowledgement import PairAcknowledgement, StoredHere
 from broker.replication.writegate import ReplicationView, SendReplicationView
+from broker.role.events import BrokerEvents
 from broker.role.fitness import LeaderHealth
 from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership
 from broker.role.switch import RoleSwitch
 from broker.settings.broker import BrokerSettings
-from broker.switchover.forwarding import Forwarding
 from broker.tables.tables import Tables
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
 from epochfile.file import EpochFile
@@ -147,14 +147,14 @@ def group_roles(
     membership: Membership,
     manager: ReplicasManager,
     switch: RoleSwitch,
-    forwarding: Forwarding,
+    events: BrokerEvents,
     fitness: LeaderHealth,
     clock: Clock,
 ) -> GroupRoles:
     """The part that passes the group's leader on to the membership."""
     from broker.role.grouproles import GroupRoles
 
-    return GroupRoles(membership, log.member, log.store, manager, switch, forwarding, fitness, clock)
+    return GroupRoles(membership, log.member, log.store, manager, switch, events, fitness, clock)
 
 
 def group_tables(log: CopiedLog | GroupLog, tables: Tables, clock: Clock) -> GroupTables | None:

@@ -1,12 +1,11 @@
-"""Handlers of all requests of one broker, and the waits for their answers.
+"""The features of a broker: each method builds one, adds its requests to the router, and registers it for its events.
 
-Invariant: one router serves all ports. A send waits in `pending` and a pull in `held`, both bounded, until it is
-answered; latencies exist only while metrics are on."""
+Invariant: one router serves all ports. A send waits in `pending` and a pull in `held`, both bounded, until it is answered.
+Listeners of one event are called in the order of the methods here. Latencies exist only while metrics are on."""
 
 from __future__ import annotations
 
 from functools import partial
-from random import Random
 
 from broker.admin.status import StatusRequests
 from broker.admin.tables import add_table_requests
@@ -23,33 +22,29 @@ from broker.metrics.recent import RecentTotals
 from broker.metrics.totals import Totals
 from broker.metrics.transactiontotals import TransactionTotals
 from broker.neighbours.agreement import MetadataReplication
+from broker.parts import Parts
 from broker.pulls.admission import PullAdmission
 from broker.pulls.direction import PullRouting
 from broker.pulls.held import HeldPulls
 from broker.pulls.processor import PullProcessor
 from broker.replication.pending import PendingSends
-from broker.replication.writegate import ReplicationView, SendReplicationView, WriteGate
-from broker.role.actions import Grant
-from broker.role.contractmark import KeptContractMark
+from broker.replication.writegate import WriteGate
+from broker.role.events import RoleTaken
 from broker.role.membership import Membership
 from broker.sends.admission import SendAdmission
 from broker.sends.delaydelivery import DelayDelivery
 from broker.sends.processor import SEND_CODES, SendProcessor
 from broker.sends.replies import Replies
 from broker.sends.sendback import SendBack
-from broker.settings.broker import BrokerSettings
 from broker.switchover.forwarding import Forwarding
 from broker.switchover.handover import HandOverRequests
 from broker.switchover.passage import FORWARD_MS
 from broker.switchover.passedpulls import attach_subscriptions
-from broker.tables.tables import Tables
 from broker.transactions.checkback import CheckBack
 from broker.transactions.ending import EndTransaction
 from broker.transactions.transactions import Transactions
 from ha.replication import Replication
-from messagestore.brokerstore import BrokerStore
 from messagestore.delaylevels import delay_levels_ms
-from mqruntime.clock import Clock
 from mqruntime.tasks import Tasks
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
@@ -62,11 +57,11 @@ CLIENTS_THEMSELVES = (
     RequestCode.GET_CONSUMER_LIST_BY_GROUP,
     RequestCode.QUERY_ASSIGNMENT,
 )
-"""Answered by a broker that only forwards, too: consumers send heartbeats to every broker of their set."""
+"""Requests that a broker which only forwards answers by itself: consumers send heartbeats to each broker of their set."""
 
 
-class WriteView:
-    """Whether this broker may store something now, for parts that store without a request."""
+class TakingWrites:
+    """Whether this broker may store a message of its own accord, such as a delayed one that is due."""
 
     def __init__(self, membership: Membership, forwarding: Forwarding) -> None:
         self._membership = membership
@@ -87,278 +82,344 @@ def _newest_epoch_start(ha: Replication) -> int:
 
 
 class Requests:
-    """The handlers, in `router`; `delivery` is run by a task. `tasks` run the rest of handlers, and transactions
-    once there are any; `delivered` is the acknowledged end for delayed messages."""
+    """`delivery` is to be run by a task; transactions start theirs once there are any."""
 
-    def __init__(
-        self,
-        membership: Membership,
-        *,
-        settings: BrokerSettings,
-        store: BrokerStore,
-        ha: Replication,
-        tables: Tables,
-        acknowledgement: SendReplicationView,
-        delivered: ReplicationView,
-        contract_mark: KeptContractMark,
-        clock: Clock,
-        random: Random,
-        tasks: Tasks,
-        memory_bytes: int,
-    ) -> None:
-        self._settings = settings
-        self._acknowledgement = acknowledgement
-        self._tasks = tasks
-        self.forwarding = forwarding = Forwarding(
-            clock,
-            Tasks(tasks.fail),
-            carried_max=settings.waiting_sends_max,
-            forward_ms=max(FORWARD_MS, 1000 * settings.shutdown_forward_seconds),
-        )
-        forwarding.own_id = lambda: membership.broker_id
-        levels_ms = delay_levels_ms(settings.message_delay_level)
-        reading = ReadGate(membership, settings)
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.router = Router()
+        settings, tables = parts.settings, parts.tables
         self.totals = Totals(with_sizes=settings.serves_metrics)
-        self._tables = tables
         self._recent = RecentTotals(self.totals, settings.broker_cluster_name)
         self.latencies = (
-            Latencies(clock, tables.topics, settings.slave_timeout) if settings.serves_metrics else None
+            Latencies(parts.clock, tables.topics, settings.slave_timeout) if settings.serves_metrics else None
         )
-        self.pending = PendingSends(
+        self.consumers = ConsumerGroups(tables.filters)
+        self._early = ProvisionalSubscriptions(self.consumers)
+        self._requesters = Requesters(self.consumers)
+        self._reading = ReadGate(parts.membership, settings)
+        self.unserved = UnsupportedRequests()
+        self.router.on_unserved = self.unserved.asked
+        self._add_write_gate()
+        self._add_forwarding()
+        self._add_pulls()
+        self._add_transactions()
+        self._add_sends()
+        self._add_administration()
+        self._add_clients()
+        self._add_hand_over()
+        parts.events.role_taken.add(self._share_anew)
+        self.forwarding.guard(self.router)
+
+    # The features, in the order in which they hear of an event
+
+    def _add_write_gate(self) -> None:
+        parts = self._parts
+        settings, events = parts.settings, parts.events
+        self.pending = pending = PendingSends(
             settings.waiting_sends_max,
             self.latencies.sends_settled if self.latencies is not None else None,
         )
         self._gate = gate = WriteGate(
-            membership, acknowledgement, self.pending, clock, wait_ms=settings.send_wait_ms
+            parts.membership, parts.acknowledgement, pending, parts.clock, wait_ms=settings.send_wait_ms
         )
-        writing = WriteView(membership, forwarding)
-        self.consumers = ConsumerGroups(tables.filters)
-        early = ProvisionalSubscriptions(self.consumers)
-        requesters = Requesters(self.consumers)
-        self.transactions = Transactions(
-            store=store,
-            role=writing,
-            replication=delivered,
-            followed=None if settings.pair is None else acknowledgement.followed_end,
-            offsets=tables.offsets,
-            clock=clock,
-            settings=settings,
-            totals=TransactionTotals(),
-            begin=self._begin_transactions,
-        )
-        self.check_back = CheckBack(
-            self.transactions,
-            store=store,
-            role=writing,
-            replication=delivered,
-            topics=tables.topics,
-            producers=self.consumers.producers,
-            clock=clock,
-            settings=settings,
-        )
-        admission = SendAdmission(
-            log=store,
-            topics=tables.topics,
-            groups=tables.groups,
-            clock=clock,
-            random=random,
-            cluster_name=settings.broker_cluster_name,
-            delay_levels=len(levels_ms),
-            settings=settings,
-            open_halves=lambda: self.transactions.open_count,
-        )
-        self._sends = SendProcessor(
-            log=store,
-            admission=admission,
-            gate=gate,
-            half_stored=self.transactions.half_stored,
-            totals=self.totals,
-            latencies=self.latencies,
-            requesters=requesters,
-        )
-        replies = Replies(
-            log=store,
-            admission=admission,
-            gate=gate,
-            requesters=requesters,
-            clock=clock,
-            stores=lambda: settings.store_reply_message_enable,
-            totals=self.totals,
-        )
-        forwarding.on_reply = replies.passed_back
 
-        def passing(peer: Peer, commands: list[RemotingCommand]) -> None:
-            replies.passed_on(peer, commands)
-            attach_subscriptions(commands, partial(early.subscribed, peer))
+        def swept(now_ms: int) -> None:
+            pending.expire(now_ms, parts.acknowledgement.replicated_end())
+            gate.settle()  # in a pair: sends that waited for those that just expired
 
-        forwarding.on_passing = passing
-        send_back = SendBack(
-            store=store,
-            topics=tables.topics,
-            groups=tables.groups,
-            gate=gate,
-            random=random,
-            permission=lambda: settings.broker_permission,
-            delay_levels=len(levels_ms),
-            tasks=tasks,
-            totals=self.totals,
-            latencies=self.latencies,
+        events.confirmed.add(gate.settle)
+        events.role_taken.add(lambda taken: gate.settle())
+        events.mastership_left.add(lambda stopping: pending.give_up())
+        events.swept.add(swept)
+
+    def _add_forwarding(self) -> None:
+        """Requests that come to a former master, or during a planned hand-over."""
+        parts = self._parts
+        settings, events, membership = parts.settings, parts.events, parts.membership
+        self.forwarding = forwarding = Forwarding(
+            parts.clock,
+            Tasks(parts.tasks.fail),
+            carried_max=settings.waiting_sends_max,
+            forward_ms=max(FORWARD_MS, 1000 * settings.shutdown_forward_seconds),
         )
-        self.delivery = DelayDelivery(
-            store=store,
-            role=writing,
-            replication=delivered,
-            offsets=tables.delays,
-            clock=clock,
-            levels_ms=levels_ms,
-            totals=self.totals,
-            followed=None if settings.pair is None else acknowledgement.followed_end,
+        forwarding.own_id = lambda: membership.broker_id
+        self._writing = TakingWrites(membership, forwarding)
+
+        def role_taken(taken: RoleTaken) -> None:
+            if taken.leads:
+                forwarding.leads(is_formed=parts.acknowledgement.enough_in_sync())
+            else:
+                forwarding.follows(taken.grant.master_address, taken.grant.master_epoch)
+
+        def mastership_left(stopping: bool) -> None:
+            if stopping and not forwarding.passes_on:
+                forwarding.refuse_waiting()
+
+        events.role_taken.add(role_taken)
+        events.role_announced.add(forwarding.announced)
+        events.master_moved.add(forwarding.follows)
+        events.mastership_left.add(mastership_left)
+        events.transfer_began.add(forwarding.hand_over)
+        events.transfer_failed.add(forwarding.called_off)
+        events.swept.add(forwarding.expire)
+
+    def _add_pulls(self) -> None:
+        parts = self._parts
+        settings, events, store, ha, tables = (
+            parts.settings,
+            parts.events,
+            parts.store,
+            parts.ha,
+            parts.tables,
         )
-        forwarding.on_release(self.delivery.soon)
-        self.clients = ClientRequests(
-            self.consumers, tables.groups, tables.topics, membership, settings, clock, tasks
-        )
-        self.unserved = unserved = UnsupportedRequests()
         self._held = HeldPulls(settings.held_pulls_max)
-        self.pulls = PullProcessor(
+        self.pulls = pulls = PullProcessor(
             store=store,
             admission=PullAdmission(
-                reading=reading,
+                reading=self._reading,
                 topics=tables.topics,
                 groups=tables.groups,
                 consumers=self.consumers,
-                early=early,
+                early=self._early,
                 limits=settings,
             ),
             direction=PullRouting(
-                membership,
+                parts.membership,
                 settings,
                 tables.groups,
-                memory_bytes=memory_bytes,
+                memory_bytes=parts.memory_bytes,
                 log_end=store.max_offset,
                 master_is_there=lambda: ha.follows,
                 lists_former_epochs=lambda: store.dispatched_offset() >= _newest_epoch_start(ha),
             ),
             offsets=tables.offsets,
-            renewal=SubscriptionRenewal(self.consumers, early, tasks, requesters.is_former),
+            renewal=SubscriptionRenewal(self.consumers, self._early, parts.tasks, self._requesters.is_former),
             held=self._held,
-            clock=clock,
+            clock=parts.clock,
             polling=settings,
-            tasks=tasks,
-            unserved=unserved,
+            tasks=parts.tasks,
+            unserved=self.unserved,
             totals=self.totals,
             latencies=self.latencies,
             elsewhere=lambda peer, command: self.router.handlers[command.code](peer, command),
         )
-        self._status = StatusRequests(
-            settings=settings,
+        self.router.add(RequestCode.PULL_MESSAGE, pulls.handle)
+        self.router.add(RequestCode.LITE_PULL_MESSAGE, pulls.handle)
+
+        def role_taken(taken: RoleTaken) -> None:
+            if not taken.leads and self.forwarding.passes_on:
+                pulls.ask_again()
+            elif not taken.leads and not settings.slave_read_enable:
+                pulls.release_all()
+
+        def mastership_left(stopping: bool) -> None:
+            """Readers are answered until there is another role, unless the broker stops."""
+            if stopping:
+                pulls.release_all()
+
+        events.role_taken.add(role_taken)
+        events.mastership_left.add(mastership_left)
+        events.swept.add(pulls.expire)
+
+    def _add_transactions(self) -> None:
+        """And delayed messages: both store copies of messages that the log has."""
+        parts = self._parts
+        settings, events, store, tables = parts.settings, parts.events, parts.store, parts.tables
+        followed = None if settings.pair is None else parts.acknowledgement.followed_end
+        self.delivery = delivery = DelayDelivery(
             store=store,
-            ha=ha,
-            role=membership,
-            contract_mark=contract_mark,
-            counters=self,
-            clock=clock,
+            role=self._writing,
+            replication=parts.delivered,
+            offsets=tables.delays,
+            clock=parts.clock,
+            levels_ms=delay_levels_ms(settings.message_delay_level),
+            totals=self.totals,
+            followed=followed,
         )
-        self.agreement = MetadataReplication(tables, membership, ha, settings, clock)
-        self._hand_over = HandOverRequests(
-            membership, acknowledgement, store, ha, forwarding, requesters, clock
+        self.transactions = transactions = Transactions(
+            store=store,
+            role=self._writing,
+            replication=parts.delivered,
+            followed=followed,
+            offsets=tables.offsets,
+            clock=parts.clock,
+            settings=settings,
+            totals=TransactionTotals(),
+            begin=self._begin_transactions,
         )
-        self.router = router = Router()
-        router.on_unserved = unserved.asked
-        router.add_batch(SEND_CODES, forwarding.sends(self._sends.handle))
+        self.check_back = check_back = CheckBack(
+            transactions,
+            store=store,
+            role=self._writing,
+            replication=parts.delivered,
+            topics=tables.topics,
+            producers=self.consumers.producers,
+            clock=parts.clock,
+            settings=settings,
+        )
+        EndTransaction(transactions, store, self._gate).add_to(self.router)
+        self.forwarding.on_release(delivery.soon)
+        for feature in (delivery, transactions, check_back):
+            events.confirmed.add(feature.acknowledged)
+        events.role_taken.add(lambda taken: delivery.role_taken(leads=taken.leads))
+        events.role_taken.add(lambda taken: transactions.role_taken(leads=taken.leads))
+        events.role_taken.add(lambda taken: check_back.role_taken())
+
+    def _begin_transactions(self) -> None:
+        self._parts.tasks.start(self.transactions.run(), name="transactions")
+        self._parts.tasks.start(self.check_back.run(), name="check back")
+
+    def _add_sends(self) -> None:
+        parts = self._parts
+        settings, store, tables = parts.settings, parts.store, parts.tables
+        levels = len(delay_levels_ms(settings.message_delay_level))
+        admission = SendAdmission(
+            log=store,
+            topics=tables.topics,
+            groups=tables.groups,
+            clock=parts.clock,
+            random=parts.random,
+            cluster_name=settings.broker_cluster_name,
+            delay_levels=levels,
+            settings=settings,
+            open_halves=lambda: self.transactions.open_count,
+        )
+        self._sends = sends = SendProcessor(
+            log=store,
+            admission=admission,
+            gate=self._gate,
+            half_stored=self.transactions.half_stored,
+            totals=self.totals,
+            latencies=self.latencies,
+            requesters=self._requesters,
+        )
+        send_back = SendBack(
+            store=store,
+            topics=tables.topics,
+            groups=tables.groups,
+            gate=self._gate,
+            random=parts.random,
+            permission=lambda: settings.broker_permission,
+            delay_levels=levels,
+            tasks=parts.tasks,
+            totals=self.totals,
+            latencies=self.latencies,
+        )
+        router, forwarding = self.router, self.forwarding
+        router.add_batch(SEND_CODES, forwarding.sends(sends.handle))
         router.add_batch({RequestCode.CONSUMER_SEND_MSG_BACK}, forwarding.sends(send_back.handle))
-        router.sends_handler = forwarding.plain_sends(self._sends.handle_plain, self._sends.handle)
-        router.add(RequestCode.PULL_MESSAGE, self.pulls.handle)
-        router.add(RequestCode.LITE_PULL_MESSAGE, self.pulls.handle)
+        router.sends_handler = forwarding.plain_sends(sends.handle_plain, sends.handle)
+        self._add_replies(admission)
+
+    def _add_replies(self, admission: SendAdmission) -> None:
+        """Answers of consumers to requests of producers."""
+        parts, settings = self._parts, self._parts.settings
+        replies = Replies(
+            log=parts.store,
+            admission=admission,
+            gate=self._gate,
+            requesters=self._requesters,
+            clock=parts.clock,
+            stores=lambda: settings.store_reply_message_enable,
+            totals=self.totals,
+        )
+        replies.add_to(self.router)
+
+        def passing(peer: Peer, commands: list[RemotingCommand]) -> None:
+            replies.passed_on(peer, commands)
+            attach_subscriptions(commands, partial(self._early.subscribed, peer))
+
+        self.forwarding.on_reply = replies.passed_back
+        self.forwarding.on_passing = passing
+
+    def _add_administration(self) -> None:
+        parts = self._parts
+        membership, settings, tables = parts.membership, parts.settings, parts.tables
+        self.agreement = MetadataReplication(tables, membership, parts.ha, settings, parts.clock)
         add_table_requests(
-            router,
+            self.router,
             settings=settings,
             role=membership,
-            reading=reading,
-            store=store,
+            reading=self._reading,
+            store=parts.store,
             tables=tables,
             consumers=self.consumers,
             agreement=self.agreement,
             on_moved=self.pulls.moved,
             recent=self._recent,
-            clock=clock,
+            clock=parts.clock,
         )
-        replies.add_to(router)
-        EndTransaction(self.transactions, store, gate).add_to(router)
-        self.clients.add_to(router)
-        LockRequests(settings.broker_name, tables, membership, self.agreement, ha, clock).add_to(router)
-        self._status.add_to(router)
-        self._hand_over.add_to(router)
-        forwarding.guard(router)
+        status = StatusRequests(
+            settings=settings,
+            store=parts.store,
+            ha=parts.ha,
+            role=membership,
+            contract_mark=parts.contract_mark,
+            counters=self,
+            clock=parts.clock,
+        )
+        status.add_to(self.router)
 
-    def _begin_transactions(self) -> None:
-        self._tasks.start(self.transactions.run(), name="transactions")
-        self._tasks.start(self.check_back.run(), name="check back")
+        def swept(now_ms: int) -> None:
+            status.sample()
+            self._recent.sample(
+                now_ms,
+                lambda name: tables.topics.find(name) is not None,
+                lambda name: tables.groups.find(name) is not None,
+            )
+
+        parts.events.swept.add(swept)
+
+    def _add_clients(self) -> None:
+        parts = self._parts
+        membership, settings, tables = parts.membership, parts.settings, parts.tables
+        self.clients = ClientRequests(
+            self.consumers, tables.groups, tables.topics, membership, settings, parts.clock, parts.tasks
+        )
+        self.clients.add_to(self.router)
+        LockRequests(settings.broker_name, tables, membership, self.agreement, parts.ha, parts.clock).add_to(
+            self.router
+        )
+        parts.events.disconnected.add(self.clients.disconnected)
+
+    def _add_hand_over(self) -> None:
+        parts, forwarding = self._parts, self.forwarding
+        hand_over = HandOverRequests(
+            parts.membership,
+            parts.acknowledgement,
+            parts.store,
+            parts.ha,
+            forwarding,
+            self._requesters,
+            parts.clock,
+        )
+        hand_over.add_to(self.router)
+
+        def confirmed() -> None:
+            if forwarding.passage.forms and parts.acknowledgement.enough_in_sync():
+                forwarding.formed()
+            hand_over.moved()
+
+        parts.events.confirmed.add(confirmed)
+        parts.events.role_taken.add(lambda taken: hand_over.moved())
+
+    def _share_anew(self, taken: RoleTaken) -> None:
+        """Consumers of a new master rebalance."""
+        if taken.became_master:
+            self.clients.notify_all_groups()
+
+    # Its life
 
     def all_added(self) -> None:
-        """Observe latencies, where metrics are on: every handler is in the router."""
+        """Every handler is in the router: from now on their latencies are observed, where metrics are on."""
         if self.latencies is not None:
             self.latencies.watch(self.router)
 
-    def confirmed(self) -> None:
-        """The confirm offset or the acknowledged end has moved."""
-        self._gate.settle()
-        self.delivery.acknowledged()
-        self.transactions.acknowledged()
-        self.check_back.acknowledged()
-        if self.forwarding.passage.forms and self._acknowledgement.enough_in_sync():
-            self.forwarding.formed()
-        self._hand_over.moved()
-
-    def role_taken(self, *, became_master: bool, grant: Grant | None) -> None:
-        """Start a role, or continue it under another epoch: some waiting sends may be answered. `grant` names the
-        master of a slave."""
-        self._gate.settle()
-        if grant is None:
-            self.forwarding.leads(is_formed=self._acknowledgement.enough_in_sync())
-        else:
-            self.forwarding.follows(grant.master_address, grant.master_epoch)
-            if self.forwarding.passes_on:
-                self.pulls.ask_again()
-            elif not self._settings.slave_read_enable:
-                self.pulls.release_all()
-        self.delivery.role_taken(leads=grant is None)
-        self.transactions.role_taken(leads=grant is None)
-        self.check_back.role_taken()
-        self._hand_over.moved()
-        if became_master:
-            self.clients.notify_all_groups()
-
     def only_forward(self) -> None:
-        """Only forward for clients: this broker stops, and answers nothing from its store and tables any more."""
+        """This broker stops, and stays for its clients: it answers nothing from its store and tables any more."""
         self.forwarding.guards_all(self.router, but=(*SEND_CODES, *CLIENTS_THEMSELVES))
 
-    def leave_mastership(self, *, stopping: bool) -> None:
-        """Answer waiting sends as unknown: their outcome will not be known here. Readers are served until the next role,
-        unless the broker stops."""
-        self.pending.give_up()
-        if stopping:
-            if not self.forwarding.passes_on:
-                self.forwarding.refuse_waiting()
-            self.pulls.release_all()
-
-    def disconnected(self, peer: Peer) -> None:
-        """A client's connection has ended."""
-        self.clients.disconnected(peer)
-
-    def sweep(self, now_ms: int) -> None:
-        """Answer requests that have waited long enough at `now_ms` (monotonic), and take the rates."""
-        self.pending.expire(now_ms, self._acknowledgement.replicated_end())
-        self._gate.settle()  # in a pair, sends that waited for earlier ones
-        self.forwarding.expire(now_ms)
-        self.pulls.expire(now_ms)
-        self._status.sample()
-        topics, groups = self._tables.topics, self._tables.groups
-        self._recent.sample(
-            now_ms,
-            lambda name: topics.find(name) is not None,
-            lambda name: groups.find(name) is not None,
-        )
+    # Figures
 
     @property
     def messages_put(self) -> int:

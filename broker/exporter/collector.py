@@ -7,18 +7,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from operator import itemgetter
+from typing import Protocol
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from broker.clients.groups import ConsumerGroups
 from broker.exporter import figures
 from broker.metrics.latencies import Latencies, name_of
-from broker.requests import Requests
+from broker.metrics.totals import Totals
 from broker.role.membership import Membership
 from broker.sends.retries import dead_letter_topic
 from broker.settings.broker import BrokerSettings
 from broker.tables.subscriptiongroups import is_system_group
 from broker.tables.tables import Tables
+from broker.transactions.transactions import Transactions
 from ha.replication import Replication
 from messagestore.brokerstore import BrokerStore
 from messagestore.systemtopics import RETRY_PREFIX
@@ -29,6 +32,24 @@ from remoting.codes import RequestCode, ResponseCode
 CONSUME_MODES = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull", "CONSUME_POP": "pop"}
 PROTOCOL = "remoting"
 ON_DISK = ("local", "disk")
+
+
+class Served(Protocol):
+    """The features of a broker that have figures."""
+
+    totals: Totals
+    latencies: Latencies | None
+    transactions: Transactions
+    consumers: ConsumerGroups
+
+    @property
+    def sends_waiting(self) -> int: ...
+
+    @property
+    def pulls_held(self) -> int: ...
+
+    @property
+    def open_transactions(self) -> int: ...
 
 
 class BrokerCollector(Collector):
@@ -42,7 +63,7 @@ class BrokerCollector(Collector):
         store: BrokerStore,
         ha: Replication,
         tables: Tables,
-        requests: Requests,
+        requests: Served,
         clock: Clock,
     ) -> None:
         self._membership = membership

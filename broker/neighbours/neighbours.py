@@ -11,6 +11,7 @@ from broker.neighbours.masterfinder import MasterFinder
 from broker.neighbours.registration import Registration
 from broker.neighbours.slavesync import SlaveSync
 from broker.neighbours.tablecopy import Fence, TableCopy
+from broker.role.events import BrokerEvents, RoleTaken
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
@@ -38,6 +39,7 @@ class Neighbours:
         tables: Tables,
         clock: Clock,
         tasks: Tasks,
+        events: BrokerEvents,
         fence: Fence | None = None,
     ) -> None:
         self._settings = settings
@@ -80,6 +82,11 @@ class Neighbours:
             facts=self.facts,
             holds=ha.holds,
         )
+        events.promotion_began.add(self.finder.forget)
+        events.role_taken.add(self._role_taken)
+        events.role_settled.add(self.registration.soon)
+        events.master_moved.add(self.finder.follow)
+        events.topic_unknown.add(self.copies.soon)
 
     def start(self) -> None:
         """Start the tasks; calls begin with the first role."""
@@ -88,10 +95,10 @@ class Neighbours:
         self._tasks.start(self.copies.run(), name="slave sync")
         self._tasks.start(self.finder.run(), name="master finder")
 
-    def follow(self, master_address: str, master_epoch: int) -> None:
-        """Follow a master. A pair's slave takes its address from name servers."""
-        if not self._in_pair:
-            self.finder.follow(master_address, master_epoch)
+    def _role_taken(self, taken: RoleTaken) -> None:
+        """A slave of a pair learns of its master from name servers."""
+        if not taken.leads and not self._in_pair:
+            self.finder.follow(taken.grant.master_address, taken.grant.master_epoch)
 
     def successor_serves(self) -> None:
         """The successor has registered at name servers, or is about to; then this broker may."""

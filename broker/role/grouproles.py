@@ -9,12 +9,12 @@ import asyncio
 import logging
 
 from broker.role.actions import Grant
+from broker.role.events import BrokerEvents
 from broker.role.fitness import LeaderHealth
 from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership
 from broker.role.switch import RoleSwitch
 from broker.settings.raft import broker_id_of
-from broker.switchover.forwarding import Forwarding
 from mqruntime.clock import Clock
 from mqruntime.tasks import Tasks
 from mqruntime.waking import wait_event
@@ -41,7 +41,7 @@ class GroupRoles:
         store: LedgerStore,
         manager: ReplicasManager,
         switch: RoleSwitch,
-        forwarding: Forwarding,
+        events: BrokerEvents,
         fitness: LeaderHealth,
         clock: Clock,
     ) -> None:
@@ -50,7 +50,7 @@ class GroupRoles:
         self._store = store
         self._manager = manager
         self._switch = switch
-        self._forwarding = forwarding
+        self._events = events
         self._fitness = fitness
         self._clock = clock
         self._news = asyncio.Event()
@@ -117,6 +117,6 @@ class GroupRoles:
     def _hands_over(self, begins: bool) -> None:
         """Hold requests during a transfer, whichever side asked for it."""
         if begins:
-            self._forwarding.hand_over(HOLD_MS)
+            self._events.transfer_began(HOLD_MS)
         else:
-            self._forwarding.called_off()
+            self._events.transfer_failed()

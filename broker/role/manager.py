@@ -91,11 +91,13 @@ class ReplicasManager:
         calls: ControllerCalls,
         controllers: ControllerClient,
         clock: Clock,
+        tables_replicated_to: Callable[[frozenset[int]], Awaitable[bool]],
         on_registered: Callable[[], None],
         on_set_back: Callable[[int], Awaitable[None]],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """`on_set_back(known)` notes durably that the disk was set back and draws a start number above `known`."""
+        """`tables_replicated_to(members)`: whether all of them hold the table facts that administrators were promised.
+        `on_set_back(known)` notes durably that the disk was set back, and draws a start number above `known`."""
         self._membership = membership
         self._roles = roles
         self._ha = ha
@@ -105,6 +107,7 @@ class ReplicasManager:
         self._calls = calls
         self._controllers = controllers
         self._clock = clock
+        self._tables_replicated_to = tables_replicated_to
         self._on_registered = on_registered
         self._on_set_back = on_set_back
         self._tasks = Tasks(on_fatal)
@@ -263,9 +266,7 @@ class ReplicasManager:
     async def _alter(self, alter: Alter) -> None:
         await self._no_change.wait()
         us = self._membership
-        held = alter.again or await self._roles.tables_replicated_to(
-            alter.members - self._ha.applied_members()
-        )
+        held = alter.again or await self._tables_replicated_to(alter.members - self._ha.applied_members())
         if not (held and us.accepts_sends and us.registered and us.master_epoch == alter.master_epoch):
             self._alter_ended(alter, NotSent())
             return

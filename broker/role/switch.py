@@ -1,4 +1,4 @@
-"""A change of role, performed on this broker's log, replication, waiting requests and outbound calls.
+"""A change of role, performed on the log, the tables and the replication of this broker.
 
 Invariant: sends are accepted only between a successful promotion and the first notice of a newer masterEpoch. On every way
 out of mastership all waiting sends are answered. The HA service changes its role before the store does, so
@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from broker.neighbours.neighbours import Neighbours
-from broker.requests import Requests
 from broker.role.actions import Grant
+from broker.role.events import BrokerEvents, RoleTaken
 from broker.role.membership import Membership, Role
 from broker.tables.tables import Tables
 from ha.errors import EpochFenced, HAError
@@ -31,7 +30,7 @@ class RoleChangeFailed(Exception):
 
 
 class RoleSwitch:
-    """Applies the roles of `membership` to log and replication, the waiting `requests` and the `neighbours`."""
+    """Performs what `membership` decides, and notifies the listeners of `events`."""
 
     def __init__(
         self,
@@ -40,17 +39,15 @@ class RoleSwitch:
         store: BrokerStore,
         ha: Replication,
         tables: Tables,
-        requests: Requests,
-        neighbours: Neighbours,
+        events: BrokerEvents,
         may_have_lost_data: Callable[[], bool],
     ) -> None:
-        """`may_have_lost_data()`: this log may be missing data that it once held."""
+        """`may_have_lost_data()`: this log may be missing messages that it once held."""
         self._membership = membership
         self._store = store
         self._ha = ha
         self._tables = tables
-        self._requests = requests
-        self._neighbours = neighbours
+        self._events = events
         self._may_have_lost_data = may_have_lost_data
         self._has_lost_data = False
         """Whether it may have been when it was elected."""
@@ -59,7 +56,7 @@ class RoleSwitch:
 
     async def become_master(self, grant: Grant) -> None:
         """Take the role. Raises RoleRefused, RoleChangeFailed."""
-        self._neighbours.finder.forget()
+        self._events.promotion_began()
         # before it leads: then its log is complete by definition
         self._has_lost_data = self._has_lost_data or self._may_have_lost_data()
         with _as_role_errors():
@@ -76,28 +73,22 @@ class RoleSwitch:
             await self._ha.become_slave(grant.master_epoch, broker_id, grant.master_id)
 
     def role_taken(self, former: Role, role: Role, grant: Grant) -> None:
-        """Notify the other parts: `role` was accepted, `former` was the one before."""
+        """`role` was accepted; `former` was the one before."""
         self._has_lost_data = False
-        if role is Role.SLAVE:
-            self._neighbours.follow(grant.master_address, grant.master_epoch)
-        else:
+        if role is Role.MASTER:
             epochs = [(entry.epoch, entry.start_offset) for entry in self._ha.history]
             self._tables.deletions.log_ends_at(self._store.max_offset(), epochs)
             for topic, queue_id in self._store.queues():
                 self._tables.cover(self._store, topic, queue_id)
-        self._requests.role_taken(
-            became_master=role is Role.MASTER and former is not Role.MASTER,
-            grant=grant if role is Role.SLAVE else None,
-        )
-        # a Raft group's term may have moved on, under which no members were read yet
+        self._events.role_taken(RoleTaken(former, role, grant))
+        # a Raft group's term may have moved on, under which nothing was read of its members yet
         epoch = max(min(self._ha.epoch, grant.master_epoch), 0)
         self._tables.role_taken(epoch, leads=role is Role.MASTER)
-        self._neighbours.registration.soon()
+        self._events.role_settled()
 
     def master_moved(self, address: str, master_epoch: int) -> None:
         """Take another address of the same master."""
-        self._neighbours.finder.follow(address, master_epoch)
-        self._requests.forwarding.follows(address, master_epoch)
+        self._events.master_moved(address, master_epoch)
 
     def stop_serving(self) -> None:
         """The broker stops: waiting requests are answered, so that clients try another broker."""
@@ -107,21 +98,17 @@ class RoleSwitch:
     def _leave_mastership(self, *, stopping: bool) -> None:
         """From now on nothing is accepted, stored or answered OK."""
         self._store.become_slave()
-        self._requests.leave_mastership(stopping=stopping)
+        self._events.mastership_left(stopping)
 
     def deposed(self) -> None:
         """This broker was deposed and no other leader is known: its last messages may be lost or not, and new ones wait a
         while for the next leader."""
-        self._requests.forwarding.announced()
+        self._events.role_announced()
         self._leave_mastership(stopping=False)
 
     def role_announced(self) -> None:
-        """Note that another role will be taken."""
-        self._requests.forwarding.announced()
-
-    async def tables_replicated_to(self, members: frozenset[int]) -> bool:
-        """Whether `members` hold the acknowledged changes of administrators; a replica must before it enters the set."""
-        return await self._requests.agreement.replicated_to(members)
+        """Another role will be taken."""
+        self._events.role_announced()
 
     # -- the log
 
@@ -131,7 +118,7 @@ class RoleSwitch:
             if self._membership.role is Role.MASTER:
                 self._tables.cover(self._store, topic, queue_id)
             elif self._tables.topics.find(topic) is None:
-                self._neighbours.copies.soon()
+                self._events.topic_unknown()
 
 
 @contextmanager

@@ -9,10 +9,6 @@ from tests.architecture.test_import_direction import TREE
 
 KEPT = Path(__file__).with_name("class_names.kept")
 FOLDER_CIRCLES = {
-    ("broker", "broker.exporter"),
-    ("broker", "broker.role"),
-    ("broker.neighbours", "broker.role"),
-    ("broker.role", "broker.switchover"),
     ("ha", "ha.classic"),
     ("ha", "ha.master"),
     ("ha", "ha.slave"),

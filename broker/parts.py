@@ -1,0 +1,38 @@
+"""The parts that each feature of a broker is built from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from broker.replication.writegate import ReplicationView, SendReplicationView
+from broker.role.contractmark import KeptContractMark
+from broker.role.events import BrokerEvents
+from broker.role.membership import Membership
+from broker.settings.broker import BrokerSettings
+from broker.tables.tables import Tables
+from ha.replication import Replication
+from messagestore.brokerstore import BrokerStore
+from mqruntime.clock import Clock
+from mqruntime.tasks import Tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    settings: BrokerSettings
+    membership: Membership
+    store: BrokerStore
+    ha: Replication
+    tables: Tables
+    events: BrokerEvents
+    acknowledgement: SendReplicationView
+    """What sends wait for."""
+    delivered: ReplicationView
+    """What delayed messages and ends of transactions wait for."""
+    contract_mark: KeptContractMark
+    clock: Clock
+    random: Random
+    tasks: Tasks
+    """Run what a request leaves behind."""
+    memory_bytes: int
+    """Of this machine."""
