@@ -1,4 +1,4 @@
-"""The wheel: the packages and the commands, and nothing of tests, simulation or scripts."""
+"""The wheel: the packages and the commands, and nothing of tests, simulation, scripts or bench."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PACKAGES = {
     "mqruntime", "namesrv", "nativepath", "raftstore", "remoting", "sparkreplay",
 }  # fmt: skip
 COMPILED = "nativepath/native.abi3.so"
-KEPT_OUT = ("tests", "simulation", "scripts")
+KEPT_OUT = ("tests", "simulation", "scripts", "bench")
 
 
 @pytest.fixture(scope="module")
