@@ -5,11 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
+from broker.metrics import figures as broker_figures
+from broker.metrics import groupfigures as group_figures
 from broker.settings.broker import BrokerSettings
+from controller import figures as controller_figures
 from controller.settings import ControllerSettings
+from mqruntime.figures import Figure
 from mqruntime.settingstable import markdown_table
+from namesrv import figures as namesrv_figures
 from namesrv.settings import NamesrvSettings
+from scripts.events import Event, events_of
 from simulation.cluster import shape
 from simulation.controllers import world as controllers
 from simulation.groups import members as groups
@@ -45,6 +52,69 @@ scripts/prove --only cluster --with learner --with transactions --minutes 5
 
 A failure names the features of its seed and the command that runs it again. Letters with numbers are the names of invariants.
 """
+
+METRICS = """# Metrics
+
+Written by `scripts/pages` from the declarations of the collectors; a test fails when it is out of date. [Monitor a
+cluster](monitor.md) shows how to switch metrics on, and which of them are worth an alert.
+
+Names, types and labels are upstream's where the last column says yes. Counters and histograms start at 0 with the process and
+count only while metrics are on. A label set appears with its first count. Histograms have upstream's bounds. `is_system` and
+`is_retry` are `true` or `false`.
+"""
+
+SERVERS: tuple[tuple[str, str, ModuleType], ...] = (
+    (
+        "Brokers",
+        "Each metric also has the labels `cluster`, `node_type` (`broker`) and `node_id` (`brokerName`). In Raft mode "
+        "`rocketmq_ha_epoch` is the term, `rocketmq_ha_confirm_offset` the end of what is committed and on this disk, and "
+        "`rocketmq_ha_sync_state_set_size` counts the members that were heard within 3 s.",
+        broker_figures,
+    ),
+    ("Brokers in Raft mode", "They have these, too.", group_figures),
+    ("Controllers", "Each metric also has the labels `address`, `group` and `peer_id`.", controller_figures),
+    ("Name servers", "Upstream's name servers have no metrics.", namesrv_figures),
+)
+
+NOT_BUILT = """## Metrics of upstream that are missing
+
+- `rocketmq_processor_watermark`: there are no thread pools. See `rocketmq_waiting_sends` and `rocketmq_held_pulls`.
+- Labels `message_type` of messages in and `is_retry` of messages out: each needs a look into the properties of every message.
+- `rocketmq_consumer_lag_latency_milliseconds` and `rocketmq_consumer_queueing_latency_milliseconds`: each scrape would read the
+  log for every queue and group. `consumerProgress` shows the times.
+- `rocketmq_consumer_inflight_messages`, `rocketmq_consumer_ready_messages`, `rocketmq_pop_*`: POP consumption is not built.
+- `rocketmq_finish_message_latency`, and `rocketmq_half_messages` by topic: open transactions are kept without their topics. See
+  `rocketmq_open_transactions`.
+- `rocketmq_timer_*`, `rocketmq_timing_messages`, `rocketmq_delay_message_latency`: timers are not built, and delay levels
+  are not measured.
+- `rocketmq_rocksdb_*`, `rocketmq_proxy_up`: there is no RocksDB and no proxy.
+- `aggregation` (`metricsInDelta`), OTLP and log exporters: a collector can scrape and forward.
+"""
+
+EVENTS = """# Log events
+
+Written by `scripts/pages` from the logging calls of the sources; a test fails when it is out of date. [Look at a
+cluster](look.md#read-the-log) shows how to read a log, and the lines of a failover.
+
+A line has a time, a level, a logger, a text, and fields as `name=value`. The first word of the logger is a package or a noun of
+it. Search this page for words of the text. An ellipsis is a part that changes. Lines of level DEBUG are left out, and so are
+texts that are made at run time, such as the reason behind `fatal:`.
+"""
+
+PACKAGES: tuple[tuple[str, str], ...] = (
+    ("broker", "Brokers: roles, requests, tables, transactions, retention."),
+    ("ha", "Brokers: replication between master and slaves."),
+    ("messagestore", "Brokers: commit log, consume queues and index files."),
+    ("epochfile", "Brokers: the epoch file."),
+    ("raftstore", "Brokers in Raft mode."),
+    ("controller", "Controllers."),
+    ("dledger", "Controllers, and brokers in Raft mode: the Raft group."),
+    ("namesrv", "Name servers."),
+    ("remoting", "All servers: connections."),
+    ("mqruntime", "All servers: start, end, metrics."),
+    ("mqclient", "Programs that use the Python client."),
+    ("sparkreplay", "Readers of stores: `mqreplay` and the Spark data source."),
+)
 
 KINDS = "Each kind of fault is a feature, too, with a chance of its own: {}."
 
@@ -105,6 +175,34 @@ def simulation() -> str:
     return "\n".join([SIMULATION, *(section(*world) for world in WORLDS)])
 
 
+def metrics() -> str:
+    return "\n".join([METRICS, *(metrics_of(*server) for server in SERVERS), NOT_BUILT])
+
+
+def metrics_of(server: str, about: str, declared: ModuleType) -> str:
+    lines = [f"## {server}", "", about, ""]
+    lines += ["| metric | type | labels | meaning | upstream's |", "|---|---|---|---|---|"]
+    for figure in vars(declared).values():
+        if isinstance(figure, Figure):
+            labels, theirs = ", ".join(figure.labels), "no" if figure.ours else "yes"
+            lines.append(f"| `{figure.name}` | {figure.kind} | {labels} | {figure.meaning} | {theirs} |")
+    return "\n".join([*lines, ""])
+
+
+def events() -> str:
+    parts = [EVENTS]
+    for package, about in PACKAGES:
+        parts += [f"## {package}", "", about, "", *map(event_entry, events_of(package)), ""]
+    return "\n".join(parts)
+
+
+def event_entry(event: Event) -> str:
+    fields = f" *Fields:* {', '.join(f'`{name}`' for name in event.fields)}." if event.fields else ""
+    hint = f" *Hint:* {event.hint}." if event.hint else ""
+    end = "" if event.text.endswith("…") else "."
+    return f"- **{event.level}** {event.text}{end}{fields}{hint}"
+
+
 def section(world: str, about: str, features: Features) -> str:
     """One world: a list of its features, and a line of those that are only kinds of fault."""
     lines = [f"## {world}", "", about, ""]
@@ -127,7 +225,12 @@ def brought_and_excluded(feature: Feature) -> str:
     return brings + (f" Not with {', '.join(sorted(feature.excludes))}." if feature.excludes else "")
 
 
-PAGES: dict[str, Callable[[], str]] = {"configuration.md": configuration, "simulation.md": simulation}
+PAGES: dict[str, Callable[[], str]] = {
+    "configuration.md": configuration,
+    "simulation.md": simulation,
+    "operations/metrics.md": metrics,
+    "operations/events.md": events,
+}
 
 
 def main(arguments: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""The commands of README.md and docs/*.md, as they are written there, and how tests run each of them.
+"""The commands of README.md and docs/**/*.md, as they are written there, and how tests run each of them.
 
 A command is a line of a code block marked `sh`, or inline code that begins with a program of ours and goes on. Each must be
 in COMMANDS, which says how it is run or where else; a new one is added there with its page."""
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 PROGRAM = re.compile(
@@ -212,22 +212,25 @@ COMMANDS: dict[str, Run | Elsewhere] = {
         "test_resend.py, on a cluster of its own"
     ),
     "mqreplay package --to reader.zip": Run("spark-submit --py-files"),
-    "python -m namesrv": Run("usage: mqnamesrv", "--help"),
     "mqadmin watch -n NAMESRV": Elsewhere("needs a terminal; the last test of this file gives it one"),
     "mqadmin watch -n NAMESRV -b broker-a": Elsewhere("the same, and test_raft_mode.py for one look"),
     "mqadmin watch -n NAMESRV --once": Run("broker-a of DefaultCluster"),
     "mqadmin getControllerMetaData -a CONTROLLER": Run("#ControllerLeaderId"),
     "mqadmin getSyncStateSet -a CONTROLLER -b broker-a": Run("#SyncStateSetNums"),
-    "mqadmin haStatus": Run("usage: mqadmin haStatus", "--help"),
     "mqadmin haStatus -n NAMESRV -c DefaultCluster": Run("#MasterCommitLogMaxOffset"),
     "mqadmin updateBrokerConfig -k enablePropertyFilter -v true": Run(
         "success", "-n NAMESRV -c DefaultCluster"
     ),
+    "mqadmin updateBrokerConfig -n NAMESRV -c DefaultCluster -a true -k KEY -v VALUE": Run(
+        "success", instead=(("KEY", "deleteWhen"), ("VALUE", "04"))
+    ),
     "mqadmin getBrokerEpoch -n NAMESRV -b broker-a": Run("#Epoch: EpochEntry{epoch=1"),
     "mqadmin deleteExpiredCommitLog -n NAMESRV -c DefaultCluster": Run("success"),
     "mqadmin cleanExpiredCQ -n NAMESRV -c DefaultCluster": Run("success"),
+    "mqadmin cleanBrokerMetadata -a CONTROLLERS -b OLD_ID -bn broker-a -c DefaultCluster": Elsewhere(
+        "test_admin_on_a_cluster.py"
+    ),
     "mqadmin resyncBroker -b REPLICA -d": Elsewhere("test_admin_on_a_cluster.py"),
-    "mqadmin resyncBroker": Run("usage: mqadmin resyncBroker", "--help"),
     "mqadmin resyncBroker -b REPLICA": Elsewhere("test_admin_on_a_cluster.py"),
     "mqadmin brokerStatus -b BROKER": Run("openTransactions"),
     "mqadmin consumeMessage -n NAMESRV -t RMQ_SYS_TRANS_HALF_TOPIC": Run("RMQ_SYS_TRANS_HALF_TOPIC"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md"])
+DOCUMENTS = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"])
 TEST = re.compile(r"`(?:tests/[\w/]*/)?(test_\w+)(?:\.py)?`")
 BUGS = re.compile(r"\bbugs? ((?:`[\w-]+`(?:, | and )?)+)")
 PLANTED = re.compile(r'@(?:bug|plant\w*)\(\s*"([\w-]+)"')
@@ -98,9 +98,8 @@ def test_planted_bugs_are_found_within_300_seeds() -> None:
 
 def test_the_lines_of_logs_that_tell_a_failover_are_logged() -> None:
     """By the server that the row names, or a package that it runs."""
-    text = (
-        (ROOT / "docs" / "operations.md").read_text().split("| process | line | means |")[1].split("\n\n")[0]
-    )
+    page = (ROOT / "docs" / "operations" / "look.md").read_text()
+    text = page.split("| process | line | means |")[1].split("\n\n")[0]
     rows = [line.strip("| ").split(" | ") for line in text.splitlines()[2:]]
     packages = {"controller": ["controller"], "broker": ["broker", "ha"]}
     told = [(process, line) for process, lines, _ in rows for line in re.findall(r"`([^`]+)`", lines)]

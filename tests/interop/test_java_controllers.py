@@ -1,4 +1,4 @@
-"""Real Java controllers exchanged for ours on their own stores, and back: docs/operations.md says the steps to people.
+"""Real Java controllers exchanged for ours on their own stores, and back: the steps of docs/operations/java-controllers.md.
 
 Brokers of ours go on meanwhile; what the real mqadmin shows of the set before it has to show after."""
 

@@ -158,8 +158,8 @@ def test_a_key_that_waits_for_a_restart_is_named_with_the_reason(served: Served)
 
 
 def test_the_page_for_operators_names_each_key_that_can_change() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
-    section = page.partition("## Change a setting")[2].partition("Every other key")[0]
+    page = (Path(__file__).parents[3] / "docs" / "operations" / "change-a-setting.md").read_text()
+    section = page.partition("change:\n\n")[2].partition("Every other key")[0]
     assert set(re.findall(r"`(\w+)`[,.]", section)) == CHANGEABLE
     assert not CHANGEABLE & REASONS.keys()
     assert CHANGEABLE | REASONS.keys() <= BrokerSettings.keys().keys()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
@@ -33,7 +32,6 @@ from simulation.kernel.world import World
 from tests.unit.broker.brokerset import CONTROLLERS, Cluster
 from tests.unit.broker.groupset import GroupSet
 
-OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
 BODIES = [f"message {number}".encode() for number in range(12)]
 
 
@@ -208,21 +206,6 @@ def test_a_raft_mode_broker_shows_its_group() -> None:
         assert shown[True].values("rocketmq_dledger_behind_entries") == [0, 0]
         assert max(shown[True].values("rocketmq_dledger_silent_milliseconds")) < 1_000
         assert shown[False].values("rocketmq_dledger_behind_entries") == []
-
-
-@pytest.mark.parametrize(
-    "figures",
-    [declared(each) for each in (broker_figures, group_figures, controller_figures, namesrv_figures)],
-)
-def test_the_documentation_has_the_declared_table(figures: Sequence[Figure]) -> None:
-    rows = ["| figure | type | labels | meaning | |", "|---|---|---|---|---|"]
-    for figure in figures:
-        labels = ", ".join(figure.labels)
-        rows.append(
-            f"| `{figure.name}` | {figure.kind} | {labels} | {figure.meaning} | {'ours' if figure.ours else ''} |"
-        )
-    table = "\n".join(rows) + "\n"
-    assert table in OPERATIONS.read_text(), table
 
 
 def test_messages_are_counted_by_topic_and_reader(cluster: Cluster) -> None:

@@ -347,7 +347,7 @@ def test_a_failover_that_loses_nothing_moves_nobody(scene: Scene, caplog: pytest
 def test_after_an_unclean_election_who_read_what_is_lost_passes_over_what_takes_its_place(
     world: World,
 ) -> None:
-    """As docs/operations.md says, with what an administrator does about it. Slaves whose links stand still go on copying
+    """As docs/operations/acknowledgements.md says, with the operator's remedy. Slaves whose links stand still go on copying
     offsets; one of them is elected all the same."""
     scene = Scene(world, minInSyncReplicas=1)
     scene.make_group()

@@ -1,4 +1,4 @@
-"""The files that the operators' page has for three machines are files that the servers take, and they fit together."""
+"""The servers accept the files that docs/operations/three-machines.md shows, and the files fit together."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from controller.settings import ControllerSettings
 from dledger.node.peerlist import listed
 from namesrv.settings import NamesrvSettings
 
-PAGE = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
-SECTION = PAGE.partition("### On three machines\n")[2].partition("\n## ")[0]
-FILES = dict(re.findall(r"```properties\n# (\S+\.conf)\n(.*?)```", SECTION, re.DOTALL))
+PAGE = (Path(__file__).parents[3] / "docs" / "operations" / "three-machines.md").read_text()
+FILES = dict(re.findall(r"```properties\n# (\S+\.conf)\n(.*?)```", PAGE, re.DOTALL))
 MACHINES = ["10.0.0.11", "10.0.0.12", "10.0.0.13"]
 
 
@@ -42,7 +41,7 @@ def test_each_machine_has_three_servers_that_know_each_other(machine: str, tmp_p
     assert broker.address == f"{machine}:10911"
     assert (broker.ha_port, broker.fast_port) == (10912, 10909)
     for port in (namesrv.listen_port, broker.listen_port, broker.ha_port, broker.fast_port, 9878, 5557):
-        assert re.search(rf"^\| {port}\b", SECTION, re.MULTILINE), port
+        assert re.search(rf"^\| {port}\b", PAGE, re.MULTILINE), port
     for number, other in enumerate(MACHINES):
         assert broker.name_servers[number].startswith(f"{other}:")
 
@@ -52,4 +51,4 @@ def test_the_units_start_with_these_files() -> None:
     started = " ".join(path.read_text() for path in units.glob("*.service"))
     for name in FILES:
         assert f"/etc/autoswitch-mq/{name.replace('broker-a', 'broker-%i')}" in started
-    assert "mqnamesrv mqcontroller mqbroker@a" in SECTION
+    assert "mqnamesrv mqcontroller mqbroker@a" in PAGE

@@ -473,7 +473,7 @@ def test_a_queue_file_that_was_cut_short_is_told_from_one_of_another_setting(tmp
 def test_the_oldest_segments_may_be_deleted_by_hand_while_the_store_is_stopped(
     tmp_path: Path, clean: bool
 ) -> None:
-    """The only way to make room on its disk, as docs/operations.md has it."""
+    """Recovery begins with the first segment that is left."""
 
     async def scenario() -> None:
         outcomes = await crashed_store(tmp_path, 150, confirmed=150)
