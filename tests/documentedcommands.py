@@ -1,4 +1,4 @@
-"""The commands of README.md and docs/**/*.md, as they are written there, and how tests run each of them.
+"""The commands of README.md, CONTRIBUTING.md and the pages below docs/, as they are written there, and how tests run each.
 
 A command is a line of a code block marked `sh`, or inline code that begins with a program of ours and goes on. Each must be
 in COMMANDS, which says how it is run or where else; a new one is added there with its page."""
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 PROGRAM = re.compile(
@@ -36,6 +36,8 @@ class Elsewhere:
     why: str
 
 
+STATUS = "scripts/cluster status --dir run/demo"
+KILL_MASTER = f"""scripts/cluster kill --dir run/demo "$({STATUS} | awk '$5 == "master" {{print $1}}')\""""
 UP, DOWN = "scripts/cluster up --dir run/demo", "scripts/cluster down --dir run/demo --remove"
 
 STORE, LAKE = ("/data/broker-a", "run/demo/broker-0"), ("/lake", "lake")
@@ -44,7 +46,36 @@ TOPIC = "mqadmin updateTopic -n NAMESRV -c DefaultCluster -t orders"
 COMMANDS: dict[str, Run | Elsewhere] = {
     UP: Elsewhere("the fixture `cluster`"),
     DOWN: Elsewhere("the fixture `cluster`"),
-    "scripts/cluster status --dir run/demo": Run("broker-a, id 1, "),  # all names of a broker in one line
+    **{
+        line: Elsewhere("test_a_tutorial_does_what_it_shows")
+        for line in (
+            ". .venv/bin/activate",
+            f"{UP} --base-port 9876",
+            "mqadmin updateTopic -n 127.0.0.1:9876 -c DefaultCluster -t orders",
+            "mqadmin updateTopic -n 127.0.0.1:9876 -c DefaultCluster -t deliveries",
+            "mqadmin updateTopic -n 127.0.0.1:9876 -c DefaultCluster -t clicks",
+            "python first.py",
+            "mqadmin topicStatus -n 127.0.0.1:9876 -t orders",
+            "mqadmin queryMsgByKey -n 127.0.0.1:9876 -t orders -k 7",
+            "mqadmin getSyncStateSet -a '127.0.0.1:9877;127.0.0.1:9878;127.0.0.1:9879' -b broker-a",
+            "python failover.py &",
+            "sleep 2",
+            KILL_MASTER,
+            "wait",
+            "mqadmin getBrokerEpoch -n 127.0.0.1:9876 -b broker-a",
+            "scripts/cluster start --dir run/demo",
+            "python fill.py",
+            "mqreplay scan run/demo/broker-0",
+            "mqreplay export run/demo/broker-0 --to run/clicks -o topic=clicks",
+        )
+    },
+    "python clicks.py": Elsewhere("tests/spark/test_data_source_requests.py"),
+    "scripts/docs build": Elsewhere("tests/architecture/test_site.py"),
+    "scripts/docs serve": Elsewhere("serves until it is ended"),
+    "scripts/check --fix": Elsewhere("changes the sources"),
+    "python -m pytest tests/unit/ha": Elsewhere("runs tests"),
+    "python -m pytest tests/unit/ha -k NAME": Elsewhere("runs tests"),
+    STATUS: Run("broker-a, id 1, "),  # all names of a broker in one line
     "mqadmin --version": Run("mqadmin "),
     "systemctl enable --now mqnamesrv mqcontroller mqbroker@a": Elsewhere(
         "machines with systemd; tests/unit/localcluster/test_three_machines_page.py loads the files"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"])
+DOCUMENTS = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
 TEST = re.compile(r"`(?:tests/[\w/]*/)?(test_\w+)(?:\.py)?`")
 BUGS = re.compile(r"\bbugs? ((?:`[\w-]+`(?:, | and )?)+)")
 PLANTED = re.compile(r'@(?:bug|plant\w*)\(\s*"([\w-]+)"')
@@ -33,7 +33,7 @@ def planted() -> set[str]:
     return {*PLANTED.findall(sources), *(name for world in recorded.values() for name in world)}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_test_that_a_document_names_is_there(document: Path, tests: set[str]) -> None:
     assert not sorted({*TEST.findall(document.read_text())} - tests)
 

@@ -1,4 +1,4 @@
-"""The commands of README.md and docs/*.md are run, as they stand there, in a folder of their own beside one cluster."""
+"""The commands of README.md and the pages below docs/ are run as they are, in a folder of their own next to one cluster."""
 
 from __future__ import annotations
 
@@ -133,6 +133,48 @@ def test_the_programs_for_python_do_what_they_say(folder: Path, cluster: Cluster
         f"booking-{number} is {'rolled back' if number % 2 else 'committed'}" for number in range(4)
     ]
     assert [line.split(" ", 1)[1] for line in first] == ["order 7"]
+
+
+TUTORIALS = {
+    "first-message": ("0 SEND_OK", "read order 7"),
+    "first-failover": ("signalled broker-", " acknowledged, ", ", 0 lost, ", "started broker-"),
+    "first-spark-read": ("clicks", "export is done: 300 rows"),
+}
+"""Tutorial -> what its commands print."""
+
+
+def script_of(tutorial: str, cluster: Cluster) -> str:
+    """All blocks of a tutorial in their order, for bash: a program goes into the file that the text before it names."""
+    text = (ROOT / f"docs/tutorials/{tutorial}.md").read_text()
+    parts = ["set -eu"]
+    for block in BLOCK.finditer(text):
+        kind, body = block.groups()
+        if kind == "python":
+            name = re.findall(r"`(\w+\.py)`", text[: block.start()])[-1]
+            parts.append(f"cat >{name} <<'PROGRAM'\n{body}PROGRAM")
+        elif kind == "sh":
+            parts += [line for line in body.splitlines() if line not in (DOWN, "python clicks.py")]
+    first = int(cluster.layout.namesrv.rpartition(":")[2])
+    return re.sub(
+        r"127\.0\.0\.1:(98\d\d)",
+        lambda port: f"127.0.0.1:{first + int(port.group(1)) - 9876}",
+        "\n".join(parts),
+    )
+
+
+@pytest.mark.parametrize("tutorial", TUTORIALS)
+def test_a_tutorial_does_what_it_shows(tutorial: str, folder: Path, cluster: Cluster) -> None:
+    """On the cluster that is there: the command that starts one finds it."""
+    activate = folder / ".venv/bin/activate"
+    activate.parent.mkdir(parents=True, exist_ok=True)
+    activate.touch()
+    done = run(folder, script_of(tutorial, cluster))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not [shown for shown in TUTORIALS[tutorial] if shown not in done.stdout], done.stdout
+
+
+def test_each_tutorial_is_run() -> None:
+    assert {page.stem for page in (ROOT / "docs/tutorials").glob("*.md")} == TUTORIALS.keys()
 
 
 def test_the_live_view_draws_on_a_terminal_until_it_is_interrupted(folder: Path, cluster: Cluster) -> None:

@@ -59,6 +59,21 @@ def test_the_lines_of_the_documents_make_a_frame(spark: Any, path: str) -> None:
         assert names["orders"].count() == 195
 
 
+def test_the_program_of_the_tutorial_counts_by_tag(
+    spark: Any, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs/tutorials/first-spark-read.md").read_text()
+    program = next(
+        text for text in re.findall(r"^```python\n(.*?)^```", page, re.M | re.S) if "pyspark" in text
+    )
+    exec(program.replace("run/demo/broker-0", path).replace('"clicks"', '"orders"'), {})
+    assert re.findall(r"\|(T\d)\| +(\d+)\|", capsys.readouterr().out) == [
+        ("T0", "65"),
+        ("T1", "65"),
+        ("T2", "65"),
+    ]
+
+
 def test_several_stores_through_load(spark: Any, path: str, tmp_path: Path) -> None:
     other = store(tmp_path)
     (tmp_path / "brokerIdentity").write_text("DefaultCluster#broker-b#1")
