@@ -22,55 +22,47 @@ class Option:
 
 
 OPTIONS = (
-    Option("path", "a store, or a JSON list of stores; also through `load(...)`", "", "storePathRootDir of a broker; of "
-           "several replicas of one broker set one is read, several broker sets become one DataFrame"),
+    Option("path", "a store, or a JSON list of stores; also through `load(...)`", "", "`storePathRootDir` of a broker. Of "
+           "several replicas of one broker set one is read; several broker sets become one DataFrame"),
     Option("address", "`host:port`, semicolon between", "", "running brokers of the store's set: the first that answers "
-           "reports the bound, and its epochs are compared with the store's, at the end again"),
+           "reports the bound, and its epochs are compared with the store's"),
     Option("topic", "names, comma between", "", "only these topics"),
     Option("topicPattern", "regular expression", "", "only topics that it matches whole; not together with `topic`"),
     Option("queues", "queue ids, comma between", "", "only these queues of each topic"),
-    Option("includeSystemTopics", "`true`, `false`", "`false`", "also the brokers' own topics, among them those that "
-           "hold delayed messages and open transactions"),
+    Option("includeSystemTopics", "`true`, `false`", "`false`", "also the brokers' own topics, such as those of delayed "
+           "messages and open transactions"),
     Option("transactions", "`committed`, `all`", "`committed`", "`all`: also prepared and rolled back records"),
-    Option("startingOffsets", "`earliest`, a physical offset, JSON per queue, or `latest`", "`earliest`", "where to begin. "
-           "JSON is `{topic: {queue: n}}`, or `{topic: {broker: {queue: n}}}` for several broker sets; -2 is the earliest. A "
-           "queue that is not named is read from its beginning. `latest`, for streams only, is the committed bound"),
+    Option("startingOffsets", "`earliest`, a physical offset, JSON per queue, or `latest`", "`earliest`", "where to begin; "
+           "`latest`, for streams only, is the committed bound"),
     Option("endingOffsets", "`confirmed`, `latest`, a physical offset, or JSON per queue", "`confirmed`", "where to end "
-           "(exclusive), never above the committed bound; -1 in JSON is that bound. `latest` reads up to the end of the "
-           "log and needs `allowUncommitted`"),
+           "(exclusive), never above the committed bound; `latest` reads to the end of the log and needs `allowUncommitted`"),
     Option("startingOffsetsByTimestamp", "JSON per queue", "", "per queue the first message stored at or after this time "
-           "(ms); wins over `startingOffsets`"),
+           "(ms); overrides `startingOffsets`"),
     Option("endingOffsetsByTimestamp", "JSON per queue", "", "per queue up to the first message stored at or after this "
-           "time (ms); wins over `endingOffsets`"),
-    Option("startingTimestamp", "ms since 1970", "", "the same time for every queue; wins over both others"),
-    Option("endingTimestamp", "ms since 1970", "", "the same time for every queue; wins over both others, but `latest` reads "
-           "on beyond the bound"),
-    Option("startingOffsetsByTimestampStrategy", "`error`, `latest`", "`error`", "when nothing was stored since the "
-           "starting time (by a queue that JSON names, else by a whole log): fail, or read nothing of it"),
-    Option("failOnDataLoss", "`true`, `false`", "`true`", "fail when messages that were asked for are gone (deleted by "
-           "retention, before or during the read) or beyond the end; `false`: read what is left and log a warning"),
-    Option("failOnMissingTopic", "`true`, `false`", "`true`", "fail when a topic that `topic` or JSON names is in no store: "
-           "no queue, no entry of the table of topics, no record up to the bound; `false`: log a warning, and let a stream "
-           "wait for it"),
-    Option("holdLog", "`true`, `false`", "`false`", "ask the brokers to keep what is still to be read: a lease in the store's "
-           "folder `leases`, renewed while tasks run or a stream runs, and over five minutes later. For stores in a local "
-           "folder that this user may write in"),
+           "time (ms); overrides `endingOffsets`"),
+    Option("startingTimestamp", "ms since 1970", "", "the same time for every queue; overrides both others"),
+    Option("endingTimestamp", "ms since 1970", "", "the same time for every queue; overrides both others, but `latest` still "
+           "reads beyond the bound"),
+    Option("startingOffsetsByTimestampStrategy", "`error`, `latest`", "`error`", "nothing was stored since the starting time "
+           "(by a queue of the JSON, else by a whole log): fail, or read nothing of it"),
+    Option("failOnDataLoss", "`true`, `false`", "`true`", "fail when messages that were asked for were deleted by retention or "
+           "are beyond the end; `false`: read the rest and log a warning"),
+    Option("failOnMissingTopic", "`true`, `false`", "`true`", "fail when a topic that `topic` or JSON names is in no store; "
+           "`false`: log a warning, and a stream waits for it"),
+    Option("holdLog", "`true`, `false`", "`false`", "ask the broker to keep what is still to be read, by a lease in the "
+           "store's folder"),
     Option("allowUncommitted", "`true`, `false`", "`false`", "permit rows that a failover may take back"),
     Option("columns", "`default`, `meta`, `full`, or names, comma between", "`default`", "which columns, in this order; "
            "fewer columns are read faster"),
     Option("includeProperties", "`true`, `false`", "`false`", "add `properties` to the columns of a preset"),
-    Option("decompress", "`true`, `false`", "`true`", "open compressed bodies; `false` gives them as they are stored"),
+    Option("decompress", "`true`, `false`", "`true`", "open compressed bodies; `false` returns them as they are stored"),
     Option("crc", "`true`, `record`, `false`", "`false`", "check the CRC of every body that becomes a row; `record`: also that "
-           "of the whole record, where it has one (`enabledAppendPropCRC` of the broker)"),
+           "of the whole record, where it has one"),
     Option("mode", "`failfast`", "`failfast`", "damage below the bound fails the job; nothing is ever skipped"),
-    Option("index", "`walk`, `consumequeue`", "`walk`", "how a batch finds records: by walking the log, which proves it, or "
-           "through the consume queues, which is faster for a few named topics of many. The rows are those of whole queues; an "
-           "entry that does not lead to its record fails the job, but that a damaged queue has lost its last ones is seen by "
-           "`verify` of `mqreplay` only. Not with `transactions=all`"),
-    Option("storeTimesOrdered", "`true`, `false`", "`false`", "your word that store times grow along the log: then starting "
-           "and ending times, and filters on `store_timestamp`, leave whole segments unread. It is true of logs that brokers "
-           "of this project wrote, through failovers too, and of others while no master's clock was behind; refused where "
-           "segments show that it is not"),
+    Option("index", "`walk`, `consumequeue`", "`walk`", "how a batch finds records: by walking the log, or through the "
+           "consume queues"),
+    Option("storeTimesOrdered", "`true`, `false`", "`false`", "your word that store times grow along the log: whole segments "
+           "may stay unread; refused where segments show that it is wrong"),
     Option("splitBytes", "bytes, or `64k`, `128m`, `1g`", "`256m`", "size of a partition"),
     Option("minPartitions", "a number", "", "make partitions smaller than `splitBytes` to have about as many, at most 10000"),
     Option("maxBytesPerTrigger", "bytes, or `64k`, `512m`, `1g`", "", "streams only: a batch takes about so much of the log"),
