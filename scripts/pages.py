@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
-from broker.metrics import figures as broker_figures
-from broker.metrics import groupfigures as group_figures
+from broker.exporter import figures as broker_figures
+from broker.exporter import groupfigures as group_figures
 from broker.settings.broker import BrokerSettings
 from controller import figures as controller_figures
 from controller.settings import ControllerSettings
