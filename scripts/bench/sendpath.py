@@ -32,8 +32,10 @@ import orjson
 import uvloop
 
 from broker.modes import acknowledgements
+from broker.parts import Parts
 from broker.requests import Requests
 from broker.role.contractmark import KeptContractMark
+from broker.role.events import BrokerEvents
 from broker.role.membership import Membership, Role
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
@@ -183,12 +185,13 @@ class Master:
         )  # fmt: skip
         self.ha.speaks_through(controllers, controllers)
         acknowledgement, delivered = acknowledgements(leading, settings, store, self.ha)
-        self.requests = requests = Requests(
-            leading, settings=settings, store=store, ha=self.ha, tables=tables, acknowledgement=acknowledgement,
-            delivered=delivered, contract_mark=KeptContractMark(runtime.files), clock=clock, random=random.Random(1),
-            tasks=tasks, memory_bytes=runtime.memory_bytes,
-        )  # fmt: skip
-        self.ha.on_confirm(requests.confirmed)
+        events = BrokerEvents()
+        self.requests = requests = Requests(Parts(
+            settings=settings, membership=leading, store=store, ha=self.ha, tables=tables, events=events,
+            acknowledgement=acknowledgement, delivered=delivered, contract_mark=KeptContractMark(runtime.files),
+            clock=clock, random=random.Random(1), tasks=tasks, memory_bytes=runtime.memory_bytes,
+        ))  # fmt: skip
+        self.ha.on_confirm(events.confirmed)
         connections = Connections(requests.router, clock, Limits())
         self.clients: list[Peer] = [connections.protocol() for _ in range(clients)]
         self.replies = Wire(5000)
