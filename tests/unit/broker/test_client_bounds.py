@@ -118,7 +118,7 @@ def test_groups_are_made_for_clients_while_replicas_can_copy_them(
     table = SubscriptionGroups(ManualClock(), auto_create=True, on_change=lambda: None)
     made = [table.find_or_create(name) for name in ("A", "B", "C", "A")]
     assert [group.group_name if group else None for group in made] == ["A", "B", None, "A"]
-    assert "make with updateSubGroup what is needed" in caplog.text
+    assert "create with updateSubGroup what is needed" in caplog.text
     table.put(SubscriptionGroupConfig("C"))
     assert table.find_or_create("D") is None
     table.remove("A")
