@@ -38,7 +38,7 @@ class Shape(StrEnum):
     MASTER_DEAF = "nothing reaches the master"
     SLAVE_ALONE = "slave from all"
     SLAVE_FROM_MASTER = "slave from master"
-    SLAVE_MUTE = "nothing that a slave tells the master arrives"
+    SLAVE_MUTE = "nothing that a slave sends to the master arrives"
     LEADER_ALONE = "leading controller from all"
     LEADER_FROM_BROKERS = "leading controller from brokers"
 

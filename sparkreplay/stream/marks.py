@@ -1,7 +1,8 @@
 """Marks of a log in a stream's offset, so that the stream does not continue in another log of the same name.
 
-Invariant: a mark is of bytes below the offset that carries it, or of bytes that never change in a log. It is the same whoever
-computes it, on every replica of the set; deleted bytes, and bytes that a replica does not hold yet, contradict nothing."""
+Invariant: a mark is of bytes below the offset that carries it, or of bytes that never change in a log. It is the
+same in every process, and on every replica of the set; deleted bytes, and bytes that a replica does not hold yet, contradict
+nothing."""
 
 from __future__ import annotations
 
