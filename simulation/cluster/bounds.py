@@ -24,6 +24,8 @@ ROWS_EACH = 4
 """Rows of a name or a queue: the row itself, its deletion, its lock, and one that is gone."""
 HISTORIES_EACH = 3
 """Messages to a topic, deliveries to a group of it, and messages that the group gave back."""
+DELAY_LEVELS = 18
+"""Of `messageDelayLevel` as shipped."""
 ELECTIONS_KEPT = 10
 """As upstream's tools show them, of each set."""
 ENTRIES_IN_MEMORY = 2_000
@@ -104,6 +106,7 @@ class ClusterBounds:
             "RouteTable.topics": names,
             "SubscriptionGroupWrapper.subscription_group_table": names,
             "ConsumerOffsetWrapper.offset_table": names,
+            "DelayOffsetWrapper.offset_table": DELAY_LEVELS,
             "Admittance._table": ids,
             "Heartbeats._entries": ids,
             "Heartbeats._of_connection": ids,
