@@ -20,10 +20,10 @@ class Listeners(Generic[P]):
     """Those of one moment."""
 
     def __init__(self) -> None:
-        self._all: list[Callable[P, None]] = []
+        self._all: tuple[Callable[P, None], ...] = ()
 
     def add(self, listener: Callable[P, None]) -> None:
-        self._all.append(listener)
+        self._all += (listener,)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
         for listener in self._all:
