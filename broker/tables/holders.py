@@ -46,7 +46,7 @@ class Holders:
         self._old_hosts: dict[str, None] = {}  # in the order of their last poll
 
     def reported(self, broker_id: int, held: TablesVersion | None, current: TablesVersion) -> None:
-        """A slave of ours requests the changes after `held`; `current` is the master's version."""
+        """One of our slaves requests the changes after `held`; `current` is the master's version."""
         self._under(current.epoch)
         self._held[broker_id] = held if held is not None and held <= current else None
 

@@ -3,7 +3,7 @@
     python -m scripts.bench.catchup [--bytes 3g] [--runs 3] [--sides ours-c,java-c] [--skip-java] [--profile]
 
 Of each side a master with that many bytes of log, sent in batches to 8 queues while it was alone (minInSyncReplicas is 1 here,
-else as shipped), under a name server and controllers of ours. Then in each run, in turn: the slave, whose store was emptied, is
+else as shipped), under our name server and controllers. Then in each run, in turn: the slave, whose store was emptied, is
 started. Its first byte is that of its first segment, counted from the start of the process; speed is counted from there until
 its log is as long as the master's, and until all its queues are. CPU is that of the whole process over the same time, anonymous
 memory of the slave its peak. A probe before each (scripts.bench.barecopy) copies a segment through a socket from

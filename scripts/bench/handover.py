@@ -3,13 +3,13 @@
     python -m scripts.bench.handover [--runs 3] [--sets 1,2] [--only elect,term,kill] [--clients 5.3.3,4.9.8] [--seed 1]
                                      [--sides ours-c,java-c]
 
-Brokers of ours with shipped settings, three a set; with --sides those of each side, one after the other, under controllers and
-a name server of ours. `elect` is a planned switchover, `term` SIGTERM to a master, `kill` SIGKILL, also with the cure, routes
+Our brokers with shipped settings, three a set; with --sides those of each side, one after the other, under our controllers and
+name server. `elect` is a planned switchover, `term` SIGTERM to a master, `kill` SIGKILL, also with the cure, routes
 each second. With two sets the master of the first is struck. An outage is the longest time without an acknowledgement until
 routes were asked for, or after a kill until one came. Three producers and consumers: one as it comes (two more tries), one
 without retries, one in transactions. The end of each case, and of each side's strikes of a kind with default settings, prints
 the outages of all three together. Needs a JDK and scripts/fetch-peers. Exits 1 where the first of them misses a target with
-brokers of ours: 0.5 s and no error for `elect` and `term`, 3 s for `kill` with two sets."""
+our brokers: 0.5 s and no error for `elect` and `term`, 3 s for `kill` with two sets."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ TARGET_MS = {("elect", 1): 500, ("elect", 2): 500, ("term", 1): 500, ("term", 2)
 
 @dataclass(frozen=True)
 class Case:
-    """`side` is None for brokers of ours with shipped settings."""
+    """`side` is None for our brokers with shipped settings."""
 
     side: Side | None
     strike: str
@@ -222,7 +222,7 @@ def main() -> int:
     parser.add_argument("--only", default=",".join(STRIKES))
     parser.add_argument("--clients", default=",".join(CLIENTS))
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--sides", help=f"in place of ours as shipped: {', '.join(SIDES)}")
+    parser.add_argument("--sides", help=f"instead of our brokers as shipped: {', '.join(SIDES)}")
     arguments = parser.parse_args()
     why = missing() or old_client_missing()
     if why is not None:

@@ -4,8 +4,8 @@
 
 A new cluster of each side with shipped settings (ours-raft,java-raft: Raft mode); SIGKILL to the master again and again, at
 any moment of the producer's second. An outage lasts from the last acknowledgement before to the first after; only then the
-killed broker is started again, and the set is whole before the next. Needs a JDK and scripts/fetch-peers. Exits 1 when the
-median of ours misses its target, in Raft mode the longest."""
+killed broker is started again, and the set is whole before the next. Needs a JDK and scripts/fetch-peers. Exits 1 when
+our median misses its target, in Raft mode the longest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker of ours that prints where its CPU goes: `python -m scripts.bench.sampledbroker -c FILE`.
+"""One of our brokers, which prints where its CPU goes: `python -m scripts.bench.sampledbroker -c FILE`.
 
 A SIGUSR1 begins to sample it, the next ends that: then it prints in which functions it was found, sampled each few
 milliseconds of CPU, and how often they were under way. Time of the kernel or uvloop before a function is called, as reading

@@ -4,8 +4,8 @@
         [--profile]
 
 Each run measures the sides in turn, each with a new cluster of three brokers with shipped settings under a name server and
-three controllers of ours, everything on this machine, messages of --body bytes in topics of 8 queues. Two clients load the
-master: the public Java client, in one JVM for all runs, and a light one of ours (scripts.bench.lightclient). CPU is that of the
+three of our controllers, everything on this machine, messages of --body bytes in topics of 8 queues. Two clients load the
+master: the public Java client, in one JVM for all runs, and our light one (scripts.bench.lightclient). CPU is that of the
 whole process, sockets included, counted until all slaves have caught up and have dispatched. Before and after each side a probe
 (scripts.bench.bareloop) measures the speed of the least of Python at that time: figures are also given as multiples of the
 two. Every side is warmed up with the same load. Anonymous memory is that at the end.
@@ -14,7 +14,7 @@ With `--only` there are only the loads whose names begin so, and before the warm
 light client.
 
 Contracts are those of docs/operations.md; ours-a, ours-b and java-b may be named, too, and ours-raft,java-raft: brokers in Raft
-mode, without controllers. With `--profile` a last run of ours shows where the master's CPU goes. Without Java, or with
+mode, without controllers. With `--profile` our last run shows where the master's CPU goes. Without Java, or with
 `--skip-java`, only ours and the light client are measured. Exits 1 when a median misses its target."""
 
 from __future__ import annotations

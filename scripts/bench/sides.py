@@ -1,7 +1,7 @@
-"""The measured sides: brokers of ours or of Apache RocketMQ 5.3.3, and the contracts of their acknowledgements.
+"""The measured sides: our brokers or those of Apache RocketMQ 5.3.3, and the contracts of their acknowledgements.
 
 Invariant: both sides have the same settings except for the contract and Java's patience, run under the same name server and
-controllers of ours, whose work is not on the way of a message, and are gone with their folder afterwards."""
+our controllers, whose work is not on the way of a message, and are gone with their folder afterwards."""
 
 from __future__ import annotations
 

@@ -3,11 +3,11 @@
     python -m scripts.bench.transactions [--runs 3] [--seconds 10] [--warm-up 20] [--threads 1] [--sides ours-c,java-c]
 
 Each run measures the sides in turn, each with a new cluster of three brokers with shipped settings under a name server and
-three controllers of ours, everything on this machine. One public Java client (one JVM for all) sends messages of --body bytes,
+three of our controllers, everything on this machine. One public Java client (one JVM for all) sends messages of --body bytes,
 each thread one after the other: plain ones, and with TransactionMQProducer such as it commits at once; half of the time each,
 plain ones before and after. All that it committed must be in the topic soon after, or the command ends.
 
-Contracts are those of docs/operations.md; ours-raft,java-raft: Raft mode. Exits 1 when the median of ours misses its
+Contracts are those of docs/operations.md; ours-raft,java-raft: Raft mode. Exits 1 when our median misses its
 target. Needs a JDK and scripts/fetch-peers."""
 
 from __future__ import annotations
