@@ -136,7 +136,7 @@ def test_the_programs_for_python_do_what_they_say(folder: Path, cluster: Cluster
 
 
 TUTORIALS = {
-    "first-message": ("0 SEND_OK", "read order 7"),
+    "first-message": ("SEND_OK", "read order 7"),
     "first-failover": ("signalled broker-", " acknowledged, ", ", 0 lost\n", "started broker-"),
     "first-spark-read": ("clicks", "export is done: 300 rows"),
 }
