@@ -67,7 +67,7 @@ def test_the_program_of_the_tutorial_counts_by_tag(
         text for text in re.findall(r"^```python\n(.*?)^```", page, re.M | re.S) if "pyspark" in text
     )
     exec(program.replace("run/demo/broker-0", path).replace('"clicks"', '"orders"'), {})
-    assert re.findall(r"\|(T\d)\| +(\d+)\|", capsys.readouterr().out) == [
+    assert re.findall(r"\| *(T\d)\| +(\d+)\|", capsys.readouterr().out) == [
         ("T0", "65"),
         ("T1", "65"),
         ("T2", "65"),
