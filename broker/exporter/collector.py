@@ -34,7 +34,7 @@ PROTOCOL = "remoting"
 ON_DISK = ("local", "disk")
 
 
-class Served(Protocol):
+class MeteredFeatures(Protocol):
     """The features of a broker that have figures."""
 
     totals: Totals
@@ -63,7 +63,7 @@ class BrokerCollector(Collector):
         store: BrokerStore,
         ha: Replication,
         tables: Tables,
-        requests: Served,
+        requests: MeteredFeatures,
         clock: Clock,
     ) -> None:
         self._membership = membership
