@@ -118,4 +118,4 @@ def test_a_stored_entry_that_fits_no_push_is_told_of_and_never_sent(caplog: pyte
 
     asyncio.run(run())
     told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert len(told) == 1 and told[0].startswith("n1 lacks entry 7, and a PUSH with it has ")
+    assert len(told) == 1 and told[0].startswith("n1 is missing entry 7, and a PUSH with it has ")
