@@ -39,7 +39,7 @@ def test_a_row_says_what_the_tool_does(name: str) -> None:
 
 
 def test_what_is_ours_alone_is_named() -> None:
-    besides = PAGE.partition("Commands of ours besides:")[2].partition("\n\n")[0]
+    besides = PAGE.partition("More commands of our tool:")[2].partition("\n\n")[0]
     assert set(re.findall(r"`(\w+)`", besides)) == COMMANDS.keys() - set(UPSTREAMS)
 
 
