@@ -104,7 +104,7 @@ def test_a_flipped_bit_is_told_where_records_follow_and_never_believed() -> None
 
 def test_a_record_that_is_missing_between_two_keeps_a_broker_from_starting() -> None:
     files = MemoryFiles({f"{FILE}00000001": framed(record(1)), f"{FILE}00000002": framed(record(3))})
-    with pytest.raises(JournalDamaged, match=r"record 3 behind 1.*restore the folder config"):
+    with pytest.raises(JournalDamaged, match=r"record 3 after 1.*restore the folder config"):
         asyncio.run(Journal(files).load(0))
 
 
