@@ -121,7 +121,7 @@ def test_nothing_is_read_of_a_log_that_is_being_replaced_and_no_disk_is_blamed_f
     assert len(log.segment_view(FILE)[0]) == FILE
     log.replaced_at(5 * FILE)
     for offset in (0, FILE):
-        with pytest.raises(LogReplaced, match="opened anew"):
+        with pytest.raises(LogReplaced, match="about to be reopened"):
             log.segment_view(offset)
         with pytest.raises(OffsetOutOfRange):
             asyncio.run(log.read_cold(offset, 48))
