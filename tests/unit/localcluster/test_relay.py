@@ -274,7 +274,9 @@ def test_an_end_that_is_lost_is_told_to_the_other_one_when_the_way_is_open(
         await net.pass_time()
         await far.hears_nothing()
         net.relay.obey(NOTHING)
-        with suppress(ConnectionResetError):  # a slow relay learns of the loss only now, and passes on the end first
+        with suppress(
+            ConnectionResetError
+        ):  # a slow relay learns of the loss only now, and passes on the end first
             await far.end()
 
     played(story)

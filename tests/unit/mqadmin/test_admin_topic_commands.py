@@ -80,7 +80,11 @@ def test_a_file_is_sent_to_every_master_in_one_request(
     [request] = server.requests(code)
     rows = sent_body(request)[member]
     assert len(rows) == 2 and row.items() <= rows[0].items()
-    for content, why in (("[]", "holds no JSON array"), ("{", "is no JSON"), ('[{"perm": 6}]', "[0] is missing")):
+    for content, why in (
+        ("[]", "holds no JSON array"),
+        ("{", "is no JSON"),
+        ('[{"perm": 6}]', "[0] is missing"),
+    ):
         file.write_text(content)
         refused = server.run(command, "-c", "C", "-f", str(file))
         assert refused.exit_code == 1
