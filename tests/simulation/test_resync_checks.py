@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 
-from broker.resync.storeaside import Aside, State
 from broker.resync import storeaside
+from broker.resync.storeaside import Aside, State
 from broker.role.identity import IDENTITY_FILE, Identity
 from controller.events import AlterSyncStateSet, ApplyBrokerId, Event, encode
 from controller.statemachine import ReplicasStateMachine
