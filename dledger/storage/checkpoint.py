@@ -24,8 +24,8 @@ class Checkpoint:
     synced_index: int = NO_INDEX
     """The key `syncedIndex`; Java ignores it, and rewrites the file without it."""
     stated: tuple[Stated, ...] = ()
-    """The key `members`: the lists of members in the entries up to `synced_index`, which no start reads, from the one on
-    that is in force where the log begins."""
+    """The key `allMembers`: the lists of members in the entries up to `synced_index`, which no start reads, from the one on
+    that is in force where the log begins. Older versions wrote `members`, from the last committed list on."""
 
 
 class CheckpointFile:
@@ -42,12 +42,14 @@ class CheckpointFile:
             return Checkpoint()
         values = parse_key_values(self.name, data)
         known = {"syncedIndex": str(NO_INDEX)} | values
+        if "members" in values:  # older lists are in entries alone: all are read
+            known["syncedIndex"] = str(NO_INDEX)
         return Checkpoint(
             whole_number(self.name, values, "endIndex", least=NO_INDEX),
             whole_number(self.name, values, "committedIndex", least=NO_INDEX),
             whole_number(self.name, values, "cutFrom", least=0) if "cutFrom" in values else None,
             whole_number(self.name, known, "syncedIndex", least=NO_INDEX),
-            decode_stated(self.name, values.get("members", "")),
+            decode_stated(self.name, values.get("allMembers", values.get("members", ""))),
         )
 
     async def store(self, checkpoint: Checkpoint) -> None:
@@ -56,7 +58,7 @@ class CheckpointFile:
         if checkpoint.synced_index != NO_INDEX:
             lines.append(f"syncedIndex={checkpoint.synced_index}")
         if checkpoint.stated:
-            lines.append(f"members={encode_stated(checkpoint.stated)}")
+            lines.append(f"allMembers={encode_stated(checkpoint.stated)}")
         if checkpoint.cut_from is not None:
             lines.append(f"cutFrom={checkpoint.cut_from}")
         await self.files.replace(self.name, ("\n".join(lines) + "\n").encode())

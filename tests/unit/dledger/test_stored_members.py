@@ -22,7 +22,7 @@ from tests.unit.dledger.test_dledger_store import entries, step, store
 
 TWO = Members({"m": "hm:1", "n": "hn:1"})
 THREE = Members(TWO.voters, {"l": "hl:1"})
-LINE = b'members=[{"index":2,"voters":{"m":"hm:1","n":"hn:1"},"learners":{"l":"hl:1"}}]\n'
+LINE = b'allMembers=[{"index":2,"voters":{"m":"hm:1","n":"hn:1"},"learners":{"l":"hl:1"}}]\n'
 
 
 def said(index: int, members: Members) -> Entry:
@@ -99,7 +99,7 @@ def test_a_snapshot_with_a_list_is_of_form_two_and_reads_back() -> None:
         run_without_loop(encode_snapshot(plain))[4:6] == b"\0\1"
         and run_without_loop(encode_snapshot(stated))[4:6] == b"\0\2"
     )
-    assert run_without_loop(encode_snapshot(stated))[58:-4] == b"state" + LINE[8:-1].replace(
+    assert run_without_loop(encode_snapshot(stated))[58:-4] == b"state" + LINE[11:-1].replace(
         b":2,", b":5,", 1
     )
     for each in (plain, stated):
@@ -110,6 +110,17 @@ def test_a_start_knows_the_lists_from_where_the_log_begins(tmp_path: Path) -> No
     """Else a log that begins later, but before the newest list, would say that no entry names its members."""
     first = step(*entries(0, 2), said(2, THREE), *entries(3, 1), said(4, TWO), *entries(5, 1), vote=Vote(1))
     opened(tmp_path, first, committed=5)
+    assert opened(tmp_path) == ((2, THREE), (4, TWO))
+
+
+def test_of_a_checkpoint_by_an_older_version_all_entries_are_read(tmp_path: Path) -> None:
+    """It had the list in force at the commit index, and none before."""
+    first = step(*entries(0, 2), said(2, THREE), *entries(3, 1), said(4, TWO), *entries(5, 1), vote=Vote(1))
+    opened(tmp_path, first, committed=5)
+    checkpoint = tmp_path / "n/checkpoint"
+    older = LINE.replace(b"allMembers", b"members").replace(b":2,", b":4,", 1).replace(b'{"l":"hl:1"}', b"{}")
+    kept = [line for line in checkpoint.read_bytes().splitlines(True) if not line.startswith(b"allMembers")]
+    checkpoint.write_bytes(b"".join(kept) + older)
     assert opened(tmp_path) == ((2, THREE), (4, TWO))
 
 
