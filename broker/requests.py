@@ -110,7 +110,7 @@ class Requests:
         parts.events.role_taken.add(self._share_anew)
         self.forwarding.guard(self.router)
 
-    # The features, in the order in which they hear of an event
+    # The features, in the order in which they are notified of an event
 
     def _add_write_gate(self) -> None:
         parts = self._parts

@@ -112,6 +112,7 @@ class Forwarding:
         self._waiting_count = 0
         self._waiting_bytes = 0
         self._timer = CoreTimer(clock, tasks, self._tick)
+        self._stops = False
 
     def on_release(self, callback: Callable[[], None]) -> None:
         """Call `callback` when waiting requests can go: here, to a successor that serves, or nowhere."""
@@ -164,6 +165,7 @@ class Forwarding:
 
     async def stop(self) -> None:
         """Reject waiting requests; those passed on have a moment to be answered."""
+        self._stops = True
         self._leave()
         self._timer.cancel()
         self._refuse_until(None)
@@ -401,7 +403,9 @@ class Forwarding:
     def _closed(self, successor: Successor, unanswered: list[Carried]) -> None:
         self._perform(self.passage.closed(successor, self._clock.monotonic_ms()))
         for one in unanswered:
-            if one.again is not None:
+            if one.again is not None and self._stops:
+                _refuse(one.peer, [one.again])
+            elif one.again is not None:
                 self._tasks.start(self._ask_again(one.peer, one.again), name="forward again")
 
     async def _ask_again(self, peer: Peer, command: RemotingCommand) -> None:

@@ -232,10 +232,6 @@ def test_a_planted_bug_is_found_by_its_unit_test(bug: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # a violation ends a run amid its tasks
 @pytest.mark.parametrize("bug", sorted(FOUND_BY))
 def test_a_planted_bug_is_found(bug: str, tally: Callable[[str, int], None]) -> None:
     totals, asked = Totals(), BUGS.asked(bug, features())

@@ -230,6 +230,29 @@ def test_a_link_that_was_left_ends_though_the_host_at_its_end_lost_power() -> No
         cluster.run(never_answered())
 
 
+def test_a_read_that_a_stopping_broker_cannot_pass_on_again_is_refused() -> None:
+    """Its link is cut while the tasks of the forwarding end, so no task may ask again: cluster seed 27."""
+    with World(6) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        old, chosen = cluster.master, another(cluster)
+        successor = successor_of(cluster, chosen)
+        header = {"topic": "orders", "queueId": "0"}
+
+        async def unanswered() -> RemotingCommand:
+            await cluster.designate(chosen)
+            await until(lambda: stage_of(cluster, old) is Stage.OPEN)
+            forwarding = cluster.app(old).requests.forwarding
+            world.network.cut(old.host, successor.host)
+            asked = cluster.ask(cluster.app(old).address, RequestCode.GET_MAX_OFFSET, header)
+            asking = asyncio.ensure_future(asked)
+            await until(lambda: bool(forwarding._links[-1]._carried))
+            await forwarding.stop()
+            return await asking
+
+        assert cluster.run(unanswered()).code == ResponseCode.SYSTEM_BUSY
+
+
 def test_who_waits_too_long_or_is_too_much_is_refused() -> None:
     async def scenario() -> None:
         clock, peer = ManualClock(), RecordingPeer()
