@@ -17,7 +17,7 @@ __all__ = ["BUGS", "planted"]
 passed_on = ForwardLink.pass_on
 
 
-@bug("forwarded-again", ForwardLink, "pass_on")
+@bug("forwarded-again", ForwardLink, "pass_on", plays=("hand-over in trouble",))
 def asks_again_for_whatever_is_unanswered(
     self: ForwardLink, peer: Peer, commands: Sequence[RemotingCommand], *, reads: bool
 ) -> None:
