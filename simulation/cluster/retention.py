@@ -75,10 +75,9 @@ class Retention(Fault):
         begin_at = CommitLog.begin_at
 
         def watched_begin_at(log: CommitLog, offset: int) -> None:
-            node = next(n for n in self.nodes if isinstance(n.app, BrokerApp) and n.app.store._log is log)
-            assert isinstance(node.app, BrokerApp)
+            node, app = self.broker_of(log)
             try:
-                self.judge(node, node.app, offset)
+                self.judge(node, app, offset)
             except Violation as violation:
                 self.violation = self.violation or violation
             begin_at(log, offset)
@@ -86,6 +85,13 @@ class Retention(Fault):
 
         with patch.object(CommitLog, "begin_at", watched_begin_at):
             yield
+
+    def broker_of(self, log: CommitLog) -> tuple[Node, BrokerApp]:
+        """A member of the set, or one that is none: a copy or a stranger deletes segments of its disk, too."""
+        for node in self.world.nodes.values():
+            if isinstance(node.app, BrokerApp) and node.app.store._log is log:
+                return node, node.app
+        raise AssertionError("a log without a broker")
 
     def judge(self, node: Node, app: BrokerApp, offset: int) -> None:
         """The log of `app` is about to begin at `offset`. Raises Violation."""
