@@ -294,6 +294,11 @@ class Look:
         """And takes messages."""
         return self.app.membership.accepts_sends and self.raft.is_active
 
+    @property
+    def votes(self) -> bool:
+        """Whether it knows of no disk of its own that was lost or set back, or was caught up by a leader since."""
+        return self.raft.core is not None and not self.raft.core.rejoin.newcomer
+
 
 def broker_on(node: Node, number: int) -> Look | None:
     """None where none runs, its log is not open yet, or not any more; nor for one without Raft mode."""

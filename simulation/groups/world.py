@@ -299,12 +299,13 @@ class GroupWorld:
             node.spawn(look.raft.transfer_leadership())
 
     def caught_up(self, down: Node | None) -> bool:
-        """Whether all but `down` run, one of them serves, and they show all that was ever committed."""
+        """Whether all but `down` run and vote, one of them serves, and they show all that was ever committed."""
         looks = [look for look in self.looks() if down is None or look.name != down.name]
         wanted = self.kind.brokers - (down is not None)
         return (
             len(looks) == wanted
             and any(look.leads for look in looks)
+            and all(look.votes for look in looks)
             and all(look.app.store.confirm_offset() >= self.check.committed.end for look in looks)
         )
 
@@ -417,10 +418,11 @@ class GroupWorld:
             raise Violation("G7", f"the name server names {known} as the master, expected {wanted}")
 
     def whole(self, end: int) -> bool:
-        """Whether all show the log to `end` too, and a preferred leader leads."""
+        """Whether all vote and show the log to `end` too, and a preferred leader leads."""
         leader = self.leader()
         return (
             self.serves()
+            and all(look.votes for look in self.looks())
             and all(look.app.store.dispatched_offset() >= end for look in self.looks())
             and leader is not None
             and (not self.kind.preferred or f"n{self.nodes.index(leader)}" in self.kind.preferred)
