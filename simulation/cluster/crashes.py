@@ -7,7 +7,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from mqruntime.runtime import App
 from simulation.cluster.fault import Fault, Moment, NotNow
 from simulation.cluster.machines import Machines
 from simulation.kernel.node import Node
@@ -69,7 +68,7 @@ class Stop(Fault):
 
     def strike(self, now: Moment) -> bool:
         if now.broker.running and now.broker.app is not None:
-            now.broker.spawn(leave(now.broker, now.broker.app))
+            now.broker.leave()
             self.machines.restart_at_ms[now.broker.name] = self.world.now_ms + STOPPED_MS
         return now.broker.running
 
@@ -197,11 +196,3 @@ class TwoDeaths(Fault):
 
     def heal(self) -> None:
         self.victim = None
-
-
-async def leave(node: Node, app: App) -> None:
-    try:
-        await app.stop()
-    except OSError as error:  # the last sync failed: the process ends anyway
-        node.failure = error
-    node.kill()

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from localcluster.history import Attempt, Outcome
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
-from simulation.cluster.crashes import leave
 from simulation.cluster.fault import Fault
 from simulation.cluster.looks import CLUSTER, broker_on
 from simulation.cluster.machines import Machines
@@ -111,7 +110,7 @@ class CleanHandOvers:
         else:
             self.machines.done["clean stop of a master"] += 1
             assert former.app is not None
-            former.spawn(leave(former, former.app))
+            former.leave()
         if not self.unnoticed(attempts, WATCHED_MS):
             bad = next(each for each in reversed(attempts) if each.outcome is not Outcome.ACKNOWLEDGED)
             raise Violation(

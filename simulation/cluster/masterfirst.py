@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import random
 
-from simulation.cluster.crashes import leave
 from simulation.cluster.fault import Fault
 from simulation.cluster.machines import Machines
 from simulation.kernel.node import Node
@@ -60,7 +59,7 @@ class MasterFirst(Fault):
             self.network.heal(master.host, slave.host)
         if master.running and master.app is not None:
             if self.random.random() < 0.5:
-                master.spawn(leave(master, master.app))
+                master.leave()
             else:
                 master.kill()
             self.machines.restart_at_ms[master.name] = self.world.now_ms + self.random.choice(AWAY_MS)

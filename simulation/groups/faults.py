@@ -115,13 +115,7 @@ class GroupFaults:
         node = self._one() if self._random.random() < 0.5 else self._leader()
         if node is None or not node.running or node.app is None:
             return False
-        app = node.app
-
-        async def leave() -> None:
-            await app.stop()
-            node.kill()
-
-        node.spawn(leave())
+        node.leave()
         self.restart_at_ms[node.name] = self.world.now_ms + 4_000
         return True
 

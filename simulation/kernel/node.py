@@ -129,12 +129,27 @@ class Node:
         self.disk.process_died(process, power_cut=power_cut)
 
     async def stop(self) -> None:
-        """Graceful end: app.stop() within its process, which then exits."""
+        """Graceful end; returns once the process has exited."""
+        await self.leave()
+
+    def leave(self) -> asyncio.Task[None]:
+        """Begin a graceful end within the process, as mqruntime.serve does: a start under way is cancelled, app.stop() runs,
+        and the process exits, also when the last sync failed."""
         assert self.running and self.app is not None, f"{self.name} does not run"
-        process = self._process()
-        await self.spawn(self.app.stop())
-        self.left_behind = [task.get_name() for task in process.pending() if task is not self._serving_task]
-        self.kill()
+        process, app, serving = self._process(), self.app, self._serving_task
+
+        async def end() -> None:
+            serving.cancel()
+            await asyncio.wait([serving])
+            try:
+                await app.stop()
+            except OSError as error:
+                self.failure = error
+            left = [task for task in process.pending() if task is not asyncio.current_task()]
+            self.left_behind = [task.get_name() for task in left]
+            self.kill()
+
+        return self.spawn(end())
 
     def pause(self, ms: int) -> None:
         """The process runs nothing for `ms` (SIGSTOP, a long collection), while its kernel and peers go on."""

@@ -87,15 +87,9 @@ class PairFaults:
 
     def _stop(self) -> bool:
         node = self._one()
-        app = node.app
-        if not node.running or app is None:
+        if not node.running or node.app is None:
             return False
-
-        async def leave() -> None:
-            await app.stop()
-            node.kill()
-
-        node.spawn(leave())
+        node.leave()
         self.restart_at_ms[node.name] = self.world.now_ms + 4_000
         return True
 
