@@ -66,8 +66,9 @@ class Trimming:
         if offset > self._log.min_offset:
             await self._queues.raise_min(offset)
             await self._moves_up(offset)
+            known = await self._saved.ends_known_beyond(offset)
             within = self._log.min_offset < offset < self._log.max_offset  # it may have been cut or replaced
-            if within and not self._cutting() and offset <= self.vouched_offset() and allowed():
+            if known and within and not self._cutting() and offset <= self.vouched_offset() and allowed():
                 self._log.begin_at(offset)
                 self._dispatcher.log_min = offset
                 self._integrity.begin_at(offset)

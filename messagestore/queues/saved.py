@@ -195,6 +195,16 @@ class SavedQueues:
         self._stored, self.vouched_offset = encoded, checkpoint.confirm_phy_offset
         self._damaged = False
 
+    async def ends_known_beyond(self, offset: int) -> bool:
+        """Before the log begins at `offset`: store the ends of all queues if they are not stored as of a later offset. A queue
+        whose messages go now shows its end nowhere else but in its own files. False while no checkpoint vouches for anything
+        above `offset`. A full disk does not keep it from becoming empty: then True. Raises OSError."""
+        if self._ends_at is None or self._ends_at <= offset:
+            if not any(offset < each <= self.vouched_offset for each in self._boundaries):
+                return False
+            await self.save_ends(at_once=True)
+        return True
+
     async def save_ends(self, *, at_once: bool = False) -> None:
         """Store the ends of all queues, durably, as of an offset that the checkpoint on disk vouches for, if due: if none are
         stored, and after some MiB of log; `at_once` if anything is new. Other tasks run meanwhile, and a cut in between ends

@@ -10,6 +10,7 @@ from messagestore.messages import MessageToStore, QueueEntry
 from messagestore.queues.consumequeue import ConsumeQueue
 from messagestore.queues.endcheck import QueueCheck
 from messagestore.queues.ends import Key
+from messagestore.queues.saved import SavedQueues
 from messagestore.record import decode
 from simulation.cluster.bugs import BUGS
 
@@ -20,6 +21,12 @@ bug = BUGS.playing("lost queues")
 async def as_their_files_say(self: QueueCheck, listed_end: int, loaded_limit: int, *, believes: bool) -> None:
     """Upstream: a consume queue ends where its own files end."""
     self._queues.broken.clear()
+
+
+@BUGS.playing("lost queues", "retention")("ends-older-than-the-log", SavedQueues, "ends_known_beyond")
+async def some_megabytes_late(self: SavedQueues, offset: int) -> bool:
+    """The ends are remembered each 8 MiB, and retention deletes the log below that."""
+    return True
 
 
 @bug("swapped-queues-believed", QueueCheck, "_ends_at_home")

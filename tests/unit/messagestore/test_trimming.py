@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from messagestore.errors import OffsetOutOfRange
 from messagestore.messages import GetStatus
+from messagestore.queues.ends import FILE as ENDS_FILE
 from messagestore.store import MessageStore
 from messagestore.trimming import Trimmed
 from mqruntime import segments
@@ -91,6 +93,48 @@ async def test_a_queue_whose_messages_are_all_gone_goes_on_where_it_was(tmp_path
     await store.become_master()
     [appended] = store.append([message(b"new", queue_id=1)])
     assert appended.queue_offset == 3
+    await store.stop()
+
+
+@in_loop
+async def test_a_killed_store_that_loses_the_files_of_an_emptied_queue_assigns_no_offset_twice(
+    tmp_path: Path,
+) -> None:
+    """The remembered ends were as of an offset that retention had deleted since, so they did not count (cluster seed 7034)."""
+    store = await filled(tmp_path)
+    await store._saved.save_ends()
+    store.append([message(bytes(400)) for _ in range(20)])
+    await saved(store)
+    begin = store._log.segment_start(store.max_offset())
+    await store.begin_at(begin, always)
+    assert store.min_offset() == begin
+    await store._tasks.stop()
+    await store._close()
+    shutil.rmtree(tmp_path / "consumequeue/TopicTest/1")
+
+    store = open_store(tmp_path, small_settings(max_index_num=16, max_hash_slot_num=5))
+    await store.start()
+    await store.become_master()
+    [appended] = store.append([message(b"new", queue_id=1)])
+    assert appended.queue_offset == 3
+    await store.stop()
+
+
+@in_loop
+async def test_a_full_disk_does_not_keep_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await filled(tmp_path)
+
+    replace = store._saved._files.replace
+
+    async def full(name: str, data: bytes) -> None:
+        if name == ENDS_FILE:
+            raise OSError(errno.ENOSPC, "No space left on device", name)
+        await replace(name, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store._saved._files, "replace", full)
+        await store.begin_at(3 * SEGMENT, always)
+    assert store.min_offset() == 3 * SEGMENT
     await store.stop()
 
 
