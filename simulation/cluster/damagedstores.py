@@ -57,6 +57,9 @@ class DamagedStores:
         self.flipped: dict[str, BitFlip] = {}
         """Node name -> the flipped bit in an old segment, which a start may or may not read."""
 
+        self.queues: dict[str, str] = {}
+        """Node name -> what its queue files lost, until it has started; rebuilding them needs room."""
+
     def flipped_at(self, name: str) -> int | None:
         """The offset in the log of a flipped bit, or None."""
         bit = self.flipped.get(name)

@@ -87,7 +87,8 @@ class FullDisk(Fault):
             self.machines.restart_at_ms[node.name] = self.world.now_ms + RESTART_MS
             if self.serving.get(node.name) == (node.incarnation, syncs_failed):
                 raise Violation("V2", f"{node.name} served, and ended on a full disk: {node.failure}")
-            if self.down.get(node.name) == (node.incarnation - 1, syncs_failed, True):
+            whole = node.name not in self.machines.damaged.queues
+            if whole and self.down.get(node.name) == (node.incarnation - 1, syncs_failed, True):
                 raise Violation(
                     "V2", f"{node.name} stopped gracefully, and does not start on a full disk: {node.failure}"
                 )

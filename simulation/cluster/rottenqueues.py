@@ -40,8 +40,7 @@ class CorruptQueueFiles(Fault):
         self.active = True
         self.looked_at: dict[str, int] = {}
         """Node name -> the process whose end was used for a chance."""
-        self.struck: dict[str, str] = {}
-        """Node name -> what its disk lost, until it has started."""
+        self.struck = machines.damaged.queues
 
     def next_step(self) -> None:
         for node in self.machines.brokers:
