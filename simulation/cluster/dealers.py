@@ -97,6 +97,9 @@ class Dealers:
         self.deals: dict[str, Deal] = {}
         self.asked: set[str] = set()
         """Keys that some broker checked."""
+        self.halves_at_risk: set[str] = set()
+        self.ends_at_risk: set[str] = set()
+        """Keys of transactions that began, and that ended, before a master lost the end of its log and went on."""
         self.keeps = keeps
         self.abandoned = abandoned
         self.violation: Violation | None = None
@@ -104,6 +107,11 @@ class Dealers:
         self.spared_until_ms = 0
         self.begun = False
         self.living = 0
+
+    def memory_lost(self) -> None:
+        """A master that answers alone goes on without the end of its log."""
+        self.halves_at_risk |= self.deals.keys()
+        self.ends_at_risk |= {key for key, deal in self.deals.items() if deal.answered}
 
     def look(self) -> None:
         """Called often. Raises Violation."""
@@ -295,11 +303,11 @@ class Dealers:
             count = copies.get(key, 0)
             if count > 1:
                 raise Violation("E1", f"{key} was committed {count} times, expected once")
-            if deal.answered is COMMIT and not count:
+            if deal.answered is COMMIT and not count and key not in self.ends_at_risk:
                 raise Violation("E2", f"{key} was answered COMMIT, and is not there")
             if deal.answered is ROLLBACK and count:
                 raise Violation("E2", f"{key} was answered ROLLBACK, and is there")
-            if not self.keeps or not deal.stored or key in given_up:
+            if not self.keeps or not deal.stored or key in given_up or key in self.halves_at_risk:
                 continue
             if deal.said == {COMMIT} and not count:
                 raise Violation("E4", f"{key} was sent a COMMIT, and is not there")

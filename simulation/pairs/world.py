@@ -228,7 +228,10 @@ class PairWorld:
             node = self.faults.master
             if self.led != (node.name, node.incarnation):
                 self.led = node.name, node.incarnation
+                histories = len(self.check.histories)
                 self.check.leads(master.store)
+                if len(self.check.histories) > histories and self.dealing is not None:
+                    self.dealing.dealers.memory_lost()
                 # a master may be killed in the very turn in which it appended
                 master.store.on_append(partial(self.check.wrote, master.store))
             self.check.wrote(master.store)
