@@ -5,11 +5,15 @@ before."""
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from simulation.cluster.violation import Violation
 from simulation.groups.decided import CommittedLog
 from simulation.groups.members import Look
+
+ROUND_MS = 2_000
+"""A round of retention ends within this time."""
 
 
 @dataclass
@@ -22,6 +26,8 @@ class GroupRetention:
     """Of each member, where its log began last."""
     known: set[int] = field(default_factory=lambda: {0})
     """Where any log did."""
+    clocks: dict[str, deque[tuple[int, int]]] = field(default_factory=dict)
+    """Of each member, its monotonic and wall clock at the looks of the last ROUND_MS."""
     deleted: int = 0
     restarted: int = 0
     """Logs that began again where another's did, without having had the entries before."""
@@ -31,7 +37,16 @@ class GroupRetention:
         for each in sorted(looks, key=lambda each: -each.app.store._clock.now_ms()):
             self._look(each)
 
+    def _latest_ms(self, look: Look) -> int:
+        """What its wall clock showed when a round that has just ended may have begun: it may jump back meanwhile."""
+        clock, read = look.app.store._clock, self.clocks.setdefault(look.name, deque())
+        read.append((clock.monotonic_ms(), clock.now_ms()))
+        while read[0][0] < read[-1][0] - ROUND_MS:
+            read.popleft()
+        return max(wall_ms for _, wall_ms in read)
+
     def _look(self, look: Look) -> None:
+        now_ms = self._latest_ms(look)
         begin = look.raft.log_begin()
         before = self.begins.get(look.name, 0)
         if begin == before:
@@ -48,7 +63,6 @@ class GroupRetention:
         if self.kept_s is None or last is None or last.end > self.committed.end:
             raise Violation("P5", f"{look.name} begins at {begin}, committed is {self.committed.end}")
         stored = [record.stored_ms for place, (record, _) in self.committed.records.items() if place < begin]
-        now_ms = look.app.store._clock.now_ms()
         if stored and max(stored) + self.kept_s * 1000 > now_ms:
             what = f"deleted messages were stored up to {max(stored)}, it is {now_ms}"
             raise Violation("P5", f"{look.name} begins at {begin}: {what}")
