@@ -59,6 +59,8 @@ FAULTS = (
 )
 RUN_MS = 15_000
 HEAL_LIMIT_MS = 15_000
+PUSH_MS = 25
+"""In which a member that is behind takes one push and has it on disk."""
 KIND_OF_FAULT = "A kind of fault."
 FEATURES = Features(
     Feature(
@@ -127,7 +129,7 @@ class RaftWorld:
             recent_bytes_max=random.Random(f"{seed}/memory").choice((0, 2000, 1 << 20)),
         )
         positions = random.Random(f"{seed}/layout")
-        settings = replace(settings, same_positions="positions" in self.played)
+        self.settings = settings = replace(settings, same_positions="positions" in self.played)
         self.group = RaftGroup(self.world, self.random.choice((3, 3, 5)), settings=settings)
         versions = random.Random(f"{seed}/versions")
         self.group.old.update(name for name in self.group.peers if versions.random() < 0.1)
@@ -463,7 +465,9 @@ class RaftWorld:
             self.restart_some()
             return self.changes.settled() and self.group.agreed() and all(map(self.votes, self.nodes))
 
-        self.world.run_until(agreed, HEAL_LIMIT_MS)
+        entries = max((member.last_index + 1 for member in self.group.members()), default=0)
+        pushes = entries // self.settings.push_entries_max
+        self.world.run_until(agreed, HEAL_LIMIT_MS + pushes * PUSH_MS)
         self.check.logs_match(self.group.members())
 
 
