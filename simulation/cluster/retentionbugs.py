@@ -7,6 +7,7 @@ from ha.service import HAService
 from messagestore.log import commitlog
 from messagestore.log.files import LogFiles
 from messagestore.queues.consumequeue import ConsumeQueue
+from messagestore.queues.saved import SavedQueues
 from messagestore.record import RECORD_SIZE_MIN, store_timestamp
 from messagestore.trimming import Trimming
 from simulation.cluster.bugs import BUGS
@@ -18,6 +19,12 @@ bug = BUGS.playing("retention")
 def whatever_is_flushed(self: Trimming) -> int:
     """Upstream: only age and disk usage decide."""
     return self._log.flushed_offset
+
+
+@bug("deletes-what-no-checkpoint-vouches-for", SavedQueues, "ends_known_beyond")
+async def however_old_the_ends_are(self: SavedQueues, offset: int) -> bool:
+    """The ends of queues need a checkpoint, too, and would hold the deletion back."""
+    return True
 
 
 @bug("deletes-under-a-link", HAService, "read_from")

@@ -230,7 +230,8 @@ class PairWorld:
                 self.led = node.name, node.incarnation
                 histories = len(self.check.histories)
                 self.check.leads(master.store)
-                if len(self.check.histories) > histories and self.dealing is not None:
+                forgot = len(self.check.histories) > histories and not self.kind.sync
+                if forgot and self.dealing is not None:
                     self.dealing.dealers.memory_lost()
                 # a master may be killed in the very turn in which it appended
                 master.store.on_append(partial(self.check.wrote, master.store))
