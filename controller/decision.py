@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from controller.events import Event
 from remoting.codes import ResponseCode
-from remoting.headers.header import Header
+from remoting.header import Header
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,8 @@ from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError, RemotingError
+from remoting.header import Header
 from remoting.headers.admin import CreateTopicHeader
-from remoting.headers.header import Header
 
 BodyT = TypeVar("BodyT", bound=Body)
 CALL_TIMEOUT_MS = 3000

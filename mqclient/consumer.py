@@ -19,7 +19,7 @@ from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import HeaderError, RemotingError
-from remoting.headers.header import Header
+from remoting.header import Header
 from remoting.headers.offsets import (
     GetMaxOffsetHeader,
     OffsetResponseHeader,

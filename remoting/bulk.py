@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from mqruntime.slices import Steps, by_turns
 from remoting.command import RemotingCommand
-from remoting.headers.header import Header
+from remoting.header import Header
 from remoting.peer import Peer
 
 T = TypeVar("T")

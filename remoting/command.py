@@ -18,7 +18,7 @@ ROCKETMQ = 1
 
 
 class ToExt(Protocol):
-    """A typed header, see `remoting.headers.header.Header`."""
+    """A typed header, see `remoting.header.Header`."""
 
     def to_ext(self) -> dict[str, str]: ...
 

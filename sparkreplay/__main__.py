@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import click
 
-from sparkreplay.engine.lean import leave_pandas_out
+from sparkreplay.lean import leave_pandas_out
 
 
 class CommandEntry(NamedTuple):

@@ -22,8 +22,8 @@ from remoting.bodies.groups import (
 from remoting.bulk import BulkAnswers
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
+from remoting.header import Header
 from remoting.headers.admin import DeleteSubscriptionGroupHeader, GroupHeader
-from remoting.headers.header import Header
 from remoting.peer import Peer
 from remoting.router import Router
 

@@ -6,7 +6,7 @@ from mqadmin.admin import AdminClient, split_addresses
 from mqadmin.errors import AdminError, ReplyMalformed, RequestRefused
 from remoting.codes import RequestCode, ResponseCode
 from remoting.errors import HeaderError
-from remoting.headers.header import Header
+from remoting.header import Header
 from remoting.headers.nameserver import (
     AddWritePermResponseHeader,
     BrokerNameHeader,

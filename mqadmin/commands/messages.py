@@ -8,7 +8,9 @@ from datetime import tzinfo
 
 from mqadmin.admin import AdminClient, body_of
 from mqadmin.calls import messages, topics
+from mqadmin.calls.givemessage import Found, give
 from mqadmin.calls.sending import as_json, must_be_safe, producer
+from mqadmin.calls.showmessage import BODY_FORMAT_HELP, check_format, show_message
 from mqadmin.command import (
     I64_MAX,
     Argument,
@@ -20,9 +22,7 @@ from mqadmin.command import (
     run,
 )
 from mqadmin.errors import AdminError
-from mqadmin.givemessage import Found, give
 from mqadmin.report import Report, java_text, plain
-from mqadmin.showmessage import BODY_FORMAT_HELP, check_format, show_message
 from mqadmin.spans import bounds_of, span_of
 from mqadmin.times import format_seconds
 from mqadmin.traces import PUB, Trace, traces_in

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mqadmin.admin import AdminClient, split_addresses
 from mqadmin.calls import configs, nameservers
+from mqadmin.calls.writepermission import set_everywhere
 from mqadmin.command import Argument, admin_command, required_namesrv, run
 from mqadmin.report import Report
-from mqadmin.writepermission import set_everywhere
 
 KV_UPDATED = "create or update kv config to namespace success.\n"
 

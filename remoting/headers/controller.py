@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from remoting.headers.header import Header
+from remoting.header import Header
 from remoting.wirefields import I32, I64
 
 ELECTION_PRIORITY_LOWEST = 2**31 - 1

@@ -10,7 +10,7 @@ from typing import Self
 
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
-from remoting.headers.header import Header, read_ext, write_ext
+from remoting.header import Header, read_ext, write_ext
 from remoting.wirefields import I32, I64, wire
 
 LONG_NAMED = (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from remoting.headers.header import Header
+from remoting.header import Header
 from remoting.wirefields import I32, I64, wire
 
 

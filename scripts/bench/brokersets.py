@@ -19,6 +19,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ONEWAY_BIT, RemotingCommand
 from remoting.errors import RemotingError
 from remoting.frame import encode
+from remoting.header import Header
 from remoting.headers.controller import (
     AlterSyncStateSetHeader,
     ApplyBrokerIdHeader,
@@ -29,7 +30,6 @@ from remoting.headers.controller import (
     GetReplicaInfoResponseHeader,
     RegisterBrokerToControllerHeader,
 )
-from remoting.headers.header import Header
 
 CLUSTER = "bench"
 REPLICAS = (1, 2, 3)

@@ -29,8 +29,8 @@ from remoting.bodies.queues import ResetOffsetBody
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
+from remoting.header import Header
 from remoting.headers.admin import CloneGroupOffsetHeader
-from remoting.headers.header import Header
 from remoting.headers.offsets import ResetOffsetHeader
 from simulation.cluster.expressions import NUMBER, NUMBERS, WORD, WORDS, Expression, drawn
 from simulation.cluster.fault import Fault

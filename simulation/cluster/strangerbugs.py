@@ -16,7 +16,7 @@ from dledger.raft.messages import Message
 from ha.slave.link import SlaveLink
 from ha.syncstateset import Alter, Fate, SyncStateSet
 from namesrv.server import NamesrvApp
-from remoting.headers import header
+from remoting import header
 from remoting.peer import Peer
 from remoting.wirefields import IntegerRange
 from simulation.cluster.bugs import bug

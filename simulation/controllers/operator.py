@@ -18,6 +18,7 @@ from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.errors import NotSent, RemotingError
+from remoting.header import Header
 from remoting.headers.controller import (
     AlterSyncStateSetHeader,
     ApplyBrokerIdHeader,
@@ -26,7 +27,6 @@ from remoting.headers.controller import (
     ElectMasterHeader,
     GetReplicaInfoHeader,
 )
-from remoting.headers.header import Header
 from simulation.controllers.asks import OPERATOR
 from simulation.controllers.scriptedbroker import CLUSTER_NAME, Surroundings
 from simulation.controllers.setmodel import SetState

@@ -20,6 +20,7 @@ from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import NotSent, RemotingError
+from remoting.header import Header
 from remoting.headers.controller import (
     AlterSyncStateSetHeader,
     ApplyBrokerIdHeader,
@@ -33,7 +34,6 @@ from remoting.headers.controller import (
     NotifyBrokerRoleChangedHeader,
     RegisterBrokerToControllerHeader,
 )
-from remoting.headers.header import Header
 from remoting.peer import Peer
 from remoting.router import Router
 from remoting.server import RemotingServer

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args, get_origin
 import remoting.bodies
 import remoting.headers
 from remoting.bodies.body import Body
-from remoting.headers.header import Header
+from remoting.header import Header
 from remoting.wirefields import integer_range, wire_fields
 
 DEPTH_MAX = 4

@@ -61,7 +61,7 @@ from remoting.codes import RequestCode
 from remoting.command import JSON, ROCKETMQ, RemotingCommand
 from remoting.errors import BodyError, HeaderError
 from remoting.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX, FrameReader, commands_in, encode
-from remoting.headers.header import Header
+from remoting.header import Header
 from remoting.wirefields import wire_fields
 from simulation.fuzz.campaign import Target
 from simulation.fuzz.choices import HISTORY, JSON_TOKENS, choose, chosen, records

@@ -20,7 +20,7 @@ import remoting.headers.send
 import remoting.headers.transactions
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
-from remoting.headers.header import Header
+from remoting.header import Header
 from remoting.wirefields import integer_range, wire_fields
 from simulation.hostile.frames import I64_MAX
 

@@ -1,6 +1,6 @@
 """Imported by the server that forks workers (sparkreplay.engine.processes), so that the workers need not import each module."""
 
-from sparkreplay.engine.lean import leave_pandas_out
+from sparkreplay.lean import leave_pandas_out
 
 leave_pandas_out()
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from pyspark import Accumulator, AccumulatorParam, SparkContext
 
-from sparkreplay.engine.lean import leave_pandas_out
 from sparkreplay.errors import ReplayError
+from sparkreplay.lean import leave_pandas_out
 
 
 class Results(AccumulatorParam[dict[int, Any]]):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from messagestore.bulk.lockstep import boundaries_in_step
 from messagestore.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN
 from sparkreplay.errors import LogCorrupted
-from sparkreplay.records.cutrecord import contradiction
+from sparkreplay.store.cutrecord import contradiction
 
 RECORD_SIZE_MAX = (64 << 20) + (64 << 10)
 """Brokers accept bodies up to their maxMessageSize (4 MiB) from frames of at most 16 MiB; both can be set higher."""

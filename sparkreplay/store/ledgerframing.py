@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from messagestore.record import MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN
 from sparkreplay.errors import LogCorrupted
-from sparkreplay.records.cutrecord import contradiction
 from sparkreplay.store.compact import without_gaps
+from sparkreplay.store.cutrecord import contradiction
 from sparkreplay.store.framing import PREFIX, RECORD_SIZE_MAX, SIZE_AND_MAGIC, Chunk, Part, Places, impossible
 
 HEADER = struct.Struct(

@@ -21,13 +21,9 @@ FOLDER_CIRCLES = {
     ("messagestore.index", "messagestore.log"),
     ("messagestore.index", "messagestore.queues"),
     ("messagestore.log", "messagestore.queues"),
-    ("mqadmin", "mqadmin.calls"),
-    ("remoting", "remoting.headers"),
-    ("sparkreplay", "sparkreplay.engine"),
     ("sparkreplay", "sparkreplay.read"),
     ("sparkreplay", "sparkreplay.records"),
     ("sparkreplay", "sparkreplay.stream"),
-    ("sparkreplay.records", "sparkreplay.store"),
 }
 """Folders of one package that import each other."""
 

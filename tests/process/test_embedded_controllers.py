@@ -27,7 +27,7 @@ from mqclient.errors import RouteUnknown, SendOutcomeUnknown, SendRefused
 from mqclient.producer import SendStatus
 from mqruntime.clock import SystemClock
 from remoting.codes import RequestCode
-from remoting.headers.header import Header
+from remoting.header import Header
 from remoting.headers.nameserver import PutKVConfigHeader
 from tests.waits import NOBODY_IS_LATE, WAIT_MS
 

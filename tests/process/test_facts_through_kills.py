@@ -17,8 +17,8 @@ from mqclient.client import Client
 from mqruntime.clock import SystemClock
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode
+from remoting.header import Header
 from remoting.headers.admin import DeleteSubscriptionGroupHeader, GroupHeader, TopicHeader
-from remoting.headers.header import Header
 from remoting.headers.offsets import QueryConsumerOffsetHeader, UpdateConsumerOffsetHeader
 from tests.waits import NOBODY_IS_LATE, WAIT_MS
 

@@ -8,6 +8,7 @@ from controller.events import AlterSyncStateSet, ApplyBrokerId, CleanBrokerData,
 from remoting.bodies.replicas import SyncStateSet
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
+from remoting.header import Header
 from remoting.headers.controller import (
     AlterSyncStateSetHeader,
     ApplyBrokerIdHeader,
@@ -16,7 +17,6 @@ from remoting.headers.controller import (
     GetReplicaInfoHeader,
     RegisterBrokerToControllerHeader,
 )
-from remoting.headers.header import Header
 from simulation.controllers import entries
 from simulation.controllers.asks import Ask
 from simulation.controllers.check import ControllerCheck

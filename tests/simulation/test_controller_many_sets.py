@@ -20,6 +20,7 @@ from remoting.bodies.replicas import SyncStateSet
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
+from remoting.header import Header
 from remoting.headers.controller import AlterSyncStateSetHeader as AlterHeader
 from remoting.headers.controller import (
     ApplyBrokerIdHeader,
@@ -27,7 +28,6 @@ from remoting.headers.controller import (
     ElectMasterHeader,
     RegisterBrokerToControllerHeader,
 )
-from remoting.headers.header import Header
 from simulation.controllers.world import CONTROLLER_HOSTS, GROUP, PEERS
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World

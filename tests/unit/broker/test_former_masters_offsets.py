@@ -10,8 +10,8 @@ from mqclient.client import Client
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
+from remoting.header import Header
 from remoting.headers.admin import CreateTopicHeader, TopicHeader
-from remoting.headers.header import Header
 from remoting.headers.offsets import ResetOffsetHeader, UpdateConsumerOffsetHeader
 from remoting.headers.pull import SYS_FLAG_SUBSCRIPTION, PullMessageHeader
 from remoting.headers.send import SendMessageHeader

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mqadmin.givemessage import format_verdict
+from mqadmin.calls.givemessage import format_verdict
 from mqclient.message import SYS_FLAG_COMPRESSED, decode_messages
 from remoting.bodies.queues import ConsumeDirectlyResult
 from remoting.codes import RequestCode

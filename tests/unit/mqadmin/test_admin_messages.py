@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mqadmin import bodyfiles, showmessage
+from mqadmin import bodyfiles
 from mqadmin.bodyfiles import save_body
-from mqadmin.calls import messages
+from mqadmin.calls import messages, showmessage
 from mqadmin.calls.tracks import NOT_ONLINE, Track
 from mqadmin.commands import messages as message_commands
 from mqadmin.errors import AdminError

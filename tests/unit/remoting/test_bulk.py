@@ -11,7 +11,7 @@ import pytest
 from mqruntime.slices import Steps
 from remoting.bulk import BulkAnswers
 from remoting.command import RemotingCommand
-from remoting.headers.header import Header
+from remoting.header import Header
 from remoting.limits import Limits
 from remoting.peer import Peer
 from tests.unit.remoting.test_turns import Bench, wire

@@ -8,8 +8,8 @@ from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.errors import HeaderError
 from remoting.frame import FrameReader
+from remoting.header import Header
 from remoting.headers import admin, controller, group, messages, nameserver, offsets, pull, send
-from remoting.headers.header import Header
 from tests.unit.remoting.goldenframes import golden_frames
 
 REQUESTS: dict[int, type[Header]] = {

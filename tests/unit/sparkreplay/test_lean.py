@@ -28,7 +28,7 @@ def in_a_new_process(script: str) -> None:
 def test_pandas_is_left_out_until_it_is_asked_for() -> None:
     in_a_new_process("""
 import sys
-from sparkreplay.engine.lean import leave_pandas_out
+from sparkreplay.lean import leave_pandas_out
 leave_pandas_out()
 import numpy, pyarrow, sparkreplay.export.job, sparkreplay.summary.scan
 pyarrow.array(numpy.arange(3)), pyarrow.array(["text"])
