@@ -5,6 +5,7 @@ Invariant: as in simulation.kernel.bounds: computed from the requests, the grant
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from messagestore.queues.saved import BOUNDARIES_MAX
 from simulation.cluster import choosers, committers, handlers, hostiletables
@@ -35,8 +36,10 @@ ENTRIES_IN_MEMORY = 2_000
 class ClusterBounds:
     """Looks each LOOK_MS; remembers every broker that was granted an id."""
 
-    def __init__(self, machines: Machines) -> None:
+    def __init__(self, machines: Machines, deals: Callable[[], int]) -> None:
+        """`deals()` is how many transactions began."""
         self.machines = machines
+        self.deals = deals
         self.bounds = Bounds(machines.world, [*machines.servers, machines.namesrv], Violation)
         self.due_ms = LOOK_MS
         self.ids: set[int] = set()
@@ -102,6 +105,7 @@ class ClusterBounds:
             "RowChanges._gone": rows,
             "RowChanges._beside": names,
             "Deletions._table": names,
+            "Outcomes._outcomes": self.deals(),
             "QueueTable._lives": names,
             "RouteTable.topics": names,
             "SubscriptionGroupWrapper.subscription_group_table": names,

@@ -157,7 +157,7 @@ class ClusterWorld:
         self.check.grants.is_incomplete = self.machines.elected_though_incomplete
         self.check.grants.may_have_lost_memory = self.machines.may_have_lost_memory
         self.fact_check = FactCheck(self.machines.facts)
-        self.bounds = ClusterBounds(self.machines)
+        self.bounds = ClusterBounds(self.machines, self.deals)
         self.lulls = random.Random(f"{seed}/lulls")
         self.service = Service(self.machines, self.timers, self.contract.members_min)
         self.client = ClientJudge(self.world, self.machines.client)
@@ -439,6 +439,10 @@ class ClusterWorld:
         if self.check.forked:
             self.client.run(self.client.app.create_lost_topics())
 
+    def deals(self) -> int:
+        """How many transactions began."""
+        return 0 if self.transactors is None else len(self.transactors.dealers.deals)
+
     def whole(self) -> bool:
         machines, looks = self.machines, self.machines.broker_looks()
         brokers = [look for look in looks if not look.is_learner]
@@ -487,7 +491,7 @@ class ClusterWorld:
             self.totals.counts["records with their own CRC"] += sealed
         if self.transactors is not None:
             self.transactors.at_the_end(self.check.confirmed, brokers[0].store.segment_size_bytes)
-            self.totals.counts["transactions"] += len(self.transactors.dealers.deals)
+            self.totals.counts["transactions"] += self.deals()
         self.world.run_for_ms(COPIED_MS)
         self.bounds.at_the_end()
         begins = max(broker.store.min_offset() for broker in brokers)
