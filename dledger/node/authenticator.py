@@ -203,12 +203,15 @@ class PeerAuthenticator:
 
     def _judge_changed(self, sender: str, theirs: TheirList, others: Mapping[str, str]) -> Refusal | None:
         """Judges a list after a change, when members that have not caught up have older lists. A sender in this member's list
-        is accepted; another one, if a newer list names it and this member, and shares a member with this member's list."""
-        if sender in self.peers or sender in self._before:
+        is accepted; another one, if a newer list names it and this member, and shares a member with this member's list: it may
+        have been removed, and added again since."""
+        if sender in self.peers:
             return None
         shared = self.peers.keys() & others.keys() - {self.self_id}
         if theirs.members_index > self.members_index and {self.self_id, sender} <= others.keys() and shared:
             self.vouched[sender] = others[sender]
+            return None
+        if sender in self._before:
             return None
         why = (
             f"it is not among the members {self.peer_list}, and lists {theirs.text}; stop it, if it was removed, or add it "

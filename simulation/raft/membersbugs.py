@@ -4,6 +4,9 @@ Invariant: each takes one rule away, and the product's assertions of that rule w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from dledger.node.authenticator import PeerAuthenticator, Refusal, TheirList
 from dledger.node.node import DLedgerNode
 from dledger.raft.actions import Action, Role
 from dledger.raft.errors import ChangeRefused, NotLeader, RefusalReason
@@ -64,6 +67,15 @@ def plant_members_bugs(bugs: Bugs) -> None:
         found = await opened(self)
         self.history.forget(self.committed_index)
         return found
+
+    judged = PeerAuthenticator._judge_changed
+
+    @bug("former-member-not-vouched", PeerAuthenticator, "_judge_changed")
+    def as_it_was_known(
+        self: PeerAuthenticator, sender: str, theirs: TheirList, others: Mapping[str, str]
+    ) -> Refusal | None:
+        """A leader that had been removed, and was added again, stays a stranger to a member that was away meanwhile."""
+        return None if sender in self._before else judged(self, sender, theirs, others)
 
     @bug("cut-members-stay", History, "cut")
     def as_they_were(self: History, index: int) -> bool:

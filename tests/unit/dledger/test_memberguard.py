@@ -122,3 +122,9 @@ def test_members_whose_logs_go_on_from_different_ones_refuse_each_other(
     assert heard == ["n1", "n2"]
     assert "here a log up to 4096, there a log up to 8192" in caplog.text and "there none" in caplog.text
     assert (made.refused["n1", "origin"], Refusal.ORIGIN.code) == (1, ResultCode.UNKNOWN_MEMBER)
+
+
+def test_a_former_member_that_was_added_again_is_vouched_for() -> None:
+    """Else Raft, which knows that the removal is committed, takes that leader for a stranger (Raft seed 3088769975583584)."""
+    made = guard(7, before={"n3": "10.0.0.4:1"})
+    assert judged(made, "n3", WITH_N3, 9) is None and made.vouched == {"n3": "10.0.0.4:1"}
