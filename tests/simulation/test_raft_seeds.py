@@ -41,6 +41,8 @@ FOUND_BY_SCENARIO = {
 }
 """In tests/simulation/test_raft_scenarios.py and test_raft_positions.py: seeds meet them seldom."""
 FOUND_BY_UNIT = {
+    "former-member-not-vouched": "dledger/test_memberguard.py"
+    "::test_a_former_member_that_was_added_again_is_vouched_for",
     "promoted-though-it-counts-for-nothing": "dledger/test_transcripts.py"
     "::test_a_transcript_is_what_comes_of_its_commands[members.txt]",
     "old-disk-forgotten": "dledger/test_dledger_store.py"
