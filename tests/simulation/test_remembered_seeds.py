@@ -1,0 +1,47 @@
+"""Seeds that once found a fault of the product or of a world, run as they were drawn."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulation.cluster.totals import Totals
+from simulation.cluster.world import run_seed as cluster
+from simulation.groups.world import run_seed as groups
+from simulation.pairs.world import run_seed as pairs
+from simulation.raft.world import Totals as RaftTotals
+from simulation.raft.world import run_seed as raft
+
+REMEMBERED = {
+    "cluster": {
+        3_088_769_975_582_787: "retention of a copy of a broker",
+        7_010: "queue files are lost, then the disk is full",
+        7_034: "a queue whose messages and files are gone assigned offsets twice",
+        20_000_004: "more outcomes of transactions than the bound",
+    },
+    "groups": {
+        5_044: "a stop in the midst of a start",
+        3_088_769_975_582_728: "a second disk is lost before the first member votes",
+        1_469_714_995_871_766: "the clock jumps back while retention deletes",
+    },
+    "pairs": {3_088_769_975_583_422: "an ASYNC_MASTER loses an end of a transaction"},
+    "raft": {
+        3_088_769_975_583_516: "one entry a push, and a long log",
+        3_088_769_975_583_584: "a leader that was removed and added again",
+    },
+}
+SEEDS = [(world, seed) for world, seeds in REMEMBERED.items() for seed in seeds]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("world", "seed"), SEEDS)
+def test_a_seed_that_failed_once_holds(world: str, seed: int) -> None:
+    """A change of timing may give the seed another history; it still has to hold."""
+    match world:
+        case "raft":
+            totals = RaftTotals()
+            raft(seed, None, totals)
+            assert totals.counts["commits"]
+        case _:
+            played = Totals()
+            {"cluster": cluster, "groups": groups, "pairs": pairs}[world](seed, None, played)
+            assert played.faults.total()
