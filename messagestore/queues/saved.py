@@ -198,23 +198,24 @@ class SavedQueues:
     async def ends_known_beyond(self, offset: int) -> bool:
         """Before the log begins at `offset`: store the ends of all queues if they are not stored as of a later offset. A queue
         whose messages go now shows its end nowhere else but in its own files. False while no checkpoint vouches for anything
-        above `offset`. A full disk does not keep it from becoming empty: then True. Raises OSError."""
-        if self._ends_at is None or self._ends_at <= offset:
-            if not any(offset < each <= self.vouched_offset for each in self._boundaries):
-                return False
-            await self.save_ends(at_once=True)
-        return True
+        above `offset`, and after a cut meanwhile. A full disk must not stay full for this: then True. Raises OSError."""
+        if self._ends_at is not None and self._ends_at > offset:
+            return True
+        if not any(offset < each <= self.vouched_offset for each in self._boundaries):
+            return False
+        had_room = await self.save_ends(at_once=True)
+        return not had_room or (self._ends_at is not None and self._ends_at > offset)
 
-    async def save_ends(self, *, at_once: bool = False) -> None:
+    async def save_ends(self, *, at_once: bool = False) -> bool:
         """Store the ends of all queues, durably, as of an offset that the checkpoint on disk vouches for, if due: if none are
         stored, and after some MiB of log; `at_once` if anything is new. Other tasks run meanwhile, and a cut in between ends
-        it. On a full disk the old file stays. Raises OSError."""
+        it. On a full disk the old file stays: then False. Raises OSError."""
         position = max((each for each in self._boundaries if each <= self.vouched_offset), default=0)
         step = 1 if at_once else self._ends_step
         if position <= self._log.min_offset or (
             self._ends_at is not None and position - self._ends_at < step
         ):
-            return
+            return True
         cuts, spans = self._cuts, []
         mark = await mark_of(self._log, position)
         for key, span in self._queues.spans_at(position):
@@ -223,7 +224,7 @@ class SavedQueues:
                 await asyncio.sleep(0)
         async with self._ends_lock:
             if self._cuts != cuts:
-                return
+                return True
             content = encode_queue_ends(position, mark, len(spans), spans)
             self._ends_step = max(ENDS_STEP_BYTES, ENDS_STEP_FACTOR * len(content))
             try:
@@ -231,5 +232,6 @@ class SavedQueues:
             except OSError as error:
                 if error.errno not in DISK_FULL:
                     raise
-                return
+                return False
             self._ends_at = position
+        return True

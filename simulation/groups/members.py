@@ -296,7 +296,7 @@ class Look:
 
     @property
     def votes(self) -> bool:
-        """Whether it knows of no disk of its own that was lost or set back, or was caught up by a leader since."""
+        """Whether its disk was neither lost nor set back, or a leader has caught it up since."""
         return self.raft.core is not None and not self.raft.core.rejoin.newcomer
 
 

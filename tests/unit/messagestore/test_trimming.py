@@ -121,6 +121,27 @@ async def test_a_killed_store_that_loses_the_files_of_an_emptied_queue_assigns_n
 
 
 @in_loop
+async def test_a_cut_while_the_ends_are_stored_keeps_segments_for_another_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await filled(tmp_path)
+    queues = store._saved._queues
+    spans_at = queues.spans_at
+
+    def cut_meanwhile(position: int) -> Any:
+        store._saved._cuts += 1
+        return spans_at(position)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(queues, "spans_at", cut_meanwhile)
+        await store.begin_at(3 * SEGMENT, always)
+    assert store.min_offset() == 0
+    await store.begin_at(3 * SEGMENT, always)
+    assert store.min_offset() == 3 * SEGMENT
+    await store.stop()
+
+
+@in_loop
 async def test_a_full_disk_does_not_keep_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await filled(tmp_path)
 
