@@ -57,10 +57,10 @@ from broker.switchover.farewell import GracefulShutdown
 from broker.switchover.passeddeletions import PassedDeletions
 from broker.tables.tables import Tables
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
-from ha.replication import Replication
-from ha.service import HAService
-from messagestore.brokerstore import BrokerStore
-from messagestore.settings import FlushDiskType
+from ha.service.haservice import HAService
+from ha.service.replication import Replication
+from messagestore.store.brokerstore import BrokerStore
+from messagestore.store.settings import FlushDiskType
 from mqruntime.httppages import HttpPages
 from mqruntime.log import fields
 from mqruntime.runtime import RestartWanted, Runtime

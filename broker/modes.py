@@ -22,12 +22,12 @@ from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
 from epochfile.file import EpochFile
-from ha.replication import Replication
-from ha.service import HAService
-from messagestore.brokerstore import BrokerStore
+from ha.service.haservice import HAService
+from ha.service.replication import Replication
 from messagestore.errors import RaftModeStore
-from messagestore.settings import FlushDiskType
-from messagestore.store import MessageStore
+from messagestore.store.brokerstore import BrokerStore
+from messagestore.store.messagestore import MessageStore
+from messagestore.store.settings import FlushDiskType
 from mqruntime.clock import Clock
 from mqruntime.runtime import Runtime
 from mqruntime.segments import SegmentDirectory

@@ -11,8 +11,8 @@ from broker.role.events import BrokerEvents
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
-from ha.replication import Replication
-from messagestore.brokerstore import BrokerStore
+from ha.service.replication import Replication
+from messagestore.store.brokerstore import BrokerStore
 from mqruntime.clock import Clock
 from mqruntime.tasks import Tasks
 

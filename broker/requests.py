@@ -43,7 +43,7 @@ from broker.switchover.passedpulls import attach_subscriptions
 from broker.transactions.checkback import CheckBack
 from broker.transactions.ending import EndTransaction
 from broker.transactions.transactions import Transactions
-from ha.replication import Replication
+from ha.service.replication import Replication
 from messagestore.delaylevels import delay_levels_ms
 from mqruntime.tasks import Tasks
 from remoting.codes import RequestCode

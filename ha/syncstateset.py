@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from ha import confirm
-from ha.master.slaveprogress import Limits, SlaveProgress
+from ha.slaveprogress import Limits, SlaveProgress
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ def by_spark(store: str, topic: str, bound: int, parquet: Path) -> dict[str, Any
     """The job on a local Spark session; the rows' hashes and the summary are computed there."""
     from pyspark.sql import functions as f
 
-    from sparkreplay.datasource import register
+    from sparkreplay.source.datasource import register
 
     spark = start_spark("local[2]", "quickstart")
     register(spark)

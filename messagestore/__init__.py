@@ -1,1 +1,1 @@
-"""The message store: record format, commit log, consume queues, checkpoint, recovery and the store that joins them."""
+"""The message store: what its folders share (record format, checkpoint, errors), and log, queues, index, dispatch, store."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from epochfile.file import EpochFile
 from epochfile.history import EpochHistory
-from messagestore.settings import StoreSettings
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
+from messagestore.store.settings import StoreSettings
 from mqruntime.log import fields
 from mqruntime.runtime import Runtime
 from raftstore.messagelog import MessageLog

@@ -25,7 +25,7 @@ from dledger.storage.keyvalues import BadKeyValues
 from dledger.storage.memberfolder import NoMember
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
 from messagestore.errors import StoreError
-from messagestore.settings import StoreSettings
+from messagestore.store.settings import StoreSettings
 from mqruntime import log
 from mqruntime.realruntime import real_runtime
 from mqruntime.runtime import Runtime

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import errno
 
-from messagestore.settings import StoreSettings
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
+from messagestore.store.settings import StoreSettings
 from mqruntime.runtime import Runtime
 
 

@@ -13,10 +13,10 @@ from dledger.raft.membership import MAGIC as MEMBERS
 from dledger.raft.membership import is_members
 from dledger.storage.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER, ENTRY_HEADER_BYTES, MAGIC
 from messagestore import record
+from messagestore.dispatch.dispatcher import NEW_QUEUES_MAX, PLAIN_FACTOR, Dispatcher
 from messagestore.errors import StoreCorrupted
 from messagestore.index.table import IndexTable
 from messagestore.log.commits import HEAD_BYTES, CommitsFound, committed_half
-from messagestore.queues.dispatcher import NEW_QUEUES_MAX, PLAIN_FACTOR, Dispatcher
 from messagestore.queues.table import QueueTable
 from messagestore.record import Buffer
 

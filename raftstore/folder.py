@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from dledger.storage.memberfolder import mapped, read_folder, small
-from messagestore.brokerstore import ABORT_FILE, was_closed
 from messagestore.checkpoint import FILE as CHECKPOINT
 from messagestore.checkpoint import decode_checkpoint
 from messagestore.errors import StoreError
+from messagestore.store.brokerstore import ABORT_FILE, was_closed
 from raftstore.census import OLD_LOG
 from raftstore.framing import StoredMessage
 from raftstore.messagelog import MessageLog

@@ -13,7 +13,7 @@ from dledger.storage.entry import ENTRY_HEADER_BYTES, index_header
 from dledger.storage.store import FOLDER_PREFIX
 from messagestore.errors import BadSegments, LogsPart, StoreError
 from messagestore.log.commitlog import FOLDER
-from messagestore.settings import StoreSettings
+from messagestore.store.settings import StoreSettings
 from mqruntime.runtime import Runtime
 from raftstore.closing import close_plain_log
 from raftstore.divide import FILE, Divide, decode_divide, encode_divide

@@ -16,7 +16,7 @@ from dledger.storage.entry import ENTRY_HEADER_BYTES
 from dledger.storage.entrylog import EntryLog
 from dledger.storage.hardstate import TermFile
 from dledger.storage.store import FOLDER_PREFIX
-from messagestore.brokerstore import ABORT_FILE
+from messagestore.store.brokerstore import ABORT_FILE
 from mqruntime.runtime import Runtime
 from raftstore.framing import StoredMessage, moved, physical_offset
 

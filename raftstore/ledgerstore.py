@@ -21,7 +21,6 @@ from dledger.raft.errors import (
 )
 from dledger.storage.entry import ENTRY_HEADER_BYTES, check_of, index_header, stored_check
 from dledger.storage.keyvalues import BadKeyValues
-from messagestore.brokerstore import BrokerStore
 from messagestore.checkpoint import Checkpoint
 from messagestore.errors import (
     LogReplaced,
@@ -35,7 +34,8 @@ from messagestore.log.appender import Appender
 from messagestore.log.commits import CommitsFound, commits_in
 from messagestore.messages import RecoveryReport
 from messagestore.scrub.walk import Walked, walk_slice
-from messagestore.settings import StoreSettings
+from messagestore.store.brokerstore import BrokerStore
+from messagestore.store.settings import StoreSettings
 from mqruntime.runtime import Runtime
 from raftstore.chain import Chain, walk_entries
 from raftstore.entrywalk import EntryDispatcher, commits_in_entries

@@ -18,7 +18,7 @@ from dledger.raft.actions import Role
 from dledger.raft.errors import NotLeader
 from dledger.raft.messages import ResultCode
 from dledger.raft.settings import DLedgerSettings
-from messagestore.settings import StoreSettings
+from messagestore.store.settings import StoreSettings
 from mqruntime.clock import Clock
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sparkreplay.openedlog import OpenedLog
+    from sparkreplay.source.openedlog import OpenedLog
 
 
 def open(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], **options: Any) -> OpenedLog:
     """The committed rows of one or more stores for DuckDB, Polars, pandas and others that read Arrow; see
-    sparkreplay.openedlog."""
-    from sparkreplay.openedlog import open_log
+    sparkreplay.source.openedlog."""
+    from sparkreplay.source.openedlog import open_log
 
     return open_log(path, **options)
 
 
 def register(spark: SparkSession) -> None:
-    """Make the data source `rocketmq` known to a session; see sparkreplay.datasource."""
-    from sparkreplay import datasource
+    """Make the data source `rocketmq` known to a session; see sparkreplay.source.datasource."""
+    from sparkreplay.source import datasource
 
     datasource.register(spark)

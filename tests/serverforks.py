@@ -25,7 +25,7 @@ IMPORTED = (
     "broker.app",
     "controller.adoption",
     "controller.server",
-    "messagestore.bulk.entries",
+    "messagestore.dispatch.bulkentries",
     "messagestore.bulk.layouts",
     "mqruntime.collector",
     "mqruntime.realruntime",

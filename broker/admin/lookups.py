@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from broker.clients.readgate import ReadGate
 from broker.clients.refusals import NO_READERS
-from messagestore.brokerstore import BrokerStore
+from messagestore.store.brokerstore import BrokerStore
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.messages import QueryMessageHeader, QueryMessageResponseHeader, ViewMessageHeader

@@ -7,7 +7,7 @@ from broker.clients.requesters import is_passed_on
 from broker.tables.consumeroffsets import NO_ROOM, ConsumerOffsets
 from broker.tables.subscriptiongroups import NAME_RULE, is_group_name
 from broker.tables.topics import Topics
-from messagestore.brokerstore import BrokerStore
+from messagestore.store.brokerstore import BrokerStore
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.offsets import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from broker.clients.groups import ConsumerGroups
 from broker.metrics.recent import RecentTotals
 from broker.tables.tables import Tables
-from messagestore.brokerstore import BrokerStore
+from messagestore.store.brokerstore import BrokerStore
 from mqruntime.clock import Clock
 from mqruntime.slices import yield_to_loop
 from remoting.bodies.queues import (

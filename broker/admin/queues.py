@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from broker.clients.groups import ConsumerGroups
 from broker.tables.consumeroffsets import ConsumerOffsets
-from messagestore.brokerstore import BrokerStore
+from messagestore.store.brokerstore import BrokerStore
 from remoting.bodies.queues import ConsumeQueueData, QueryConsumeQueueBody
 from remoting.bodies.routes import GroupList, TopicList
 from remoting.bulk import BulkAnswers

@@ -16,7 +16,7 @@ from broker.tables.consumeroffsets import NO_ROOM, TRANSACTIONS_GROUP
 from broker.tables.offsetlimits import Key
 from broker.tables.subscriptiongroups import NAME_RULE, is_group_name
 from broker.tables.tables import Tables
-from messagestore.brokerstore import BrokerStore
+from messagestore.store.brokerstore import BrokerStore
 from mqruntime.slices import whole
 from remoting.bodies.queues import MessageQueue, QueueOffset, ResetOffsetBody, ResetOffsetListBody
 from remoting.codes import RequestCode, ResponseCode

@@ -11,10 +11,10 @@ from broker.metrics.rates import Rates
 from broker.role.contractmark import KeptContractMark
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
-from ha.replication import Replication
-from messagestore.brokerstore import BrokerStore
+from ha.service.replication import Replication
 from messagestore.errors import RecordDamaged
 from messagestore.record import store_timestamp
+from messagestore.store.brokerstore import BrokerStore
 from mqruntime.clock import Clock
 from nativepath import presence
 from remoting.bodies.dataversion import DataVersion

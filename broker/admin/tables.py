@@ -22,7 +22,7 @@ from broker.neighbours.agreement import MetadataReplication
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
-from messagestore.brokerstore import BrokerStore
+from messagestore.store.brokerstore import BrokerStore
 from mqruntime.clock import Clock
 from remoting.bulk import BulkAnswers
 from remoting.router import Router

@@ -11,7 +11,7 @@ from broker.metrics.recent import RecentTotals
 from broker.neighbours.agreement import MetadataReplication
 from broker.settings.clients import TOPIC_QUEUES_MAX
 from broker.tables.tables import Tables
-from messagestore.brokerstore import BrokerStore
+from messagestore.store.brokerstore import BrokerStore
 from mqruntime.clock import Clock
 from remoting.bodies.body import LIST_BYTES_MAX
 from remoting.bodies.queues import MessageQueue, TopicOffset, TopicStatsTable

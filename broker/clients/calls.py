@@ -11,8 +11,8 @@ import logging
 from broker.clients.groups import Client, ConsumerGroups
 from broker.clients.readgate import ReadGate
 from broker.clients.refusals import NO_READERS
-from messagestore.brokerstore import BrokerStore
 from messagestore.record import parse_message_id
+from messagestore.store.brokerstore import BrokerStore
 from mqruntime.log import fields
 from remoting.bodies.queues import ConsumerStatusBody, MessageQueue
 from remoting.codes import RequestCode, ResponseCode

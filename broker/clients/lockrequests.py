@@ -13,7 +13,7 @@ from broker.role.membership import VOUCHED_MS, Membership
 from broker.tables.queuelocks import Queue
 from broker.tables.subscriptiongroups import NAME_LENGTH_MAX
 from broker.tables.tables import Tables
-from ha.replication import Replication
+from ha.service.replication import Replication
 from mqruntime.clock import Clock
 from remoting.bodies.queues import LockBatchResponseBody, LockQueuesBody, MessageQueue
 from remoting.codes import RequestCode, ResponseCode

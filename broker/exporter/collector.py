@@ -22,8 +22,8 @@ from broker.settings.broker import BrokerSettings
 from broker.tables.subscriptiongroups import is_system_group
 from broker.tables.tables import Tables
 from broker.transactions.transactions import Transactions
-from ha.replication import Replication
-from messagestore.brokerstore import BrokerStore
+from ha.service.replication import Replication
+from messagestore.store.brokerstore import BrokerStore
 from messagestore.systemtopics import RETRY_PREFIX
 from mqruntime.clock import Clock
 from mqruntime.figures import Families

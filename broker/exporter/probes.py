@@ -8,8 +8,8 @@ from prometheus_client.registry import Collector
 
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
-from ha.replication import Replication
-from messagestore.brokerstore import BrokerStore
+from ha.service.replication import Replication
+from messagestore.store.brokerstore import BrokerStore
 from mqruntime.httppages import HttpPages
 from mqruntime.probes import serve_probes
 

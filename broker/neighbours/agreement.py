@@ -16,7 +16,7 @@ from broker.settings.broker import BrokerSettings
 from broker.tables.holders import NO_MASTER, Holders, TablesVersion
 from broker.tables.tables import Tables
 from ha.master.gate import Asker
-from ha.replication import Replication
+from ha.service.replication import Replication
 from mqruntime.clock import Clock
 from mqruntime.diskfull import cure
 from mqruntime.waking import wait_event

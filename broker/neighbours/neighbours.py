@@ -15,7 +15,7 @@ from broker.role.events import BrokerEvents, RoleTaken
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
-from ha.replication import Replication
+from ha.service.replication import Replication
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.tasks import Tasks

@@ -11,9 +11,9 @@ import logging
 
 from broker.role.membership import Membership
 from epochfile.entry import EpochEntry
-from ha.service import HAService
+from ha.service.haservice import HAService
 from messagestore.scrub.soundness import Damage
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.repeatedfailures import RepeatedFailures

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from broker.role.membership import Membership
 from broker.tables.topics import PERM_READ_WRITE, Topics
-from ha.replication import Replication
+from ha.service.replication import Replication
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.repeatedfailure import RepeatedFailure

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
-from ha.replication import Replication
-from messagestore.brokerstore import BrokerStore
-from messagestore.settings import FlushDiskType
+from ha.service.replication import Replication
+from messagestore.store.brokerstore import BrokerStore
+from messagestore.store.settings import FlushDiskType
 
 
 class Acknowledgement:

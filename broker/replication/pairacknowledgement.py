@@ -5,8 +5,8 @@ Invariant: 0 while it accepts no sends, so nothing is answered OK on the way out
 from __future__ import annotations
 
 from broker.role.membership import Membership
-from ha.replication import Replication
-from messagestore.brokerstore import BrokerStore
+from ha.service.replication import Replication
+from messagestore.store.brokerstore import BrokerStore
 
 
 class PairAcknowledgement:

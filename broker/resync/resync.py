@@ -17,9 +17,9 @@ from broker.role.controllerclient import ControllerClient
 from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership, Role
 from ha.errors import MasterUnread
-from ha.replication import Replication
+from ha.service.replication import Replication
 from ha.slave.link import LeftBehind
-from messagestore.brokerstore import BrokerStore
+from messagestore.store.brokerstore import BrokerStore
 from mqruntime.clock import Clock
 from mqruntime.diskfull import cure
 from mqruntime.log import fields

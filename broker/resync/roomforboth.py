@@ -8,9 +8,9 @@ from __future__ import annotations
 from broker.resync.logspan import LogSpan, log_span
 from broker.role.membership import Membership
 from ha.errors import MasterUnread
-from messagestore.brokerstore import BrokerStore
 from messagestore.log.retention import Rules
-from messagestore.settings import StoreSettings
+from messagestore.store.brokerstore import BrokerStore
+from messagestore.store.settings import StoreSettings
 from mqruntime.segments import DiskSpace
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode

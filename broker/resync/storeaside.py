@@ -23,8 +23,6 @@ from broker.role.memorymark import FILE as MEMORY_MARK
 from broker.role.startnumber import FILE as START_NUMBER
 from epochfile.bindingfile import SUFFIX as BINDING_SUFFIX
 from epochfile.file import BACKUP_SUFFIX
-from messagestore.beginning import BEGINNING_FILE
-from messagestore.brokerstore import ABORT_FILE, ABORT_SPARE
 from messagestore.checkpoint import FILE as CHECKPOINT
 from messagestore.contractmark import FILE as CONTRACT_MARK
 from messagestore.index.table import FOLDER as INDEX
@@ -32,6 +30,8 @@ from messagestore.leases import FOLDER as LEASES
 from messagestore.log.commitlog import FOLDER as LOG
 from messagestore.queues.ends import FILE as QUEUE_ENDS
 from messagestore.queues.table import FOLDER as QUEUES
+from messagestore.store.beginning import BEGINNING_FILE
+from messagestore.store.brokerstore import ABORT_FILE, ABORT_SPARE
 from mqruntime.log import fields
 from mqruntime.smallfiles import SmallFiles
 

@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 from broker.retention.leases import Leases
 from broker.settings.broker import BrokerSettings
-from ha.replication import Replication
-from messagestore.brokerstore import BrokerStore
+from ha.service.replication import Replication
 from messagestore.log.retention import MANUAL_ROUNDS, Decision, Hold, Moment, decide, is_due
-from messagestore.trimming import Trimmed
+from messagestore.store.brokerstore import BrokerStore
+from messagestore.store.trimming import Trimmed
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.repeatedfailure import RepeatedFailure

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from broker.settings.broker import BrokerSettings
 from broker.settings.pair import BrokerRole
-from messagestore.settings import FlushDiskType
+from messagestore.store.settings import FlushDiskType
 
 
 def runs_contract_a(settings: BrokerSettings) -> bool:

@@ -19,7 +19,7 @@ from broker.role.fitness import LeaderHealth
 from broker.role.membership import Membership
 from broker.role.memorymark import KeptMemoryMark
 from broker.role.startnumber import KeptStartNumber
-from ha.replication import Replication
+from ha.service.replication import Replication
 from ha.syncstateset import Alter, Applied, Fate, NotKept, NotSent, Refused, Unknown
 from mqruntime.clock import Clock
 from remoting.bodies.replicas import ElectMasterBody, SyncStateSet

@@ -36,7 +36,7 @@ from broker.role.fitness import HealthProblem, LeaderHealth
 from broker.role.identityfiles import IdentityFiles
 from broker.role.membership import Membership, Role
 from broker.role.switch import RoleChangeFailed, RoleRefused, RoleSwitch
-from ha.replication import Replication
+from ha.service.replication import Replication
 from ha.syncstateset import Alter, Fate, NotSent, Unknown
 from mqruntime.clock import Clock
 from mqruntime.coretimer import CoreTimer

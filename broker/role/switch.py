@@ -14,10 +14,10 @@ from broker.role.events import BrokerEvents, RoleTaken
 from broker.role.membership import Membership, Role
 from broker.tables.tables import Tables
 from ha.errors import EpochFenced, HAError
-from ha.replication import Replication
-from messagestore.brokerstore import BrokerStore
+from ha.service.replication import Replication
 from messagestore.errors import StoreError
 from messagestore.messages import QueueGrew
+from messagestore.store.brokerstore import BrokerStore
 from mqruntime.diskfull import cure
 
 

@@ -15,7 +15,7 @@ from broker.settings.clients import ClientSettings
 from broker.settings.pair import PairKeys
 from broker.settings.replication import ReplicationSettings
 from broker.settings.transactions import TransactionSettings
-from messagestore.settings import FlushDiskType, StoreSettings
+from messagestore.store.settings import FlushDiskType, StoreSettings
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.nettykeys import NETTY_SERVER_KEYS
 

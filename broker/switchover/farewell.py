@@ -14,7 +14,7 @@ from broker.role.controllercalls import ControllerCalls
 from broker.role.controllerclient import ControllerClient
 from broker.role.membership import Membership
 from broker.switchover.forwarding import Forwarding
-from ha.replication import Replication
+from ha.service.replication import Replication
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.waking import wait_event

@@ -15,8 +15,8 @@ from broker.replication.writegate import SendReplicationView
 from broker.role.membership import Membership
 from broker.switchover.forwarding import Forwarding
 from ha.master.gate import Asker
-from ha.replication import Replication
-from messagestore.brokerstore import BrokerStore
+from ha.service.replication import Replication
+from messagestore.store.brokerstore import BrokerStore
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.waking import wait_event

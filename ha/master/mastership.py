@@ -21,9 +21,9 @@ from ha.master.connection import MasterConnection
 from ha.master.duplicateids import DuplicateIds
 from ha.master.gate import Gate
 from ha.master.link import Hold, MasterState
-from ha.master.slaveprogress import Limits
 from ha.master.unserved import UnservedRanges
 from ha.settings import HASettings
+from ha.slaveprogress import Limits
 from ha.syncstateset import Action, Alter, Confirmed, Fate, SyncStateSet, Unknown
 from mqruntime.clock import Clock
 from mqruntime.coretimer import CoreTimer

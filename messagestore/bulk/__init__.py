@@ -1,1 +1,1 @@
-"""Thousands of records at once, with NumPy: their queue and index entries, and whether their bytes are intact."""
+"""Thousands of records at once, with NumPy: their fields, and whether their bytes are intact."""

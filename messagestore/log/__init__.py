@@ -1,1 +1,1 @@
-"""The commit log: its segments, appending to it, and recovery at a start."""
+"""The commit log: its segments, appending to it, its retention."""

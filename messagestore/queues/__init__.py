@@ -1,1 +1,1 @@
-"""Consume queues: their entries, dispatch, files on disk and reading."""
+"""Consume queues: their entries, files and ends, and reading through them."""

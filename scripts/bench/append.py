@@ -15,8 +15,8 @@ from pathlib import Path
 
 from messagestore.messages import MessageToStore
 from messagestore.record import pack_host
-from messagestore.settings import StoreSettings
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
+from messagestore.store.settings import StoreSettings
 from mqruntime.realruntime import real_runtime
 from scripts.bench.options import options
 

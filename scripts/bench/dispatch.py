@@ -21,8 +21,8 @@ from struct import Struct
 
 from messagestore.messages import MessageToStore
 from messagestore.record import MAGIC_BLANK, pack_host
-from messagestore.settings import StoreSettings
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
+from messagestore.store.settings import StoreSettings
 from mqruntime.realruntime import real_runtime
 from scripts.bench.measured import machine, spread
 from scripts.bench.options import options

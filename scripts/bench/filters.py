@@ -21,8 +21,8 @@ from pathlib import Path
 from filters.sql92 import compiled
 from messagestore.messages import GetStatus, MessageToStore, PropertyFilter
 from messagestore.queues.reading import scan_max
-from messagestore.settings import StoreSettings
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
+from messagestore.store.settings import StoreSettings
 from mqruntime.realruntime import real_runtime
 from scripts.bench.measured import machine, spread
 from scripts.bench.options import bounded, options

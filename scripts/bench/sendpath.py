@@ -42,10 +42,10 @@ from broker.tables.tables import Tables
 from epochfile.file import EpochFile
 from ha.frames import TRANSFER, Handshake, TransferHeader, encode_ack
 from ha.master.admittance import Replica, Table
-from ha.service import HAService
+from ha.service.haservice import HAService
 from ha.syncstateset import Alter, Applied
 from messagestore.batch import MEMBER_HEADER, PROPERTIES_LENGTH
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from mqruntime.realruntime import real_runtime
 from mqruntime.tasks import Tasks
 from remoting.codes import RequestCode

@@ -31,8 +31,8 @@ from ha.frames import ACK, HANDSHAKE, Handshake, HandshakeReply, TransferHeader
 from ha.slave.connection import SlaveConnection
 from ha.slave.link import PersistEpochs, SlaveLink
 from messagestore.record import MAGIC_BLANK
-from messagestore.settings import StoreSettings
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
+from messagestore.store.settings import StoreSettings
 from mqruntime.realruntime import real_runtime
 from mqruntime.tasks import Tasks
 from scripts.bench.measured import machine, spread

@@ -36,11 +36,11 @@ from pyspark.sql import functions as f
 
 from scripts.bench.measured import machine
 from scripts.bench.options import options
-from sparkreplay.datasource import RocketMQDataSource, RocketMQReader, register, spare_the_collector
 from sparkreplay.engine.engine import SparkEngine, start_spark
 from sparkreplay.read.options import size
 from sparkreplay.read.reader import read_stretch
 from sparkreplay.records.walk import CHUNK_BYTES, Stretch
+from sparkreplay.source.datasource import RocketMQDataSource, RocketMQReader, register, spare_the_collector
 
 STATISTICS = ("topic", "queue_id", "store_size")
 

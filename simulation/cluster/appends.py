@@ -16,7 +16,7 @@ from localcluster.history import Attempt, Outcome
 from messagestore.messages import Appended, MessageToStore, PlainAppended
 from messagestore.properties import REAL_TOPIC, parse_properties
 from messagestore.record import Message, decode
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from simulation.kernel.node import Node
 
 append = MessageStore.append

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from messagestore.queues.saved import BOUNDARIES_MAX
+from messagestore.dispatch.savedqueues import BOUNDARIES_MAX
 from simulation.cluster import choosers, committers, handlers, hostiletables
 from simulation.cluster.dealers import NAME, TOPICS
 from simulation.cluster.machines import Machines

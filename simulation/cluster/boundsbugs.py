@@ -8,7 +8,7 @@ from controller import elections, guard
 from controller.decision import Decision
 from controller.heartbeats import Liveness
 from controller.state import ReplicasState
-from messagestore.trimming import Trimming
+from messagestore.store.trimming import Trimming
 from mqruntime.segments import SegmentFile
 from remoting.client import RemotingClient
 from remoting.connections import Connections

@@ -50,23 +50,23 @@ from ha.log import ReplicatedLog
 from ha.master.admittance import Admittance, Newcomer
 from ha.master.connection import MasterConnection
 from ha.master.mastership import Mastership
-from ha.master.slaveprogress import SlaveProgress
-from ha.service import HAService
+from ha.service.haservice import HAService
 from ha.slave.client import SlaveClient
 from ha.slave.link import Action, SlaveLink
+from ha.slaveprogress import SlaveProgress
 from ha.syncstateset import Action as SetAction
 from ha.syncstateset import Alter, Confirmed, Fate, Refused, SyncStateSet, Unknown
-from messagestore.brokerstore import ABORT_FILE, RUNNING, was_closed
-from messagestore.bulk.entries import Chosen
 from messagestore.bulk.records import Records
+from messagestore.dispatch.bulkentries import Chosen
+from messagestore.dispatch.dispatchloop import DispatchLoop
 from messagestore.log.commitlog import CommitLog
-from messagestore.log.recovery import Recovery
-from messagestore.log.tail import LogTail
 from messagestore.messages import GetResult
-from messagestore.queues.dispatchloop import DispatchLoop
 from messagestore.queues.reading import QueueReader
 from messagestore.record import Message
-from messagestore.store import MessageStore
+from messagestore.store.brokerstore import ABORT_FILE, RUNNING, was_closed
+from messagestore.store.messagestore import MessageStore
+from messagestore.store.recovery import Recovery
+from messagestore.store.tail import LogTail
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqruntime.segments import SegmentFile
 from remoting.bodies.tables import Deletion, DeletionTable, TableChanges

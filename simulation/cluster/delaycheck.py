@@ -14,7 +14,7 @@ from localcluster.load import body_hash
 from messagestore.delaylevels import delay_levels_ms
 from messagestore.properties import REAL_TOPIC
 from messagestore.record import decode
-from messagestore.settings import StoreSettings
+from messagestore.store.settings import StoreSettings
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqclient.message import StoredMessage
 from simulation.cluster.delays import LEVELS

@@ -9,7 +9,7 @@ import random
 
 from broker.resync.storeaside import FILE as STORE_ASIDE
 from broker.role.memorymark import FILE as MEMORY_MARK
-from messagestore.brokerstore import ABORT_FILE, was_closed
+from messagestore.store.brokerstore import ABORT_FILE, was_closed
 from mqruntime.diskfull import DISK_FULL
 from simulation.cluster.fault import Fault
 from simulation.cluster.looks import serves

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from messagestore.bulk.entries import BulkEntries, Terms
 from messagestore.bulk.records import QueueRows, Records
 from messagestore.bulk.texts import Texts, Values
+from messagestore.dispatch.bulkentries import BulkEntries, Terms
+from messagestore.dispatch.indexmending import IndexMending
+from messagestore.dispatch.indexstart import IndexStart
 from messagestore.index import lookup
-from messagestore.index.beginning import IndexStart
-from messagestore.index.mending import IndexMending
 from messagestore.index.table import ALL_TAGS, Gap, IndexTable
 from simulation.cluster.bugs import bug
 

@@ -19,7 +19,7 @@ from controller.state import ReplicasState, SyncState
 from dledger.node.node import DLedgerNode
 from epochfile.history import EpochHistory
 from ha.slave.link import LeftBehind, StayOut
-from messagestore.brokerstore import BrokerStore
+from messagestore.store.brokerstore import BrokerStore
 from simulation.cluster.members import BROKER_SET
 from simulation.kernel.node import Node
 

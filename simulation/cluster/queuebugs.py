@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from broker.sends.delaydelivery import DelayDelivery
 from broker.sends.scheduling import delivered
+from messagestore.dispatch.endcheck import QueueCheck
+from messagestore.dispatch.indexmending import IndexMending
+from messagestore.dispatch.savedqueues import SavedQueues
 from messagestore.index.file import IndexFile
-from messagestore.index.mending import IndexMending
 from messagestore.messages import MessageToStore, QueueEntry
 from messagestore.queues.consumequeue import ConsumeQueue
-from messagestore.queues.endcheck import QueueCheck
 from messagestore.queues.ends import Key
-from messagestore.queues.saved import SavedQueues
 from messagestore.record import decode
 from simulation.cluster.bugs import BUGS
 

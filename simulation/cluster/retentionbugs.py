@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from broker.sends.delaydelivery import DelayDelivery
-from ha.service import HAService
+from ha.service.haservice import HAService
+from messagestore.dispatch.savedqueues import SavedQueues
 from messagestore.log import commitlog
 from messagestore.log.files import LogFiles
 from messagestore.queues.consumequeue import ConsumeQueue
-from messagestore.queues.saved import SavedQueues
 from messagestore.record import RECORD_SIZE_MIN, store_timestamp
-from messagestore.trimming import Trimming
+from messagestore.store.trimming import Trimming
 from simulation.cluster.bugs import BUGS
 
 bug = BUGS.playing("retention")

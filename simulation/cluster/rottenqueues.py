@@ -8,8 +8,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from messagestore.brokerstore import BrokerStore
 from messagestore.record import END_OF_SEGMENT, check, decode
+from messagestore.store.brokerstore import BrokerStore
 from simulation.cluster.damagedstores import LOG
 from simulation.cluster.fault import Fault
 from simulation.cluster.looks import broker_on

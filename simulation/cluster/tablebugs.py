@@ -7,7 +7,7 @@ from typing import Any
 from broker.tables.delayoffsets import DelayOffsets
 from broker.tables.savedtable import SavedTable, TableUnreadable
 from broker.tables.tables import Tables
-from messagestore.queues.saved import SavedQueues
+from messagestore.dispatch.savedqueues import SavedQueues
 from remoting.bodies.offsets import DelayOffsetWrapper
 from simulation.cluster.bugs import bug
 

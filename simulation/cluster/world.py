@@ -27,10 +27,10 @@ from ha.epochs import KeptEpochs
 from ha.errors import HAError
 from ha.master.mastership import Mastership
 from localcluster.history import Attempt
-from messagestore.bulk import entries as bulk_entries
+from messagestore.dispatch import bulkentries as bulk_entries
 from messagestore.errors import StoreError
 from messagestore.log import commitlog
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from mqruntime.runtime import Runtime
 from mqruntime.segments import RESERVE_STEP_BYTES
 from nativepath import presence

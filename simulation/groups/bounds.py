@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from messagestore.queues.saved import BOUNDARIES_MAX
+from messagestore.dispatch.savedqueues import BOUNDARIES_MAX
 from simulation.cluster.administration import VALUE_MAX
 from simulation.cluster.dealers import TOPICS
 from simulation.cluster.violation import Violation

@@ -10,9 +10,9 @@ from broker.sends.sendback import HandedBack, SendBack
 from broker.transactions.ending import EndTransaction
 from dledger.storage.entry import stored_check
 from dledger.storage.entrylog import EntryLog
-from messagestore.brokerstore import BrokerStore
 from messagestore.messages import MessageToStore, QueueEntry
 from messagestore.record import Message
+from messagestore.store.brokerstore import BrokerStore
 from raftstore.ledgerstore import LedgerStore
 from remoting.command import RemotingCommand
 from remoting.headers.messages import ConsumerSendMsgBackHeader

@@ -10,7 +10,7 @@ from typing import Any
 from broker.app import BrokerApp
 from messagestore.delaylevels import delay_levels_ms
 from messagestore.properties import REAL_TOPIC
-from messagestore.settings import StoreSettings
+from messagestore.store.settings import StoreSettings
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqclient.message import StoredMessage, decode_messages
 from simulation.cluster.delaycheck import Waiting, judge_delayed

@@ -23,7 +23,7 @@ from broker.role.membership import Role
 from dledger.preference import BACK_OFF_MS_MAX
 from dledger.raft.actions import Role as RaftRole
 from localcluster.history import Found, Outcome, Place, judge
-from messagestore.queues import dispatchloop
+from messagestore.dispatch import dispatchloop
 from mqclient.errors import PullFailed
 from mqclient.route import MessageQueue
 from namesrv.server import NamesrvApp

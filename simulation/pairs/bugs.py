@@ -13,7 +13,7 @@ from ha.classic.master import ClassicMasterLink, ClassicMasterState
 from ha.classic.mastership import PairMastership
 from ha.classic.slave import ClassicSlaveLink
 from ha.slave.link import Action, Advance, Confirm
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from simulation.kernel.plants import Bugs
 
 BUGS = Bugs()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
-from messagestore.brokerstore import BrokerStore
+from messagestore.store.brokerstore import BrokerStore
 from simulation.cluster.violation import Violation
 
 BLANK = struct.Struct(">iI")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.tables.delayoffsets import DelayOffsets
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from simulation.pairs.bugs import bug
 
 

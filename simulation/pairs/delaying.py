@@ -13,7 +13,7 @@ from typing import Any
 from broker.app import BrokerApp
 from messagestore.delaylevels import delay_levels_ms
 from messagestore.properties import REAL_TOPIC
-from messagestore.settings import StoreSettings
+from messagestore.store.settings import StoreSettings
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqadmin.admin import AdminClient
 from mqclient.client import Client

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from broker.app import BrokerApp
 from ha.classic.mastership import PairMastership
-from ha.service import HAService
+from ha.service.haservice import HAService
 from ha.slave.link import LeftBehind
 from messagestore import record
 from messagestore.log.commitlog import CommitLog

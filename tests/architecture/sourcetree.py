@@ -93,16 +93,18 @@ class SourceTree:
         ]
 
     def folder_circles(self) -> set[tuple[str, str]]:
-        """Pairs of folders of one package, below it or the package itself, that import each other."""
+        """Pairs of folders of one package, below it or the package itself, that import each other. An `__init__` counts as
+        in no folder: it is the public door of what lies beside and below it."""
         folder = {
-            module: module if path.name == "__init__.py" else module.rpartition(".")[0]
+            module: module.rpartition(".")[0]
             for module, path in self.files.items()
+            if path.name != "__init__.py"
         }
         pairs = {
             (folder[module], folder[edge.module])
             for module, edges in self.edges.items()
             for edge in edges
-            if edge.module in folder and folder[module] != folder[edge.module]
+            if module in folder and edge.module in folder and folder[module] != folder[edge.module]
         }
         return {(a, b) for a, b in pairs if a < b and (b, a) in pairs}
 

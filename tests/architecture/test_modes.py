@@ -1,7 +1,8 @@
 """Which of three things replicates a log is asked in one module, and where the reason stands here.
 
-Brokers under controllers, in a pair and in Raft mode are one program: what differs is behind messagestore.brokerstore and
-ha.replication, and broker.modes chooses. An `if` by mode elsewhere is how one of the three comes to lack what others have."""
+Brokers under controllers, in a pair and in Raft mode are one program: what differs is behind messagestore.store.brokerstore and
+ha.service.replication, and broker.modes chooses. An `if` by mode elsewhere is how one of the three comes to lack what
+others have."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from ha.epochs import KeptEpochs
 from messagestore import record
 from messagestore.messages import MessageToStore
 from messagestore.queues.consumequeue import is_filler
-from messagestore.settings import StoreSettings
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
+from messagestore.store.settings import StoreSettings
 from mqruntime.runtime import Runtime
 from simulation.kernel.node import Node
 from simulation.kernel.world import World

@@ -12,8 +12,8 @@ from broker.settings.broker import BrokerSettings
 from broker.tables.savedtable import TableUnreadable
 from broker.tables.tables import Tables
 from messagestore.messages import MessageToStore
-from messagestore.settings import StoreSettings
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
+from messagestore.store.settings import StoreSettings
 from mqruntime.runtime import Runtime
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.topics import TopicConfig

@@ -6,7 +6,7 @@ from functools import cache
 from typing import NamedTuple
 from unittest.mock import patch
 
-from messagestore.brokerstore import BrokerStore
+from messagestore.store.brokerstore import BrokerStore
 from simulation.cluster.totals import Totals
 from simulation.cluster.world import ClusterWorld
 from simulation.groups.world import GroupWorld

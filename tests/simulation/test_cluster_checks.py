@@ -22,7 +22,7 @@ from messagestore import checkpoint
 from messagestore.log.commitlog import FOLDER as LOG
 from messagestore.record import Message, check
 from messagestore.record import encode as record_bytes
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from messagestore.systemtopics import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
 from mqclient.message import StoredMessage
 from simulation.cluster.abandoned import Abandoned

@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from sparkreplay.datasource import RocketMQDataSource, RocketMQReader
 from sparkreplay.records.walk import Stretch
+from sparkreplay.source.datasource import RocketMQDataSource, RocketMQReader
 
 OWN = ("fault", "folder")
 

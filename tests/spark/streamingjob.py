@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkreplay.datasource import register
 from sparkreplay.engine.engine import start_spark
+from sparkreplay.source.datasource import register
 
 Batches = Iterator[pa.RecordBatch]
 

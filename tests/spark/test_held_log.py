@@ -15,7 +15,7 @@ import pytest
 from broker.retention.leases import Leases
 from messagestore.leases import FOLDER
 from messagestore.log.retention import HOUR_MS, Hold, Moment, decide
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from mqruntime.realruntime import real_runtime
 from sparkreplay.engine.engine import missing_for_spark
 from sparkreplay.store.hold import wall_ms

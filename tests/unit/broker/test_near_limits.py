@@ -13,7 +13,7 @@ from broker.sends.scheduling import delivered, scheduled
 from broker.transactions.records import committed, given_up, half_of, put_back
 from messagestore.messages import Appended, MessageToStore, PutStatus
 from messagestore.record import Message, check, decode, pack_host
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from remoting.codes import RequestCode
 from remoting.headers.messages import ConsumerSendMsgBackHeader
 from remoting.headers.send import SendMessageHeader

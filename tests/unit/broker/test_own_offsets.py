@@ -14,7 +14,7 @@ from broker.app import BrokerApp
 from broker.transactions.transactions import Transactions
 from ha.classic.master import ClassicMasterLink
 from ha.classic.mastership import PairMastership
-from ha.service import HAService
+from ha.service.haservice import HAService
 from mqclient.errors import EndOutcomeUnknown
 from mqclient.transactions import Transaction, TransactionProducer, TransactionState
 from simulation.kernel.node import Node

@@ -11,8 +11,8 @@ import pytest
 
 from broker.role.membership import Role
 from dledger.client import DLedgerClient, Refused
-from messagestore.brokerstore import BrokerStore
 from messagestore.record import decode
+from messagestore.store.brokerstore import BrokerStore
 from remoting.bodies.epochs import EpochCache, EpochSpan
 from remoting.bodies.routes import KVTable
 from remoting.codes import RequestCode, ResponseCode

@@ -15,7 +15,7 @@ import pytest
 from broker.retention.cleaner import Cleaner
 from broker.retention.leases import KEPT_AFTER_MS, Leases
 from broker.settings.broker import BrokerSettings
-from ha.service import HAService
+from ha.service.haservice import HAService
 from messagestore.leases import LEASE_MS_MAX, Lease
 from messagestore.messages import PutStatus
 from mqruntime.segments import DiskSpace, RealSegmentDirectory

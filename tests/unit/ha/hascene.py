@@ -15,7 +15,7 @@ from epochfile.file import EpochFile
 from ha.errors import ReplicasUnread
 from ha.frames import Handshake, HandshakeReply, encode_ack
 from ha.master.admittance import Replica, Table
-from ha.service import HAService
+from ha.service.haservice import HAService
 from ha.settings import HASettings
 from ha.syncstateset import Alter, Applied, NotSent
 from mqruntime.clock import SystemClock

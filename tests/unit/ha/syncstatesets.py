@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ha.master.slaveprogress import Limits
+from ha.slaveprogress import Limits
 from ha.syncstateset import (
     Action,
     Alter,

@@ -15,7 +15,7 @@ import pytest
 from epochfile.file import EpochFile
 from ha.errors import EpochFenced, ReplicasUnread
 from ha.master.admittance import Replica, Table
-from ha.service import HAService
+from ha.service.haservice import HAService
 from ha.settings import HASettings
 from ha.syncstateset import Alter, Applied, Fate, Refused, Unknown
 from mqruntime.runtime import Runtime

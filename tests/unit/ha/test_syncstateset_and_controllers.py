@@ -15,7 +15,7 @@ from controller.eligibility import after_election
 from controller.events import ApplyBrokerId, ElectMaster
 from controller.heartbeats import Heartbeat, Heartbeats, Liveness
 from controller.state import ReplicasState, SyncState
-from ha.master.slaveprogress import Limits
+from ha.slaveprogress import Limits
 from ha.syncstateset import Action, Alter, Applied, Fate, NotSent, Refused, SyncStateSet, Unknown
 from remoting.bodies import replicas
 from remoting.codes import ResponseCode

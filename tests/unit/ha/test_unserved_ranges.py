@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from epochfile.file import EpochFile
-from ha.service import HAService
+from ha.service.haservice import HAService
 from ha.settings import PairSettings
 from mqruntime.clock import SystemClock
 from tests.unit.doubles import MemoryFiles

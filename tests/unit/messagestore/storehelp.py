@@ -15,8 +15,8 @@ from messagestore.index.file import file_size_for
 from messagestore.messages import MessageToStore
 from messagestore.record import Message, pack_host
 from messagestore.recordcrc import CRC_MASK
-from messagestore.settings import StoreSettings
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
+from messagestore.store.settings import StoreSettings
 from mqruntime.realruntime import real_runtime
 
 GOLDEN = Path(__file__).parents[2] / "vectors" / "store"

@@ -17,17 +17,17 @@ import numpy as np
 import pytest
 
 from messagestore import record
-from messagestore.bulk.entries import BulkEntries
 from messagestore.bulk.layouts import INDEX_ENTRIES, INDEX_SLOTS, QUEUE_ENTRIES
 from messagestore.bulk.records import ROOM_BYTES, ROWS_MAX, Records, records_in
 from messagestore.bulk.scan import plain_entries
 from messagestore.bulk.texts import TEXT_BYTES_MAX, VALUE_BYTES_MAX, Texts
+from messagestore.dispatch.bulkentries import BulkEntries
+from messagestore.dispatch.dispatcher import KNOWN_MAX, Dispatcher
 from messagestore.errors import StoreCorrupted
 from messagestore.index import file as index_file
 from messagestore.index.table import IndexTable
 from messagestore.properties import java_string_hash, last_value
 from messagestore.queues import consumequeue
-from messagestore.queues.dispatcher import KNOWN_MAX, Dispatcher
 from messagestore.queues.table import QueueTable
 from messagestore.record import Message, encode, encode_blank, pack_host
 from messagestore.systemtopics import SCHEDULE_TOPIC

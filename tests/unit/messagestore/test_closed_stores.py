@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from raftstore.folder import NotClosed, confirmed_end
 from tests.unit.messagestore.storehelp import message, open_store
 from tests.unit.messagestore.test_store import in_loop

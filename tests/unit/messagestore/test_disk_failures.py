@@ -14,7 +14,7 @@ from messagestore.errors import StoreFailed
 from messagestore.messages import PutStatus
 from messagestore.queues.consumequeue import ConsumeQueue
 from messagestore.record import encode
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from mqruntime.diskfull import RETRY_S
 from simulation.kernel.disk import SimulatedDisk
 from simulation.kernel.node import Node

@@ -11,7 +11,7 @@ from messagestore import record
 from messagestore.errors import QueueDamaged
 from messagestore.messages import GetResult, GetStatus
 from messagestore.queues.consumequeue import ENTRY
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from tests.unit.messagestore.storehelp import message, open_store, small_settings
 
 QUEUES = (("one", 0), ("one", 1), ("two", 0))

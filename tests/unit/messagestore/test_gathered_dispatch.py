@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from messagestore.dispatch import dispatchloop
 from messagestore.messages import QueueGrew
-from messagestore.queues import dispatchloop
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from simulation.kernel.disk import SimulatedDisk
 from tests.unit.messagestore.storehelp import message
 from tests.unit.messagestore.test_disk_failures import on_a_disk

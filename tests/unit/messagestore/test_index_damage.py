@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from messagestore.dispatch.indexmending import IndexMending
 from messagestore.index.file import DOUBT, ENTRY, HEADER
-from messagestore.index.mending import IndexMending
 from messagestore.index.soundness import Chains
 from messagestore.index.table import IndexTable
 from messagestore.record import QueueFacts, decode
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from tests.unit.messagestore.storehelp import message, open_store, small_settings
 
 COUNT = 150
@@ -142,7 +142,7 @@ def test_keys_are_found_again_after_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Damage, near: int, *, clean: bool
 ) -> None:
     """All of them while the store runs, or those at the end of the log at its start."""
-    monkeypatch.setattr("messagestore.index.mending.NEAR_BYTES", near)
+    monkeypatch.setattr("messagestore.dispatch.indexmending.NEAR_BYTES", near)
 
     async def scenario() -> None:
         await filled(tmp_path, clean=clean)
@@ -339,7 +339,7 @@ def test_what_comes_while_a_gap_is_filled_is_indexed_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last file is damaged, too, so there is a gap in front of where new records go."""
-    monkeypatch.setattr("messagestore.index.mending.NEAR_BYTES", 0)
+    monkeypatch.setattr("messagestore.dispatch.indexmending.NEAR_BYTES", 0)
     fill, more = IndexMending._fill_gap, list[int]()
 
     async def scenario() -> None:
@@ -376,7 +376,7 @@ def test_a_whole_index_is_built_while_the_store_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, geometry: bool, clean: bool
 ) -> None:
     """Of a log that is longer than a start looks through. A life that ends on the way is followed by one that finishes."""
-    monkeypatch.setattr("messagestore.index.mending.NEAR_BYTES", 0)
+    monkeypatch.setattr("messagestore.dispatch.indexmending.NEAR_BYTES", 0)
 
     async def scenario() -> None:
         await filled(tmp_path)
@@ -434,7 +434,7 @@ def test_a_record_whose_entries_java_put_into_two_files_loses_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, near: int
 ) -> None:
     """One of the files goes; what the other one lists of the record is not listed again."""
-    monkeypatch.setattr("messagestore.index.mending.NEAR_BYTES", near)
+    monkeypatch.setattr("messagestore.dispatch.indexmending.NEAR_BYTES", near)
 
     async def scenario() -> None:
         with monkeypatch.context() as java:

@@ -13,7 +13,7 @@ from messagestore.checkpoint import TAGS_SINCE_AT, Checkpoint, decode_checkpoint
 from messagestore.index.file import ENTRY, HEADER, key_hash, topic_prefix_hash
 from messagestore.index.table import ALL_TAGS, IndexTable, TagsSince
 from messagestore.record import decode
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from tests.unit.messagestore.storehelp import (
     INDEX_GEOMETRY,
     golden_index,
@@ -161,7 +161,7 @@ def without_tags(monkeypatch: pytest.MonkeyPatch) -> None:
         self.tags_since = None
         return encode(self, checked=checked)
 
-    monkeypatch.setattr("messagestore.queues.dispatcher.NUMPY", False)
+    monkeypatch.setattr("messagestore.dispatch.dispatcher.NUMPY", False)
     monkeypatch.setattr("nativepath.presence.native", None)
     monkeypatch.setattr(IndexTable, "hashes_of", of_keys)
     monkeypatch.setattr(Checkpoint, "encode", as_before)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from messagestore import record
+from messagestore.dispatch.dispatcher import KNOWN_MAX
 from messagestore.messages import MessageToStore
-from messagestore.queues.dispatcher import KNOWN_MAX
 from messagestore.record import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, pack_host
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from tests.unit.messagestore.storehelp import (
     RECORD_CRC_BYTES,
     encode_batch,

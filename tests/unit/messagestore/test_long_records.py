@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from messagestore.queues.dispatchloop import STEP_BYTES_MIN
+from messagestore.dispatch.dispatchloop import STEP_BYTES_MIN
 from tests.unit.messagestore.storehelp import message, open_store, small_settings
 
 COUNT = 6

@@ -16,7 +16,7 @@ from messagestore.log import files
 from messagestore.messages import GetStatus
 from messagestore.queues import consumequeue
 from messagestore.queues.consumequeue import ENTRY
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from mqruntime import segments
 from tests.unit.messagestore.storehelp import message, open_store, small_settings
 

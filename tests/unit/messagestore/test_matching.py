@@ -11,7 +11,7 @@ from messagestore.messages import GetResult, GetStatus
 from messagestore.queues import matching
 from messagestore.queues.consumequeue import ENTRY
 from messagestore.record import decode
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from mqruntime import segments
 from tests.unit.messagestore.storehelp import message, nothing_cached
 from tests.unit.messagestore.test_rotten_segments import IN_BODY, flip, in_loop, opened

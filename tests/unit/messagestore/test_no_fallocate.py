@@ -15,8 +15,8 @@ import pytest
 
 from messagestore.log import commitlog
 from messagestore.messages import PutStatus
-from messagestore.settings import StoreSettings
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
+from messagestore.store.settings import StoreSettings
 from messagestore.walker import SegmentWalk
 from mqruntime import segments
 from mqruntime.diskfull import RETRY_S

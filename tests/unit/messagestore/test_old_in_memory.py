@@ -10,7 +10,7 @@ import pytest
 from messagestore import record
 from messagestore.messages import GetResult
 from messagestore.queues import reading
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from mqruntime import segments
 from mqruntime.turnbudget import TurnBudget
 from tests.unit.messagestore.storehelp import message, nothing_cached

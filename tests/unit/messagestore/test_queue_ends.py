@@ -13,7 +13,7 @@ import pytest
 
 from messagestore.errors import BadSegments, QueueUnmendable
 from messagestore.queues.ends import FILE, Span, decode_queue_ends
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from tests.unit.messagestore.storehelp import message, open_store, queue_entries, small_settings
 
 FILE_BYTES = 400

@@ -22,7 +22,7 @@ from messagestore.queues.consumequeue import (
     listed_start,
 )
 from messagestore.record import Message, encode, encode_blank
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from mqruntime.segments import RealSegmentDirectory
 from tests.unit.messagestore.storehelp import message, open_store, queue_entries, small_settings, worked
 

@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 import pytest
 
+from messagestore.dispatch.dispatcher import Dispatcher
 from messagestore.queues.consumequeue import ConsumeQueue
-from messagestore.queues.dispatcher import Dispatcher
 from messagestore.queues.table import QueueTable
 from messagestore.record import QueueFacts
 from mqruntime.segments import RealSegmentDirectory

@@ -14,7 +14,7 @@ from messagestore.bulk.records import ROOM_BYTES, records_in
 from messagestore.errors import RecordDamaged, StoreCorrupted
 from messagestore.messages import PutStatus
 from messagestore.recordcrc import HEAD, RECORD_CRC_BYTES, contradicts, seal, with_room
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from tests.unit.messagestore.storehelp import (
     encode_batch,
     golden_lines,

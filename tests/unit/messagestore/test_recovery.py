@@ -10,12 +10,12 @@ import pytest
 
 from messagestore.bulk.records import Records
 from messagestore.checkpoint import Checkpoint, CheckpointDamaged, decode_checkpoint
+from messagestore.dispatch.dispatcher import Dispatcher
+from messagestore.dispatch.indexmending import GapWriter
 from messagestore.errors import BadSegments, LogMissing, StoreCorrupted
-from messagestore.index.mending import GapWriter
 from messagestore.messages import Appended
-from messagestore.queues.dispatcher import Dispatcher
 from messagestore.record import QueueFacts, decode, encode_blank
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from tests.unit.messagestore.storehelp import message, open_store, queue_entries, small_settings
 
 SEGMENT = 4096
@@ -277,7 +277,7 @@ ALIKE = small_settings(mapped_file_size_commit_log=1 << 20, mapped_file_size_con
 @pytest.fixture(params=[False, True], ids=["one by one", "in bulk"])
 def bulk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, pure: None) -> None:
     if not request.param:
-        monkeypatch.setattr("messagestore.queues.dispatcher.NUMPY", False)
+        monkeypatch.setattr("messagestore.dispatch.dispatcher.NUMPY", False)
 
 
 async def killed_store(root: Path) -> None:

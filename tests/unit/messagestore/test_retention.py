@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from messagestore.log.retention import HOUR_MS, Decision, Hold, Moment, Rules, Segment, decide, hours_of
-from messagestore.settings import StoreSettings
+from messagestore.store.settings import StoreSettings
 from mqruntime.changedsettings import ChangeRefused, asked_for
 from mqruntime.settings import SettingsError
 

@@ -12,7 +12,7 @@ import pytest
 from messagestore.errors import OffsetOutOfRange, RecordDamaged, StoreError
 from messagestore.queues.consumequeue import ENTRY
 from messagestore.scrub.walk import Walked
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from tests.unit.messagestore.storehelp import NOW_MS, message, open_store, small_settings
 
 BODY = 300

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from messagestore import record
+from messagestore.dispatch.dispatcher import NEW_QUEUES_MAX
 from messagestore.log.commitlog import CommitLog
 from messagestore.messages import GetStatus, PutStatus, QueueGrew
-from messagestore.queues.dispatcher import NEW_QUEUES_MAX
 from messagestore.record import pack_host
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from mqruntime import segments
 from tests.unit.doubles import ManualClock
 from tests.unit.messagestore.storehelp import (

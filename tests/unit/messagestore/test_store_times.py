@@ -14,7 +14,7 @@ import pytest
 from messagestore.log.files import LogFiles
 from messagestore.log.retention import Segment
 from messagestore.record import RECORD_SIZE_MIN, store_timestamp
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from tests.unit.doubles import ManualClock
 from tests.unit.messagestore.storehelp import NOW_MS, message, open_store, small_settings
 

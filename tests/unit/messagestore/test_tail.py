@@ -13,10 +13,10 @@ import pytest
 
 from messagestore import record
 from messagestore.errors import StoreCorrupted, StoreFailed
-from messagestore.log import tail
-from messagestore.log.tail import SLICE_RECORDS, Walked
 from messagestore.messages import MessageToStore
-from messagestore.store import MessageStore
+from messagestore.store import tail
+from messagestore.store.messagestore import MessageStore
+from messagestore.store.tail import SLICE_RECORDS, Walked
 from tests.unit.messagestore.storehelp import (
     golden_segments,
     message,

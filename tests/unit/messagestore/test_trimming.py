@@ -13,8 +13,8 @@ import pytest
 from messagestore.errors import OffsetOutOfRange
 from messagestore.messages import GetStatus
 from messagestore.queues.ends import FILE as ENDS_FILE
-from messagestore.store import MessageStore
-from messagestore.trimming import Trimmed
+from messagestore.store.messagestore import MessageStore
+from messagestore.store.trimming import Trimmed
 from mqruntime import segments
 from mqruntime.realruntime import real_runtime
 from mqruntime.segments import RealSegmentDirectory

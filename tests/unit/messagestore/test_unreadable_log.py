@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
 from mqruntime.log import FIELDS
 from simulation.kernel.disk import SimulatedDisk
 from simulation.kernel.node import Node

@@ -17,8 +17,8 @@ from epochfile.file import EpochFile
 from epochfile.history import EpochHistory
 from messagestore.messages import RecoveryReport
 from messagestore.record import Message, decode
-from messagestore.settings import StoreSettings
-from messagestore.store import MessageStore
+from messagestore.store.messagestore import MessageStore
+from messagestore.store.settings import StoreSettings
 from mqruntime.realruntime import real_runtime
 from mqruntime.smallfiles import RealSmallFiles
 from raftstore.adoption import adopt

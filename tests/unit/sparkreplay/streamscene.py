@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from sparkreplay.read.options import read_options
+from sparkreplay.source.streamsource import RocketMQStreamReader
 from sparkreplay.stream.request import admission_of, open_stream
-from sparkreplay.streamsource import RocketMQStreamReader
 
 
 class Query:

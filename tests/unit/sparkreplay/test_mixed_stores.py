@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from messagestore.settings import StoreSettings
+from messagestore.store.settings import StoreSettings
 from mqruntime.realruntime import real_runtime
 from raftstore.adoption import adopt
 from raftstore.folder import read_log

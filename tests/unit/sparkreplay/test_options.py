@@ -163,7 +163,7 @@ def test_a_users_schema_names_a_column_once() -> None:
     pytest.importorskip("pyspark")
     from pyspark.sql.types import StringType, StructType
 
-    from sparkreplay.datasource import columns_of
+    from sparkreplay.source.datasource import columns_of
 
     assert columns_of(StructType().add("tags", StringType()).add("topic", StringType())) == ("tags", "topic")
     with pytest.raises(OptionError, match="option schema: names column topic twice"):

@@ -69,7 +69,7 @@ def test_a_process_with_numpy_and_pyarrow_alone_reads_a_store_from_the_archive(
 def test_the_archive_holds_the_reader_and_no_command_or_server() -> None:
     names = set(packaged_files())
     assert {
-        "sparkreplay/read/reader.py", "sparkreplay/datasource.py", "sparkreplay/export/job.py", "epochfile/format.py",
+        "sparkreplay/read/reader.py", "sparkreplay/source/datasource.py", "sparkreplay/export/job.py", "epochfile/format.py",
         "messagestore/record.py", "messagestore/walker.py",
     } <= names  # fmt: skip
     assert {name.split("/")[0] for name in names} == {"sparkreplay", "epochfile", "messagestore", "mqruntime"}

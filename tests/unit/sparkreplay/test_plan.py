@@ -118,7 +118,7 @@ def test_of_a_segment_all_up_to_the_last_wanted_stretch_is_kept(wanted: set[int]
 
 def test_what_a_task_is_sent_does_not_grow_with_the_log(folder: StoreFolder) -> None:
     pytest.importorskip("pyspark")
-    from sparkreplay.datasource import RocketMQReader
+    from sparkreplay.source.datasource import RocketMQReader
 
     sizes = []
     for split in ("4096", "1g"):

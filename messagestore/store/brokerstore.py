@@ -12,10 +12,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from messagestore.checkpoint import Checkpoint
+from messagestore.dispatch.dispatcher import Dispatcher
+from messagestore.dispatch.dispatchloop import DispatchLoop
+from messagestore.dispatch.indexmending import IndexMending
+from messagestore.dispatch.indexstart import IndexStart
+from messagestore.dispatch.savedqueues import SavedQueues
 from messagestore.errors import LogReplaced, OffsetOutOfRange, RecordDamaged, StoreCorrupted, StoreFailed
-from messagestore.index.beginning import IndexStart
 from messagestore.index.lookup import KeyLookup
-from messagestore.index.mending import IndexMending
 from messagestore.index.table import FOLDER as INDEX_FOLDER
 from messagestore.index.table import IndexTable
 from messagestore.log.appender import Appender
@@ -36,11 +39,8 @@ from messagestore.messages import (
     ReplyForm,
     TagFilter,
 )
-from messagestore.queues.dispatcher import Dispatcher
-from messagestore.queues.dispatchloop import DispatchLoop
 from messagestore.queues.matching import MatchingReader
 from messagestore.queues.reading import QueueReader
-from messagestore.queues.saved import SavedQueues
 from messagestore.queues.table import FOLDER as QUEUES_FOLDER
 from messagestore.queues.table import QueueTable
 from messagestore.record import RECORD_SIZE_MIN, pack_host, store_timestamp
@@ -48,8 +48,8 @@ from messagestore.record import check as record_check
 from messagestore.scrub.scrubber import Scrubber
 from messagestore.scrub.soundness import Integrity
 from messagestore.scrub.walk import WalkSlice, walk_slice
-from messagestore.settings import StoreSettings
-from messagestore.trimming import Trimmed, Trimming
+from messagestore.store.settings import StoreSettings
+from messagestore.store.trimming import Trimmed, Trimming
 from messagestore.walker import segment_name
 from mqruntime.diskfull import RetriedWrite
 from mqruntime.runtime import Runtime

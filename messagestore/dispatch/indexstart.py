@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from messagestore.checkpoint import INDEX_PARTIAL, Checkpoint
-from messagestore.index.mending import IndexMending
+from messagestore.dispatch.indexmending import IndexMending
 from messagestore.index.table import ALL_TAGS, TagsSince
 from messagestore.log.files import LogFiles
 

@@ -9,17 +9,17 @@ import errno
 from collections.abc import Callable
 from functools import partial
 
-from messagestore.beginning import LogStartFile
-from messagestore.brokerstore import BrokerStore
 from messagestore.checkpoint import Checkpoint
 from messagestore.errors import OffsetOutOfRange, RecordDamaged, StoreCorrupted, StoreFailed
 from messagestore.log.appender import Appender
 from messagestore.log.commitlog import FOLDER, CommitLog
 from messagestore.log.nextsegment import NextSegment
-from messagestore.log.recovery import Recovery
-from messagestore.log.tail import LogTail
 from messagestore.messages import RecoveryReport
-from messagestore.settings import FlushDiskType, StoreSettings
+from messagestore.store.beginning import LogStartFile
+from messagestore.store.brokerstore import BrokerStore
+from messagestore.store.recovery import Recovery
+from messagestore.store.settings import FlushDiskType, StoreSettings
+from messagestore.store.tail import LogTail
 from mqruntime.diskfull import DISK_FULL
 from mqruntime.runtime import Runtime
 

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 
 from messagestore import record
 from messagestore.checkpoint import Checkpoint
+from messagestore.dispatch.dispatcher import Dispatcher
 from messagestore.errors import LogMissing, QueueOffsetGap, StoreCorrupted
 from messagestore.index.table import IndexTable
 from messagestore.log.commitlog import FOLDER, CommitLog
 from messagestore.messages import RecoveryReport
-from messagestore.queues.dispatcher import Dispatcher
 from messagestore.queues.table import QueueTable
 from messagestore.walker import SegmentWalk, Stop
 

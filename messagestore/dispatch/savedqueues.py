@@ -20,10 +20,10 @@ from messagestore.checkpoint import (
     decode_checkpoint,
     says_tables,
 )
+from messagestore.dispatch.dispatcher import Dispatcher
+from messagestore.dispatch.endcheck import QueueCheck, mark_of
 from messagestore.index.table import IndexTable
 from messagestore.log.files import LogFiles
-from messagestore.queues.dispatcher import Dispatcher
-from messagestore.queues.endcheck import QueueCheck, mark_of
 from messagestore.queues.ends import FILE as ENDS_FILE
 from messagestore.queues.ends import QueueEnds, decode_queue_ends, encode_queue_ends, encode_span
 from messagestore.queues.table import QueueTable

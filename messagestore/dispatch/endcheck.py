@@ -14,10 +14,10 @@ from typing import Any
 from zlib import crc32
 
 from messagestore import record
+from messagestore.dispatch.dispatcher import NEVER, Dispatcher
 from messagestore.errors import QueueUnmendable, StoreCorrupted
 from messagestore.log.files import LogFiles
 from messagestore.queues.consumequeue import ConsumeQueue, is_filler, listed_start, place_of
-from messagestore.queues.dispatcher import NEVER, Dispatcher
 from messagestore.queues.ends import MARK_BYTES, Key, QueueEnds, Span
 from messagestore.queues.table import QueueTable
 from mqruntime.log import fields

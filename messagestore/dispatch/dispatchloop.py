@@ -11,10 +11,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
+from messagestore.dispatch.dispatcher import Dispatcher
 from messagestore.errors import StoreCorrupted
 from messagestore.log.files import LogFiles
 from messagestore.messages import QueueGrew
-from messagestore.queues.dispatcher import Dispatcher
 from mqruntime.diskfull import RETRY_S, RetriedWrite
 from mqruntime.log import fields
 from mqruntime.repeatedfailure import RepeatedFailure

@@ -35,7 +35,6 @@ from pyspark.sql.types import (
 )
 
 from sparkreplay.errors import OptionError, WriteRefused
-from sparkreplay.plainly import UserErrors
 from sparkreplay.read.knownoptions import nearest
 from sparkreplay.read.options import ReadOptions, read_options
 from sparkreplay.read.pushed import comparisons
@@ -43,9 +42,10 @@ from sparkreplay.read.reader import ReadPlan, plan_read, pruned, read_stretch
 from sparkreplay.read.tableoptions import METADATA, SOURCE, is_table, lowered, table_options
 from sparkreplay.records.schema import BY_NAME, spark_schema
 from sparkreplay.records.walk import Stretch
+from sparkreplay.source.streamsource import RocketMQStreamReader
+from sparkreplay.source.usererrors import UserErrors
 from sparkreplay.stream.admission import Admission
 from sparkreplay.stream.request import admission_of, refuse_for_batch
-from sparkreplay.streamsource import RocketMQStreamReader
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 TYPES: dict[str, DataType] = {

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from messagestore.dispatch.dispatcher import Dispatcher
+from messagestore.dispatch.savedqueues import SavedQueues
 from messagestore.index.table import IndexTable
 from messagestore.log.files import LogFiles
-from messagestore.queues.dispatcher import Dispatcher
-from messagestore.queues.saved import SavedQueues
 from messagestore.queues.table import QueueTable
 from messagestore.scrub.soundness import Integrity
 from mqruntime.segments import SegmentFile

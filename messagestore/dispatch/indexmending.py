@@ -13,14 +13,14 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from messagestore import record
+from messagestore.dispatch.dispatcher import Dispatcher
+from messagestore.dispatch.endcheck import Chosen
 from messagestore.errors import LogReplaced, OffsetOutOfRange, RecordDamaged, StoreCorrupted
 from messagestore.index.file import ENTRY, FIRST_ENTRY, I32_MAX, IndexFile
 from messagestore.index.soundness import Chains, ends_fault, header_fault
 from messagestore.index.table import ALL_TAGS, Doubt, Gap, IndexTable, TagsSince, log_damage
 from messagestore.log.files import LogFiles
 from messagestore.properties import dispatched_values
-from messagestore.queues.dispatcher import Dispatcher
-from messagestore.queues.endcheck import Chosen
 from messagestore.queues.table import QueueTable
 from messagestore.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK, QueueFacts
 from mqruntime.diskfull import DISK_FULL

@@ -25,8 +25,8 @@ from mqruntime.log import fields
 from nativepath import presence
 
 if TYPE_CHECKING:
-    from messagestore.bulk.entries import BulkEntries
     from messagestore.bulk.records import Records
+    from messagestore.dispatch.bulkentries import BulkEntries
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Dispatcher:
         self._logged_skips: set[tuple[bytes, int]] = set()  # queues whose skips were logged
         self.bulk: BulkEntries | None = None
         if NUMPY:
-            from messagestore.bulk.entries import BulkEntries
+            from messagestore.dispatch.bulkentries import BulkEntries
 
             self.bulk = BulkEntries(queues, index, self._tags)
 

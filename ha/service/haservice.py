@@ -25,11 +25,11 @@ from ha.log import ReplicatedLog
 from ha.master.admittance import Why
 from ha.master.gate import Asker, Gate, Replicas
 from ha.master.mastership import Controllers, Mastership
+from ha.service.status import runtime_info
 from ha.settings import HASettings, PairSettings
 from ha.slave.client import MasterWitness, SlaveClient
 from ha.slave.follower import Follower, cut_partial_record
 from ha.slave.link import LeftBehind, SlaveState, StayOut
-from ha.status import runtime_info
 from mqruntime.clock import Clock
 from mqruntime.listening import accepts_no_more, why_not_listening
 from mqruntime.log import fields
@@ -434,7 +434,7 @@ class HAService:
         return self._end.stays_out if isinstance(self._end, SlaveClient | PairSlave) else None
 
     def status(self) -> dict[str, Any]:
-        """HARuntimeInfo, see ha/status.py."""
+        """HARuntimeInfo, see ha/service/status.py."""
         return runtime_info(self._log, self._end, self._clock.monotonic_ms())
 
     def slaves(self) -> dict[int, tuple[int, bool]]:

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from messagestore.dispatch.dispatcher import Dispatcher
 from messagestore.errors import StoreCorrupted
 from messagestore.log.commitlog import CommitLog
 from messagestore.queues.consumequeue import place_of
-from messagestore.queues.dispatcher import Dispatcher
 from messagestore.queues.table import QueueTable
 from messagestore.record import (
     END_OF_SEGMENT,

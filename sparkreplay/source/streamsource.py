@@ -20,9 +20,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from sparkreplay.plainly import UserErrors
 from sparkreplay.read.options import ReadOptions
 from sparkreplay.read.reader import ReadPlan, read_stretch
+from sparkreplay.source.usererrors import UserErrors
 from sparkreplay.stream.admission import UNLIMITED, Admission
 from sparkreplay.stream.logstream import LogStream
 from sparkreplay.stream.position import StreamOffset
