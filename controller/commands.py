@@ -22,7 +22,7 @@ from controller.events import (
 from controller.heartbeats import BrokerKey, Liveness
 from controller.reasons import BROKER_RESTARTED
 from controller.state import FIRST_BROKER_ID, Replica, Replicas, ReplicasState, SyncState
-from remoting.bodies.replicas import BrokerReplicasInfo, ReplicaIdentity, ReplicasInfo, SyncStateSet
+from remoting.bodies.replicas import BrokerReplicasInfo, ReplicaIdentity, ReplicasInfo, SyncStateSetBody
 from remoting.codes import ResponseCode
 from remoting.headers.controller import (
     AlterSyncStateSetResponseHeader,
@@ -82,7 +82,7 @@ def alter_sync_state_set(
             code,
             remark,
             AlterSyncStateSetResponseHeader(0),
-            SyncStateSet(sync_state.members, set_epoch + 1).encode() if members_min != UPSTREAM else None,
+            SyncStateSetBody(sync_state.members, set_epoch + 1).encode() if members_min != UPSTREAM else None,
             (AlterSyncStateSet(broker_name, sync_state.members, sync_state.eligible),),
         )
 
@@ -125,7 +125,7 @@ def alter_sync_state_set(
         return refused(failed, f"{rejecting} newSyncStateSet don't contains origin leader {{{master_id}}}")
     return Decision(
         header=AlterSyncStateSetResponseHeader(set_epoch + 1),
-        body=SyncStateSet(members, set_epoch + 1).encode(),
+        body=SyncStateSetBody(members, set_epoch + 1).encode(),
         events=(
             AlterSyncStateSet(
                 broker_name,
@@ -246,11 +246,11 @@ def register_broker(
         header.master_address = address_of(replicas, master_id)
         header.master_epoch = sync_state.master_epoch
         header.sync_state_set_epoch = sync_state.set_epoch
-    body = SyncStateSet(sync_state.members, sync_state.set_epoch).encode()
+    body = SyncStateSetBody(sync_state.members, sync_state.set_epoch).encode()
     return Decision(header=header, body=body, events=tuple(events), reason=BROKER_RESTARTED)
 
 
-class Refusal(NamedTuple):
+class IdentityRefusal(NamedTuple):
     """The reason why a process does not count as its broker. With a `known_start_number` it may register again once it has
     recorded that its disk was set back; `other_address` is where the broker runs."""
 
@@ -262,7 +262,7 @@ class Refusal(NamedTuple):
 
 def why_not_this_process(
     replica: Replica, live: Liveness, key: BrokerKey, address: str, process: Process
-) -> Refusal | None:
+) -> IdentityRefusal | None:
     """The reason why `process` at `address` does not count as the registered broker `key`; None if it does.
 
     Each start of a disk draws a number above all earlier ones, so a number that was heard before comes from an
@@ -274,22 +274,22 @@ def why_not_this_process(
         return _why_not_anonymous(replica, live, key)
     known = max(replica.start_number, live.start_number(key))
     if (why := _why_not_numbered(replica, live, key, process, known)) is not None:
-        return Refusal(ResponseCode.CONTROLLER_BROKER_ID_INVALID, why)
+        return IdentityRefusal(ResponseCode.CONTROLLER_BROKER_ID_INVALID, why)
     if incarnation == replica.incarnation:
         return None
     is_older = number <= known
     if is_older and not live.is_alive(key) and not live.is_dead(key):
         why = f"this new leader does not know yet whether broker {key[2]} of {key[1]} lives at {replica.address}"
-        return Refusal(ResponseCode.CONTROLLER_BROKER_ID_INVALID, why)
+        return IdentityRefusal(ResponseCode.CONTROLLER_BROKER_ID_INVALID, why)
     if live.is_alive(key) and (is_older or address != replica.address):
-        return Refusal(
+        return IdentityRefusal(
             ResponseCode.CONTROLLER_BROKER_ID_INVALID,
             f"broker {key[2]} of {key[1]} lives at {replica.address}, and the store at {address} is a copy of its store: stop "
             f"the broker at {address} and empty its store, so that it joins with an id of its own",
             other_address=replica.address,
         )
     if is_older:
-        return Refusal(
+        return IdentityRefusal(
             ResponseCode.CONTROLLER_INVALID_REQUEST,
             f"broker {key[2]} of {key[1]} comes with start number {number}, and {known} was heard: its disk was set back",
             known,
@@ -316,10 +316,10 @@ def _why_not_numbered(
     return None
 
 
-def _why_not_anonymous(replica: Replica, live: Liveness, key: BrokerKey) -> Refusal | None:
+def _why_not_anonymous(replica: Replica, live: Liveness, key: BrokerKey) -> IdentityRefusal | None:
     if not (replica.start_number and replica.incarnation and live.is_alive(key)):
         return None
-    return Refusal(
+    return IdentityRefusal(
         ResponseCode.CONTROLLER_BROKER_ID_INVALID,
         f"broker {key[2]} of {key[1]} lives at {replica.address} and sends its start number, which this request is missing: "
         "stop that broker before another version takes over its store",
@@ -397,7 +397,7 @@ def replica_info(
     header = GetReplicaInfoResponseHeader(
         master_id, address_of(replicas, master_id), sync_state.master_epoch, other_address
     )
-    return Decision(header=header, body=SyncStateSet(sync_state.members, sync_state.set_epoch).encode())
+    return Decision(header=header, body=SyncStateSetBody(sync_state.members, sync_state.set_epoch).encode())
 
 
 def sync_state_data(state: ReplicasState, live: Liveness, *, broker_names: Sequence[str]) -> Decision:

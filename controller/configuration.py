@@ -10,7 +10,7 @@ import logging
 
 from controller.decision import Decision
 from controller.settings import ControllerSettings
-from mqruntime.changedsettings import ChangeRefused, change
+from mqruntime.changedsettings import SettingsRefused, change
 from mqruntime.log import fields
 from mqruntime.smallfiles import SmallFiles
 from remoting.codes import ResponseCode
@@ -26,7 +26,7 @@ CHANGEABLE = frozenset(
 )  # fmt: skip
 
 
-class Configuration:
+class ControllerConfiguration:
     """Changes `settings` while the controller runs; nothing else does."""
 
     def __init__(self, settings: ControllerSettings, files: SmallFiles) -> None:
@@ -44,7 +44,7 @@ class Configuration:
             return Decision()
         try:
             change(self._settings, body, CHANGEABLE, black_list=self._settings.black_list)
-        except ChangeRefused as refused:
+        except SettingsRefused as refused:
             code = ResponseCode.NO_PERMISSION if refused.forbidden else ResponseCode.SYSTEM_ERROR
             return Decision(code, str(refused))
         try:

@@ -48,7 +48,7 @@ LATENCY_BOUNDS = tuple(
 """Upstream's bounds, in microseconds."""
 
 
-class Counts:
+class RequestCounts:
     """`requests` by (type, status), `latencies` by type in microseconds, `proposals` by status, their latency in
     microseconds; `elections` by (cluster, broker set, result)."""
 

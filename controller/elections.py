@@ -95,7 +95,7 @@ def replace_lost_master(
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingReason:
     """The reason why a set with live brokers has no master.
 
     - `may_lack`: live, electable brokers that may be missing data of the `missing` ones, broker id -> log end in
@@ -111,7 +111,7 @@ class Waiting:
     outside: dict[int, int] = field(default_factory=dict)
 
 
-def waiting(state: ReplicasState, live: Liveness, *, broker_name: str) -> Waiting | None:
+def waiting(state: ReplicasState, live: Liveness, *, broker_name: str) -> WaitingReason | None:
     """The state of a set that has no master, and gets none unless a missing broker comes back. None if there is a
     master, if one can be elected, or if no broker is alive."""
     known = state.known(broker_name)
@@ -126,7 +126,7 @@ def waiting(state: ReplicasState, live: Liveness, *, broker_name: str) -> Waitin
         each for each in living if _is_set_back(broker_name, replicas, live, each, reports[each])
     )
     outside = sorted(reports.keys() - living) if set_back else []
-    return Waiting(
+    return WaitingReason(
         {broker_id: reports[broker_id].max_offset for broker_id in living},
         (sync_state.members | sync_state.eligible) - reports.keys(),
         elect(living, reports, old_master=None),

@@ -23,7 +23,7 @@ from controller.reasons import UNCLEAN
 from controller.runner import Busy, CommandRunner, D
 from controller.settings import ControllerSettings
 from controller.state import ReplicasState, SyncState
-from controller.turns import ITSELF, Asker
+from controller.turns import ITSELF, CommandSource
 from controller.unelected import Unelected
 from dledger.raft.actions import Role
 from dledger.raft.errors import NotLeader, OutcomeUnknown, TooManyProposals
@@ -110,7 +110,7 @@ class MasterGuard:
         broker_name: str,
         decide: Callable[[ReplicasState, Liveness], D],
         asked_by: str | None = None,
-        asker: Asker = ITSELF,
+        asker: CommandSource = ITSELF,
     ) -> D:
         """Carry out an election, as the runner does any command; `asked_by` is the address that requested it."""
         before = SyncState()

@@ -43,7 +43,7 @@ class BrokerLoss:
 
 
 @dataclass(slots=True)
-class _Entry:
+class _Heartbeat:
     connection: int
     open: bool
     last_seen_ms: int
@@ -62,7 +62,7 @@ class Heartbeats:
     """The last heartbeat of each broker. Connections are numbered; later ones have higher numbers."""
 
     def __init__(self) -> None:
-        self._entries: dict[BrokerKey, _Entry] = {}
+        self._entries: dict[BrokerKey, _Heartbeat] = {}
         self._spoken: dict[BrokerKey, dict[int, int]] = {}
         """By broker, the newest connection of its last incarnations that sent heartbeats or registrations."""
         self._of_connection: dict[int, dict[BrokerKey, None]] = {}
@@ -89,7 +89,7 @@ class Heartbeats:
         while the newer one is open, proves life and nothing else."""
         entry = self._entries.get(key)
         if entry is None:
-            self._entries[key] = _Entry(connection, True, now_ms, heartbeat)
+            self._entries[key] = _Heartbeat(connection, True, now_ms, heartbeat)
             self._of_connection.setdefault(connection, {})[key] = None
             return self._entries[key].alive_at(now_ms)
         was_alive = entry.alive_at(now_ms)
@@ -172,7 +172,7 @@ class Heartbeats:
             if not entry.alive_at(now_ms) and entry.last_seen_ms + FORGET_AFTER_MS < now_ms:
                 self.forget(key)
 
-    def _leave_connection(self, key: BrokerKey, entry: _Entry) -> None:
+    def _leave_connection(self, key: BrokerKey, entry: _Heartbeat) -> None:
         others = self._of_connection[entry.connection]
         del others[key]
         if not others:
@@ -199,7 +199,7 @@ class Liveness:
     it was silent for its whole lifetime while this controller was judging. Shortly after a change of leader it may be
     neither alive nor dead."""
 
-    entries: dict[BrokerKey, _Entry]
+    entries: dict[BrokerKey, _Heartbeat]
     now_ms: int
     judging_since_ms: int
     lacking: frozenset[BrokerKey] = frozenset()

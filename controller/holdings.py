@@ -27,7 +27,7 @@ CheckCode = Callable[[BrokerKey], str | None]
 cleaned."""
 
 
-class Report(NamedTuple):
+class LogReport(NamedTuple):
     """A heartbeat's report on a log: its last epoch, its end, and its confirm offset; with a `start_number` (0: not
     sent) that is the end of the last confirmed record."""
 
@@ -69,7 +69,7 @@ class Holdings:
         self.lacking: frozenset[BrokerKey] = frozenset()
         """The brokers whose logs are known to be missing data that their sets confirmed."""
 
-    def heard(self, key: BrokerKey, connection: int, report: Report, *, member: bool) -> Held | None:
+    def heard(self, key: BrokerKey, connection: int, report: LogReport, *, member: bool) -> Held | None:
         """Record a heartbeat of a registered broker; `member`: of its SyncStateSet, or eligible. Return the confirmed
         offset that it was just found to be missing, or None."""
         check_code = self._check_code(key)
@@ -106,7 +106,7 @@ class Holdings:
         holding = self._of.get(key)
         return holding.start_number if holding and holding.check_code == self._check_code(key) else 0
 
-    def _shortfall(self, key: BrokerKey, own: Held, report: Report, *, exact: bool) -> Held | None:
+    def _shortfall(self, key: BrokerKey, own: Held, report: LogReport, *, exact: bool) -> Held | None:
         """The confirmed offset that this report falls short of. The broker's own counts in full, the set's only
         against an empty log."""
         if report.max_offset < 0:
@@ -159,5 +159,5 @@ class Holdings:
             raise HoldingsDamaged(str(error)) from error
 
 
-def _makes_up_for(report: Report, missing: Held) -> bool:
+def _makes_up_for(report: LogReport, missing: Held) -> bool:
     return report.epoch > missing.epoch or report.max_offset >= missing.confirm_offset

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from controller.commands import (
     START_NUMBERS_ON,
+    IdentityRefusal,
     Process,
-    Refusal,
     is_another_process,
     why_not_this_process,
 )
@@ -24,7 +24,7 @@ from controller.eligibility import UPSTREAM
 from controller.events import ApplyBrokerId, Event
 from controller.hearing import Hearing
 from controller.heartbeats import BrokerKey, Heartbeat, Heartbeats, Liveness
-from controller.holdings import Held, Holdings, Report
+from controller.holdings import Held, Holdings, LogReport
 from controller.state import ReplicasState, SyncState
 from mqruntime.clock import Clock
 from mqruntime.log import fields
@@ -107,7 +107,7 @@ class LiveBrokers:
         self.hearing.heard(header.heartbeat_timeout_mills, self._clock.monotonic_ms())
         member = known is not None and _held_all(known[1], header.broker_id)
         confirmed = header.records_confirmed if header.start_number else header.confirm_offset
-        held = Report(header.epoch, header.max_offset, confirmed, header.start_number)
+        held = LogReport(header.epoch, header.max_offset, confirmed, header.start_number)
         missing = self._holdings.heard(key, connection, held, member=member)
         if missing is not None:
             _warn_of_missing_data(key, held, missing)
@@ -136,7 +136,7 @@ class LiveBrokers:
         for came in self._awaited.get(key, ()):
             came.set()
 
-    def why_not_this_process(self, header: RegisterBrokerToControllerHeader) -> Refusal | None:
+    def why_not_this_process(self, header: RegisterBrokerToControllerHeader) -> IdentityRefusal | None:
         """The reason why the sender of request 1003 does not count as the broker that it names."""
         key = self._key(header.broker_name, header.broker_id)
         if key is None or header.register_check_code not in (None, self._state.check_code(key)):
@@ -358,7 +358,7 @@ def _held_all(sync_state: SyncState, broker_id: int) -> bool:
     return broker_id in sync_state.members or broker_id in sync_state.eligible
 
 
-def _warn_of_missing_data(key: BrokerKey, held: Report, missing: Held) -> None:
+def _warn_of_missing_data(key: BrokerKey, held: LogReport, missing: Held) -> None:
     logger.warning(
         "member is missing confirmed data",
         extra=fields(

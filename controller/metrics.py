@@ -10,7 +10,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from controller import figures
-from controller.counts import Counts
+from controller.counts import RequestCounts
 from controller.heartbeats import Liveness
 from controller.settings import ControllerSettings
 from controller.state import ReplicasState
@@ -28,7 +28,7 @@ class ControllerCollector(Collector):
         node: DLedgerNode,
         state: ReplicasState,
         liveness: Callable[[], Liveness],
-        counts: Counts,
+        counts: RequestCounts,
     ) -> None:
         self._node = node
         self._state = state

@@ -13,7 +13,7 @@ from functools import partial
 
 from mqruntime.clock import Clock
 from mqruntime.tasks import Tasks
-from remoting.bodies.replicas import SyncStateSet
+from remoting.bodies.replicas import SyncStateSetBody
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
@@ -53,7 +53,7 @@ class Notifier:
     ) -> None:
         """Send the master in `header` and its SyncStateSet to the brokers at `addresses`; `on_sent` gets each address that
         it was sent to."""
-        body = SyncStateSet(members, header.sync_state_set_epoch or 0).encode()
+        body = SyncStateSetBody(members, header.sync_state_set_epoch or 0).encode()
         announcement = _Announcement(header, body, on_sent)
         for address in addresses:
             older = self._sending.pop(address, None)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from controller import requests
-from controller.configuration import Configuration
-from controller.counts import Counts
+from controller.configuration import ControllerConfiguration
+from controller.counts import RequestCounts
 from controller.decision import Decision
 from controller.electionrecorder import ElectionRecorder
 from controller.events import AlterSyncStateSet
@@ -23,7 +23,7 @@ from controller.requests import Decide
 from controller.runner import Busy, CommandRunner
 from controller.settings import ControllerSettings
 from controller.state import ReplicasState
-from controller.turns import Asker, Rank
+from controller.turns import CommandSource, Rank
 from dledger.node.node import DLedgerNode
 from dledger.raft.actions import Role
 from dledger.raft.errors import NotLeader, OutcomeUnknown, TooManyProposals
@@ -63,8 +63,8 @@ class RequestProcessor:
     runner: CommandRunner
     guard: MasterGuard
     recorder: ElectionRecorder
-    counts: Counts
-    configuration: Configuration
+    counts: RequestCounts
+    configuration: ControllerConfiguration
     _connections: Iterator[int] = field(default_factory=partial(itertools.count, 1))
 
     def add_to(self, router: Router) -> None:
@@ -89,9 +89,9 @@ class RequestProcessor:
         if CONNECTION in peer.attributes:
             self.brokers.connection_closed(connection_of(peer))
 
-    def _asker(self, peer: Peer) -> Asker:
+    def _asker(self, peer: Peer) -> CommandSource:
         connection = connection_of(peer)
-        return Asker(Rank.BROKER if self.brokers.speak_over(connection) else Rank.ANYBODY, connection)
+        return CommandSource(Rank.BROKER if self.brokers.speak_over(connection) else Rank.ANYBODY, connection)
 
     def _written(self, read: Callable[[RemotingCommand], Decide]) -> Handler:
         async def handle(peer: Peer, request: RemotingCommand) -> RemotingCommand:

@@ -13,7 +13,7 @@ from controller.eligibility import UPSTREAM
 from controller.heartbeats import Liveness
 from controller.state import ReplicasState
 from remoting.bodies.body import REQUEST_BYTES_MAX
-from remoting.bodies.replicas import SyncStateSet
+from remoting.bodies.replicas import SyncStateSetBody
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError
@@ -43,7 +43,7 @@ def broker_name_of(request: RemotingCommand) -> str:
 
 def alter_sync_state_set(request: RemotingCommand) -> Decide:
     header = AlterSyncStateSetHeader.from_ext(request.ext)
-    body = SyncStateSet.from_request(request.body, bytes_max=SET_BYTES_MAX)
+    body = SyncStateSetBody.from_request(request.body, bytes_max=SET_BYTES_MAX)
     return lambda state, live: commands.alter_sync_state_set(
         state,
         live,

@@ -15,7 +15,7 @@ from controller.decision import Decision
 from controller.events import encode
 from controller.heartbeats import Liveness
 from controller.state import ReplicasState
-from controller.turns import SOMEBODY, Asker, Rank, TurnNotCome, Turns
+from controller.turns import SOMEBODY, BrokerTurns, CommandSource, Rank, TurnNotCome
 from dledger.node.node import DLedgerNode
 from dledger.raft.errors import NotLeader, OutcomeUnknown
 
@@ -50,7 +50,7 @@ class CommandRunner:
         self._liveness = liveness
         self._on_proposing = on_proposing
         self._on_proposed = on_proposed
-        self._turns = Turns()
+        self._turns = BrokerTurns()
         self._unsettled: dict[str, tuple[int, int]] = {}
         """Sets whose last proposal has an unknown outcome: its term, and an upper bound of its index."""
         self._progress = asyncio.Event()
@@ -60,7 +60,10 @@ class CommandRunner:
         self._progress.set()
 
     async def run(
-        self, broker_name: str, decide: Callable[[ReplicasState, Liveness], D], asker: Asker = SOMEBODY
+        self,
+        broker_name: str,
+        decide: Callable[[ReplicasState, Liveness], D],
+        asker: CommandSource = SOMEBODY,
     ) -> D:
         """The decision of `decide` on the set `broker_name`, once it holds. A `decide` that returns None wants
         nothing. See controller.turns for the order.
@@ -78,7 +81,7 @@ class CommandRunner:
         except TurnNotCome:
             raise Busy(f"its turn did not come within {TIMEOUT_MS} ms") from None
 
-    def _has_room(self, asker: Asker) -> bool:
+    def _has_room(self, asker: CommandSource) -> bool:
         """Whether one more command may wait; up to twice the limit for the first of a connection."""
         turns = self._turns
         return turns.waiting < (WAITING_MAX if turns.waits(asker) else 2 * WAITING_MAX)

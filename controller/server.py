@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from controller.adoption import look_first
 from controller.awakeclock import AwakeClock
-from controller.configuration import Configuration
-from controller.counts import Counts
+from controller.configuration import ControllerConfiguration
+from controller.counts import RequestCounts
 from controller.deaf import step_down_if_isolated
 from controller.electionrecorder import ElectionRecorder
 from controller.events import Event
@@ -97,7 +97,7 @@ class ControllerApp(NodeListener):
             lambda broker_name: self._guard.changed(broker_name),
         )
         self._recorder = ElectionRecorder(self.state, self.brokers.liveness, side_files, clock)
-        self._counts = Counts()
+        self._counts = RequestCounts()
         self._runner = CommandRunner(
             self.node, self.state, self.brokers.liveness, self._recorder.proposing, self._counts.proposed
         )
@@ -121,7 +121,7 @@ class ControllerApp(NodeListener):
             self._guard,
             self._recorder,
             self._counts,
-            Configuration(settings, runtime.files),
+            ControllerConfiguration(settings, runtime.files),
         )
         router = Router(on_fatal=self.failed)
         router.on_unserved = lambda peer, request: directions(request.code, Server.CONTROLLER)

@@ -27,17 +27,17 @@ class Rank(IntEnum):
     ANYBODY = 2
 
 
-class Asker(NamedTuple):
+class CommandSource(NamedTuple):
     """The requester of a command, and its connection."""
 
     rank: Rank = Rank.ANYBODY
     connection: int = 0
 
 
-ITSELF, SOMEBODY = Asker(Rank.CONTROLLER), Asker()
+ITSELF, SOMEBODY = CommandSource(Rank.CONTROLLER), CommandSource()
 
 
-def order_of(asker: Asker) -> int:
+def order_of(asker: CommandSource) -> int:
     """Sort key; the lowest comes first."""
     return asker.rank
 
@@ -46,10 +46,10 @@ def order_of(asker: Asker) -> int:
 class _Turn:
     users: int = 0
     is_held: bool = False
-    waiting: dict[Asker, deque[asyncio.Future[None]]] = field(default_factory=dict)
+    waiting: dict[CommandSource, deque[asyncio.Future[None]]] = field(default_factory=dict)
     """In the order of their turns within a rank."""
 
-    async def acquire(self, asker: Asker) -> None:
+    async def acquire(self, asker: CommandSource) -> None:
         if not self.is_held:
             self.is_held = True
             return
@@ -75,21 +75,21 @@ class _Turn:
         self.is_held = False
 
 
-class Turns:
+class BrokerTurns:
     """By broker name."""
 
     def __init__(self) -> None:
         self._turns: dict[str, _Turn] = {}
-        self._waiting_of: dict[Asker, int] = {}
+        self._waiting_of: dict[CommandSource, int] = {}
         self.waiting = 0
         """Requesters that wait, over all sets."""
 
-    def waits(self, asker: Asker) -> bool:
+    def waits(self, asker: CommandSource) -> bool:
         """Whether a command of `asker` is waiting."""
         return asker in self._waiting_of
 
     @asynccontextmanager
-    async def of(self, broker_name: str, end: float, asker: Asker = SOMEBODY) -> AsyncIterator[None]:
+    async def of(self, broker_name: str, end: float, asker: CommandSource = SOMEBODY) -> AsyncIterator[None]:
         """Hold the lock of the set. Raises TurnNotCome if it is not granted before the loop's time `end`."""
         turn = self._turns.setdefault(broker_name, _Turn())
         turn.users += 1
@@ -104,7 +104,7 @@ class Turns:
             if not turn.users:
                 del self._turns[broker_name]
 
-    async def _acquire(self, turn: _Turn, end: float, asker: Asker) -> None:
+    async def _acquire(self, turn: _Turn, end: float, asker: CommandSource) -> None:
         self.waiting += 1
         self._waiting_of[asker] = self._waiting_of.get(asker, 0) + 1
         try:

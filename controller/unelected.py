@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from controller.elections import Waiting
+from controller.elections import WaitingReason
 from mqruntime.log import fields
 from mqruntime.repeatedfailure import RepeatedFailure
 
@@ -30,7 +30,7 @@ class Unelected:
     def __init__(self) -> None:
         self._since: dict[str, _Unelected] = {}
 
-    def look(self, waiting: dict[str, Waiting], now_ms: int) -> None:
+    def look(self, waiting: dict[str, WaitingReason], now_ms: int) -> None:
         """`waiting` are the sets without a master now; the state of others is dropped."""
         self._since = {name: self._since.get(name) or _Unelected(now_ms) for name in waiting}
         for name, each in self._since.items():
@@ -38,7 +38,7 @@ class Unelected:
             if has_lasted and each.failure.failed(waiting[name], now_ms):
                 self.log(name, waiting[name])
 
-    def log(self, broker_name: str, waiting: Waiting) -> None:
+    def log(self, broker_name: str, waiting: WaitingReason) -> None:
         """Log it now."""
         missing = sorted(waiting.missing)
         if waiting.best is None:

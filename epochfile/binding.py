@@ -29,7 +29,7 @@ class BindingDamaged(ValueError):
     """Bytes that are not a whole binding."""
 
 
-class Span(NamedTuple):
+class SegmentSpan(NamedTuple):
     """Bytes [start, end) of the log, all in one segment."""
 
     start: int
@@ -52,17 +52,19 @@ class Parted(NamedTuple):
     bound_epoch: int
 
 
-def span_before(entry: EpochEntry, segment_size_bytes: int) -> Span | None:
+def span_before(entry: EpochEntry, segment_size_bytes: int) -> SegmentSpan | None:
     """The span before an epoch's start; None at the very beginning of a log."""
     end = entry.start_offset
     if end == 0:
         return None
-    return Span(max(end - BEFORE_BYTES, (end - 1) // segment_size_bytes * segment_size_bytes), end)
+    return SegmentSpan(max(end - BEFORE_BYTES, (end - 1) // segment_size_bytes * segment_size_bytes), end)
 
 
-def span_after(entry: EpochEntry, segment_size_bytes: int) -> Span:
+def span_after(entry: EpochEntry, segment_size_bytes: int) -> SegmentSpan:
     start = entry.start_offset
-    return Span(start, min(start + AFTER_BYTES, (start // segment_size_bytes + 1) * segment_size_bytes))
+    return SegmentSpan(
+        start, min(start + AFTER_BYTES, (start // segment_size_bytes + 1) * segment_size_bytes)
+    )
 
 
 class Binding:

@@ -18,7 +18,7 @@ TOKENS_MAX = 8_192
 TAB = 8
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """Kinds of tokens; the value is upstream's name in errors."""
 
     EOF = "<EOF>"
@@ -54,15 +54,15 @@ class Kind(Enum):
 KEYWORDS = {
     kind.name: kind
     for kind in (
-        Kind.NOT, Kind.AND, Kind.OR, Kind.BETWEEN, Kind.IN, Kind.TRUE, Kind.FALSE, Kind.NULL, Kind.IS, Kind.CONTAINS,
-        Kind.STARTSWITH, Kind.ENDSWITH,
+        TokenKind.NOT, TokenKind.AND, TokenKind.OR, TokenKind.BETWEEN, TokenKind.IN, TokenKind.TRUE, TokenKind.FALSE,
+        TokenKind.NULL, TokenKind.IS, TokenKind.CONTAINS, TokenKind.STARTSWITH, TokenKind.ENDSWITH,
     )
 }  # fmt: skip
 SIGNS = {
     kind.value.strip('"'): kind
     for kind in (
-        Kind.EQUAL, Kind.NOT_EQUAL, Kind.GREATER, Kind.GREATER_EQUAL, Kind.LESS, Kind.LESS_EQUAL, Kind.OPEN, Kind.COMMA,
-        Kind.CLOSE, Kind.PLUS, Kind.MINUS,
+        TokenKind.EQUAL, TokenKind.NOT_EQUAL, TokenKind.GREATER, TokenKind.GREATER_EQUAL, TokenKind.LESS,
+        TokenKind.LESS_EQUAL, TokenKind.OPEN, TokenKind.COMMA, TokenKind.CLOSE, TokenKind.PLUS, TokenKind.MINUS,
     )
 }  # fmt: skip
 BLANKS, LINE_COMMENT, BLOCK_COMMENT = (
@@ -85,7 +85,7 @@ TOKEN = re.compile(
 class Token(NamedTuple):
     """`at` is the index of its first character."""
 
-    kind: Kind
+    kind: TokenKind
     image: str
     at: int
 
@@ -110,7 +110,7 @@ class Lexer:
         skipped = skips.match(text, self._at)
         at = skipped.end() if skipped else self._at
         if at == len(text):
-            return Token(Kind.EOF, "", max(at - 1, 0))  # the position of upstream's reader
+            return Token(TokenKind.EOF, "", max(at - 1, 0))  # the position of upstream's reader
         found = TOKEN.match(text, at)
         if found is None:
             raise self._no_token(at)
@@ -122,13 +122,17 @@ class Lexer:
         group = found.lastgroup or ""
         if group == "SIGN":
             return Token(SIGNS[image], image, at)
-        return Token(KEYWORDS.get(image.upper(), Kind.ID) if group == "ID" else Kind[group], image, at)
+        return Token(
+            KEYWORDS.get(image.upper(), TokenKind.ID) if group == "ID" else TokenKind[group], image, at
+        )
 
     def unexpected(self, token: Token, wanted: str) -> UnexpectedToken:
         """The error for `token` in place of `wanted`."""
         line, column = position(self._text, token.at) if self._text else (0, 0)
         seen = (
-            token.kind.value if token.kind is Kind.EOF else f' {token.kind.value} "{escaped(token.image)} "'
+            token.kind.value
+            if token.kind is TokenKind.EOF
+            else f' {token.kind.value} "{escaped(token.image)} "'
         )
         return UnexpectedToken(
             f'Encountered "{seen}" at line {line}, column {column}. Was expecting {wanted}', line, column

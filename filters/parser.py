@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from filters.errors import FilterError, UnexpectedToken
-from filters.lexer import Kind, Lexer, Token
+from filters.lexer import Lexer, Token, TokenKind
 from filters.syntax import (
     DEPTH_MAX,
     BooleanNode,
@@ -29,11 +29,16 @@ from filters.syntax import (
 )
 from filters.values import double_of, order
 
-ORDERS = {Kind.GREATER: ">", Kind.GREATER_EQUAL: ">=", Kind.LESS: "<", Kind.LESS_EQUAL: "<="}
+ORDERS = {
+    TokenKind.GREATER: ">",
+    TokenKind.GREATER_EQUAL: ">=",
+    TokenKind.LESS: "<",
+    TokenKind.LESS_EQUAL: "<=",
+}
 SEARCHES = {
-    Kind.CONTAINS: "CONTAINS",
-    Kind.STARTSWITH: "STARTSWITH",
-    Kind.ENDSWITH: "ENDSWITH",
+    TokenKind.CONTAINS: "CONTAINS",
+    TokenKind.STARTSWITH: "STARTSWITH",
+    TokenKind.ENDSWITH: "ENDSWITH",
 }
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 SHOWN_MAX = 100
@@ -56,9 +61,9 @@ class _Parser:
         return _condition(self._or())
 
     def _or(self) -> Node:
-        return self._chain("OR", Kind.OR, lambda: self._chain("AND", Kind.AND, self._equality))
+        return self._chain("OR", TokenKind.OR, lambda: self._chain("AND", TokenKind.AND, self._equality))
 
-    def _chain(self, word: str, kind: Kind, part: Callable[[], Node]) -> Node:
+    def _chain(self, word: str, kind: TokenKind, part: Callable[[], Node]) -> Node:
         first = part()
         if self._token.kind is not kind:
             return first
@@ -71,13 +76,13 @@ class _Parser:
     def _equality(self) -> Node:
         left = self._comparison()
         while True:
-            if self._took(Kind.EQUAL):
+            if self._took(TokenKind.EQUAL):
                 left = _equal(left, self._comparison())
-            elif self._took(Kind.NOT_EQUAL):
+            elif self._took(TokenKind.NOT_EQUAL):
                 left = Not(_equal(left, self._comparison()))
-            elif self._took(Kind.IS):
-                negated = self._took(Kind.NOT)
-                self._take(Kind.NULL, "NULL or NOT NULL" if not negated else "NULL")
+            elif self._took(TokenKind.IS):
+                negated = self._took(TokenKind.NOT)
+                self._take(TokenKind.NULL, "NULL or NOT NULL" if not negated else "NULL")
                 left = Compared("==", left, Truth(None))
                 left = Not(left) if negated else left
             else:
@@ -90,47 +95,47 @@ class _Parser:
             if kind in ORDERS:
                 self._advance()
                 left = _ordered(ORDERS[kind], left, self._unary())
-            elif kind is Kind.NOT:
+            elif kind is TokenKind.NOT:
                 left = self._worded(left, self._behind_not(), negated=True)
-            elif kind in SEARCHES or kind in (Kind.BETWEEN, Kind.IN):
+            elif kind in SEARCHES or kind in (TokenKind.BETWEEN, TokenKind.IN):
                 left = self._worded(left, kind, negated=False)
             else:
                 return left
 
-    def _behind_not(self) -> Kind:
+    def _behind_not(self) -> TokenKind:
         token = self._token
         self._advance()
         kind = self._token.kind
-        if kind not in SEARCHES and kind not in (Kind.BETWEEN, Kind.IN):
+        if kind not in SEARCHES and kind not in (TokenKind.BETWEEN, TokenKind.IN):
             raise self._lexer.unexpected(token, "BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH after it")
         return kind
 
-    def _worded(self, left: Node, kind: Kind, *, negated: bool) -> Node:
+    def _worded(self, left: Node, kind: TokenKind, *, negated: bool) -> Node:
         self._advance()
         if kind in SEARCHES:
             return Searched(SEARCHES[kind], left, self._string(), negated)
-        if kind is Kind.BETWEEN:
+        if kind is TokenKind.BETWEEN:
             low = self._unary()
-            self._take(Kind.AND, "AND")
+            self._take(TokenKind.AND, "AND")
             return _between(left, low, self._unary(), negated=negated)
-        self._take(Kind.OPEN, "(")
+        self._take(TokenKind.OPEN, "(")
         values = [self._string()]
-        while self._took(Kind.COMMA):
+        while self._took(TokenKind.COMMA):
             values.append(self._string())
-        self._take(Kind.CLOSE, '"," or ")"')
+        self._take(TokenKind.CLOSE, '"," or ")"')
         if not isinstance(left, Property):
             raise FilterError(f"Expected a property for In expression, got: {_shown(left)}")
         return OneOf(left, values, negated)
 
     def _unary(self) -> Node:
         token = self._token
-        if token.kind not in (Kind.PLUS, Kind.MINUS, Kind.NOT):
+        if token.kind not in (TokenKind.PLUS, TokenKind.MINUS, TokenKind.NOT):
             return self._primary()
         self._advance()
-        if token.kind is Kind.PLUS:
+        if token.kind is TokenKind.PLUS:
             return self._behind_plus(token)
         operand = self._nested(self._unary)
-        if token.kind is Kind.NOT:
+        if token.kind is TokenKind.NOT:
             return Not(_condition(operand))
         if isinstance(operand, Number):
             return Number(operand.kind, -operand.value, signed=True)
@@ -145,12 +150,12 @@ class _Parser:
 
     def _primary(self) -> Node:
         token = self._token
-        if token.kind is Kind.OPEN:
+        if token.kind is TokenKind.OPEN:
             self._advance()
             inside = self._nested(self._or)
-            self._take(Kind.CLOSE, ")")
+            self._take(TokenKind.CLOSE, ")")
             return inside
-        if token.kind is Kind.STRING:
+        if token.kind is TokenKind.STRING:
             return Text(self._string())
         makes = PRIMARIES.get(token.kind)
         if makes is None:
@@ -170,15 +175,15 @@ class _Parser:
         return inside
 
     def _string(self) -> str:
-        return self._take(Kind.STRING, "a string in quotes").image[1:-1].replace("''", "'")
+        return self._take(TokenKind.STRING, "a string in quotes").image[1:-1].replace("''", "'")
 
-    def _took(self, kind: Kind) -> bool:
+    def _took(self, kind: TokenKind) -> bool:
         if self._token.kind is not kind:
             return False
         self._advance()
         return True
 
-    def _take(self, kind: Kind, wanted: str) -> Token:
+    def _take(self, kind: TokenKind, wanted: str) -> Token:
         token = self._token
         if token.kind is not kind:
             raise self._lexer.unexpected(token, wanted)
@@ -213,13 +218,13 @@ def _float(image: str) -> Node:
     return Number(NumberKind.DOUBLE, value)
 
 
-PRIMARIES: dict[Kind, Callable[[str], Node]] = {
-    Kind.DECIMAL: _decimal,
-    Kind.FLOAT: _float,
-    Kind.ID: Property,
-    Kind.TRUE: lambda image: Truth(True),
-    Kind.FALSE: lambda image: Truth(False),
-    Kind.NULL: lambda image: Truth(None),
+PRIMARIES: dict[TokenKind, Callable[[str], Node]] = {
+    TokenKind.DECIMAL: _decimal,
+    TokenKind.FLOAT: _float,
+    TokenKind.ID: Property,
+    TokenKind.TRUE: lambda image: Truth(True),
+    TokenKind.FALSE: lambda image: Truth(False),
+    TokenKind.NULL: lambda image: Truth(None),
 }
 
 

@@ -9,7 +9,7 @@ import logging
 import zlib
 from collections.abc import Iterator
 
-from epochfile.binding import AFTER_BYTES, Binding, Seal, Span, span_after, span_before
+from epochfile.binding import AFTER_BYTES, Binding, Seal, SegmentSpan, span_after, span_before
 from epochfile.file import EpochFile
 from epochfile.history import EpochHistory
 from ha.errors import EpochFileForeign
@@ -115,7 +115,7 @@ class KeptBinding:
                 logger.warning("binding of the epoch file not written", extra=fields(why=error))
 
 
-def _spans(seal: Seal, log: ReplicatedLog) -> Iterator[tuple[Span | None, int | None]]:
+def _spans(seal: Seal, log: ReplicatedLog) -> Iterator[tuple[SegmentSpan | None, int | None]]:
     size = log.segment_size_bytes
     yield span_before(seal.entry, size), seal.before
     yield span_after(seal.entry, size), seal.after
@@ -138,7 +138,7 @@ async def _sealed(log: ReplicatedLog, seal: Seal, confirm: int) -> Seal:
     return Seal(seal.entry, *digests)
 
 
-async def _digest(log: ReplicatedLog, span: Span) -> int:
+async def _digest(log: ReplicatedLog, span: SegmentSpan) -> int:
     size = span.end - span.start
     if log.is_cold(span.start):
         return zlib.crc32(await log.read_cold(span.start, size))

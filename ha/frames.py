@@ -79,7 +79,7 @@ EPOCH_ENTRIES_MAX = 100_000
 ADDRESS_SIZE_MAX = 1_024
 
 
-class FrameError(ValueError):
+class HAFrameError(ValueError):
     """Bytes that a peer which follows the protocol does not send."""
 
 
@@ -103,7 +103,7 @@ class Handshake(NamedTuple):
         if address_size <= 0:
             return HANDSHAKE.size
         if address_size > ADDRESS_SIZE_MAX:
-            raise FrameError(f"a handshake with an address of {address_size} bytes")
+            raise HAFrameError(f"a handshake with an address of {address_size} bytes")
         return int(ADDRESS_HANDSHAKE.size + address_size)
 
     def encode(self) -> bytes:
@@ -128,7 +128,7 @@ class Handshake(NamedTuple):
             try:
                 address = bytes(data[ADDRESS_HANDSHAKE.size :]).decode()
             except UnicodeDecodeError:
-                raise FrameError("a handshake with an address that is not text") from None
+                raise HAFrameError("a handshake with an address that is not text") from None
             return Handshake(0, last_file == 1, kind == LEARNER, kind == ACKS_FLUSHED, address)
         state, last_file, kind, broker_id = HANDSHAKE.unpack(data)
         expect_state(state, HAConnectionState.HANDSHAKE)
@@ -157,9 +157,9 @@ class HandshakeReply(NamedTuple):
         state, body_size, max_offset, _last_epoch = HANDSHAKE_REPLY.unpack(header)
         expect_state(state, HAConnectionState.HANDSHAKE)
         if body_size % EPOCH_ENTRY.size or not 0 < body_size <= EPOCH_ENTRIES_MAX * EPOCH_ENTRY.size:
-            raise FrameError(f"a handshake reply with {body_size} bytes of epochs")
+            raise HAFrameError(f"a handshake reply with {body_size} bytes of epochs")
         if max_offset < 0:
-            raise FrameError(f"a handshake reply with max offset {max_offset}")
+            raise HAFrameError(f"a handshake reply with max offset {max_offset}")
         return int(body_size)
 
     @staticmethod
@@ -169,10 +169,10 @@ class HandshakeReply(NamedTuple):
         try:
             epochs = EpochHistory(EPOCH_ENTRY.iter_unpack(body))
         except EpochOutOfOrder as error:
-            raise FrameError(f"a handshake reply with {error}") from error
+            raise HAFrameError(f"a handshake reply with {error}") from error
         last = epochs.last()
         if last is not None and last.start_offset > max_offset:
-            raise FrameError(f"a handshake reply with {epochs!r} beyond its max offset {max_offset}")
+            raise HAFrameError(f"a handshake reply with {epochs!r} beyond its max offset {max_offset}")
         return HandshakeReply(max_offset, epochs)
 
 
@@ -195,7 +195,7 @@ class TransferHeader(NamedTuple):
         if state != TRANSFER_STATE:
             expect_state(state, HAConnectionState.TRANSFER)
         if not 0 <= body_size <= BODY_SIZE_MAX:
-            raise FrameError(f"a transfer frame with a body of {body_size} bytes")
+            raise HAFrameError(f"a transfer frame with a body of {body_size} bytes")
         return TransferHeader(body_size, offset, epoch, epoch_start_offset, confirm_offset)
 
 
@@ -217,4 +217,4 @@ def state_of(data: Readable) -> int:
 
 def expect_state(state: int, wanted: HAConnectionState) -> None:
     if state != wanted:
-        raise FrameError(f"a frame of state {state} where {wanted.name} is due")
+        raise HAFrameError(f"a frame of state {state} where {wanted.name} is due")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SetLimits:
     """Limits for leaving and joining the set, and the interval of checks; all in ms."""
 
     not_caught_up_ms_max: int
@@ -63,7 +63,7 @@ class SlaveProgress:
         """Whether it counts as holding everything below `offset`."""
         return self.excluded is None and self.ack_offset is not None and self.ack_offset >= offset
 
-    def may_join(self, epoch_start: int, limits: Limits, now_ms: int) -> bool:
+    def may_join(self, epoch_start: int, limits: SetLimits, now_ms: int) -> bool:
         """Close enough to be waited for."""
         return (
             self.holds(epoch_start)
@@ -84,7 +84,7 @@ class SlaveProgress:
         elif self.stalled_ms is None:
             self.stalled_ms = now_ms
 
-    def stalls(self, limits: Limits, now_ms: int) -> bool:
+    def stalls(self, limits: SetLimits, now_ms: int) -> bool:
         """Whether it makes no progress while it joins."""
         return self.stalled_ms is not None and now_ms - self.stalled_ms >= limits.join_stall_ms_max
 
@@ -92,7 +92,7 @@ class SlaveProgress:
         """Time without a connection; 0 while it has one."""
         return 0 if self.connected else now_ms - self.disconnected_ms
 
-    def why_out(self, master_since_ms: int, limits: Limits, now_ms: int) -> str | None:
+    def why_out(self, master_since_ms: int, limits: SetLimits, now_ms: int) -> str | None:
         """Reason to remove a member from the set; None while it is in sync."""
         if self.excluded is not None:
             return self.excluded

@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from ha import confirm
-from ha.slaveprogress import Limits, SlaveProgress
+from ha.slaveprogress import SetLimits, SlaveProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class AlterRefused:
     """A controller rejected the Alter: this sending did not change the set. No other sending will either if the set,
     which is returned then, has a newer epoch now."""
 
@@ -83,17 +83,17 @@ class NotKept:
 
 
 @dataclass(frozen=True, slots=True)
-class NotSent:
+class AlterNotSent:
     """No controller that judges received this sending."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class AlterUnknown:
     """The Alter may have been accepted, or may still be. Also if another master leads now: an earlier sending may have been
     accepted before, and a slave that it added may be that master."""
 
 
-Fate = Applied | Refused | NotKept | NotSent | Unknown
+Fate = Applied | AlterRefused | NotKept | AlterNotSent | AlterUnknown
 
 
 class SyncStateSet:
@@ -110,7 +110,7 @@ class SyncStateSet:
         log_end: int,
         confirm_offset: int,
         members_min: int,
-        limits: Limits,
+        limits: SetLimits,
         now_ms: int,
     ) -> None:
         """`confirm_offset` is held by all members, as this log knows; `epoch_start` is where the master epoch began;
@@ -276,7 +276,7 @@ class SyncStateSet:
         """The reason why no controller can have answered `alter` so; None if one can. Both kinds of controllers accept exactly
         the requested set and increment its epoch by one. A rejection that increments it keeps the set, less members
         that an operator had forgotten."""
-        if not isinstance(fate, Applied | Refused) or fate.members is None:
+        if not isinstance(fate, Applied | AlterRefused) or fate.members is None:
             return None
         if fate.set_epoch != alter.set_epoch + 1:
             return f"epoch {fate.set_epoch} does not follow {alter.set_epoch}, which was named"
@@ -301,17 +301,21 @@ class SyncStateSet:
         if alter != self._proposal or not self._in_flight:
             return self._recount()
         self._in_flight = False
-        self._refusals = self._refusals + 1 if isinstance(fate, Refused) else 0
+        self._refusals = self._refusals + 1 if isinstance(fate, AlterRefused) else 0
         self._alter_due_ms = now_ms + (0 if isinstance(fate, NotKept) else self._retry_ms())
         self._check_due_ms = min(self._check_due_ms, self._alter_due_ms)
         if self._is_over(fate):
             self._still_wanted(alter.members, now_ms)
             self._settle()
-            if isinstance(fate, Refused) and fate.members is not None and fate.set_epoch > self._set_epoch:
+            if (
+                isinstance(fate, AlterRefused)
+                and fate.members is not None
+                and fate.set_epoch > self._set_epoch
+            ):
                 return self._adopt(fate.members | {self._own_id}, fate.set_epoch)
             return self._recount()
         self._resend_now = (
-            isinstance(fate, NotSent) or not self._outcome_open
+            isinstance(fate, AlterNotSent) or not self._outcome_open
         )  # or it could alternate forever
         self._outcome_open = True
         return [ReadSet()]
@@ -321,9 +325,11 @@ class SyncStateSet:
 
     def _is_over(self, fate: Fate) -> bool:
         """Whether no sending of the proposal can change the set any more."""
-        if isinstance(fate, Refused) and fate.set_epoch > self._set_epoch:
+        if isinstance(fate, AlterRefused) and fate.set_epoch > self._set_epoch:
             return True
-        return isinstance(fate, NotKept) or (isinstance(fate, Refused | NotSent) and not self._outcome_open)
+        return isinstance(fate, NotKept) or (
+            isinstance(fate, AlterRefused | AlterNotSent) and not self._outcome_open
+        )
 
     def _note_announced_min(self, alter: Alter) -> None:
         if self._announced_min is None or alter.set_epoch >= self._announced_min[0]:

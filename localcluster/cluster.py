@@ -24,7 +24,7 @@ from localcluster.raftset import raft_set
 from localcluster.waiting import POLL_MS, NotYet, wait_for
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
-from mqadmin.replies import SyncState, TopicSettings
+from mqadmin.replies import SyncStateInfo, TopicSettings
 from mqruntime.clock import SystemClock
 
 ENVIRONMENT = "env.json"
@@ -237,7 +237,7 @@ class Cluster:
 
     # Conditions
 
-    async def sync_state(self, admin: AdminClient) -> SyncState:
+    async def sync_state(self, admin: AdminClient) -> SyncStateInfo:
         """The broker set according to the leading controller, or in Raft mode to its master. Raises `NotYet` while there is
         no leader or set."""
         self.check_alive()
@@ -251,18 +251,18 @@ class Cluster:
             raise NotYet(f"no broker of {BROKER_SET} is registered")
         return states[BROKER_SET]
 
-    async def wait_whole(self, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> SyncState:
+    async def wait_whole(self, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> SyncStateInfo:
         """Wait until there is a master, every broker is alive and in the SyncStateSet, and clients find the master.
 
         Raises `ProcessDied` at once when a process ends by itself, `WaitExpired` otherwise.
         """
         return await self.wait_in_sync(self.layout.brokers, timeout_ms=timeout_ms)
 
-    async def wait_in_sync(self, members: int, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> SyncState:
+    async def wait_in_sync(self, members: int, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> SyncStateInfo:
         """`wait_whole` for at least `members` living members of the SyncStateSet, the master among them."""
         admin = AdminClient(SystemClock())
 
-        async def probe() -> SyncState:
+        async def probe() -> SyncStateInfo:
             state = await self.sync_state(admin)
             alive = [replica for replica in state.in_sync if replica.alive]
             if state.master_address is None or len(alive) < members:
@@ -336,7 +336,7 @@ class Cluster:
         return next((name for name in self.layout.names if port in self.layout.ports_of(name)), None)
 
 
-def run(cluster: Cluster) -> SyncState:
+def run(cluster: Cluster) -> SyncStateInfo:
     """Start stopped processes and wait until the cluster is whole; stops the started ones if that fails or on Ctrl-C."""
     ours = [name for name, identity in cluster.states().items() if identity is None]
     try:
@@ -348,7 +348,7 @@ def run(cluster: Cluster) -> SyncState:
         raise
 
 
-def _shown(state: SyncState) -> str:
+def _shown(state: SyncStateInfo) -> str:
     members = ", ".join(
         f"{replica.broker_id}{'' if replica.alive else ' (dead)'}" for replica in state.in_sync
     )

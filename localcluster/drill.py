@@ -27,16 +27,16 @@ from localcluster.history import (
 )
 from localcluster.inorder import InOrderReaders
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
-from localcluster.load import Load, read_back
+from localcluster.load import SteadyLoad, read_back
 from localcluster.logs import MARKS, WRITABLE, marks, read_lines
 from localcluster.order import OrderVerdict
-from localcluster.partitions import ELECTION_MS_MAX, Partition, Roles, Shape, draw, shapes
+from localcluster.partitions import ELECTION_MS_MAX, NetworkPartition, Roles, Shape, draw, shapes
 from localcluster.raftset import HandOverFailed, transfer
 from localcluster.relayprocess import RelayProcess
 from localcluster.transacting import Transacting
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
-from mqadmin.replies import Replica, SyncState
+from mqadmin.replies import ReplicaInfo, SyncStateInfo
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
 
@@ -49,7 +49,7 @@ LOCKS_MS_MAX = 90_000
 """A lease and a half: after a failover a queue may wait for the lock of a reader whose release reached no master."""
 
 
-class Kind(StrEnum):
+class DrillKind(StrEnum):
     """The fault, to the master unless it says otherwise."""
 
     KILL = "kill"
@@ -83,7 +83,7 @@ HEADING = _columns(
     )
 )
 
-Strike = Callable[[SyncState, str], Awaitable[Partition | None]]
+Strike = Callable[[SyncStateInfo, str], Awaitable[NetworkPartition | None]]
 """Carries out a drill's fault, given the set and its master's name; returns once a partition has ended."""
 
 
@@ -97,7 +97,7 @@ class DrillResult:
     `outage_ms` is the client's longest silence until the cluster is whole. `unserved_ms` is the longest time without an
     acknowledging master while the set had to have one, `unserved_ms_max` its limit."""
 
-    kind: Kind
+    kind: DrillKind
     old_master: str
     new_master: str
     old_epoch: int
@@ -108,7 +108,7 @@ class DrillResult:
     whole_ms: int
     unserved_ms: int = 0
     unserved_ms_max: int = ELECTION_MS_MAX
-    partition: Partition | None = None
+    partition: NetworkPartition | None = None
 
     @property
     def served(self) -> bool:
@@ -160,7 +160,7 @@ class DrillReport:
 
 async def run_drills(
     cluster: Cluster,
-    kind: Kind,
+    kind: DrillKind,
     count: int,
     *,
     seed: int,
@@ -199,7 +199,7 @@ async def run_drills(
     async with Client(
         cluster.layout.namesrv, clock=clock, random=chance, asks_after_failures=asks_after_failures
     ) as client:
-        load = Load(
+        load = SteadyLoad(
             client.producer("drill"),
             topic,
             queues=QUEUES,
@@ -252,8 +252,8 @@ async def _transacting(cluster: Cluster, client: Client, topic: str, seed: int) 
 
 async def drill_once(
     cluster: Cluster,
-    kind: Kind,
-    load: Load,
+    kind: DrillKind,
+    load: SteadyLoad,
     quiet_ms: int,
     strike: Strike,
 ) -> DrillResult:
@@ -269,11 +269,11 @@ async def drill_once(
     partition = await strike(before, old)
     struck_ms = clock.now_ms()
     acknowledged = await load.acknowledged_after(struck_ms + 1, RECOVERY_TIMEOUT_MS)
-    if kind is Kind.KILL:
+    if kind is DrillKind.KILL:
         cluster.start([old])
-    elif kind is Kind.TERM:
+    elif kind is DrillKind.TERM:
         await asyncio.to_thread(cluster.restart, [old])  # which waits for its end
-    elif kind is Kind.PAUSE:
+    elif kind is DrillKind.PAUSE:
         cluster.resume(old)
     if not acknowledged:
         raise DrillFailed(
@@ -308,18 +308,20 @@ async def drill_once(
     )
 
 
-async def _strike(cluster: Cluster, kind: Kind, chance: random.Random, state: SyncState, master: str) -> None:
-    if kind is Kind.KILL:
+async def _strike(
+    cluster: Cluster, kind: DrillKind, chance: random.Random, state: SyncStateInfo, master: str
+) -> None:
+    if kind is DrillKind.KILL:
         cluster.kill([master])
-    elif kind is Kind.TERM:
+    elif kind is DrillKind.TERM:
         cluster.kill([master], signal.SIGTERM)
-    elif kind is Kind.PAUSE:
+    elif kind is DrillKind.PAUSE:
         cluster.pause(master)
     else:
         await elect_another(cluster, chance.choice(other_members(state)))
 
 
-def other_members(state: SyncState) -> list[Replica]:
+def other_members(state: SyncStateInfo) -> list[ReplicaInfo]:
     """The members of the SyncStateSet, or the caught-up ones, without the master. Raises `DrillFailed` if there is none."""
     others = [replica for replica in state.in_sync if replica.broker_id != state.master_id]
     if not others:
@@ -327,7 +329,7 @@ def other_members(state: SyncState) -> list[Replica]:
     return others
 
 
-async def elect_another(cluster: Cluster, chosen: Replica) -> None:
+async def elect_another(cluster: Cluster, chosen: ReplicaInfo) -> None:
     """Transfer the mastership to `chosen`. Raises `DrillFailed`."""
     if cluster.layout.in_raft_mode:
         try:
@@ -349,15 +351,15 @@ async def _partition(
     relay: RelayProcess,
     drawn: Iterator[Shape],
     chance: random.Random,
-    state: SyncState,
+    state: SyncStateInfo,
     master: str,
-) -> Partition:
+) -> NetworkPartition:
     return await cut_ways(cluster, relay, next(drawn), chance, master)
 
 
 async def cut_ways(
     cluster: Cluster, relay: RelayProcess, shape: Shape, chance: random.Random, master: str
-) -> Partition:
+) -> NetworkPartition:
     """Cut the links of the shape, for the drawn time and number of rounds."""
     layout = cluster.layout
     leader = None if layout.in_raft_mode else layout.name_of(await cluster.wait_leader()) or ""
@@ -379,12 +381,12 @@ async def cut_ways(
     return partition
 
 
-def _name(cluster: Cluster, state: SyncState) -> str:
+def _name(cluster: Cluster, state: SyncStateInfo) -> str:
     assert state.master_address is not None, "a whole cluster has a master"
     return cluster.layout.name_of(state.master_address) or state.master_address
 
 
-def _last_answer(load: Load) -> str:
+def _last_answer(load: SteadyLoad) -> str:
     return f"its last answer: {load.attempts[-1].why}" if load.attempts else "it sent nothing"
 
 

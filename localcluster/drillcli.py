@@ -17,7 +17,7 @@ import click
 
 from localcluster.cli import mode_option, unusable
 from localcluster.cluster import Cluster, ClusterError
-from localcluster.drill import DrillReport, DrillResult, Kind, run_drills
+from localcluster.drill import DrillKind, DrillReport, DrillResult, run_drills
 from localcluster.layout import HOST, HOST_BEHIND_RELAY, LayoutError, Mode
 from localcluster.partitions import OF_CONTROLLERS, Shape
 from localcluster.ports import PortsTaken
@@ -34,7 +34,7 @@ JAVA_DEFAULT = "java-default"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("kind", type=click.Choice([kind.value for kind in Kind]))
+@click.argument("kind", type=click.Choice([kind.value for kind in DrillKind]))
 @click.option("--count", default=1, show_default=True, type=click.IntRange(1), help="How many drills.")
 @click.option(
     "--seed", default=1, show_default=True, help="Decides bodies, pauses, the elected master, the cuts."
@@ -106,8 +106,8 @@ def drill(
     try:
         if json_file is not None:
             json_file.touch()  # fail now rather than after minutes if it is not writable
-        plan = Plan(
-            Kind(kind),
+        plan = DrillPlan(
+            DrillKind(kind),
             count,
             seed,
             interval_ms,
@@ -117,12 +117,12 @@ def drill(
             in_transactions=transactions,
         )
         if directory is not None:
-            if plan.kind is Kind.PARTITION:
+            if plan.kind is DrillKind.PARTITION:
                 raise ClusterError(
                     "partitions need a cluster whose processes talk through a relay; leave --dir out"
                 )
             report = _on(Cluster.open(directory), plan)
-        elif plan.kind is Kind.PARTITION and brokers < 2:
+        elif plan.kind is DrillKind.PARTITION and brokers < 2:
             raise ClusterError("partitions are between two brokers at least; --brokers is for how many")
         elif plan.shape in OF_CONTROLLERS and mode == Mode.RAFT.value:
             raise ClusterError("there are no controllers in Raft mode; name another --shape")
@@ -151,10 +151,10 @@ def drill(
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DrillPlan:
     """The drills of a run."""
 
-    kind: Kind
+    kind: DrillKind
     count: int
     seed: int
     interval_ms: int
@@ -169,7 +169,7 @@ class Plan:
         return forwards | (QUICK_CHECKS if self.in_transactions else {})
 
 
-def _on(cluster: Cluster, plan: Plan, relay: RelayProcess | None = None) -> DrillReport:
+def _on(cluster: Cluster, plan: DrillPlan, relay: RelayProcess | None = None) -> DrillReport:
     topic = f"Drill_{plan.seed}_{SystemClock().now_ms()}"
     return asyncio.run(
         run_drills(
@@ -189,11 +189,11 @@ def _on(cluster: Cluster, plan: Plan, relay: RelayProcess | None = None) -> Dril
     )
 
 
-def _on_new_cluster(mode: Mode, controllers: int, brokers: int, keep: bool, plan: Plan) -> DrillReport:
+def _on_new_cluster(mode: Mode, controllers: int, brokers: int, keep: bool, plan: DrillPlan) -> DrillReport:
     directory = Path(tempfile.mkdtemp(prefix="autoswitch-mq-drill-"))
     click.echo(f"new cluster in {directory}")
     report: DrillReport | None = None
-    relayed = plan.kind is Kind.PARTITION
+    relayed = plan.kind is DrillKind.PARTITION
     cluster = Cluster.create(
         directory,
         controllers=controllers,

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from localcluster.history import Outcome
+from localcluster.history import SendOutcome
 
 
 class ChosenEnd(NamedTuple):
     """One transaction: the outcome of its half message, and its intended end."""
 
-    half: Outcome
+    half: SendOutcome
     commits: bool
 
 
@@ -53,14 +53,14 @@ def judge_ends(
     counts: Counter[str] = Counter()
     for key, (half, commits) in chosen.items():
         copies = there[key]
-        counts["unknown" if half is Outcome.UNKNOWN else "committed" if commits else "rolled back"] += 1
+        counts["unknown" if half is SendOutcome.UNKNOWN else "committed" if commits else "rolled back"] += 1
         if copies > 1:
             twice.append(f"{key} is there {copies} times")
-        if copies and (not commits or half is Outcome.REFUSED):
+        if copies and (not commits or half is SendOutcome.REFUSED):
             uninvited.append(
-                f"{key} is there, and was {'rolled back' if half is not Outcome.REFUSED else 'refused'}"
+                f"{key} is there, and was {'rolled back' if half is not SendOutcome.REFUSED else 'refused'}"
             )
-        if not copies and commits and half is Outcome.ACKNOWLEDGED:
+        if not copies and commits and half is SendOutcome.ACKNOWLEDGED:
             lost.append(f"{key} was committed and is nowhere")
     return EndsVerdict(
         counts["committed"], counts["rolled back"], counts["unknown"], lost, twice, uninvited, [*contradicted]

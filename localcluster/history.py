@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 
-class Outcome(Enum):
+class SendOutcome(Enum):
     """The outcome of one attempt, as the client knows it."""
 
     ACKNOWLEDGED = "acknowledged"
@@ -21,7 +21,7 @@ class Outcome(Enum):
     UNKNOWN = "unknown"
 
 
-class Place(NamedTuple):
+class MessagePlace(NamedTuple):
     """A message's place: the queue's name and the offset in it."""
 
     queue: str
@@ -32,15 +32,15 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class SendAttempt:
     """One send. Times are ms of one clock; `place` is the acknowledged place."""
 
     message_id: str
     body_hash: str
-    outcome: Outcome
+    outcome: SendOutcome
     began_ms: int
     ended_ms: int
-    place: Place | None = None
+    place: MessagePlace | None = None
     why: str = ""
 
 
@@ -50,7 +50,7 @@ class Found:
 
     message_id: str
     body_hash: str
-    place: Place
+    place: MessagePlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +88,20 @@ class Verdict:
         return not self.faults
 
 
-def judge(attempts: Iterable[Attempt], found: Iterable[Found]) -> Verdict:
+def judge(attempts: Iterable[SendAttempt], found: Iterable[Found]) -> Verdict:
     """Compare promised messages with found ones; both in any order.
 
     `moved` and `changed` are acknowledged messages at another place or with another body; a message of any outcome that is
     there twice is `duplicated`; a queue whose offsets are not 0, 1, 2, ..., each once, has `gaps`.
     """
     by_id: dict[str, list[Found]] = {}
-    by_place: dict[Place, list[str]] = {}
+    by_place: dict[MessagePlace, list[str]] = {}
     read = 0
     for message in found:
         read += 1
         by_id.setdefault(message.message_id, []).append(message)
         by_place.setdefault(message.place, []).append(message.message_id)
-    counts = dict.fromkeys(Outcome, 0)
+    counts = dict.fromkeys(SendOutcome, 0)
     verdict = Verdict(0, 0, 0, 0, read)
     unknown_present = 0
     sent: set[str] = set()
@@ -113,13 +113,13 @@ def judge(attempts: Iterable[Attempt], found: Iterable[Found]) -> Verdict:
         if len(copies) > 1:
             places = ", ".join(str(copy.place) for copy in copies)
             verdict.duplicated.append(f"{attempt.message_id} is there {len(copies)} times: {places}")
-        if attempt.outcome is Outcome.ACKNOWLEDGED:
+        if attempt.outcome is SendOutcome.ACKNOWLEDGED:
             _judge_acknowledged(attempt, copies, by_place, verdict)
-        elif attempt.outcome is Outcome.REFUSED and copies:
+        elif attempt.outcome is SendOutcome.REFUSED and copies:
             verdict.refused_present.append(
                 f"{attempt.message_id} was refused ({attempt.why}) and is at {copies[0].place}"
             )
-        elif attempt.outcome is Outcome.UNKNOWN:
+        elif attempt.outcome is SendOutcome.UNKNOWN:
             unknown_present += bool(copies)
             if any(copy.body_hash != attempt.body_hash for copy in copies):
                 verdict.changed.append(f"{attempt.message_id} at {copies[0].place} has another body")
@@ -130,9 +130,9 @@ def judge(attempts: Iterable[Attempt], found: Iterable[Found]) -> Verdict:
     )
     verdict.gaps.extend(_gaps(by_place))
     return Verdict(
-        counts[Outcome.ACKNOWLEDGED],
-        counts[Outcome.REFUSED],
-        counts[Outcome.UNKNOWN],
+        counts[SendOutcome.ACKNOWLEDGED],
+        counts[SendOutcome.REFUSED],
+        counts[SendOutcome.UNKNOWN],
         unknown_present,
         read,
         verdict.lost,
@@ -146,7 +146,7 @@ def judge(attempts: Iterable[Attempt], found: Iterable[Found]) -> Verdict:
 
 
 def _judge_acknowledged(
-    attempt: Attempt, copies: list[Found], by_place: Mapping[Place, list[str]], verdict: Verdict
+    attempt: SendAttempt, copies: list[Found], by_place: Mapping[MessagePlace, list[str]], verdict: Verdict
 ) -> None:
     assert attempt.place is not None, "an acknowledgement names a place"
     if not copies:
@@ -163,7 +163,7 @@ def _judge_acknowledged(
         verdict.changed.append(f"{attempt.message_id} at {copies[0].place} has another body")
 
 
-def _gaps(by_place: Mapping[Place, list[str]]) -> list[str]:
+def _gaps(by_place: Mapping[MessagePlace, list[str]]) -> list[str]:
     lines: list[str] = []
     ends: dict[str, int] = {}
     for place, ids in sorted(by_place.items()):
@@ -188,9 +188,9 @@ class Outage(NamedTuple):
         return self.to_ms - self.from_ms
 
 
-def longest_outage(attempts: Iterable[Attempt], fault_ms: int, until_ms: int) -> Outage | None:
+def longest_outage(attempts: Iterable[SendAttempt], fault_ms: int, until_ms: int) -> Outage | None:
     """The longest outage that overlaps `fault_ms`..`until_ms`; None when no acknowledgement came after the fault."""
-    moments = sorted(attempt.ended_ms for attempt in attempts if attempt.outcome is Outcome.ACKNOWLEDGED)
+    moments = sorted(attempt.ended_ms for attempt in attempts if attempt.outcome is SendOutcome.ACKNOWLEDGED)
     spans = [
         Outage(before, after)
         for before, after in zip(moments, moments[1:], strict=False)
@@ -199,14 +199,14 @@ def longest_outage(attempts: Iterable[Attempt], fault_ms: int, until_ms: int) ->
     return max(spans, key=lambda span: span.length_ms, default=None)
 
 
-def first_acknowledgement(attempts: Iterable[Attempt], since_ms: int) -> int | None:
+def first_acknowledgement(attempts: Iterable[SendAttempt], since_ms: int) -> int | None:
     """When the first acknowledgement arrived at or after `since_ms`; None if none did."""
-    moments = (attempt.ended_ms for attempt in attempts if attempt.outcome is Outcome.ACKNOWLEDGED)
+    moments = (attempt.ended_ms for attempt in attempts if attempt.outcome is SendOutcome.ACKNOWLEDGED)
     return min((moment for moment in moments if moment >= since_ms), default=None)
 
 
-def longest_wait_ms(attempts: Iterable[Attempt], from_ms: int, until_ms: int) -> int:
+def longest_wait_ms(attempts: Iterable[SendAttempt], from_ms: int, until_ms: int) -> int:
     """The longest time between `from_ms` and `until_ms` in which no acknowledgement arrived."""
-    moments = [attempt.ended_ms for attempt in attempts if attempt.outcome is Outcome.ACKNOWLEDGED]
+    moments = [attempt.ended_ms for attempt in attempts if attempt.outcome is SendOutcome.ACKNOWLEDGED]
     within = sorted(moment for moment in moments if from_ms < moment < until_ms)
     return max(after - before for before, after in pairwise([from_ms, *within, until_ms]))

@@ -13,7 +13,7 @@ from contextlib import suppress
 from hashlib import sha256
 from types import MappingProxyType
 
-from localcluster.history import Attempt, Found, Outcome, Place
+from localcluster.history import Found, MessagePlace, SendAttempt, SendOutcome
 from localcluster.waiting import NotYet, WaitExpired, wait_for
 from mqclient.consumer import PullConsumer
 from mqclient.errors import SendOutcomeUnknown, SendRefused
@@ -27,7 +27,7 @@ IN_FLIGHT_MAX = 2000
 READABLE_MS_MAX = 10_000
 
 
-class Load:
+class SteadyLoad:
     """Sends to the queues of one topic in turn, one message every `interval_ms`, however long answers take."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Load:
         timeout_ms: int = 1000,
     ) -> None:
         self.topic = topic
-        self.attempts: list[Attempt] = []
+        self.attempts: list[SendAttempt] = []
         self._producer = producer
         self._queues = queues
         self._clock = clock
@@ -99,7 +99,7 @@ class Load:
         for attempt in reversed(self.attempts):
             if attempt.ended_ms < moment_ms:
                 break
-            recent += attempt.outcome is Outcome.ACKNOWLEDGED and attempt.began_ms >= moment_ms
+            recent += attempt.outcome is SendOutcome.ACKNOWLEDGED and attempt.began_ms >= moment_ms
         return recent
 
     async def _pace(self) -> None:
@@ -119,7 +119,7 @@ class Load:
         message_id = f"{self._run_id}-{number}"
         body = self._random.randbytes(self._random.randint(BODY_BYTES_MIN, BODY_BYTES_MAX))
         began_ms = self._clock.now_ms()
-        outcome, place, why = Outcome.ACKNOWLEDGED, None, ""
+        outcome, place, why = SendOutcome.ACKNOWLEDGED, None, ""
         try:
             result = await self._producer.send(
                 self.topic,
@@ -129,15 +129,15 @@ class Load:
                 timeout_ms=self._timeout_ms,
             )
         except SendRefused as error:
-            outcome, why = Outcome.REFUSED, str(error)
+            outcome, why = SendOutcome.REFUSED, str(error)
         except SendOutcomeUnknown as error:
-            outcome, why = Outcome.UNKNOWN, str(error)
+            outcome, why = SendOutcome.UNKNOWN, str(error)
         else:
-            place = Place(str(result.queue), result.queue_offset)
+            place = MessagePlace(str(result.queue), result.queue_offset)
             if not result.acknowledged:
-                outcome, why = Outcome.UNKNOWN, result.status.name
+                outcome, why = SendOutcome.UNKNOWN, result.status.name
         self.attempts.append(
-            Attempt(message_id, body_hash(body), outcome, began_ms, self._clock.now_ms(), place, why)
+            SendAttempt(message_id, body_hash(body), outcome, began_ms, self._clock.now_ms(), place, why)
         )
         self._ended.set()
 
@@ -150,7 +150,7 @@ def body_hash(body: bytes) -> str:
 def as_found(queue: MessageQueue, message: StoredMessage) -> Found:
     """A message of a load for the checker."""
     key = message.properties.get("KEYS", message.message_id)
-    return Found(key, body_hash(message.plain_body()), Place(str(queue), message.queue_offset))
+    return Found(key, body_hash(message.plain_body()), MessagePlace(str(queue), message.queue_offset))
 
 
 async def read_messages(
@@ -171,14 +171,14 @@ async def read_messages(
 
 
 async def wait_readable(
-    consumer: PullConsumer, topic: str, attempts: Iterable[Attempt], timeout_ms: int
+    consumer: PullConsumer, topic: str, attempts: Iterable[SendAttempt], timeout_ms: int
 ) -> dict[str, int]:
     """Wait until every queue shows its acknowledged messages, which may be later than the acknowledgement; the checker
     reports messages that do not appear in time. Returns the ends that queues have shown, by name. Raises `PullFailed`."""
     shown: dict[str, int] = {}
     ends: dict[str, int] = {}
     for attempt in attempts:
-        if attempt.outcome is Outcome.ACKNOWLEDGED and attempt.place is not None:
+        if attempt.outcome is SendOutcome.ACKNOWLEDGED and attempt.place is not None:
             queue, offset = attempt.place
             ends[queue] = max(ends.get(queue, 0), offset + 1)
 
@@ -195,7 +195,10 @@ async def wait_readable(
 
 
 async def read_back(
-    consumer: PullConsumer, topic: str, attempts: Iterable[Attempt] = (), timeout_ms: int = READABLE_MS_MAX
+    consumer: PullConsumer,
+    topic: str,
+    attempts: Iterable[SendAttempt] = (),
+    timeout_ms: int = READABLE_MS_MAX,
 ) -> list[Found]:
     """The messages of `read_messages` for the checker, once acknowledged `attempts` are readable. Raises `PullFailed`."""
     shown = await wait_readable(consumer, topic, attempts, timeout_ms)

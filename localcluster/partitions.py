@@ -83,7 +83,7 @@ class Roles:
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class NetworkPartition:
     """`description` is a readable line. The cuts last for `hold_ms`, `rounds` times, `open_ms` apart. With `reset`, cut
     connections are reset when it heals, otherwise their bytes are delivered. `serving_ms_max` is how long the set may be
     without an acknowledging master while it lasts; None if no two of its members can serve, or not for long."""
@@ -106,7 +106,7 @@ def shapes(chance: random.Random, *, controllers: bool = True) -> Iterator[Shape
         yield from chance.sample(among, len(among))
 
 
-def draw(shape: Shape, roles: Roles, chance: random.Random) -> Partition:
+def draw(shape: Shape, roles: Roles, chance: random.Random) -> NetworkPartition:
     """A partition of that shape: its participants, duration and end."""
     side, others = _sides(shape, roles, chance)
     if shape not in WITHIN and chance.random() < 0.5:
@@ -127,7 +127,7 @@ def draw(shape: Shape, roles: Roles, chance: random.Random) -> Partition:
         description = f"{description}, {rounds} times, {open_ms / 1000:.1f} s apart"
     if reset:
         description += ", then reset"
-    return Partition(shape, description, cuts, hold_ms, rounds, open_ms, reset, owed_ms)
+    return NetworkPartition(shape, description, cuts, hold_ms, rounds, open_ms, reset, owed_ms)
 
 
 def _sides(shape: Shape, roles: Roles, chance: random.Random) -> tuple[list[str], list[str]]:

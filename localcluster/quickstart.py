@@ -18,13 +18,13 @@ from typing import Any
 from dledger.node.peerlist import peer_list
 from localcluster.cli import electors
 from localcluster.cluster import Cluster
-from localcluster.drill import DrillResult, Kind, drill_once
-from localcluster.history import Found, Outcome, Place, Verdict, judge
+from localcluster.drill import DrillKind, DrillResult, drill_once
+from localcluster.history import Found, MessagePlace, SendOutcome, Verdict, judge
 from localcluster.layout import BROKER_SET, CLUSTER_NAME, Layout
-from localcluster.load import Load, as_found, read_messages
+from localcluster.load import SteadyLoad, as_found, read_messages
 from localcluster.narrator import Narrator
 from localcluster.waiting import NotYet, wait_for
-from mqadmin.replies import SyncState
+from mqadmin.replies import SyncStateInfo
 from mqclient.client import Client
 from mqclient.route import MessageQueue
 from mqruntime.clock import SystemClock
@@ -64,7 +64,7 @@ class Quickstart:
         """Raises ComparisonFailed, and the errors of starting or waiting for a cluster."""
         await self.bring_up(cluster)
         async with Client(cluster.layout.namesrv, clock=self.clock, random=self.random) as client:
-            load = Load(
+            load = SteadyLoad(
                 client.producer("quickstart"),
                 TOPIC,
                 queues=QUEUES,
@@ -96,7 +96,7 @@ class Quickstart:
             self.say.line(f"leading controller: {layout.name_of(leader)} ({leader})")
         self.show(cluster, state)
 
-    def show(self, cluster: Cluster, state: SyncState) -> None:
+    def show(self, cluster: Cluster, state: SyncStateInfo) -> None:
         members = ", ".join(name_of(cluster, replica.address) for replica in state.in_sync)
         master = name_of(cluster, state.master_address or "")
         if cluster.layout.in_raft_mode:
@@ -106,7 +106,7 @@ class Quickstart:
             f"master: {master} in epoch {state.master_epoch}; SyncStateSet: {members} (set epoch {state.sync_state_set_epoch})"
         )
 
-    async def send(self, cluster: Cluster, load: Load) -> None:
+    async def send(self, cluster: Cluster, load: SteadyLoad) -> None:
         raft = cluster.layout.in_raft_mode
         how = "once a majority's disks have it" if raft else "by every member of the set (contract C)"
         self.say.step(3, f"Send {self.messages:,} messages; each is acknowledged {how}")
@@ -115,23 +115,23 @@ class Quickstart:
         with self.say.meter("sent", self.messages) as meter:
             await load.send_burst(self.messages, in_flight=IN_FLIGHT, progress=meter.advance)
         seconds = max(0.001, (self.clock.monotonic_ms() - began_ms) / 1000)
-        acknowledged = sum(attempt.outcome is Outcome.ACKNOWLEDGED for attempt in load.attempts)
+        acknowledged = sum(attempt.outcome is SendOutcome.ACKNOWLEDGED for attempt in load.attempts)
         self.say.good(f"{acknowledged:,} of {self.messages:,} acknowledged in {seconds:.1f} s")
         if acknowledged < self.messages:
             why = next(
-                attempt.why for attempt in load.attempts if attempt.outcome is not Outcome.ACKNOWLEDGED
+                attempt.why for attempt in load.attempts if attempt.outcome is not SendOutcome.ACKNOWLEDGED
             )
             raise ComparisonFailed(f"without any fault, a send was not acknowledged: {why}")
 
-    async def lose_the_master(self, cluster: Cluster, load: Load) -> None:
+    async def lose_the_master(self, cluster: Cluster, load: SteadyLoad) -> None:
         self.say.step(4, "Kill the master with SIGKILL while sending continues, then start it again")
         marks: dict[str, int] = {}
 
-        async def strike(state: SyncState, master: str) -> None:
+        async def strike(state: SyncStateInfo, master: str) -> None:
             marks[master] = cluster.log_file(master).stat().st_size
             cluster.kill([master])
 
-        result = await drill_once(cluster, Kind.KILL, load, QUIET_MS, strike)
+        result = await drill_once(cluster, DrillKind.KILL, load, QUIET_MS, strike)
         self.show_drill(result)
         self.say.line(f"{result.old_master} came back as a slave; its log:")
         for line in story(cluster, result.old_master, marks[result.old_master]):
@@ -139,18 +139,18 @@ class Quickstart:
         self.outages_ms["SIGKILL of the master"] = result.outage_ms
         self.show(cluster, await cluster.wait_whole())
 
-    async def hand_over(self, cluster: Cluster, load: Load) -> None:
+    async def hand_over(self, cluster: Cluster, load: SteadyLoad) -> None:
         command = "dledger transfer" if cluster.layout.in_raft_mode else "mqadmin electMaster"
         self.say.step(5, f"Hand the mastership over by {command} while sending continues")
 
-        async def strike(state: SyncState, master: str) -> None:
+        async def strike(state: SyncStateInfo, master: str) -> None:
             chosen = next(replica for replica in state.in_sync if replica.broker_id != state.master_id)
             module, *arguments = hand_over_command(cluster.layout, chosen.broker_id)
             name = name_of(cluster, chosen.address)
             self.say.line(f"{shlex.join([module, *arguments])}    # to {name}")
             await run_child([sys.executable, "-P", "-m", module, *arguments])
 
-        result = await drill_once(cluster, Kind.ELECT, load, QUIET_MS, strike)
+        result = await drill_once(cluster, DrillKind.ELECT, load, QUIET_MS, strike)
         self.show_drill(result)
         self.outages_ms[command] = result.outage_ms
         self.show(cluster, await cluster.wait_whole())
@@ -162,7 +162,7 @@ class Quickstart:
         self.say.line(result.timeline())
         self.say.good(f"the client was without an acknowledgement for {result.outage_ms} ms")
 
-    async def consume(self, client: Client, load: Load) -> None:
+    async def consume(self, client: Client, load: SteadyLoad) -> None:
         self.say.step(6, "Consume everything and compare with what was acknowledged")
         consumer = client.consumer("quickstart-check")
         with self.say.meter("read", len(load.attempts)) as meter:
@@ -171,7 +171,7 @@ class Quickstart:
                 meter.advance(len(self.consumed))
         self.compare("consumed", judge(load.attempts, [found for found, _ in self.consumed]))
 
-    async def read_by_spark(self, cluster: Cluster, load: Load) -> None:
+    async def read_by_spark(self, cluster: Cluster, load: SteadyLoad) -> None:
         engine = "reader" if self.spark_missing else "spark"
         name = "the reader without Spark" if self.spark_missing else "Spark"
         self.say.step(7, f"Read a slave's segments with {name}, up to its committed bound, and compare again")
@@ -199,7 +199,7 @@ class Quickstart:
         ]
         answer: dict[str, Any] = json.loads(await run_child(command, self.directory / "logs" / "spark.log"))
         rows = [
-            Found(key, body_hash, Place(str(MessageQueue(TOPIC, BROKER_SET, queue_id)), offset))
+            Found(key, body_hash, MessagePlace(str(MessageQueue(TOPIC, BROKER_SET, queue_id)), offset))
             for key, queue_id, offset, body_hash in answer["rows"]
         ]
         self.say.table(("queue", "rows", "first", "last", "body bytes"), answer["summary"])

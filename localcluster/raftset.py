@@ -10,7 +10,7 @@ from localcluster.layout import BROKER_SET, Layout
 from localcluster.waiting import NotYet
 from mqadmin.admin import AdminClient
 from mqadmin.calls import raftsets
-from mqadmin.replies import SyncState
+from mqadmin.replies import SyncStateInfo
 from mqruntime.clock import SystemClock
 
 
@@ -18,7 +18,7 @@ class HandOverFailed(Exception):
     """The leadership was not transferred, or perhaps it was; the text says why."""
 
 
-async def raft_set(layout: Layout, admin: AdminClient) -> SyncState:
+async def raft_set(layout: Layout, admin: AdminClient) -> SyncStateInfo:
     """Raises `NotYet` while no broker serves as master."""
     members: dict[str, int | None] = {
         layout.address(name): number for number, name in enumerate(layout.broker_names, 1)

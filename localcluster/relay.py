@@ -62,7 +62,7 @@ class Served(Protocol):
     def ports_of(self, name: str) -> Iterable[int]: ...
 
 
-class End(asyncio.Protocol):
+class RelayEnd(asyncio.Protocol):
     """One of the two sockets of a relayed connection. `owner` is the process behind it; its bytes are sent at `other`."""
 
     transport: asyncio.Transport
@@ -70,7 +70,7 @@ class End(asyncio.Protocol):
     def __init__(self, relay: Relay, owner: str) -> None:
         self.relay = relay
         self.owner = owner
-        self.other: End | None = None
+        self.other: RelayEnd | None = None
         self.full = False
         self.ended = False  # its process has closed its side
         self.lost = False
@@ -137,7 +137,7 @@ class End(asyncio.Protocol):
         self.transport.abort()
 
 
-class NearEnd(End):
+class NearEnd(RelayEnd):
     """The socket of the connecting process, to the port `port` of the process `server`."""
 
     def __init__(self, relay: Relay, server: str, port: int) -> None:
@@ -169,7 +169,7 @@ class Relay:
         self.cuts: Cuts = frozenset()
         self._layout = layout
         self._waiting: set[NearEnd] = set()
-        self._ends: set[End] = set()
+        self._ends: set[RelayEnd] = set()
         self._connecting: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
         self._unheard: asyncio.TimerHandle | None = None
@@ -199,7 +199,7 @@ class Relay:
         self._waiting.add(near)
         self._try(near)
 
-    def forget(self, *ends: End) -> None:
+    def forget(self, *ends: RelayEnd) -> None:
         self._ends.difference_update(ends)
 
     async def close(self) -> None:
@@ -239,7 +239,7 @@ class Relay:
         task.add_done_callback(self._connecting.discard)
 
     async def _connect(self, near: NearEnd) -> None:
-        far = End(self, near.server)
+        far = RelayEnd(self, near.server)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await asyncio.get_running_loop().create_connection(

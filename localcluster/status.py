@@ -13,7 +13,7 @@ from localcluster.raftset import raft_set
 from localcluster.waiting import NotYet
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
-from mqadmin.replies import SyncState
+from mqadmin.replies import SyncStateInfo
 from mqruntime.clock import SystemClock
 
 PLACES = {
@@ -71,7 +71,7 @@ def format_rows(rows: list[StatusRow]) -> str:
     )
 
 
-async def _leader_and_set(cluster: Cluster, admin: AdminClient) -> tuple[str | None, SyncState | None]:
+async def _leader_and_set(cluster: Cluster, admin: AdminClient) -> tuple[str | None, SyncStateInfo | None]:
     try:
         if cluster.layout.in_raft_mode:
             return None, await raft_set(cluster.layout, admin)
@@ -82,7 +82,9 @@ async def _leader_and_set(cluster: Cluster, admin: AdminClient) -> tuple[str | N
     return leader, states.get(BROKER_SET)
 
 
-def _broker(state: SyncState | None, address: str, epoch: str, inside: str, outside: str) -> tuple[str, str]:
+def _broker(
+    state: SyncStateInfo | None, address: str, epoch: str, inside: str, outside: str
+) -> tuple[str, str]:
     if state is None:
         return "unknown", ""
     for replica in (*state.in_sync, *state.not_in_sync):

@@ -10,7 +10,7 @@ import random
 from contextlib import suppress
 
 from localcluster.ends import ChosenEnd, EndsVerdict, judge_ends
-from localcluster.history import Outcome
+from localcluster.history import SendOutcome
 from localcluster.load import read_messages
 from localcluster.waiting import NotYet, WaitExpired, wait_for
 from mqclient.client import Client
@@ -95,12 +95,12 @@ class Transacting:
                 self._topic, key.encode(), keys=key, timeout_ms=TIMEOUT_MS
             )
         except (SendRefused, SendOutcomeUnknown) as error:
-            half = Outcome.REFUSED if isinstance(error, SendRefused) else Outcome.UNKNOWN
+            half = SendOutcome.REFUSED if isinstance(error, SendRefused) else SendOutcome.UNKNOWN
             self.chosen[key] = ChosenEnd(half, commits)
             return
-        half = Outcome.ACKNOWLEDGED if transaction.result.acknowledged else Outcome.UNKNOWN
+        half = SendOutcome.ACKNOWLEDGED if transaction.result.acknowledged else SendOutcome.UNKNOWN
         self.chosen[key] = ChosenEnd(half, commits)
-        if ends and half is Outcome.ACKNOWLEDGED:
+        if ends and half is SendOutcome.ACKNOWLEDGED:
             try:
                 await (transaction.commit() if commits else transaction.rollback())
             except EndRefused as error:

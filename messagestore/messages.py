@@ -65,10 +65,10 @@ class MessageToStore:
 
 
 @dataclass(slots=True)
-class Appended:
+class PutResult:
     """A send's place in the log; with `error` it was not stored and the offsets are -1.
 
-    A batch is one Appended: `physical_offset` and `queue_offset` of its first member, `end_offset` of its last, and
+    A batch is one PutResult: `physical_offset` and `queue_offset` of its first member, `end_offset` of its last, and
     `physical_offsets` of them all (empty for a single message)."""
 
     physical_offset: int

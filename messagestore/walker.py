@@ -23,7 +23,7 @@ class Stop(Enum):
     INVALID = "no whole valid record is here"
 
 
-class Segment(NamedTuple):
+class WalkedSegment(NamedTuple):
     """One file of a log."""
 
     start_offset: int
@@ -38,10 +38,10 @@ def segment_name(start_offset: int) -> str:
 
 def order_segments(
     folder: str, files: Iterable[tuple[str, int]], segment_size: int | None = None
-) -> list[Segment]:
+) -> list[WalkedSegment]:
     """The files of one log by offset. Raises BadSegments for a name that is no offset, a size that differs (from
     `segment_size`, or from the first file's) or a gap between two files."""
-    segments: list[Segment] = []
+    segments: list[WalkedSegment] = []
     files = sorted(files)
     check_names(folder, files)
     for name, size in files:
@@ -58,7 +58,7 @@ def order_segments(
         if segments and start != segments[-1].start_offset + segment_size:
             expected = segment_name(segments[-1].start_offset + segment_size)
             raise BadSegments(folder, name, f"follows {segments[-1].name}, {expected} is missing; restore it")
-        segments.append(Segment(start, name, size))
+        segments.append(WalkedSegment(start, name, size))
     return segments
 
 
@@ -115,8 +115,8 @@ class SegmentWalk:
 
 
 def walk(
-    segments: Iterable[Segment],
-    load: Callable[[Segment], Buffer],
+    segments: Iterable[WalkedSegment],
+    load: Callable[[WalkedSegment], Buffer],
     position: int,
     limit: int,
     *,

@@ -19,11 +19,11 @@ from mqadmin.errors import (
 )
 from mqadmin.replies import (
     BrokerEpochs,
-    ClusterInfo,
+    ClusterMembers,
     ControllerMetadata,
-    ElectedMaster,
     HAStatus,
-    SyncState,
+    MasterInfo,
+    SyncStateInfo,
     TopicSettings,
 )
 from mqruntime import hostports
@@ -74,17 +74,17 @@ class AdminClient:
             reasons.append(f"{address} knows no leader")
         raise NoLeader(addresses, reasons)
 
-    async def sync_states(self, controllers: str, broker_names: list[str]) -> dict[str, SyncState]:
+    async def sync_states(self, controllers: str, broker_names: list[str]) -> dict[str, SyncStateInfo]:
         """Master, epochs and members of each named broker set (1006); unknown names are absent."""
         leader = await self.leader(controllers)
         reply = await self.ask(
             leader, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=orjson.dumps(broker_names)
         )
-        return SyncState.table_from_json(json_body(leader, reply))
+        return SyncStateInfo.table_from_json(json_body(leader, reply))
 
     async def elect_master(
         self, controllers: str, cluster: str, broker_name: str, broker_id: int
-    ) -> ElectedMaster:
+    ) -> MasterInfo:
         """Makes `broker_id` the master of its set (1002, designated). Raises `RequestRefused` with the
         controller's code: 2010 unknown set, 2011 it is the master already, 2012 it cannot be elected."""
         unknown_set = f"no broker set {broker_name} is registered"
@@ -109,7 +109,7 @@ class AdminClient:
                 ResponseCode.CONTROLLER_ELECT_MASTER_FAILED: unfit,
             },
         )
-        return ElectedMaster.from_reply(reply.ext, json_body(leader, reply))
+        return MasterInfo.from_reply(reply.ext, json_body(leader, reply))
 
     async def broker_epochs(self, broker: str) -> BrokerEpochs:
         """The epoch history of one broker (1007), the last epoch ending where its log ends."""
@@ -126,10 +126,10 @@ class AdminClient:
         body = json_body(broker, await self.ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO))
         return {str(key): str(value) for key, value in (body.get("table") or {}).items()}
 
-    async def cluster_info(self, namesrv: str) -> ClusterInfo:
+    async def cluster_info(self, namesrv: str) -> ClusterMembers:
         """All registered brokers (106), from the first of the `;` list that answers."""
         address, reply = await self.ask_any(namesrv, RequestCode.GET_BROKER_CLUSTER_INFO)
-        return ClusterInfo.from_json(json_body(address, reply))
+        return ClusterMembers.from_json(json_body(address, reply))
 
     async def masters(self, namesrv: str, cluster: str) -> list[str]:
         """Addresses of all masters of a cluster; at least one, else `AdminError`."""

@@ -39,7 +39,7 @@ class ControllerMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class Replica:
+class ReplicaInfo:
     """One member of a broker set as the leading controller sees it."""
 
     broker_name: str
@@ -61,7 +61,7 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
-class SyncState:
+class SyncStateInfo:
     """One broker set in the answer of 1006; master fields are None while the set has no master."""
 
     broker_name: str
@@ -69,8 +69,8 @@ class SyncState:
     master_address: str | None
     master_epoch: int
     sync_state_set_epoch: int
-    in_sync: tuple[Replica, ...]
-    not_in_sync: tuple[Replica, ...]
+    in_sync: tuple[ReplicaInfo, ...]
+    not_in_sync: tuple[ReplicaInfo, ...]
 
     @classmethod
     def table_from_json(cls, body: Json) -> dict[str, Self]:
@@ -83,15 +83,15 @@ class SyncState:
                     master_address=row.get("masterAddress"),
                     master_epoch=int(row.get("masterEpoch", 0)),
                     sync_state_set_epoch=int(row.get("syncStateSetEpoch", 0)),
-                    in_sync=tuple(map(Replica.from_json, row.get("inSyncReplicas") or ())),
-                    not_in_sync=tuple(map(Replica.from_json, row.get("notInSyncReplicas") or ())),
+                    in_sync=tuple(map(ReplicaInfo.from_json, row.get("inSyncReplicas") or ())),
+                    not_in_sync=tuple(map(ReplicaInfo.from_json, row.get("notInSyncReplicas") or ())),
                 )
                 for name, row in body["replicasInfoTable"].items()
             }
 
 
 @dataclass(frozen=True, slots=True)
-class ElectedMaster:
+class MasterInfo:
     """Answer of 1002: the present master, and the addresses of its set by broker id."""
 
     master_id: int
@@ -232,7 +232,7 @@ class BrokerSet:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterInfo:
+class ClusterMembers:
     """Answer of 106: cluster names with their broker names, and every broker set."""
 
     clusters: dict[str, tuple[str, ...]]

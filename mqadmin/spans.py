@@ -14,7 +14,7 @@ from remoting.errors import HeaderError
 from remoting.headers.offsets import OffsetResponseHeader, SearchOffsetHeader
 
 
-class Span(NamedTuple):
+class WantedSpan(NamedTuple):
     """The wanted part of each queue: from an offset on, or from one moment to another, in ms, both included. None: no
     bound."""
 
@@ -25,11 +25,11 @@ class Span(NamedTuple):
 
 def span_of(
     client: AdminClient, begin: tuple[str, str | None], end: tuple[str, str | None], first: int | None = None
-) -> Span:
+) -> WantedSpan:
     """The span in two options. Raises `UsageWanted`."""
     now_ms = client.clock.now_ms()
     (begin_option, begin_text), (end_option, end_text) = begin, end
-    return Span(
+    return WantedSpan(
         first,
         None if begin_text is None else read_time(begin_option, begin_text, now_ms),
         None if end_text is None else read_time(end_option, end_text, now_ms),
@@ -37,7 +37,7 @@ def span_of(
 
 
 async def bounds_of(
-    client: AdminClient, broker: str, consumer: PullConsumer, queue: MessageQueue, span: Span
+    client: AdminClient, broker: str, consumer: PullConsumer, queue: MessageQueue, span: WantedSpan
 ) -> tuple[int, int]:
     """The offsets where the span begins and ends in a queue of `broker`."""
     start, end = await consumer.min_offset(queue), await consumer.max_offset(queue)

@@ -14,7 +14,7 @@ from mqclient.introductions import Introductions
 from mqclient.producer import MESSAGE_BYTES_MAX, Producer
 from mqclient.queuelocks import QueueLocks
 from mqclient.requester import Awaited, Requester
-from mqclient.routetable import RouteTable
+from mqclient.routetable import TopicRoutes
 from mqclient.transactions import Check, CheckRequests, TransactionProducer
 from mqruntime.clock import Clock, SystemClock
 from remoting.client import RemotingClient
@@ -44,7 +44,7 @@ class Client:
         self._awaited.add_to(router)
         self.remoting = RemotingClient(clock=self.clock, router=router)
         self._client_id = ""
-        self.routes = RouteTable(namesrv, self.remoting, self.clock, asks_after_failures=asks_after_failures)
+        self.routes = TopicRoutes(namesrv, self.remoting, self.clock, asks_after_failures=asks_after_failures)
 
     def producer(self, group: str, *, message_bytes_max: int | None = MESSAGE_BYTES_MAX) -> Producer:
         """A producer that sends as `group`; it needs no start and no close of its own. A body above

@@ -13,7 +13,7 @@ from enum import IntEnum
 from mqclient.errors import PullFailed, RouteUnknown, in_short
 from mqclient.message import RecordMalformed, StoredMessage, decode_messages
 from mqclient.route import MessageQueue
-from mqclient.routetable import RouteTable
+from mqclient.routetable import TopicRoutes
 from mqruntime.clock import Clock
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
@@ -88,7 +88,7 @@ class PullConsumer:
     Java's consumers do: under controllers the next master is elected by then, and in a pair the slave holds the
     available messages."""
 
-    def __init__(self, group: str, *, routes: RouteTable, client: RemotingClient, clock: Clock) -> None:
+    def __init__(self, group: str, *, routes: TopicRoutes, client: RemotingClient, clock: Clock) -> None:
         self.group = group
         self._routes = routes
         self._client = client

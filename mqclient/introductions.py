@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from mqclient.errors import RouteUnknown
-from mqclient.routetable import RouteTable
+from mqclient.routetable import TopicRoutes
 from mqclient.together import together
 from mqruntime.clock import Clock
 from remoting.bodies.heartbeats import HeartbeatData, ProducerData
@@ -23,7 +23,7 @@ class Introductions:
     """Heartbeats of one producer of `group`; brokers know its client by `client_id`."""
 
     def __init__(
-        self, group: str, client_id: str, *, routes: RouteTable, client: RemotingClient, clock: Clock
+        self, group: str, client_id: str, *, routes: TopicRoutes, client: RemotingClient, clock: Clock
     ) -> None:
         self._body = HeartbeatData(client_id, [ProducerData(group)]).encode()
         self._routes = routes

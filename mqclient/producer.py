@@ -15,7 +15,7 @@ from enum import IntEnum
 from mqclient.errors import MessageTooLong, RouteUnknown, SendOutcomeUnknown, SendRefused, in_short
 from mqclient.message import OutgoingMessage, PropertiesTooLong, encode_batch, encode_properties
 from mqclient.route import AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC, MessageQueue, TopicRoute
-from mqclient.routetable import RouteTable
+from mqclient.routetable import TopicRoutes
 from mqruntime.clock import Clock
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
@@ -103,7 +103,7 @@ class Producer:
         self,
         group: str,
         *,
-        routes: RouteTable,
+        routes: TopicRoutes,
         client: RemotingClient,
         clock: Clock,
         random: random.Random,

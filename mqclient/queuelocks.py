@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from mqclient.errors import LockFailed, RouteUnknown, in_short
 from mqclient.route import MessageQueue
-from mqclient.routetable import RouteTable
+from mqclient.routetable import TopicRoutes
 from mqclient.together import together
 from mqruntime.clock import Clock
 from remoting.bodies.body import LIST_BYTES_MAX, Body
@@ -33,7 +33,7 @@ class QueueLocks:
     """Locks of `client_id`, which no other living client has, for `group`."""
 
     def __init__(
-        self, group: str, client_id: str, *, routes: RouteTable, client: RemotingClient, clock: Clock
+        self, group: str, client_id: str, *, routes: TopicRoutes, client: RemotingClient, clock: Clock
     ) -> None:
         self.group = group
         self.client_id = client_id

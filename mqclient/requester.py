@@ -21,7 +21,7 @@ from mqclient.message import (
 )
 from mqclient.producer import SEND_TIMEOUT_MS, Producer
 from mqclient.route import AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC, MessageQueue
-from mqclient.routetable import CLOSED, RouteTable
+from mqclient.routetable import CLOSED, TopicRoutes
 from mqruntime.clock import Clock
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
@@ -114,7 +114,7 @@ class Requester:
         awaited: Awaited,
         introductions: Introductions,
         *,
-        routes: RouteTable,
+        routes: TopicRoutes,
         client: RemotingClient,
         clock: Clock,
     ) -> None:

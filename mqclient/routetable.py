@@ -30,7 +30,7 @@ CLOSED = "the client is closed"
 
 
 @dataclass(slots=True)
-class _Entry:
+class _TopicEntry:
     """The route of one topic; `asked_ms` is when the newest request began."""
 
     route: TopicRoute | None = None
@@ -40,7 +40,7 @@ class _Entry:
     again: asyncio.TimerHandle | None = None
 
 
-class RouteTable:
+class TopicRoutes:
     """Topic -> route, from the name servers of a `host:port;host:port` list, asked in turn until one answers; one
     that does not answer becomes the last."""
 
@@ -57,12 +57,12 @@ class RouteTable:
             )
         self._client = client
         self._clock = clock
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _TopicEntry] = {}
         self.closed = False
 
     async def get(self, topic: str) -> TopicRoute:
         """The last known route, requested if none is known. Raises `RouteUnknown`."""
-        entry = self._entries.setdefault(topic, _Entry())
+        entry = self._entries.setdefault(topic, _TopicEntry())
         if entry.route is None:
             if self.closed:
                 raise RouteUnknown(topic, CLOSED)
@@ -95,14 +95,14 @@ class RouteTable:
 
     def renew(self, topic: str) -> None:
         """Renew a route that failed, now or RETRY_MS after the last request."""
-        entry = self._entries.setdefault(topic, _Entry())
+        entry = self._entries.setdefault(topic, _TopicEntry())
         if self._asks_after_failures or entry.route is None:
             self._renew(topic, entry)
         model = self._entries.get(AUTO_CREATE_TOPIC)
         if entry.route is None and model is not None and self._asks_after_failures:
             self._renew(AUTO_CREATE_TOPIC, model)
 
-    def _renew(self, topic: str, entry: _Entry) -> None:
+    def _renew(self, topic: str, entry: _TopicEntry) -> None:
         if self.closed or entry.again is not None:
             return
         if entry.asking is not None:
@@ -126,11 +126,11 @@ class RouteTable:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
 
-    def _again(self, topic: str, entry: _Entry) -> None:
+    def _again(self, topic: str, entry: _TopicEntry) -> None:
         entry.again = None
         self._ask(topic, entry)
 
-    def _ask(self, topic: str, entry: _Entry) -> asyncio.Task[TopicRoute]:
+    def _ask(self, topic: str, entry: _TopicEntry) -> asyncio.Task[TopicRoute]:
         if entry.asking is None:
             entry.asked_ms = self._clock.monotonic_ms()
             loop = asyncio.get_running_loop()
@@ -138,7 +138,7 @@ class RouteTable:
             entry.asking.add_done_callback(lambda task: self._answered(topic, entry, task))
         return entry.asking
 
-    def _answered(self, topic: str, entry: _Entry, task: asyncio.Task[TopicRoute]) -> None:
+    def _answered(self, topic: str, entry: _TopicEntry, task: asyncio.Task[TopicRoute]) -> None:
         entry.asking = None
         if not task.cancelled() and task.exception() is None:
             entry.route = task.result()

@@ -19,7 +19,7 @@ from mqclient.errors import EndOutcomeUnknown, EndRefused, GroupTaken, RouteUnkn
 from mqclient.introductions import Introductions
 from mqclient.message import OutgoingMessage, RecordMalformed, StoredMessage, decode_messages
 from mqclient.producer import SEND_TIMEOUT_MS, Producer, SendResult
-from mqclient.routetable import RouteTable
+from mqclient.routetable import TopicRoutes
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -76,7 +76,7 @@ class TransactionProducer:
         producer: Producer,
         introductions: Introductions,
         topics: Iterable[str],
-        routes: RouteTable,
+        routes: TopicRoutes,
         client: RemotingClient,
         checks: CheckRequests,
     ) -> None:

@@ -20,7 +20,7 @@ SHOWN_MAX = 100
 FORBIDDEN = "Can not update config in black list."
 
 
-class ChangeRefused(ValueError):
+class SettingsRefused(ValueError):
     """A change that was rejected as a whole."""
 
     def __init__(self, why: str, *, forbidden: bool = False) -> None:
@@ -42,14 +42,14 @@ def asked_for(
     Raises ChangeRefused for more than BODY_BYTES_MAX, a key in `black_list`, an invalid value, and a new value of a key that
     is not `changeable`."""
     if body is not None and len(body) > BODY_BYTES_MAX:
-        raise ChangeRefused(f"a change of {len(body)} bytes; {BODY_BYTES_MAX} are read")
+        raise SettingsRefused(f"a change of {len(body)} bytes; {BODY_BYTES_MAX} are read")
     try:
         entries = parse(bytes(body or b"")).entries
     except PropertiesError as error:
-        raise ChangeRefused(f"not in the format of properties: {error}") from None
+        raise SettingsRefused(f"not in the format of properties: {error}") from None
     asked = {entry.key: entry.value.strip() if trimmed else entry.value for entry in entries}
     if not black_list.isdisjoint(asked):
-        raise ChangeRefused(FORBIDDEN, forbidden=True)
+        raise SettingsRefused(FORBIDDEN, forbidden=True)
     now = settings.in_force()
     known = {key: value for key, value in asked.items() if key in now}
     names = settings.keys()
@@ -60,12 +60,12 @@ def asked_for(
         first = error.errors(include_url=False)[0]
         key = str(first["loc"][0]) if first["loc"] else ""
         where = f"{key}={known.get(key, '')[:SHOWN_MAX]}: " if key else ""
-        raise ChangeRefused(where + in_words(first["msg"])) from None
+        raise SettingsRefused(where + in_words(first["msg"])) from None
     changed = {key: wanted[key] for key in known if wanted[key] != now[key]}
     if fixed := sorted(changed.keys() - changeable):
         named = ", ".join(f"{key} ({reasons[key]})" if key in reasons else key for key in fixed)
         why = f"{FORBIDDEN} {named}: change the properties file and restart"
-        raise ChangeRefused(why, forbidden=True)
+        raise SettingsRefused(why, forbidden=True)
     return changed
 
 

@@ -32,7 +32,7 @@ END_OF_HEAD = b"\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class HttpPage:
     """One answer; `status` is 200, or 503 from a failed probe."""
 
     body: bytes
@@ -47,7 +47,7 @@ class PagesCannotListen(Exception):
 class HttpPages:
     """Serves `pages` by path on `host:port`; port 0 takes a free one, `port` then says which."""
 
-    def __init__(self, pages: Mapping[str, Callable[[], Page]], *, host: str, port: int) -> None:
+    def __init__(self, pages: Mapping[str, Callable[[], HttpPage]], *, host: str, port: int) -> None:
         self.host = host
         self.port = port
         self._pages = pages
@@ -78,18 +78,18 @@ class HttpPages:
         method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
         target, _, version = rest.partition(" ")
         if not version.startswith("HTTP/1."):
-            return _response(Page(b"this port speaks HTTP/1.1\n", status=400))
+            return _response(HttpPage(b"this port speaks HTTP/1.1\n", status=400))
         if method not in ("GET", "HEAD"):
-            return _response(Page(b"only GET and HEAD\n", status=405))
+            return _response(HttpPage(b"only GET and HEAD\n", status=405))
         page = self._pages.get(target.partition("?")[0])
         if page is None:
             known = " ".join(sorted(self._pages))
-            return _response(Page(f"pages: {known}\n".encode(), status=404), with_body=method == "GET")
+            return _response(HttpPage(f"pages: {known}\n".encode(), status=404), with_body=method == "GET")
         try:
             made = page()
         except Exception:
             logger.exception("page not made: %s", target)
-            made = Page(b"the page could not be made; the log says why\n", status=500)
+            made = HttpPage(b"the page could not be made; the log says why\n", status=500)
         return _response(made, with_body=method == "GET")
 
     def opened(self, connection: _Connection) -> bool:
@@ -129,7 +129,7 @@ class _Connection(asyncio.Protocol):
             self._transport.write(self._owner.answer(self._head))
             self._transport.close()
         elif len(self._head) > HEAD_BYTES_MAX:
-            self._transport.write(_response(Page(b"the request is too long\n", status=400)))
+            self._transport.write(_response(HttpPage(b"the request is too long\n", status=400)))
             self._transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -142,7 +142,7 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
 
-def _response(page: Page, *, with_body: bool = True) -> bytes:
+def _response(page: HttpPage, *, with_body: bool = True) -> bytes:
     head = (
         f"HTTP/1.1 {page.status} {REASONS.get(page.status, 'Service Unavailable')}\r\n"
         f"Content-Type: {page.content_type}\r\nContent-Length: {len(page.body)}\r\nConnection: close\r\n\r\n"

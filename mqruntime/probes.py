@@ -14,7 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from mqruntime.figures import Labelled
-from mqruntime.httppages import JSON, HttpPages, Page
+from mqruntime.httppages import JSON, HttpPage, HttpPages
 from mqruntime.listening import beyond_this_machine
 from mqruntime.metricsettings import MetricsSettings
 
@@ -36,11 +36,11 @@ async def serve_probes(
     for collector in collectors:
         registry.register(Labelled(collector, settings.labels))
 
-    def probe(holds: Callable[[], bool]) -> Callable[[], Page]:
-        return lambda: Page(orjson.dumps(facts()) + b"\n", JSON, 200 if holds() else 503)
+    def probe(holds: Callable[[], bool]) -> Callable[[], HttpPage]:
+        return lambda: HttpPage(orjson.dumps(facts()) + b"\n", JSON, 200 if holds() else 503)
 
-    pages: dict[str, Callable[[], Page]] = {
-        "/metrics": lambda: Page(generate_latest(registry), CONTENT_TYPE_LATEST),
+    pages: dict[str, Callable[[], HttpPage]] = {
+        "/metrics": lambda: HttpPage(generate_latest(registry), CONTENT_TYPE_LATEST),
         "/health": probe(lambda: True),
         **{path: probe(holds) for path, holds in roles.items()},
     }

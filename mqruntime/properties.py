@@ -13,7 +13,7 @@ ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 @dataclass(frozen=True, slots=True)
-class Property:
+class PropertyLine:
     """One `key = value` and the line, counted from 1, that it starts on."""
 
     key: str
@@ -27,7 +27,7 @@ class Property:
 class Properties:
     """A file's settings in its order; a repeated key stays listed and its last value counts."""
 
-    entries: list[Property] = field(default_factory=list)
+    entries: list[PropertyLine] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
@@ -53,7 +53,7 @@ def parse(data: bytes) -> Properties:
         in_xml_comment |= key.startswith("<!--")
         if not in_xml_comment and any(earlier.key == key for earlier in found.entries):
             found.warnings.append(f"line {line}: {key} is set twice; this value counts")
-        found.entries.append(Property(key, trimmed, line, in_xml_comment))
+        found.entries.append(PropertyLine(key, trimmed, line, in_xml_comment))
         in_xml_comment &= not (key.endswith("-->") or trimmed.endswith("-->"))
     return found
 

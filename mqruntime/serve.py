@@ -55,7 +55,7 @@ S = TypeVar("S", bound="Settings")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ServerPlan:
     """The content of one process: the settings of its servers, the store root of each, and the app, made of a runtime for
     each root, in the same order. Two servers may share a root."""
 
@@ -75,7 +75,7 @@ class Plan:
 class Planning(Protocol):
     """From the command line's file and `KEY=VALUE` words to a plan. Raises SettingsError."""
 
-    def __call__(self, file: Path | None, overrides: list[str], *, strict: bool) -> Plan: ...
+    def __call__(self, file: Path | None, overrides: list[str], *, strict: bool) -> ServerPlan: ...
 
 
 def main(
@@ -90,15 +90,15 @@ def main(
     """The whole of an `mq*` command that runs one server; returns the process' exit code. With `asks_name_servers` it has
     upstream's option for their addresses."""
 
-    def planned(file: Path | None, overrides: list[str], *, strict: bool) -> Plan:
+    def planned(file: Path | None, overrides: list[str], *, strict: bool) -> ServerPlan:
         return alone(settings_class.load(file, overrides, strict=strict), make_app, root_of)
 
     return main_of(name, planned, arguments, asks_name_servers=asks_name_servers)
 
 
-def alone(settings: S, make_app: Callable[[S, Runtime], App], root_of: Callable[[S], Path]) -> Plan:
+def alone(settings: S, make_app: Callable[[S, Runtime], App], root_of: Callable[[S], Path]) -> ServerPlan:
     """A process of one server."""
-    return Plan([settings], [root_of(settings)], lambda runtimes: make_app(settings, runtimes[0]))
+    return ServerPlan([settings], [root_of(settings)], lambda runtimes: make_app(settings, runtimes[0]))
 
 
 def main_of(
@@ -184,7 +184,7 @@ def _log_file(chosen: argparse.Namespace) -> LogFile | None:
     return LogFile(chosen.log_file, bytes_max=chosen.log_file_size, kept=chosen.log_file_count)
 
 
-def serve(name: str, plan: Plan) -> int:
+def serve(name: str, plan: ServerPlan) -> int:
     """Take the store roots, run the app on uvloop until a signal or a fatal error, return the exit code."""
     from mqruntime.realruntime import real_runtime
 

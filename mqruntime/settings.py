@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, ValidationInfo, field_validator
 
-from mqruntime.properties import PropertiesError, Property, parse
+from mqruntime.properties import PropertiesError, PropertyLine, parse
 
 COMMAND_LINE = "command line"
 OURS = "-"
@@ -74,7 +74,7 @@ class Settings(BaseModel):
         keys = cls.keys()
         theirs = frozenset(key for other in others for key in (*other.keys(), *other.IGNORED))
         known = [*keys, *theirs]
-        chosen: dict[str, tuple[Property, str]] = {}
+        chosen: dict[str, tuple[PropertyLine, str]] = {}
         for entry, file in entries:
             if entry.key in keys:
                 chosen[entry.key] = (entry, file)
@@ -143,7 +143,7 @@ class Settings(BaseModel):
 
     @classmethod
     def _explained(
-        cls, error: ValidationError, chosen: dict[str, tuple[Property, str]], path: Path | None
+        cls, error: ValidationError, chosen: dict[str, tuple[PropertyLine, str]], path: Path | None
     ) -> SettingsError:
         """A missing key is reported for the file, if there is one."""
         first = error.errors(include_url=False)[0]
@@ -158,9 +158,9 @@ class Settings(BaseModel):
         return SettingsError(key, entry.value, file, entry.line or None, why)
 
 
-def _entries(path: Path | None, overrides: list[str]) -> tuple[list[tuple[Property, str]], list[str]]:
+def _entries(path: Path | None, overrides: list[str]) -> tuple[list[tuple[PropertyLine, str]], list[str]]:
     """Settings in rising precedence, each with its file (line 0: the command line), and warnings."""
-    entries: list[tuple[Property, str]] = []
+    entries: list[tuple[PropertyLine, str]] = []
     warnings: list[str] = []
     if path is not None:
         try:
@@ -175,7 +175,7 @@ def _entries(path: Path | None, overrides: list[str]) -> tuple[list[tuple[Proper
         key, separator, value = override.partition("=")
         if not separator or not key.strip():
             raise SettingsError("", "", COMMAND_LINE, None, f"{override!r} is not KEY=VALUE")
-        entries.append((Property(key.strip(), value.strip(), 0), COMMAND_LINE))
+        entries.append((PropertyLine(key.strip(), value.strip(), 0), COMMAND_LINE))
     return entries, warnings
 
 

@@ -25,14 +25,14 @@ def store_root(settings: NamesrvSettings) -> Path:
     return settings.kv_config_path.parent
 
 
-def planned(file: Path | None, overrides: list[str], *, strict: bool) -> serve.Plan:
+def planned(file: Path | None, overrides: list[str], *, strict: bool) -> serve.ServerPlan:
     """The process with the settings of `file`. Raises SettingsError."""
     if NamesrvSettings.load(file, overrides).enable_controller_in_namesrv:
         return with_controller(file, overrides, strict=strict)
     return serve.alone(NamesrvSettings.load(file, overrides, strict=strict), NamesrvApp, store_root)
 
 
-def with_controller(file: Path | None, overrides: list[str], *, strict: bool) -> serve.Plan:
+def with_controller(file: Path | None, overrides: list[str], *, strict: bool) -> serve.ServerPlan:
     """A name server and a controller. Raises SettingsError."""
     # imported only here: a name server alone needs none of it
     from controller.adoption import store_root as controllers_root
@@ -52,7 +52,7 @@ def with_controller(file: Path | None, overrides: list[str], *, strict: bool) ->
         name_server = NamesrvApp(settings, runtimes[0], shown_elsewhere=True)
         return AppGroup(name_server, ControllerApp(inner, runtimes[1], shows_too=[name_server.collector]))
 
-    return serve.Plan([settings, inner], [store_root(settings), root], make_app)
+    return serve.ServerPlan([settings, inner], [store_root(settings), root], make_app)
 
 
 def share_folder(settings: NamesrvSettings, folder: Path) -> None:

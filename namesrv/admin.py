@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mqruntime.changedsettings import ChangeRefused, change
+from mqruntime.changedsettings import SettingsRefused, change
 from mqruntime.slices import Steps
 from namesrv import views
 from namesrv.kvconfig import ORDER_TOPIC_CONFIG, KVConfig, KVConfigFull
@@ -176,7 +176,7 @@ class AdminHandlers:
         """318: change `CHANGEABLE` keys, for the life of the process; unknown ones are ignored, as in upstream."""
         try:
             change(self._settings, request.body, CHANGEABLE, black_list=FIXED_KEYS)
-        except ChangeRefused as refused:
+        except SettingsRefused as refused:
             code = ResponseCode.NO_PERMISSION if refused.forbidden else ResponseCode.SYSTEM_ERROR
             return request.reply(code, str(refused))
         return request.reply()

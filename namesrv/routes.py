@@ -25,7 +25,7 @@ ROWS_MAX = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class BrokerRegistration:
     """Registration data of one broker. `acting_master` is None when it is missing."""
 
     cluster: str
@@ -79,7 +79,9 @@ class RouteTable:
     live: dict[tuple[str, str], LiveBroker] = field(default_factory=dict)  # by (cluster, address)
     _rows: int = 0
 
-    def register(self, new: Registration, now_ms: int, *, only_these_topics: bool = False) -> Registered:
+    def register(
+        self, new: BrokerRegistration, now_ms: int, *, only_these_topics: bool = False
+    ) -> Registered:
         """Register a broker; with `only_these_topics`, a master's others are removed. Raises OneTopicRefused, TableFull."""
         group = self.groups.get(new.broker_name)
         if self._is_stale(group, new):
@@ -167,14 +169,14 @@ class RouteTable:
         self._rows += data.broker_name not in queues
         queues[data.broker_name] = data
 
-    def _check_room(self, new: Registration) -> None:
+    def _check_room(self, new: BrokerRegistration) -> None:
         if len(self.live) >= BROKERS_MAX and (new.cluster, new.broker_addr) not in self.live:
             raise TableFull(f"{BROKERS_MAX} brokers are registered")
         news = (name for name in new.topics if new.broker_name not in self.topics.get(name, ()))
         if self._rows + sum(1 for _ in news) > ROWS_MAX:
             raise TableFull(f"{ROWS_MAX} topics of broker groups are registered")
 
-    def _is_stale(self, group: BrokerData | None, new: Registration) -> bool:
+    def _is_stale(self, group: BrokerData | None, new: BrokerRegistration) -> bool:
         """Whether another live address holds the id under a higher master epoch."""
         holder = group.broker_addrs.get(new.broker_id) if group is not None else None
         if holder is None or holder == new.broker_addr:
@@ -182,7 +184,7 @@ class RouteTable:
         live = self.live.get((new.cluster, holder))
         return live is not None and live.data_version.state_version > new.data_version.state_version
 
-    def _joined(self, new: Registration) -> BrokerData:
+    def _joined(self, new: BrokerRegistration) -> BrokerData:
         """The group of a registration, in its cluster."""
         group = self.groups.get(new.broker_name)
         if group is None:
@@ -193,7 +195,9 @@ class RouteTable:
         self.clusters.setdefault(new.cluster, {})[new.broker_name] = None
         return group
 
-    def _take_topics(self, group: BrokerData, new: Registration, *, first: bool, only_these: bool) -> None:
+    def _take_topics(
+        self, group: BrokerData, new: BrokerRegistration, *, first: bool, only_these: bool
+    ) -> None:
         """Topics come from the master, or without one from the member with the lowest id if it can act for it."""
         is_prime_slave = (
             new.broker_id != MASTER_ID
@@ -214,7 +218,7 @@ class RouteTable:
                 queues = config.read_queue_nums, config.write_queue_nums
                 self._put(name, QueueData(new.broker_name, *queues, perm, config.topic_sys_flag))
 
-    def _answer(self, group: BrokerData, new: Registration) -> Registered:
+    def _answer(self, group: BrokerData, new: BrokerRegistration) -> Registered:
         if new.broker_id == MASTER_ID:
             return Registered()
         master_addr = group.broker_addrs.get(MASTER_ID)

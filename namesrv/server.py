@@ -16,7 +16,7 @@ from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.runtime import Runtime
 from namesrv import admin
 from namesrv.kvconfig import ORDER_TOPIC_CONFIG, KVConfig
-from namesrv.routes import LIVE_MS_DEFAULT, OneTopicRefused, Registration, RouteTable, TableFull
+from namesrv.routes import LIVE_MS_DEFAULT, BrokerRegistration, OneTopicRefused, RouteTable, TableFull
 from namesrv.settings import NamesrvSettings
 from namesrv.views import route_of
 from remoting.bodies.dataversion import DataVersion
@@ -130,7 +130,7 @@ class NamesrvApp:
         if header.body_crc32 and header.body_crc32 != body_crc32(body):
             return request.reply(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         wrapper = read_register_body(body, compressed=header.compressed).topic_config_serialize_wrapper
-        registration = Registration(
+        registration = BrokerRegistration(
             header.cluster_name,
             header.broker_name,
             header.broker_addr,

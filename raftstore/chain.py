@@ -11,7 +11,7 @@ from collections import deque
 
 from dledger.storage.entry import ENTRY_HEADER_BYTES, check_of, stored_check
 from messagestore import record
-from messagestore.scrub.walk import RECORDS_MAX, Walked
+from messagestore.scrub.walk import RECORDS_MAX, WalkedSlice
 from raftstore.entrywalk import CLOSED, entry_at, is_message
 
 Checks = tuple[int, ...]
@@ -42,31 +42,31 @@ def walk_entries(
     verify_record: bool = False,
     *,
     before: Checks = (),
-) -> tuple[Walked, Checks]:
+) -> tuple[WalkedSlice, Checks]:
     """As messagestore.scrub.walk.walk_slice, for a log of entries: damage is reported with its place and size. Also
     returns the checksums after the last entry, which is the damaged one if there is one."""
     position = start
     for entries in range(RECORDS_MAX):
         if position >= limit:
-            return Walked(position, entries), before
+            return WalkedSlice(position, entries), before
         at = position - start
         size = entry_at(buffer, at, segment_end - position, position)
         if size == CLOSED:
-            return Walked(segment_end, entries), before
+            return WalkedSlice(segment_end, entries), before
         held = len(buffer) - at
         if size is None:
             if held < min(ENTRY_HEADER_BYTES, limit - position):
-                return Walked(position, entries, wanted=ENTRY_HEADER_BYTES if at == 0 else 0), before
-            return Walked(position, entries, "no entry header here"), ()
+                return WalkedSlice(position, entries, wanted=ENTRY_HEADER_BYTES if at == 0 else 0), before
+            return WalkedSlice(position, entries, "no entry header here"), ()
         if position + size > limit:
-            return Walked(position, entries, f"an entry of {size} bytes goes beyond {limit}"), ()
+            return WalkedSlice(position, entries, f"an entry of {size} bytes goes beyond {limit}"), ()
         if size > held:
-            return Walked(position, entries, wanted=size if at == 0 else 0), before
+            return WalkedSlice(position, entries, wanted=size if at == 0 else 0), before
         why, before = judged(memoryview(buffer)[at : at + size], position, before, verify_record)
         if why:
-            return Walked(position, entries, why, size), before
+            return WalkedSlice(position, entries, why, size), before
         position += size
-    return Walked(position, RECORDS_MAX), before
+    return WalkedSlice(position, RECORDS_MAX), before
 
 
 def judged(entry: memoryview, position: int, before: Checks, verify_record: bool) -> tuple[str, Checks]:

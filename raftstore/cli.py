@@ -49,7 +49,7 @@ class NewStore(StoreSettings):
     controller_mode: bool = Field(True, alias="enableControllerMode")
 
 
-class RaftModeStore(NewStore):
+class NewRaftModeStore(NewStore):
     """The store settings of a Raft-mode broker."""
 
     self_id: str = Field(alias="dLegerSelfId", pattern=r"^[A-Za-z]\d+$")
@@ -109,7 +109,7 @@ def give_back_command(config: Path, store: Path) -> None:
     STORE is that of a broker of this implementation that was master and was stopped cleanly; it is not changed. The result is
     the same for each member.
     """
-    with failures_reported(config, RaftModeStore) as settings:
+    with failures_reported(config, NewRaftModeStore) as settings:
         entries = given_back(store, settings)
     click.echo(
         f"{settings.root} holds {entries} messages; give all members of the group the same before any of them starts: two that "
@@ -172,7 +172,7 @@ def most_of(logs: dict[Path, MessageLog]) -> tuple[Path, MessageLog]:
     return max(logs.items(), key=lambda one: (one[1].census.found.last_term, one[1].census.found.last_index))
 
 
-def given_back(store: Path, settings: RaftModeStore) -> int:
+def given_back(store: Path, settings: NewRaftModeStore) -> int:
     """Raises what `give_back` raises, StoreError, and ClickException with nothing done."""
     with held_alone(store, settings.root):
         end, file_bytes = confirmed_end(store), settings.mapped_file_size_commit_log

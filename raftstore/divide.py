@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dledger.storage.keyvalues import parse_key_values, whole_number
-from raftstore.queueends import QueueEnd, decode_queue_ends, encode_queue_ends
+from raftstore.queueends import EmptiedQueueEnd, decode_queue_ends, encode_queue_ends
 
 FILE = "divide"
 """In the folder of the member."""
@@ -29,7 +29,7 @@ class Divide(NamedTuple):
     """The local copy is void: another member's is being fetched."""
     begins: int = 0
     """Start of the plain log when this was sent."""
-    queue_ends: tuple[QueueEnd, ...] = ()
+    queue_ends: tuple[EmptiedQueueEnd, ...] = ()
     """Starts of the queues when this was sent to an empty member."""
 
     @property

@@ -13,7 +13,7 @@ from messagestore.checkpoint import decode_checkpoint
 from messagestore.errors import StoreError
 from messagestore.store.brokerstore import ABORT_FILE, was_closed
 from raftstore.census import OLD_LOG
-from raftstore.framing import StoredMessage
+from raftstore.framing import PlacedMessage
 from raftstore.messagelog import MessageLog
 from raftstore.plainlog import plain_messages
 
@@ -46,7 +46,7 @@ def confirmed_end(folder: Path) -> int:
     return found.confirm_phy_offset
 
 
-def plain_log(folder: Path, end: int) -> Iterator[StoredMessage]:
+def plain_log(folder: Path, end: int) -> Iterator[PlacedMessage]:
     """The messages of such a log. Raises BadSegments, StoreCorrupted, OSError."""
     return plain_messages(mapped(folder / OLD_LOG), end)
 

@@ -19,7 +19,7 @@ from raftstore.closing import close_plain_log
 from raftstore.divide import FILE, Divide, decode_divide, encode_divide
 from raftstore.member import Member
 from raftstore.oldlog import OldLog
-from raftstore.queueends import QueueEnd
+from raftstore.queueends import EmptiedQueueEnd
 
 PIECE_BYTES = 1 << 20
 Piece = Callable[[int, int], Awaitable[bytes]]
@@ -72,7 +72,7 @@ class FormerLog:
             await self._runtime.files.replace(self._file, encode_divide(self._divide))
         return self._divide
 
-    def encoded_divide(self, queue_ends: tuple[QueueEnd, ...]) -> bytes | None:
+    def encoded_divide(self, queue_ends: tuple[EmptiedQueueEnd, ...]) -> bytes | None:
         """The description for an empty member; None where there is no divide."""
         if self._divide is None:
             return None

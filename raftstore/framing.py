@@ -20,7 +20,7 @@ from messagestore.record import (
 from messagestore.recordcrc import HEAD, RECORD_CRC_BYTES, seal
 
 
-class StoredMessage(NamedTuple):
+class PlacedMessage(NamedTuple):
     """A message and its place, in a Raft-mode broker's log or in another."""
 
     offset: int

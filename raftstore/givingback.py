@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping
 from dledger.raft.actions import Vote
 from dledger.raft.entries import Entry
 from dledger.raft.settings import DLedgerSettings
-from dledger.storage.checkpoint import Checkpoint, CheckpointFile
+from dledger.storage.checkpoint import CheckpointFile, LedgerCheckpoint
 from dledger.storage.entry import ENTRY_HEADER_BYTES
 from dledger.storage.entrylog import EntryLog
 from dledger.storage.hardstate import TermFile
 from dledger.storage.store import FOLDER_PREFIX
 from messagestore.store.brokerstore import ABORT_FILE
 from mqruntime.runtime import Runtime
-from raftstore.framing import StoredMessage, moved, physical_offset
+from raftstore.framing import PlacedMessage, moved, physical_offset
 
 TERM = 0
 """The term of a Java group with a single election."""
@@ -26,7 +26,7 @@ ENTRIES_A_SYNC = 1024
 
 
 async def give_back(
-    messages: Iterable[StoredMessage],
+    messages: Iterable[PlacedMessage],
     tables: Mapping[str, bytes],
     runtime: Runtime,
     member: str,
@@ -53,13 +53,13 @@ async def give_back(
     for name, content in tables.items():
         await runtime.files.replace(name, content)
     last = log.end_index
-    await CheckpointFile(runtime.files, f"{folder}/checkpoint").store(Checkpoint(last, last))
+    await CheckpointFile(runtime.files, f"{folder}/checkpoint").store(LedgerCheckpoint(last, last))
     await TermFile(runtime.files, f"{folder}/currterm", members="").store(Vote(TERM))
     await runtime.files.replace(ABORT_FILE, b"")  # or Java takes the missing queues for complete
     return last + 1
 
 
-def entry_of(message: StoredMessage, log: EntryLog) -> Entry:
+def entry_of(message: PlacedMessage, log: EntryLog) -> Entry:
     """The next entry of `log`, with the message moved to it."""
     position = log.start_of(ENTRY_HEADER_BYTES + len(message.content), log.end)
     body = moved(message.content, message.facts, physical_offset(position))

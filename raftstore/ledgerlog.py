@@ -17,8 +17,8 @@ from dledger.raft.errors import LogDamaged, NotLeader, TooManyProposals
 from dledger.storage.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER_BYTES, decode_entry, index_header
 from messagestore.errors import LogReplaced, LogTakesNothing, OffsetOutOfRange
 from messagestore.log.commitlog import plain_boundary
-from messagestore.log.files import LogFiles, Place, Room
-from messagestore.log.retention import Segment
+from messagestore.log.files import LogFiles, RecordPlace, Room
+from messagestore.log.retention import RetainedSegment
 from messagestore.log.storetimes import first_time
 from messagestore.record import FIXED_PARTS, PREFIX, declared_end, store_timestamp
 from mqruntime.segments import SegmentFile
@@ -141,12 +141,12 @@ class LedgerLog(LogFiles):
 
     # The leader's appends
 
-    def places(self, sizes: list[int]) -> list[Place]:
+    def places(self, sizes: list[int]) -> list[RecordPlace]:
         positions = self._positions(sizes)
         self._tail = tail = block_to_fill(self._node.term, sizes)
         view = memoryview(tail.data)
         return [
-            Place(view, tail.body_at(number), physical_offset(position))
+            RecordPlace(view, tail.body_at(number), physical_offset(position))
             for number, position in enumerate(positions)
         ]
 
@@ -176,7 +176,7 @@ class LedgerLog(LogFiles):
 
     # Retention
 
-    async def segments_behind_first(self, count_max: int) -> list[Segment]:
+    async def segments_behind_first(self, count_max: int) -> list[RetainedSegment]:
         size, found = self.segment_size_bytes, []
         last = self.segment_start(self._end)
         for start in range(self._first, min(self._first + count_max * size, last), size):
@@ -185,7 +185,7 @@ class LedgerLog(LogFiles):
                 newest_ms = await self._first_time(start + size)
             except OSError as error:
                 self._log_ageless(start, error)
-            found.append(Segment(start, start + size, newest_ms))
+            found.append(RetainedSegment(start, start + size, newest_ms))
         return found
 
     async def _first_time(self, position: int) -> int | None:

@@ -33,7 +33,7 @@ from messagestore.errors import (
 from messagestore.log.appender import Appender
 from messagestore.log.commits import CommitsFound, commits_in
 from messagestore.messages import RecoveryReport
-from messagestore.scrub.walk import Walked, walk_slice
+from messagestore.scrub.walk import WalkedSlice, walk_slice
 from messagestore.store.brokerstore import BrokerStore
 from messagestore.store.settings import StoreSettings
 from mqruntime.runtime import Runtime
@@ -44,7 +44,7 @@ from raftstore.formerlog import FormerLog
 from raftstore.ledgerlog import LedgerLog
 from raftstore.member import Member
 from raftstore.ownindex import OwnIndex
-from raftstore.queueends import QueueEnd, QueueEndsUnreadable, decode_queue_ends, encode_queue_ends
+from raftstore.queueends import EmptiedQueueEnd, QueueEndsUnreadable, decode_queue_ends, encode_queue_ends
 from raftstore.sounddispatch import VerifiedDispatch
 
 logger = logging.getLogger("raftstore.store")
@@ -106,7 +106,7 @@ class LedgerStore(BrokerStore):
 
     def _walk(
         self, buffer: bytes, start: int, segment_end: int, limit: int, verify_record: bool = False
-    ) -> Walked:
+    ) -> WalkedSlice:
         if start < self._log.divided_at:
             return walk_slice(buffer, start, segment_end, limit, verify_record)
         log = self._member.node.store.log
@@ -172,7 +172,7 @@ class LedgerStore(BrokerStore):
 
     def _queue_ends(self) -> bytes:
         """Starts of the queues, since the log no longer holds earlier messages."""
-        return encode_queue_ends(QueueEnd(*begin) for begin in self._queues.begins())
+        return encode_queue_ends(EmptiedQueueEnd(*begin) for begin in self._queues.begins())
 
     def _appends_end(self) -> None:
         self._progress.set()
@@ -280,7 +280,7 @@ class LedgerStore(BrokerStore):
 
     def encoded_divide(self) -> bytes | None:
         """The description of the plain log for an empty member; None without one."""
-        return self._former.encoded_divide(tuple(QueueEnd(*begin) for begin in self._queues.begins()))
+        return self._former.encoded_divide(tuple(EmptiedQueueEnd(*begin) for begin in self._queues.begins()))
 
     async def piece(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes from `offset` on, in one file, of committed and intact data on this disk.

@@ -27,7 +27,7 @@ from dledger.storage.snapshot import decode_snapshot, position_in
 from messagestore.errors import BadSegments, StoreCorrupted
 from mqruntime.slices import run_without_loop
 from raftstore.census import OLD_LOG, Census
-from raftstore.framing import StoredMessage, facts_of, physical_offset
+from raftstore.framing import PlacedMessage, facts_of, physical_offset
 from raftstore.plainlog import plain_messages
 
 OF_ANOTHER_KIND = "holds the state of a program: this is no store of a Raft-mode broker"
@@ -48,7 +48,7 @@ class MessageLog:
         self._only_old = bool(old) and not member.data
         self.census = Census(Inspection(member.name))
 
-    def messages(self) -> Iterator[StoredMessage]:
+    def messages(self) -> Iterator[PlacedMessage]:
         """All messages, from the first; `census` counts those returned so far, and at the end all. Raises
         BadKeyValues."""
         found, data = begun(self._member), self._data
@@ -72,7 +72,7 @@ class MessageLog:
         """The entry before the log's start, as far as known, and the start."""
         return Begin(position=self._data.first) if self._snapshot is None else self._snapshot.begin
 
-    def _raft_messages(self, census: Census) -> Iterator[StoredMessage]:
+    def _raft_messages(self, census: Census) -> Iterator[PlacedMessage]:
         """Java counts an entry with an intact header whose body a crash may have torn. If it is the last one, and not
         known to be committed, it is no part of the log."""
         found, data = census.found, self._data
@@ -90,7 +90,7 @@ class MessageLog:
             elif facts is None:
                 torn = place, f"{name} is no message that is whole"
             elif census.count(facts, name, place):
-                yield StoredMessage(physical_offset(position), entry.body, facts)
+                yield PlacedMessage(physical_offset(position), entry.body, facts)
         if torn is None:
             return
         if found.last_index <= found.committed_index:
@@ -98,7 +98,7 @@ class MessageLog:
         elif not found.damage:
             leave_out_last(found, f"{torn[1]}, in {torn[0]}")
 
-    def _old_messages(self, census: Census) -> Iterator[StoredMessage]:
+    def _old_messages(self, census: Census) -> Iterator[PlacedMessage]:
         divided = self._data.first
         try:
             for message in plain_messages(self._old, divided, self._data.file_bytes):

@@ -99,7 +99,7 @@ class OldLog:
         self.files.clear()
 
 
-class Records(NamedTuple):
+class OldRecords(NamedTuple):
     """`size` bytes of complete records, with the CRC `check` continued over them; `ends`: the segment has no more
     after them. `wanted`: bytes to read for the next one."""
 
@@ -109,7 +109,7 @@ class Records(NamedTuple):
     wanted: int
 
 
-def intact_records(content: bytes, *, start: int, segment_end: int, check: int) -> Records:
+def intact_records(content: bytes, *, start: int, segment_end: int, check: int) -> OldRecords:
     """The intact records of `content`, which begins at `start`."""
     at, found = 0, 1
     while found > 0:
@@ -119,4 +119,4 @@ def intact_records(content: bytes, *, start: int, segment_end: int, check: int) 
     if found == INCOMPLETE:
         whole = PREFIX.unpack_from(content, at)[0] if len(content) - at >= PREFIX.size else 0
         wanted = max(whole, PREFIX.size)
-    return Records(at, crc32(content[:at], check), found == END_OF_SEGMENT, wanted)
+    return OldRecords(at, crc32(content[:at], check), found == END_OF_SEGMENT, wanted)

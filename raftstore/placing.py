@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from messagestore.record import PREFIX, encode_blank
-from raftstore.framing import StoredMessage, moved
+from raftstore.framing import PlacedMessage, moved
 
 STRETCH_BYTES = 1 << 20
 
 
-def stretches(messages: Iterable[StoredMessage], segment_bytes: int, begin: int) -> Iterator[bytes]:
+def stretches(messages: Iterable[PlacedMessage], segment_bytes: int, begin: int) -> Iterator[bytes]:
     """The log from `begin` on, in pieces of about STRETCH_BYTES, none of which spans two segments."""
     gathered: list[bytes] = []
     size, end = 0, begin

@@ -10,12 +10,12 @@ from dledger.storage.inspection import NamedFile
 from messagestore.record import queue_facts
 from messagestore.walker import order_segments, walk
 from raftstore.census import OLD_LOG
-from raftstore.framing import StoredMessage
+from raftstore.framing import PlacedMessage
 
 
 def plain_messages(
     files: Sequence[NamedFile], end: int, segment_bytes: int | None = None
-) -> Iterator[StoredMessage]:
+) -> Iterator[PlacedMessage]:
     """Messages below `end`; the files have `segment_bytes`, or all one size. Raises BadSegments, StoreCorrupted."""
     views = dict(files)
     segments = order_segments(OLD_LOG, [(name, len(view)) for name, view in files], segment_bytes)
@@ -24,4 +24,4 @@ def plain_messages(
         content = bytes(view[at : at + size])
         facts = queue_facts(content, 0, size, offset)
         assert not isinstance(facts, int), "what was walked is a record"
-        yield StoredMessage(offset, content, facts)
+        yield PlacedMessage(offset, content, facts)

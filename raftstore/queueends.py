@@ -11,7 +11,7 @@ from typing import NamedTuple
 import orjson
 
 
-class QueueEnd(NamedTuple):
+class EmptiedQueueEnd(NamedTuple):
     """The messages that are gone had the offsets below `end`."""
 
     topic: str
@@ -23,16 +23,16 @@ class QueueEndsUnreadable(ValueError):
     """The data is of another version."""
 
 
-def encode_queue_ends(ends: Iterable[QueueEnd]) -> bytes:
+def encode_queue_ends(ends: Iterable[EmptiedQueueEnd]) -> bytes:
     return orjson.dumps({"queueEnds": [list(each) for each in ends if each.end > 0]})
 
 
-def decode_queue_ends(note: bytes) -> list[QueueEnd]:
+def decode_queue_ends(note: bytes) -> list[EmptiedQueueEnd]:
     """Empty for an empty note. Raises QueueEndsUnreadable."""
     if not note:
         return []
     try:
-        found = [QueueEnd(*each) for each in orjson.loads(note)["queueEnds"]]
+        found = [EmptiedQueueEnd(*each) for each in orjson.loads(note)["queueEnds"]]
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise QueueEndsUnreadable(f"{note[:80]!r}: {error}") from error
     if not all(

@@ -35,7 +35,7 @@ INTERVAL_MS = 2_000
 PIECE_BYTES_MAX = 16 << 20
 
 
-class NotRepaired(Exception):
+class EntryNotRepaired(Exception):
     """The repair failed this time; the text has the reason."""
 
 
@@ -71,7 +71,7 @@ class LedgerRepair:
                 try:
                     await self._repair(damage, member)
                 except (
-                    NotRepaired,
+                    EntryNotRepaired,
                     PieceRefused,
                     RemotingError,
                     OffsetOutOfRange,
@@ -94,22 +94,22 @@ class LedgerRepair:
     async def _repair(self, damage: Damage, member: str) -> None:
         store, offset = self._store, damage.offset
         if offset >= store.confirm_offset():
-            raise NotRepaired("it is not known to be committed")
+            raise EntryNotRepaired("it is not known to be committed")
         get = self._plain if store.is_plain(offset) else self._entry
         content, size = await get(offset, member)
         if not await store.mend(offset, content, size):
-            raise NotRepaired("it is gone, or reads differently than it was written")
+            raise EntryNotRepaired("it is gone, or reads differently than it was written")
 
     async def _plain(self, offset: int, member: str) -> tuple[bytes, int]:
         """The bytes to write at `offset`, and their size in the log."""
         if (await self._member.fetch_divide(member)).description != self._member.node.guard.origin:
-            raise NotRepaired("its log from before Raft mode is another one")
+            raise EntryNotRepaired("its log from before Raft mode is another one")
         left = self._store.left_at(offset)
         whole = PREFIX.unpack(await self._piece(member, offset, PREFIX.size))[0]
         theirs = await self._piece(member, offset, PREFIX.size if whole == left else whole)
         found = plain_mended(theirs, left, offset)
         if found is None:
-            raise NotRepaired("no intact record there")
+            raise EntryNotRepaired("no intact record there")
         return found, whole
 
     async def _entry(self, position: int, member: str) -> tuple[bytes, int]:
@@ -119,21 +119,21 @@ class LedgerRepair:
             return closed(left), left
         unit = entry_in_header(head, position)
         if unit is None or not self._index.has(unit):
-            raise NotRepaired("no entry there, or another one than here")
+            raise EntryNotRepaired("no entry there, or another one than here")
         theirs = await self._piece(member, position, unit.size)
         own = await self._store.own_piece(position, unit.size)
         found = mended(own, theirs, unit, self._index.around(unit.index))
         if found is None:
-            raise NotRepaired("the bytes there are not proven to be those written here")
+            raise EntryNotRepaired("the bytes there are not proven to be those written here")
         return found, unit.size
 
     async def _piece(self, member: str, offset: int, size: int, least: int = 0) -> bytes:
         """Raises NotRepaired, RemotingError."""
         if not 0 < size <= PIECE_BYTES_MAX:
-            raise NotRepaired(f"a size of {size} bytes is impossible")
+            raise EntryNotRepaired(f"a size of {size} bytes is impossible")
         found = await self._member.piece(member, offset, size)
         if not (least or size) <= len(found) <= size:
-            raise NotRepaired(f"{len(found)} bytes came instead of {size}")
+            raise EntryNotRepaired(f"{len(found)} bytes came instead of {size}")
         return found
 
     async def _asked(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:

@@ -13,7 +13,7 @@ from mqruntime.clock import Clock
 from nativepath import presence
 from remoting.command import RemotingCommand
 from remoting.deadlines import Deadlines
-from remoting.dispatch import Dispatcher
+from remoting.dispatch import RequestDispatcher
 from remoting.limits import Limits
 from remoting.peer import Peer
 from remoting.router import Router
@@ -41,7 +41,7 @@ class Connections:
         self._limits = limits
         self._deadlines = Deadlines(clock)
         self._turns = Turns(clock)
-        self._dispatcher = Dispatcher(router, limits.running_max)
+        self._dispatcher = RequestDispatcher(router, limits.running_max)
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
         self._sweep_timer: asyncio.TimerHandle | None = None

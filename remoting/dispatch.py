@@ -31,7 +31,7 @@ SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND
 REFUSALS = (HeaderError, BodyError, FastJsonError)  # the sender's fault, so not worth a traceback
 
 
-class Dispatcher:
+class RequestDispatcher:
     """The requests of one server or client, at most `running_max` of them waiting for their answers in
     tasks.
     """

@@ -21,7 +21,7 @@ STARTS_MAX = 8
 """Handlers of one connection per round that answer later: their cost is unknown before they run."""
 
 
-class Waiting(Protocol):
+class WaitingConnection(Protocol):
     """A connection whose requests wait."""
 
     def go_on(self) -> None:
@@ -47,15 +47,15 @@ class Turns:
         self.slice_us = slice_us
         self.round_us = round_us
         self.clock = clock
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[WaitingConnection] = deque()
         self._is_due = False
         self._call_soon = call_soon
 
-    def share(self) -> Share:
+    def share(self) -> TurnShare:
         """The share of one more connection."""
-        return Share(self)
+        return TurnShare(self)
 
-    def wait(self, connection: Waiting) -> None:
+    def wait(self, connection: WaitingConnection) -> None:
         """Call `connection.go_on()` in a later turn of the loop, after those that wait already."""
         self._waiting.append(connection)
         if not self._is_due:
@@ -78,7 +78,7 @@ class Turns:
             self._next_round()
 
 
-class Share:
+class TurnShare:
     """The time that one connection has used of the round."""
 
     __slots__ = ("_begun_us", "_clock", "_number", "_spent_us", "_started", "_turns")

@@ -40,7 +40,7 @@ SLOWEST = ("--durations=15", "--durations-min=4")
 
 
 @dataclass(frozen=True)
-class Part:
+class LayerPart:
     """The tests of `layer` that `paths` name; without any, all that no other part of the layer has. `load` is how much of a
     core they keep busy, in percent."""
 
@@ -50,17 +50,17 @@ class Part:
 
 
 PARTS = [
-    Part("simulation", WORKS),
-    Part("interop", 25, ("tests/interop/test_java_pairs.py",)),
-    Part("interop", 40),
-    Part("process", 35),
-    Part("simulation", WORKS, ("tests/simulation/test_cluster.py", "tests/simulation/test_compiled.py")),
-    Part("simulation", WORKS, ("tests/simulation/test_groups.py",)),
-    Part("unit", WORKS),
-    Part("crash", WORKS),
-    Part("unit", WORKS, ("tests/unit/messagestore", "tests/unit/sparkreplay")),
-    Part("crash", WORKS, ("tests/crash/test_ledger_crash_images.py",)),
-    Part(
+    LayerPart("simulation", WORKS),
+    LayerPart("interop", 25, ("tests/interop/test_java_pairs.py",)),
+    LayerPart("interop", 40),
+    LayerPart("process", 35),
+    LayerPart("simulation", WORKS, ("tests/simulation/test_cluster.py", "tests/simulation/test_compiled.py")),
+    LayerPart("simulation", WORKS, ("tests/simulation/test_groups.py",)),
+    LayerPart("unit", WORKS),
+    LayerPart("crash", WORKS),
+    LayerPart("unit", WORKS, ("tests/unit/messagestore", "tests/unit/sparkreplay")),
+    LayerPart("crash", WORKS, ("tests/crash/test_ledger_crash_images.py",)),
+    LayerPart(
         "process",
         35,
         (
@@ -74,7 +74,7 @@ PARTS = [
             "tests/process/test_stream_through_failovers.py",
         ),
     ),
-    Part(
+    LayerPart(
         "process",
         40,
         (
@@ -86,7 +86,7 @@ PARTS = [
             "tests/process/test_wheel.py",
         ),
     ),
-    Part(
+    LayerPart(
         "process",
         40,
         (
@@ -99,7 +99,7 @@ PARTS = [
             "tests/process/test_sample_configurations.py",
         ),
     ),
-    Part(
+    LayerPart(
         "interop",
         40,
         (
@@ -111,14 +111,16 @@ PARTS = [
             "tests/interop/test_java_transactions.py",
         ),
     ),
-    Part(
+    LayerPart(
         "interop",
         50,
         ("tests/interop/test_java_raft_mode.py", "tests/interop/test_java_raft_mode_and_ours.py"),
     ),
-    Part("interop", 45, ("tests/interop/test_java_controllers.py", "tests/interop/test_java_raft_stores.py")),
-    Part("spark", 90),
-    Part(
+    LayerPart(
+        "interop", 45, ("tests/interop/test_java_controllers.py", "tests/interop/test_java_raft_stores.py")
+    ),
+    LayerPart("spark", 90),
+    LayerPart(
         "spark",
         80,
         (
@@ -128,8 +130,8 @@ PARTS = [
             "tests/spark/test_replicas_read_alike.py",
         ),
     ),
-    Part("interop", 45, ("tests/interop/test_java_hand_over.py",)),
-    Part("interop", 45, ("tests/interop/test_java_mixed_set.py", "tests/interop/test_java_fleets.py")),
+    LayerPart("interop", 45, ("tests/interop/test_java_hand_over.py",)),
+    LayerPart("interop", 45, ("tests/interop/test_java_mixed_set.py", "tests/interop/test_java_fleets.py")),
 ]
 """In the order in which they start where they fit. A part that keeps a core busy runs together with those that wait, for the
 JVMs of the latter would starve each other if all of them began at once; otherwise the longest is first. Spark gives a Python
@@ -141,7 +143,7 @@ def room() -> int:
     return 100 * max(2, len(os.sched_getaffinity(0)))
 
 
-def arguments(part: Part, long: bool) -> list[str]:
+def arguments(part: LayerPart, long: bool) -> list[str]:
     """The arguments of pytest."""
     others = [path for other in PARTS if other.layer == part.layer for path in other.paths]
     which = ["-m", "long" if long else "not long"]
@@ -152,7 +154,7 @@ def arguments(part: Part, long: bool) -> list[str]:
 class Run:
     """A part that runs, and the files of its output and counts."""
 
-    part: Part
+    part: LayerPart
     process: subprocess.Popen[str]
     said: TextIO
     tally: Path
@@ -190,7 +192,7 @@ class Totals:
             self.broken.add(layer)
 
 
-def start(part: Part, long: bool, end_s: float, folder: Path, opened: ExitStack) -> Run:
+def start(part: LayerPart, long: bool, end_s: float, folder: Path, opened: ExitStack) -> Run:
     """No test of it begins after `end_s` of the monotonic clock."""
     name = f"part-{PARTS.index(part)}"
     said = opened.enter_context((folder / f"{name}.said").open("w+"))
@@ -202,7 +204,7 @@ def start(part: Part, long: bool, end_s: float, folder: Path, opened: ExitStack)
     return Run(part, opened.enter_context(process), said, tally)
 
 
-def run_all(parts: list[Part], long: bool, end_s: float, folder: Path) -> Totals:
+def run_all(parts: list[LayerPart], long: bool, end_s: float, folder: Path) -> Totals:
     """Each starts as soon as there is room for it, in their order."""
     totals, left, running = Totals(), list(parts), dict[int, Run]()
     with ExitStack() as opened:

@@ -20,26 +20,26 @@ import click
 from sparkreplay.lean import leave_pandas_out
 
 
-class CommandEntry(NamedTuple):
+class ReplayCommand(NamedTuple):
     """A command's place: `module` holds a click command named `command`."""
 
     module: str
     summary: str
 
 
-COMMANDS: dict[str, CommandEntry] = {
-    "scan": CommandEntry(
+COMMANDS: dict[str, ReplayCommand] = {
+    "scan": ReplayCommand(
         "sparkreplay.commands.scan", "What is there: bound, epochs, queues, rows, bytes, times."
     ),
-    "export": CommandEntry(
+    "export": ReplayCommand(
         "sparkreplay.commands.export", "The rows as Parquet by topic and day, with a manifest."
     ),
-    "resend": CommandEntry(
+    "resend": ReplayCommand(
         "sparkreplay.commands.resend", "A topic's messages, sent again into a live cluster."
     ),
-    "verify": CommandEntry("sparkreplay.commands.verify", "Check a replica's bytes, or compare replicas."),
-    "stats": CommandEntry("sparkreplay.commands.stats", "Counts and sizes by topic, queue, producer, hour."),
-    "package": CommandEntry("sparkreplay.commands.package", "The archive that Spark's --py-files takes."),
+    "verify": ReplayCommand("sparkreplay.commands.verify", "Check a replica's bytes, or compare replicas."),
+    "stats": ReplayCommand("sparkreplay.commands.stats", "Counts and sizes by topic, queue, producer, hour."),
+    "package": ReplayCommand("sparkreplay.commands.package", "The archive that Spark's --py-files takes."),
 }
 INTERRUPTED = 130
 NEEDED = ("numpy", "pyarrow")

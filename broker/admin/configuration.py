@@ -13,7 +13,7 @@ from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
 from broker.tables.savedtable import TableUnreadable
 from broker.tables.tables import Tables
-from mqruntime.changedsettings import ChangeRefused, asked_for, take
+from mqruntime.changedsettings import SettingsRefused, asked_for, take
 from mqruntime.log import fields
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -61,7 +61,7 @@ REASONS = {
 """Reasons why a key needs a restart, for keys that need more than being read at the start."""
 
 
-class Configuration:
+class BrokerConfiguration:
     """The handler of 25. Some keys change tables, depending on the broker's `role`."""
 
     def __init__(self, settings: BrokerSettings, tables: Tables, role: Membership) -> None:
@@ -79,7 +79,7 @@ class Configuration:
         this mode; unknown keys are skipped, as in upstream."""
         try:
             changed = asked_for(self._settings, command.body, CHANGEABLE, trimmed=True, reasons=REASONS)
-        except ChangeRefused as refused:
+        except SettingsRefused as refused:
             code = ResponseCode.NO_PERMISSION if refused.forbidden else ResponseCode.SYSTEM_ERROR
             return command.reply(code, str(refused))
         if idle := sorted(changed.keys() & self._settings.idle_keys):

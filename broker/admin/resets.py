@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from broker.clients.groups import Client, ConsumerGroup, ConsumerGroups
+from broker.clients.groups import ConsumerGroup, ConsumerGroups, GroupClient
 from broker.neighbours.agreement import MetadataReplication
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
@@ -77,7 +77,7 @@ class ResetRequests:
                     ResponseCode.SYSTEM_ERROR,
                     f"Target offset {offset} not in consume queue range [{first}-{end}]",
                 )
-        notified: Collection[Client] = ()
+        notified: Collection[GroupClient] = ()
         if not self._settings.use_server_side_reset_offset:
             group = self._consumers.find(header.group)
             if (why := _cannot_be_notified(command, header, group)) is not None:
@@ -195,7 +195,7 @@ def _cannot_be_notified(
     return None
 
 
-def _news(client: Client, header: ResetOffsetHeader, table: dict[MessageQueue, int]) -> RemotingCommand:
+def _news(client: GroupClient, header: ResetOffsetHeader, table: dict[MessageQueue, int]) -> RemotingCommand:
     """The notification of a consumer; those of the C++ library read a list."""
     moved = ResetOffsetHeader(header.topic, header.group, header.timestamp)
     if client.language == "CPP":

@@ -6,7 +6,7 @@ Invariant: none of them waits for the log's replication; a change of topics and 
 from __future__ import annotations
 
 from broker.admin.brokerstats import BrokerStatsRequests
-from broker.admin.configuration import Configuration
+from broker.admin.configuration import BrokerConfiguration
 from broker.admin.groups import GroupRequests
 from broker.admin.lookups import LookupRequests
 from broker.admin.offsets import OffsetRequests
@@ -53,7 +53,7 @@ def add_table_requests(
     OffsetRequests(store, topics, offsets).add_to(router)
     LookupRequests(store, reading).add_to(router)
     ClientCalls(name, consumers, store, reading).add_to(router)
-    Configuration(settings, tables, role).add_to(router)
+    BrokerConfiguration(settings, tables, role).add_to(router)
     QueueRequests(store, consumers, offsets, bulk).add_to(router)
     ResetRequests(
         settings=settings,

@@ -6,7 +6,7 @@ from functools import partial
 
 from broker.admin.attributes import AttributesRefused, changes_in, with_changes
 from broker.admin.lists import named, why_not_deleted
-from broker.clients.refusals import Refused, check_topic_name
+from broker.clients.refusals import ClientRefused, check_topic_name
 from broker.metrics.recent import RecentTotals
 from broker.neighbours.agreement import MetadataReplication
 from broker.settings.clients import TOPIC_QUEUES_MAX
@@ -108,7 +108,7 @@ class TopicRequests:
     def _why_not(self, topic: TopicConfig) -> str | None:
         try:
             check_topic_name(topic.topic_name)
-        except Refused as refused:
+        except ClientRefused as refused:
             return refused.remark
         if topic.topic_name in self._topics.system_names:
             return f"The topic[{topic.topic_name}] is conflict with system topic."

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from broker.clients.allocation import STRATEGIES, allocated
 from broker.clients.groups import ConsumerGroups
-from broker.clients.refusals import TOPIC_LENGTH_MAX, Refused
+from broker.clients.refusals import TOPIC_LENGTH_MAX, ClientRefused
 from broker.clients.unserved import UnsupportedRequests
 from mqruntime.clock import Clock
 from remoting.bodies.queues import (
@@ -63,12 +63,12 @@ class Assignments:
         allocate = STRATEGIES.get(asked.strategy_name)
         if allocate is None and asked.message_model != BROADCASTING:
             why = f"queues are assigned by {' and '.join(STRATEGIES)}, not by {asked.strategy_name}"
-            refusal = Refused(ResponseCode.INVALID_PARAMETER, why)
+            refusal = ClientRefused(ResponseCode.INVALID_PARAMETER, why)
             self._unserved.refused(peer, command, refusal)
             return refusal.reply_to(command)
         try:
             queues = await self._queues_of(asked.topic)
-        except Refused as refused:
+        except ClientRefused as refused:
             return refused.reply_to(command)
         if queues is None:
             return command.reply(ResponseCode.SYSTEM_ERROR, f"no name server has a route of {asked.topic}")
@@ -92,7 +92,7 @@ class Assignments:
         if sum(min(each.read_queue_nums, QUEUES_MAX) for each in read) > KEPT_QUEUES_MAX:
             name = topic[:TOPIC_LENGTH_MAX]
             why = f"by name servers {name} has more queues than the {KEPT_QUEUES_MAX} that are assigned"
-            raise Refused(ResponseCode.SYSTEM_ERROR, why)
+            raise ClientRefused(ResponseCode.SYSTEM_ERROR, why)
         queues = [
             MessageQueue(topic, each.broker_name, queue_id)
             for each in read

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from broker.clients.groups import Client, ConsumerGroups
+from broker.clients.groups import ConsumerGroups, GroupClient
 from broker.clients.readgate import ReadGate
 from broker.clients.refusals import NO_READERS
 from messagestore.record import parse_message_id
@@ -105,7 +105,7 @@ class ClientCalls:
         return command.reply(answer.code, answer.remark, answer.ext, answer.body)
 
 
-async def _status_of(client: Client, header: ConsumerStatusHeader) -> dict[MessageQueue, int] | None:
+async def _status_of(client: GroupClient, header: ConsumerStatusHeader) -> dict[MessageQueue, int] | None:
     asked = ConsumerStatusHeader(header.topic, header.group)
     question = RemotingCommand.request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, asked)
     try:

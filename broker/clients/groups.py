@@ -120,7 +120,7 @@ class TopicSubscriptions:
 
 
 @dataclass(slots=True)
-class Client:
+class GroupClient:
     """One client of a group."""
 
     client_id: str
@@ -136,7 +136,7 @@ class ConsumerGroup:
     consume_type: str
     message_model: str
     consume_from_where: str
-    clients: dict[str, Client] = field(default_factory=dict)
+    clients: dict[str, GroupClient] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     """The subscription of the group, by topic."""
     characters: int = 0
@@ -152,7 +152,7 @@ class ConsumerGroup:
             self._id_list = ConsumerIdList(list(self.clients)).encode()
         return self._id_list
 
-    def put(self, client: Client) -> Client | None:
+    def put(self, client: GroupClient) -> GroupClient | None:
         """Add a client. Returns the former one with its id."""
         known = self.clients.get(client.client_id)
         if known is None:
@@ -160,7 +160,7 @@ class ConsumerGroup:
         self.clients[client.client_id] = client
         return known
 
-    def take_out(self, client_id: str, peer: Peer | None) -> Client | None:
+    def take_out(self, client_id: str, peer: Peer | None) -> GroupClient | None:
         """Remove the client; None where it is not here, or over another connection than `peer`."""
         dropped = _take_out(self.clients, client_id, peer)
         if dropped is not None:
@@ -249,7 +249,7 @@ class ConsumerGroups:
     def __init__(self, filters: ConsumerFilters | None = None) -> None:
         self._filters = filters
         self._groups: dict[str, ConsumerGroup] = {}
-        self._producers: dict[str, dict[str, Client]] = {}
+        self._producers: dict[str, dict[str, GroupClient]] = {}
         self._joined: dict[Peer, _Joined] = {}
         self._characters = 0
 
@@ -260,18 +260,18 @@ class ConsumerGroups:
         """Every group with its consumers."""
         return dict(self._groups)
 
-    def all_producers(self) -> list[Client]:
+    def all_producers(self) -> list[GroupClient]:
         """The producers of every group."""
         return [client for clients in self._producers.values() for client in clients.values()]
 
-    def producer_groups(self) -> dict[str, list[Client]]:
+    def producer_groups(self) -> dict[str, list[GroupClient]]:
         """Every group of producers."""
         return {group: list(clients.values()) for group, clients in self._producers.items()}
 
-    def producers(self, group: str) -> list[Client]:
+    def producers(self, group: str) -> list[GroupClient]:
         return list(self._producers.get(group, {}).values())
 
-    def producer(self, client_id: str) -> Client | None:
+    def producer(self, client_id: str) -> GroupClient | None:
         """The producer of any group that has this id."""
         return next((them[client_id] for them in self._producers.values() if client_id in them), None)
 
@@ -333,7 +333,7 @@ class ConsumerGroups:
     def heartbeat(self, peer: Peer, data: HeartbeatData, language: str, version: int) -> list[str]:
         """Take in a client. Returns the groups whose members changed, or that read one more topic. Raises HeaderError for a
         bad subscription."""
-        client = Client(data.client_id, peer, language, version)
+        client = GroupClient(data.client_id, peer, language, version)
         joined = self._joined.setdefault(peer, _Joined())
         for producer in data.producer_data_set:
             clients = self._producers.setdefault(producer.group_name, {})
@@ -375,7 +375,7 @@ class ConsumerGroups:
             if self._drop_consumer(group, client_id, peer) is not None
         ]
 
-    def _join(self, client: Client, data: ConsumerData) -> bool:
+    def _join(self, client: GroupClient, data: ConsumerData) -> bool:
         group = self._groups.get(data.group_name) or ConsumerGroup(
             data.consume_type, data.message_model, data.consume_from_where
         )
@@ -403,7 +403,7 @@ class ConsumerGroups:
             counting = (group.subscriptions.get(each.topic) for each in data)
             self._filters.register(name, [each.data for each in counting if each is not None])
 
-    def _drop_producer(self, group: str, client_id: str, peer: Peer | None = None) -> Client | None:
+    def _drop_producer(self, group: str, client_id: str, peer: Peer | None = None) -> GroupClient | None:
         """Remove the client; None where it is not in the group, or there over another connection than `peer`."""
         clients = self._producers.get(group, {})
         dropped = _take_out(clients, client_id, peer)
@@ -413,7 +413,7 @@ class ConsumerGroups:
             del self._producers[group]
         return dropped
 
-    def _drop_consumer(self, group: str, client_id: str, peer: Peer | None = None) -> Client | None:
+    def _drop_consumer(self, group: str, client_id: str, peer: Peer | None = None) -> GroupClient | None:
         """As `_drop_producer`."""
         found = self._groups.get(group)
         before = found.characters if found is not None else 0
@@ -427,18 +427,18 @@ class ConsumerGroups:
         return dropped
 
 
-def _is_over(peer: Peer, client: Client | None) -> bool:
+def _is_over(peer: Peer, client: GroupClient | None) -> bool:
     return client is not None and client.peer is peer
 
 
-def _take_out(clients: dict[str, Client], client_id: str, peer: Peer | None) -> Client | None:
+def _take_out(clients: dict[str, GroupClient], client_id: str, peer: Peer | None) -> GroupClient | None:
     client = clients.get(client_id)
     if client is None or (peer is not None and client.peer is not peer):
         return None
     return clients.pop(client_id)
 
 
-def _is_late(client: Client, known: Client | None) -> bool:
+def _is_late(client: GroupClient, known: GroupClient | None) -> bool:
     """Whether a heartbeat was read after one over a newer connection of its client: its data is older."""
     return (
         known is not None

@@ -4,7 +4,7 @@ Invariant: only a master does, or a slave if `slaveReadEnable` is set, and no br
 
 from __future__ import annotations
 
-from broker.role.membership import Membership, Role
+from broker.role.membership import Membership, ReplicaRole
 from broker.settings.clients import ClientSettings
 
 
@@ -18,5 +18,7 @@ class ReadGate:
     @property
     def serves_reads(self) -> bool:
         role = self._membership.role
-        readable = role is Role.MASTER or (role is Role.SLAVE and self._settings.slave_read_enable)
+        readable = role is ReplicaRole.MASTER or (
+            role is ReplicaRole.SLAVE and self._settings.slave_read_enable
+        )
         return readable and not self._membership.stopping

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from messagestore.messages import Appended, PutStatus
+from messagestore.messages import PutResult, PutStatus
 from messagestore.systemtopics import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
@@ -39,7 +39,7 @@ PUT_ERRORS = {
 }
 
 
-def put_refusal(appended: Appended) -> tuple[ResponseCode, str]:
+def put_refusal(appended: PutResult) -> tuple[ResponseCode, str]:
     """Code and remark for a message that was not stored; the remark has size and limit where these are the reason."""
     assert appended.error is not None
     code, remark = PUT_ERRORS[appended.error]
@@ -52,7 +52,7 @@ OF_GROUP_LENGTH_MAX = 255
 """Of a retry or a dead letter topic."""
 
 
-class Refused(Exception):
+class ClientRefused(Exception):
     """A send or pull is rejected with `code`, without any effect."""
 
     def __init__(self, code: ResponseCode, remark: str) -> None:
@@ -67,15 +67,17 @@ class Refused(Exception):
 def check_topic_name(name: str) -> None:
     """Raises Refused for an invalid name of a client's topic."""
     if not name.strip():
-        raise Refused(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
+        raise ClientRefused(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
     if not TOPIC_NAME.fullmatch(name):
-        raise Refused(
+        raise ClientRefused(
             ResponseCode.INVALID_PARAMETER,
             "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$",
         )
     of_group = name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
     if len(name) > (OF_GROUP_LENGTH_MAX if of_group else TOPIC_LENGTH_MAX):
-        raise Refused(ResponseCode.INVALID_PARAMETER, "The specified topic is longer than topic max length.")
+        raise ClientRefused(
+            ResponseCode.INVALID_PARAMETER, "The specified topic is longer than topic max length."
+        )
 
 
 def no_lite_topic(name: str) -> str:

@@ -3,7 +3,7 @@ group 345, checks 46."""
 
 from __future__ import annotations
 
-from broker.clients.groups import Client, ConsumerGroups
+from broker.clients.groups import ConsumerGroups, GroupClient
 from broker.clients.notices import GroupNotices
 from broker.clients.subscription import is_tag_type, not_supported, property_filter, tag_filter
 from broker.role.membership import Membership
@@ -167,7 +167,7 @@ class ClientRequests:
         return [client.peer for client in group.clients.values()]
 
 
-def _connections(clients: list[Client]) -> list[Connection]:
+def _connections(clients: list[GroupClient]) -> list[Connection]:
     return [
         Connection(client.client_id, client.peer.remote_address, client.language, client.version)
         for client in clients

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from broker.clients.refusals import LITE_TOPICS, Refused
+from broker.clients.refusals import LITE_TOPICS, ClientRefused
 from mqruntime.log import fields
 from remoting import fastjson
 from remoting.codes import RequestCode, ResponseCode
@@ -72,7 +72,7 @@ class UnsupportedRequests:
         self._log_once("unsupported request: %s", what, peer, command)
         return "" if what == UNKNOWN.format(command.code) else f"; not built here: {what}"
 
-    def refused(self, peer: Peer, command: RemotingCommand, refusal: Refused) -> None:
+    def refused(self, peer: Peer, command: RemotingCommand, refusal: ClientRefused) -> None:
         """Log this pull if it is rejected permanently."""
         if refusal.code in LASTING:
             self._log_once("pull rejected permanently: %s", refusal.remark, peer, command)

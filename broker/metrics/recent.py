@@ -19,14 +19,18 @@ NAMES = (
 """Upstream's names; keys are a topic, `topic@group`, and the cluster's name."""
 
 
-class Window(NamedTuple):
+class SampleWindow(NamedTuple):
     """Its length, and the interval of its samples, ms."""
 
     span_ms: int
     period_ms: int
 
 
-WINDOWS = Window(60_000, SAMPLE_MS), Window(3_600_000, 600_000), Window(86_400_000, 3_600_000)
+WINDOWS = (
+    SampleWindow(60_000, SAMPLE_MS),
+    SampleWindow(3_600_000, 600_000),
+    SampleWindow(86_400_000, 3_600_000),
+)
 
 
 class Grown(NamedTuple):
@@ -38,7 +42,7 @@ class Grown(NamedTuple):
     ms: int
 
 
-class Sample(NamedTuple):
+class TotalsSample(NamedTuple):
     """The totals at one time."""
 
     at_ms: int
@@ -47,20 +51,20 @@ class Sample(NamedTuple):
     calls: int
 
 
-class History:
+class SampleHistory:
     """Samples of one amount: a few for each window."""
 
     __slots__ = ("_rings",)
 
     def __init__(self, now_ms: int) -> None:
-        self._rings = tuple(deque([Sample(now_ms - SAMPLE_MS, 0, 0, 0)]) for _ in WINDOWS)
+        self._rings = tuple(deque([TotalsSample(now_ms - SAMPLE_MS, 0, 0, 0)]) for _ in WINDOWS)
 
     def sample(self, amount: Amount, now_ms: int) -> None:
         """Add a sample unless nothing has changed."""
         for ring, window in zip(self._rings, WINDOWS, strict=True):
             last = ring[-1]
             if last.calls != amount.calls and now_ms - last.at_ms >= window.period_ms:
-                ring.append(Sample(now_ms, amount.messages, amount.bytes, amount.calls))
+                ring.append(TotalsSample(now_ms, amount.messages, amount.bytes, amount.calls))
             while len(ring) > 1 and ring[1].at_ms <= now_ms - window.span_ms:
                 ring.popleft()
 
@@ -72,7 +76,7 @@ class History:
         )
 
 
-def _since(ring: deque[Sample], amount: Amount, now_ms: int, span_ms: int) -> Grown:
+def _since(ring: deque[TotalsSample], amount: Amount, now_ms: int, span_ms: int) -> Grown:
     before = ring[0]
     for sample in ring:
         if sample.at_ms > now_ms - span_ms:
@@ -92,7 +96,7 @@ class RecentTotals:
     def __init__(self, totals: Totals, cluster: str) -> None:
         self._totals = totals
         self._cluster = cluster
-        self._histories: dict[tuple[str, str], History] = {}
+        self._histories: dict[tuple[str, str], SampleHistory] = {}
         self._sampled_ms: int | None = None
 
     def sample(
@@ -119,10 +123,10 @@ class RecentTotals:
         found = self.grown(name, key, now_ms)
         return 0.0 if found is None else found[0].messages * 1000 / found[0].ms
 
-    def _history(self, key: tuple[str, str], now_ms: int) -> History:
+    def _history(self, key: tuple[str, str], now_ms: int) -> SampleHistory:
         history = self._histories.get(key)
         if history is None:
-            history = self._histories[key] = History(now_ms)
+            history = self._histories[key] = SampleHistory(now_ms)
         return history
 
     def _amount(self, kind: str, key: str) -> Amount | None:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from messagestore.messages import Appended, MessageToStore
+from messagestore.messages import MessageToStore, PutResult
 from messagestore.systemtopics import DEAD_LETTER_PREFIX
 from mqruntime.histogram import Histogram
 
@@ -47,13 +47,13 @@ class Totals:
         self.dead_letters: Counter[str] = Counter()
 
     def sends_stored(
-        self, messages: Sequence[MessageToStore], appended: Sequence[Appended], count: int, size: int
+        self, messages: Sequence[MessageToStore], appended: Sequence[PutResult], count: int, size: int
     ) -> None:
         """Count one append of `count` messages in `size` bytes."""
         if len({message.topic for message in messages}) == 1:
             self._add(messages[0].topic, count, size, self._kinds(appended), len(messages))
             return
-        of_topic: dict[str, list[Appended]] = {}
+        of_topic: dict[str, list[PutResult]] = {}
         for message, stored in zip(messages, appended, strict=True):
             of_topic.setdefault(message.topic, []).append(stored)
         for topic, results in of_topic.items():
@@ -121,7 +121,7 @@ class Totals:
         for (records_size, records), times in kinds.items():
             sizes.observe(records_size / records, records * times)
 
-    def _kinds(self, appended: Iterable[Appended]) -> Mapping[tuple[int, int], int]:
+    def _kinds(self, appended: Iterable[PutResult]) -> Mapping[tuple[int, int], int]:
         """(bytes of its records, their count) of stored sends -> number of sends; empty where sizes are not kept."""
         if not self._with_sizes:
             return {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-from broker.role.membership import Membership, Role
+from broker.role.membership import Membership, ReplicaRole
 from broker.settings.broker import BrokerSettings
 from broker.tables.holders import NO_MASTER, Holders, TablesVersion
 from broker.tables.tables import Tables
@@ -165,7 +165,7 @@ class MetadataReplication:
 
     def version_header(self, rests_on: int | None = None) -> TablesVersionHeader:
         """The version sent to a slave with its master's tables; none if this broker is not the master."""
-        leads = self._role.role is Role.MASTER
+        leads = self._role.role is ReplicaRole.MASTER
         return TablesVersionHeader(str(self._tables.version if leads else NO_MASTER), rests_on)
 
     async def _copy(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from broker.clients.early import ProvisionalSubscriptions
 from broker.clients.groups import ConsumerGroups, Subscription
-from broker.clients.refusals import REJECTED, Refused, no_lite_topic
+from broker.clients.refusals import REJECTED, ClientRefused, no_lite_topic
 from broker.clients.subscription import is_tag_type, not_supported, property_filter, tag_filter
 from broker.pulls.request import PullRequest
 from broker.tables.subscriptiongroups import SubscriptionGroups
@@ -74,9 +74,9 @@ class PullAdmission:
     ) -> PullRequest:
         """The read for one pull, which arrived over `peer` at `arrived_ms` (monotonic). Raises Refused."""
         if not self._reading.serves_reads:
-            raise Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
+            raise ClientRefused(ResponseCode.SYSTEM_BUSY, REJECTED)
         if header.lite_topic:
-            raise Refused(ResponseCode.INVALID_PARAMETER, no_lite_topic(header.lite_topic))
+            raise ClientRefused(ResponseCode.INVALID_PARAMETER, no_lite_topic(header.lite_topic))
         limits = self._limits
         group = self._permitted(command.code, header.consumer_group, header.topic, header.queue_id)
         if not group.consume_broadcast_enable and not header.sys_flag & SYS_FLAG_SUBSCRIPTION:
@@ -109,30 +109,34 @@ class PullAdmission:
         connected = self._consumers.find(group_name)
         if connected is not None and connected.message_model == BROADCASTING:
             why = f"the consumer group[{group_name}] can not consume by broadcast way"
-            raise Refused(ResponseCode.NO_PERMISSION, why)
+            raise ClientRefused(ResponseCode.NO_PERMISSION, why)
 
     def _permitted(
         self, code: int, group_name: str, topic_name: str, queue_id: int
     ) -> SubscriptionGroupConfig:
         limits = self._limits
         if not limits.broker_permission & PERM_READ:
-            raise Refused(ResponseCode.NO_PERMISSION, "the broker pulling message is forbidden")
+            raise ClientRefused(ResponseCode.NO_PERMISSION, "the broker pulling message is forbidden")
         if code == RequestCode.LITE_PULL_MESSAGE and not limits.lite_pull_message_enable:
-            raise Refused(ResponseCode.NO_PERMISSION, "lite pull is disabled on this broker")
+            raise ClientRefused(ResponseCode.NO_PERMISSION, "lite pull is disabled on this broker")
         group = self._groups.find_or_create(group_name)
         if group is None:
-            raise Refused(
+            raise ClientRefused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{group_name}] does not exist"
             )
         if not group.consume_enable:
-            raise Refused(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group_name}")
+            raise ClientRefused(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group_name}")
         topic = self._topics.find(topic_name)
         if topic is None:
-            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic_name}] not exist, apply first please!")
+            raise ClientRefused(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic_name}] not exist, apply first please!"
+            )
         if not topic.perm & PERM_READ:
-            raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{topic_name}] pulling message is forbidden")
+            raise ClientRefused(
+                ResponseCode.NO_PERMISSION, f"the topic[{topic_name}] pulling message is forbidden"
+            )
         if not 0 <= queue_id < topic.read_queue_nums:
-            raise Refused(
+            raise ClientRefused(
                 ResponseCode.INVALID_PARAMETER,
                 f"queueId[{queue_id}] is illegal, topic:[{topic_name}] "
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}]",
@@ -149,17 +153,19 @@ class PullAdmission:
                 self._check_taken(header.expression_type)
                 return None, property_filter(header.subscription, header.expression_type)
             except (HeaderError, FilterError) as error:
-                raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+                raise ClientRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
         subscription = self._subscription(peer, header)
         if subscription is None:
-            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
+            raise ClientRefused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
         if subscription.version < header.sub_version:
-            raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+            raise ClientRefused(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
+            )
         if is_tag_type(subscription.data.expression_type):
             return subscription.filter, None
         matching = subscription.matching()
         if matching is None:
-            raise Refused(ResponseCode.FILTER_DATA_NOT_EXIST, NO_FILTER)
+            raise ClientRefused(ResponseCode.FILTER_DATA_NOT_EXIST, NO_FILTER)
         self._check_taken(subscription.data.expression_type)
         return None, matching
 
@@ -173,4 +179,4 @@ class PullAdmission:
 
     def _check_taken(self, expression_type: str | None) -> None:
         if not self._limits.enable_property_filter:
-            raise Refused(ResponseCode.SYSTEM_ERROR, not_supported(expression_type))
+            raise ClientRefused(ResponseCode.SYSTEM_ERROR, not_supported(expression_type))

@@ -46,7 +46,7 @@ class Keys(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Direction:
     """The reader continues at broker `broker_id`, at `next_offset`."""
 
     code: ResponseCode
@@ -78,7 +78,7 @@ class PullRouting:
         self._master_is_there = master_is_there
         self._lists_former_epochs = lists_former_epochs
 
-    def answer(self, code: ResponseCode, group: str, offset: int, result: GetResult) -> Answer:
+    def answer(self, code: ResponseCode, group: str, offset: int, result: GetResult) -> Direction:
         """The answer for a `result` that was read at `offset`, where a master would answer `code`."""
         behind = self._reads_far_back(result)
         if not self._role.is_slave:
@@ -87,14 +87,14 @@ class PullRouting:
                 and result.status in BEYOND
                 and not self._lists_former_epochs()
             ):
-                return Answer(ResponseCode.PULL_NOT_FOUND, offset, MASTER_ID)
-            return Answer(code, result.next_begin_offset, self._suggested(group, behind))
+                return Direction(ResponseCode.PULL_NOT_FOUND, offset, MASTER_ID)
+            return Direction(code, result.next_begin_offset, self._suggested(group, behind))
         next_offset = offset if result.status in MOVED else result.next_begin_offset
         if behind:
-            return Answer(code, next_offset, self._suggested(group, behind))
+            return Direction(code, next_offset, self._suggested(group, behind))
         if result.status is not GetStatus.FOUND:
             code = self._nothing(code, result)
-        return Answer(code, next_offset, MASTER_ID)
+        return Direction(code, next_offset, MASTER_ID)
 
     def _nothing(self, code: ResponseCode, result: GetResult) -> ResponseCode:
         """The code of a slave without a result: its master may have one. With the master away the reader would ask forever."""

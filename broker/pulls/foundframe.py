@@ -5,7 +5,7 @@ replaced. The message buffers are not changed."""
 
 from __future__ import annotations
 
-from broker.pulls.direction import Answer
+from broker.pulls.direction import Direction
 from messagestore.messages import GetResult, GetStatus
 from remoting.codes import ResponseCode
 from remoting.command import Body, RemotingCommand
@@ -34,7 +34,7 @@ def _template() -> bytes:
 HEADER = _template()
 
 
-def frame_of(opaque: int, said: Answer, result: GetResult) -> list[Body]:
+def frame_of(opaque: int, said: Direction, result: GetResult) -> list[Body]:
     """The frame for the `result` of request `opaque`, whose reader continues as in `said`."""
     buffers = result.buffers
     header = HEADER % (said.broker_id, said.next_offset, result.min_offset, result.max_offset, opaque)

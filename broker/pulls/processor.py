@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Protocol
 
-from broker.clients.refusals import REJECTED, Refused
+from broker.clients.refusals import REJECTED, ClientRefused
 from broker.clients.renewal import SubscriptionRenewal
 from broker.clients.requesters import is_passed_on
 from broker.clients.unserved import UnsupportedRequests
@@ -21,7 +21,7 @@ from broker.metrics.latencies import Call, Latencies
 from broker.metrics.totals import Totals
 from broker.pulls.admission import PullAdmission
 from broker.pulls.arrivals import Arrivals, Listed
-from broker.pulls.direction import MASTER_ID, Answer, PullRouting
+from broker.pulls.direction import MASTER_ID, Direction, PullRouting
 from broker.pulls.foundframe import frame_of
 from broker.pulls.held import PER_CONNECTION_MAX, HeldPull, HeldPulls
 from broker.pulls.request import PullRequest
@@ -152,7 +152,7 @@ class PullProcessor:
         header = PullMessageHeader.from_ext(command.ext)
         try:
             request = self._admission.request(peer, header, command, arrived_ms)
-        except Refused as refused:
+        except ClientRefused as refused:
             if not asked and refused.code in UNKNOWN_SUBSCRIPTION:
                 asking = self._renewal.ask_first(peer, header.consumer_group)
                 if asking is not None:
@@ -312,11 +312,11 @@ class PullProcessor:
                 self._refuse(pull.peer, pull.request, ResponseCode.SYSTEM_BUSY, REJECTED)
             yield pull
 
-    def _forbidden(self, request: PullRequest) -> Refused | None:
+    def _forbidden(self, request: PullRequest) -> ClientRefused | None:
         """Why a pull that waited is rejected: its topic or group was closed or deleted meanwhile."""
         try:
             self._admission.check_still_permitted(request)
-        except Refused as refused:
+        except ClientRefused as refused:
             return refused
         return None
 
@@ -393,7 +393,7 @@ class PullProcessor:
             self._refuse(peer, request, ResponseCode.SYSTEM_BUSY, REJECTED)
 
     async def _load_and_write(
-        self, peer: Peer, request: PullRequest, said: Answer, result: GetResult
+        self, peer: Peer, request: PullRequest, said: Direction, result: GetResult
     ) -> None:
         try:
             await self._store.load(result)
@@ -417,7 +417,7 @@ class PullProcessor:
         self._observe(request, code)
         peer.send([request.command.reply(code, why)])
 
-    def _write(self, peer: Peer, request: PullRequest, said: Answer, result: GetResult) -> None:
+    def _write(self, peer: Peer, request: PullRequest, said: Direction, result: GetResult) -> None:
         assert said.code == ResponseCode.SUCCESS, "a result with messages has code 0"
         self._observe(request, said.code)
         peer.write(frame_of(request.command.opaque, said, result))

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from broker.clients.refusals import NO_ROLE, NOT_ENOUGH, REJECTED, Refused
+from broker.clients.refusals import NO_ROLE, NOT_ENOUGH, REJECTED, ClientRefused
 from broker.replication.pending import PendingSends
-from messagestore.messages import Appended, MessageToStore, PlainAppended, PlainSends, ReplyForm
+from messagestore.messages import MessageToStore, PlainAppended, PlainSends, PutResult, ReplyForm
 from mqruntime.clock import Clock
 from remoting.codes import ResponseCode
 
@@ -45,12 +45,12 @@ class SendReplicationView(ReplicationView, Protocol):
     def reachable(self, end: int) -> bool: ...
 
 
-class Log(Protocol):
+class ClientLog(Protocol):
     """The part of the message store for messages of clients."""
 
     store_host: bytes
 
-    def append(self, messages: Sequence[MessageToStore]) -> list[Appended]: ...
+    def append(self, messages: Sequence[MessageToStore]) -> list[PutResult]: ...
 
     def append_plain(
         self, sends: PlainSends, born_host: bytes, added_properties: bytes, reply: ReplyForm
@@ -75,27 +75,27 @@ class WriteGate:
         self._clock = clock
         self._wait_ms = wait_ms
 
-    def refusal(self, not_enough: str = NOT_ENOUGH) -> Refused | None:
+    def refusal(self, not_enough: str = NOT_ENOUGH) -> ClientRefused | None:
         """Why no message is accepted now; `not_enough` is the remark where too few replicas are in sync."""
         if (refusal := self.role_refusal()) is not None:
             return refusal
         if self.pending.full:
-            return Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
+            return ClientRefused(ResponseCode.SYSTEM_BUSY, REJECTED)
         if not self._replication.enough_in_sync():
-            return Refused(ResponseCode.SYSTEM_ERROR, not_enough)
+            return ClientRefused(ResponseCode.SYSTEM_ERROR, not_enough)
         return None
 
     @property
     def is_slave(self) -> bool:
         return self._role.is_slave
 
-    def role_refusal(self) -> Refused | None:
+    def role_refusal(self) -> ClientRefused | None:
         """Why this broker serves no producers in its role."""
         if self._role.accepts_sends:
             return None
         if self._role.is_slave:
-            return Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
-        return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, NO_ROLE)
+            return ClientRefused(ResponseCode.SYSTEM_BUSY, REJECTED)
+        return ClientRefused(ResponseCode.SERVICE_NOT_AVAILABLE, NO_ROLE)
 
     def deadline_ms(self) -> int:
         """Deadline (monotonic) of messages stored now."""

@@ -15,7 +15,7 @@ from broker.resync.storeaside import StoreAside
 from broker.role.controllercalls import ControllerCalls
 from broker.role.controllerclient import ControllerClient
 from broker.role.manager import ReplicasManager
-from broker.role.membership import Membership, Role
+from broker.role.membership import Membership, ReplicaRole
 from ha.errors import MasterUnread
 from ha.service.replication import Replication
 from ha.slave.link import LeftBehind
@@ -127,7 +127,7 @@ class Resync:
 
     def _why_not(self) -> str | None:
         us = self._membership
-        if us.role is Role.MASTER:
+        if us.role is ReplicaRole.MASTER:
             return "this broker is the master: elect another one first"
         if us.calls_held:
             return "this broker is about to resync already"
@@ -136,7 +136,7 @@ class Resync:
                 f"this broker resynced already, and is not in the SyncStateSet yet; {self._aside.now.folder} holds its "
                 "former store; to resync once more stop it, empty its store but for that folder, and start it"
             )
-        if not us.registered or us.role is not Role.SLAVE or us.stopping:
+        if not us.registered or us.role is not ReplicaRole.SLAVE or us.stopping:
             return (
                 "this broker is not registered at the controllers, or has no role; where it stays so, stop it and empty its "
                 "store"

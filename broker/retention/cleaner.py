@@ -14,7 +14,7 @@ from collections.abc import Callable
 from broker.retention.leases import Leases
 from broker.settings.broker import BrokerSettings
 from ha.service.replication import Replication
-from messagestore.log.retention import MANUAL_ROUNDS, Decision, Hold, Moment, decide, is_due
+from messagestore.log.retention import MANUAL_ROUNDS, Moment, RetentionDecision, RetentionHold, decide, is_due
 from messagestore.store.brokerstore import BrokerStore
 from messagestore.store.trimming import Trimmed
 from mqruntime.clock import Clock
@@ -57,7 +57,7 @@ class Cleaner:
         self._rounds_asked = 0
         self._failure = RepeatedFailure()
         self._held = RepeatedFailure(HELD_REMIND_MS)
-        self.held: Hold | None = None
+        self.held: RetentionHold | None = None
         """The reason that kept the oldest segment in the last round, which was due otherwise."""
 
     async def run(self) -> None:
@@ -95,7 +95,7 @@ class Cleaner:
         )
         self._rounds_asked = max(self._rounds_asked - 1, 0)
         self._look_at_disk(rules.refuses_sends(self._store.disk_too_full, moment.disk_used), moment.disk_used)
-        decision = Decision(self._store.min_offset(), 0, 0, None)
+        decision = RetentionDecision(self._store.min_offset(), 0, 0, None)
         if is_due(moment, rules):
             segments = await self._store.oldest_segments(rules.segments_max)
             leases = await self._leases.holds(now_ms)
@@ -108,19 +108,21 @@ class Cleaner:
         await self._ha.truncate_epoch_prefix(self._store.min_offset())
         self._log_trimmed(trimmed, decision, moment)
 
-    def _holds(self) -> list[Hold]:
+    def _holds(self) -> list[RetentionHold]:
         """The holds; they may change at any moment."""
-        holds = [Hold(self._store.vouched_offset(), "not confirmed, or not yet known to be after a crash")]
+        holds = [
+            RetentionHold(self._store.vouched_offset(), "not confirmed, or not yet known to be after a crash")
+        ]
         read_from = self._ha.read_from()
         if read_from is not None:
             spared_from = self._store.max_offset() - self._settings.slave_catchup_reserve
-            holds.append(Hold(max(read_from, spared_from), "a connected slave still reads it"))
+            holds.append(RetentionHold(max(read_from, spared_from), "a connected slave still reads it"))
         undelivered = self._undelivered()
         if undelivered is not None:
-            holds.append(Hold(undelivered, "a delayed message there is not delivered yet"))
+            holds.append(RetentionHold(undelivered, "a delayed message there is not delivered yet"))
         open_half = self._open_half()
         if open_half is not None:
-            holds.append(Hold(open_half, "a transaction that began there is not ended yet"))
+            holds.append(RetentionHold(open_half, "a transaction that began there is not ended yet"))
         return holds
 
     def _look_at_disk(self, too_full: bool, used: float) -> None:
@@ -133,7 +135,7 @@ class Cleaner:
             logger.info("the disk has room again, sends are accepted", extra=fields(used=f"{used:.2f}"))
         self._store.disk_too_full = too_full
 
-    def _look_at_hold(self, held: Hold | None) -> None:
+    def _look_at_hold(self, held: RetentionHold | None) -> None:
         self.held = held
         if held is None:
             self._held.recovered(self._clock.monotonic_ms())
@@ -142,7 +144,7 @@ class Cleaner:
                 "segment kept past retention", extra=fields(at=self._store.min_offset(), why=held.why)
             )
 
-    def _log_trimmed(self, trimmed: Trimmed, decision: Decision, moment: Moment) -> None:
+    def _log_trimmed(self, trimmed: Trimmed, decision: RetentionDecision, moment: Moment) -> None:
         if not any(trimmed):
             return
         self._on_trimmed()

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 
 from messagestore.leases import FOLDER, Lease, LeaseDamaged, decode
-from messagestore.log.retention import Hold
+from messagestore.log.retention import RetentionHold
 from mqruntime.log import fields
 from mqruntime.repeatedfailures import RepeatedFailures
 from mqruntime.smallfiles import SmallFiles
@@ -23,16 +23,16 @@ class Leases:
         self._files = files
         self._damaged = RepeatedFailures()
 
-    async def holds(self, now_ms: int) -> list[Hold]:
+    async def holds(self, now_ms: int) -> list[RetentionHold]:
         """Holds of the leases in force at `now_ms`, wall time. Raises OSError."""
-        found: list[Hold] = []
+        found: list[RetentionHold] = []
         for name in (await self._files.names(FOLDER))[:LEASES_MAX]:
             data = await self._files.read(name)
             lease = None if data is None else self._read(name, data, now_ms)
             if lease is None:
                 continue
             if lease.holds(now_ms):
-                found.append(Hold(lease.offset, f"read by {lease.holder}"))
+                found.append(RetentionHold(lease.offset, f"read by {lease.holder}"))
             elif lease.until_ms + KEPT_AFTER_MS < now_ms:
                 await self._files.remove(name)
         return found

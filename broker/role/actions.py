@@ -79,7 +79,7 @@ Call = NextIdCall | ApplyIdCall | RegisterCall | ElectCall | PollCall
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ControllerReply:
     """A controller's answer, reduced to the parts that a broker needs; `grant` is None when no master was named."""
 
     code: int

@@ -8,21 +8,21 @@ from typing import Protocol
 from broker.role.actions import (
     ApplyIdCall,
     Call,
+    ControllerReply,
     ElectCall,
     Grant,
     NextIdCall,
     PollCall,
     RegisterCall,
-    Reply,
 )
 from broker.role.fitness import LeaderHealth
 from broker.role.membership import Membership
 from broker.role.memorymark import KeptMemoryMark
 from broker.role.startnumber import KeptStartNumber
 from ha.service.replication import Replication
-from ha.syncstateset import Alter, Applied, Fate, NotKept, NotSent, Refused, Unknown
+from ha.syncstateset import Alter, AlterNotSent, AlterRefused, AlterUnknown, Applied, Fate, NotKept
 from mqruntime.clock import Clock
-from remoting.bodies.replicas import ElectMasterBody, SyncStateSet
+from remoting.bodies.replicas import ElectMasterBody, SyncStateSetBody
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.controller import (
@@ -62,7 +62,7 @@ class HeartbeatSettings(Protocol):
     async_learner: bool
 
 
-class Log(Protocol):
+class ReportedLog(Protocol):
     """The part of the log that a heartbeat reports."""
 
     def max_offset(self) -> int: ...
@@ -79,7 +79,7 @@ class ControllerCalls:
         self,
         membership: Membership,
         settings: HeartbeatSettings,
-        log: Log,
+        log: ReportedLog,
         ha: Replication,
         memory: KeptMemoryMark,
         fitness: LeaderHealth,
@@ -168,19 +168,19 @@ class ControllerCalls:
         header = AlterSyncStateSetHeader(
             self._membership.broker_name, broker_id, alter.master_epoch, wall_ms, alter.members_min
         )
-        body = SyncStateSet(alter.members, alter.set_epoch).encode()
+        body = SyncStateSetBody(alter.members, alter.set_epoch).encode()
         return RemotingCommand.request(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, body)
 
     def fate(self, alter: Alter, answer: RemotingCommand) -> Fate:
         """The outcome of `alter` by its answer. Raises BodyError."""
         if answer.code == ResponseCode.SUCCESS:
-            found = SyncStateSet.decode(answer.body)
+            found = SyncStateSetBody.decode(answer.body)
             return Applied(found.sync_state_set, found.sync_state_set_epoch)
         if answer.code in REFUSALS:
             if not answer.body:
-                return Refused()
-            found = SyncStateSet.decode(answer.body)
-            return Refused(found.sync_state_set, found.sync_state_set_epoch)
+                return AlterRefused()
+            found = SyncStateSetBody.decode(answer.body)
+            return AlterRefused(found.sync_state_set, found.sync_state_set_epoch)
         is_same = (answer.remark or "").startswith(SAME_SET)
         if (
             answer.code == ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
@@ -188,45 +188,45 @@ class ControllerCalls:
             and is_same
         ):
             return NotKept()
-        return NotSent() if answer.code == ResponseCode.CONTROLLER_NOT_LEADER else Unknown()
+        return AlterNotSent() if answer.code == ResponseCode.CONTROLLER_NOT_LEADER else AlterUnknown()
 
-    def reply(self, call: Call, command: RemotingCommand) -> Reply:
+    def reply(self, call: Call, command: RemotingCommand) -> ControllerReply:
         """The parsed answer to `call`. Raises HeaderError or BodyError when it is malformed."""
         code = command.code
         match call:
             case NextIdCall() if code == ResponseCode.SUCCESS:
                 header = GetNextBrokerIdResponseHeader.from_ext(command.ext)
-                return Reply(code, next_broker_id=header.next_broker_id or 0)
+                return ControllerReply(code, next_broker_id=header.next_broker_id or 0)
             case RegisterCall() if code == ResponseCode.SUCCESS:
                 register = RegisterBrokerToControllerResponseHeader.from_ext(command.ext)
-                return _with_set(code, register, SyncStateSet.from_request(command.body))
+                return _with_set(code, register, SyncStateSetBody.from_request(command.body))
             case RegisterCall():
                 refused = RegisterBrokerToControllerResponseHeader.from_ext(command.ext)
-                return Reply(
+                return ControllerReply(
                     code,
                     known_start_number=refused.known_start_number or 0,
                     other_address=refused.other_address or "",
                 )
             case PollCall() if code == ResponseCode.SUCCESS:
                 poll = GetReplicaInfoResponseHeader.from_ext(command.ext)
-                reply = _with_set(code, poll, SyncStateSet.from_request(command.body))
+                reply = _with_set(code, poll, SyncStateSetBody.from_request(command.body))
                 return replace(reply, other_address=poll.other_address or "")
             case PollCall() if code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
                 poll = GetReplicaInfoResponseHeader.from_ext(command.ext)
-                return Reply(
+                return ControllerReply(
                     code, master_epoch=poll.master_epoch or 0, other_address=poll.other_address or ""
                 )
             case ElectCall() if code in WITH_MASTER:
                 elect = ElectMasterResponseHeader.from_ext(command.ext)
                 members = ElectMasterBody.from_request(command.body).sync_state_set
-                return _with_set(code, elect, SyncStateSet(members, elect.sync_state_set_epoch or 0))
-        return Reply(code)
+                return _with_set(code, elect, SyncStateSetBody(members, elect.sync_state_set_epoch or 0))
+        return ControllerReply(code)
 
 
 def said_grant(command: RemotingCommand) -> Grant | None:
     """The grant in a 1008, from any sender; None when it names no master. Raises HeaderError, BodyError."""
     header = NotifyBrokerRoleChangedHeader.from_ext(command.ext)
-    members = SyncStateSet.from_request(command.body)
+    members = SyncStateSetBody.from_request(command.body)
     return _with_set(ResponseCode.SUCCESS, header, members).grant
 
 
@@ -238,7 +238,7 @@ _MasterHeader = (
 )
 
 
-def _with_set(code: int, header: _MasterHeader, members: SyncStateSet) -> Reply:
+def _with_set(code: int, header: _MasterHeader, members: SyncStateSetBody) -> ControllerReply:
     epoch = header.master_epoch or 0
     grant = None
     if (
@@ -254,4 +254,4 @@ def _with_set(code: int, header: _MasterHeader, members: SyncStateSet) -> Reply:
             members.sync_state_set,
             members.sync_state_set_epoch,
         )
-    return Reply(code, grant, epoch)
+    return ControllerReply(code, grant, epoch)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Generic, ParamSpec
 
 from broker.role.actions import Grant
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from remoting.peer import Peer
 
 P = ParamSpec("P")
@@ -34,17 +34,17 @@ class Listeners(Generic[P]):
 class RoleTaken:
     """A role begins, or continues under another epoch."""
 
-    former: Role
-    role: Role
+    former: ReplicaRole
+    role: ReplicaRole
     grant: Grant
 
     @property
     def leads(self) -> bool:
-        return self.role is Role.MASTER
+        return self.role is ReplicaRole.MASTER
 
     @property
     def became_master(self) -> bool:
-        return self.leads and self.former is not Role.MASTER
+        return self.leads and self.former is not ReplicaRole.MASTER
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,10 @@ from broker.role.controllercalls import ControllerCalls, said_grant
 from broker.role.controllerclient import ControllerClient
 from broker.role.fitness import HealthProblem, LeaderHealth
 from broker.role.identityfiles import IdentityFiles
-from broker.role.membership import Membership, Role
+from broker.role.membership import Membership, ReplicaRole
 from broker.role.switch import RoleChangeFailed, RoleRefused, RoleSwitch
 from ha.service.replication import Replication
-from ha.syncstateset import Alter, Fate, NotSent, Unknown
+from ha.syncstateset import Alter, AlterNotSent, AlterUnknown, Fate
 from mqruntime.clock import Clock
 from mqruntime.coretimer import CoreTimer
 from mqruntime.diskfull import RetriedWrite
@@ -47,8 +47,7 @@ from mqruntime.tasks import Tasks
 from mqruntime.waking import wait_event
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
-from remoting.errors import BodyError, HeaderError, RemotingError
-from remoting.errors import NotSent as RequestNotSent
+from remoting.errors import BodyError, HeaderError, NotSent, RemotingError
 from remoting.peer import Peer
 
 logger = logging.getLogger("broker.replicasmanager")
@@ -268,14 +267,14 @@ class ReplicasManager:
         us = self._membership
         held = alter.again or await self._tables_replicated_to(alter.members - self._ha.applied_members())
         if not (held and us.accepts_sends and us.registered and us.master_epoch == alter.master_epoch):
-            self._alter_ended(alter, NotSent())
+            self._alter_ended(alter, AlterNotSent())
             return
         try:
             command = await self._controllers.call(self._calls.alter(alter, self._clock.now_ms()))
             fate = self._calls.fate(alter, command)
         except (RemotingError, HeaderError, BodyError) as error:
             self._note_failure(ALTER, error)
-            fate = NotSent() if isinstance(error, RequestNotSent) else Unknown()
+            fate = AlterNotSent() if isinstance(error, NotSent) else AlterUnknown()
         else:
             self._note_answer(ALTER, command)
             if command.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE):
@@ -329,7 +328,7 @@ class ReplicasManager:
     async def _change_role(self, change: Lead | Follow) -> None:
         membership, grant = self._membership, change.grant
         said = fields(
-            role=(Role.MASTER if isinstance(change, Lead) else Role.SLAVE).value,
+            role=(ReplicaRole.MASTER if isinstance(change, Lead) else ReplicaRole.SLAVE).value,
             epoch=grant.master_epoch,
             master=grant.master_address,
         )

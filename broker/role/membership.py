@@ -34,6 +34,7 @@ from broker.role.actions import (
     AskAll,
     BeginHeartbeats,
     Call,
+    ControllerReply,
     Disbelieved,
     Duplicate,
     ElectCall,
@@ -45,7 +46,6 @@ from broker.role.actions import (
     NoteSetBack,
     PollCall,
     RegisterCall,
-    Reply,
     RoleAnnounced,
     SaveIdentity,
     SaveTemporary,
@@ -69,7 +69,7 @@ VOUCHED_MS = 20_000
 master keeps it for 60 s; 10 s of the rest are for deposed controllers that do not know it yet."""
 
 
-class Stage(Enum):
+class RegistrationStage(Enum):
     """Progress of the registration at the controllers."""
 
     UNNAMED = "unnamed"  # no id: request the next one (1012)
@@ -84,18 +84,30 @@ class Stage(Enum):
 
 
 NEXT = {
-    Stage.UNNAMED: {Stage.DRAWN},
-    Stage.DRAWN: {Stage.APPLYING},
-    Stage.APPLYING: {Stage.GRANTED, Stage.UNNAMED, Stage.NAMED},
-    Stage.GRANTED: {Stage.NAMED},
-    Stage.NAMED: {Stage.REGISTERED, Stage.FORGOTTEN, Stage.SET_BACK},
-    Stage.SET_BACK: {Stage.NAMED},
-    Stage.FORGOTTEN: {Stage.NAMED, Stage.DRAWN},
-    Stage.REGISTERED: {Stage.NAMED, Stage.DRAWN, Stage.SET_BACK},
+    RegistrationStage.UNNAMED: {RegistrationStage.DRAWN},
+    RegistrationStage.DRAWN: {RegistrationStage.APPLYING},
+    RegistrationStage.APPLYING: {
+        RegistrationStage.GRANTED,
+        RegistrationStage.UNNAMED,
+        RegistrationStage.NAMED,
+    },
+    RegistrationStage.GRANTED: {RegistrationStage.NAMED},
+    RegistrationStage.NAMED: {
+        RegistrationStage.REGISTERED,
+        RegistrationStage.FORGOTTEN,
+        RegistrationStage.SET_BACK,
+    },
+    RegistrationStage.SET_BACK: {RegistrationStage.NAMED},
+    RegistrationStage.FORGOTTEN: {RegistrationStage.NAMED, RegistrationStage.DRAWN},
+    RegistrationStage.REGISTERED: {
+        RegistrationStage.NAMED,
+        RegistrationStage.DRAWN,
+        RegistrationStage.SET_BACK,
+    },
 }
 
 
-class Role(Enum):
+class ReplicaRole(Enum):
     """How the broker uses its log."""
 
     NONE = "none"  # fenced: neither serves nor replicates
@@ -103,7 +115,7 @@ class Role(Enum):
     SLAVE = "slave"
 
 
-MASTER = Role.MASTER
+MASTER = ReplicaRole.MASTER
 """Read for every send: an enum's own attributes are slow to find."""
 
 
@@ -130,8 +142,8 @@ class Membership:
         self._address = ""
         self._identity: Identity | None = None
         self._temporary: TemporaryIdentity | None = None
-        self._stage = Stage.UNNAMED
-        self._role = Role.NONE
+        self._stage = RegistrationStage.UNNAMED
+        self._role = ReplicaRole.NONE
         self._stopping = False
         self._taken: Grant | None = None
         self._wanted: Grant | None = None
@@ -160,22 +172,22 @@ class Membership:
         """Set the identity from disk, granted or applied for, and the newest epoch of the log; below 1: it has none."""
         self._log_epoch = log_epoch
         if isinstance(identity, Identity):
-            self._identity, self._stage = identity, Stage.NAMED
+            self._identity, self._stage = identity, RegistrationStage.NAMED
         elif identity is not None:
-            self._temporary, self._stage = identity, Stage.APPLYING
+            self._temporary, self._stage = identity, RegistrationStage.APPLYING
 
     def appointed(self, broker_id: int, *, leads: bool) -> None:
         """Set id and role from the configuration of a pair; a slave's master is not known yet."""
         assert leads == (broker_id == MASTER_ROLE_ID)
         self._identity = Identity(self.cluster_name, self.broker_name, broker_id)
-        self._stage = Stage.APPOINTED
+        self._stage = RegistrationStage.APPOINTED
         self._seen_epoch = PAIR_EPOCH
         self._wanted = Grant(PAIR_EPOCH, MASTER_ROLE_ID, "", frozenset(), 0)
 
     def member_of_group(self, broker_id: int) -> None:
         """Set the id from the configuration of a Raft group; the group grants roles, each under its term."""
         self._identity = Identity(self.cluster_name, self.broker_name, broker_id)
-        self._stage = Stage.APPOINTED
+        self._stage = RegistrationStage.APPOINTED
         self._is_current = True
 
     def deposed(self) -> None:
@@ -186,7 +198,11 @@ class Membership:
 
     def pair_led_at(self, master_address: str) -> bool:
         """Note the address of the pair's master from the name servers. Returns whether it is new to a slave."""
-        if self._stage is not Stage.APPOINTED or self._taken is None or self._role is not Role.SLAVE:
+        if (
+            self._stage is not RegistrationStage.APPOINTED
+            or self._taken is None
+            or self._role is not ReplicaRole.SLAVE
+        ):
             return False
         former, self._taken = self._taken, replace(self._taken, master_address=master_address)
         return former.master_address != master_address
@@ -202,12 +218,12 @@ class Membership:
         return self._address
 
     @property
-    def role(self) -> Role:
+    def role(self) -> ReplicaRole:
         return self._role
 
     @property
     def is_slave(self) -> bool:
-        return self._role is Role.SLAVE
+        return self._role is ReplicaRole.SLAVE
 
     @property
     def stopping(self) -> bool:
@@ -220,7 +236,7 @@ class Membership:
     def may_have_a_successor(self, now_ms: int) -> bool:
         """Whether another broker may lead without this master's knowledge: controllers did not answer it for a while. False in
         a pair; a Raft leader without a majority steps down."""
-        if self._stage is Stage.APPOINTED:
+        if self._stage is RegistrationStage.APPOINTED:
             return False
         return self._vouched_ms is None or now_ms >= self._vouched_ms + VOUCHED_MS
 
@@ -237,9 +253,9 @@ class Membership:
     @property
     def role_id(self) -> int | None:
         """The id shown to name servers and clients: 0 on a master; None before the first role."""
-        if self._role is Role.NONE:
+        if self._role is ReplicaRole.NONE:
             return None
-        return MASTER_ROLE_ID if self._role is Role.MASTER else self.broker_id
+        return MASTER_ROLE_ID if self._role is ReplicaRole.MASTER else self.broker_id
 
     @property
     def master_epoch(self) -> int:
@@ -253,7 +269,7 @@ class Membership:
 
     @property
     def registered(self) -> bool:
-        return self._stage is Stage.REGISTERED
+        return self._stage is RegistrationStage.REGISTERED
 
     @property
     def in_sync(self) -> bool:
@@ -269,9 +285,9 @@ class Membership:
         role_ms = NEVER_MS if self._wanted is None or self._changing else self._role_due_ms
         if self._hinted and self._may_ask_about_hint():
             role_ms = min(role_ms, self._hint_due_ms)
-        if self._calling or self._calls_held or self._stage is Stage.APPOINTED:
+        if self._calling or self._calls_held or self._stage is RegistrationStage.APPOINTED:
             return role_ms
-        polls = self._stage is Stage.REGISTERED and not self._elect
+        polls = self._stage is RegistrationStage.REGISTERED and not self._elect
         return min(role_ms, max(self._call_due_ms, self._poll_due_ms) if polls else self._call_due_ms)
 
     # -- time
@@ -294,24 +310,24 @@ class Membership:
         if now_ms < self._call_due_ms or self._calls_held:
             return None
         match self._stage:
-            case Stage.APPOINTED:
+            case RegistrationStage.APPOINTED:
                 return None
-            case Stage.UNNAMED:
+            case RegistrationStage.UNNAMED:
                 return NextIdCall()
-            case Stage.DRAWN:
+            case RegistrationStage.DRAWN:
                 assert self._temporary is not None
                 return SaveTemporary(self._temporary)
-            case Stage.APPLYING:
+            case RegistrationStage.APPLYING:
                 assert self._temporary is not None
                 return ApplyIdCall(self._temporary)
-            case Stage.GRANTED:
+            case RegistrationStage.GRANTED:
                 return SaveIdentity(self._granted_identity())
-            case Stage.SET_BACK:
+            case RegistrationStage.SET_BACK:
                 return NoteSetBack(self._known_start_number)
-            case Stage.FORGOTTEN:
+            case RegistrationStage.FORGOTTEN:
                 return PollCall()
         assert self.broker_id is not None
-        if self._stage is Stage.NAMED:
+        if self._stage is RegistrationStage.NAMED:
             return RegisterCall(self.broker_id)
         if self._elect:
             return ElectCall(self.broker_id)
@@ -334,23 +350,23 @@ class Membership:
     def saved(self, now_ms: int) -> list[Action]:
         """Continue: the file of the last Save, or NoteSetBack, is durable."""
         self._calling = False
-        if self._stage is Stage.SET_BACK:
-            self._enter(Stage.NAMED)
-        elif self._stage is Stage.GRANTED:
+        if self._stage is RegistrationStage.SET_BACK:
+            self._enter(RegistrationStage.NAMED)
+        elif self._stage is RegistrationStage.GRANTED:
             self._identity, self._temporary = self._granted_identity(), None
-            self._enter(Stage.NAMED)
+            self._enter(RegistrationStage.NAMED)
         else:
-            self._enter(Stage.APPLYING)
+            self._enter(RegistrationStage.APPLYING)
         return self.tick(now_ms)
 
-    def replied(self, call: Call, reply: Reply, now_ms: int, wall_ms: int) -> list[Action]:
+    def replied(self, call: Call, reply: ControllerReply, now_ms: int, wall_ms: int) -> list[Action]:
         """Take a controller's answer to `call`; `wall_ms` dates a check code."""
         if (why := self._why_disbelieved(reply.master_epoch, reply.grant)) is not None:
             return [Disbelieved("answer", why), *self.not_replied(now_ms)]
         self._calling = False
         actions: list[Action] = []
         match call:
-            case PollCall() if self._stage is Stage.FORGOTTEN:
+            case PollCall() if self._stage is RegistrationStage.FORGOTTEN:
                 self._take_set_reply(reply, now_ms, wall_ms)
             case PollCall():
                 actions = self._polled(reply, now_ms, wall_ms)
@@ -359,34 +375,34 @@ class Membership:
                 self._temporary = TemporaryIdentity(
                     self.cluster_name, self.broker_name, reply.next_broker_id, check_code
                 )
-                self._enter(Stage.DRAWN)
+                self._enter(RegistrationStage.DRAWN)
             case ApplyIdCall() if reply.code == ResponseCode.SUCCESS:
-                self._enter(Stage.GRANTED)
+                self._enter(RegistrationStage.GRANTED)
             case ApplyIdCall() if reply.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:
                 if self._identity is None:
                     self._enter(
-                        Stage.UNNAMED
+                        RegistrationStage.UNNAMED
                     )  # certainly another broker's; the next temporary file replaces this one
                     self._call_due_ms = now_ms + TAKEN_RETRY_MS
                 else:
-                    self._enter(Stage.NAMED)
+                    self._enter(RegistrationStage.NAMED)
                     self._call_due_ms = now_ms + self._poll_ms
             case RegisterCall() if reply.code == ResponseCode.SUCCESS:
-                self._enter(Stage.REGISTERED)
+                self._enter(RegistrationStage.REGISTERED)
                 self._poll_due_ms = now_ms + self._poll_ms
                 self._elect = reply.grant is None and not self._is_async_learner
                 self._is_current = reply.grant is not None
                 actions = [BeginHeartbeats(), *self._granted(reply.grant, now_ms)]
             case RegisterCall() if reply.known_start_number:
                 self._known_start_number = reply.known_start_number
-                self._enter(Stage.SET_BACK)
+                self._enter(RegistrationStage.SET_BACK)
             case RegisterCall() if reply.other_address:
                 self._call_due_ms = now_ms + self._poll_ms
                 actions = [Duplicate(reply.other_address, registered=True)]
             case ElectCall():
                 actions = self._elected(reply, now_ms)
             case RegisterCall() if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
-                self._enter(Stage.FORGOTTEN)
+                self._enter(RegistrationStage.FORGOTTEN)
             case _:
                 self._call_due_ms = now_ms + RETRY_MS
         return [*actions, *self.tick(now_ms)]
@@ -400,7 +416,9 @@ class Membership:
     def notified(self, grant: Grant, now_ms: int) -> list[Action]:
         """Take a notification (1008) of `grant`, perhaps from a controller. It only causes a request; a broker that is not
         registered yet sends that anyway."""
-        if self._stage is Stage.APPOINTED or not (self._is_current or self._stage is Stage.REGISTERED):
+        if self._stage is RegistrationStage.APPOINTED or not (
+            self._is_current or self._stage is RegistrationStage.REGISTERED
+        ):
             return []
         if (why := self._why_disbelieved(grant.master_epoch, grant)) is not None:
             return [Disbelieved("notification", why)]
@@ -419,12 +437,12 @@ class Membership:
             grant.master_id,
             grant.master_address,
         )
-        return not known or self._role is Role.MASTER
+        return not known or self._role is ReplicaRole.MASTER
 
     def _may_ask_about_hint(self) -> bool:
         """Once the controllers have answered, all may be asked. Before that a deposed controller might return a grant to the
         process before, so only the one that registered this process is asked, after the pending call."""
-        return self._is_current or (self._stage is Stage.REGISTERED and not self._calling)
+        return self._is_current or (self._stage is RegistrationStage.REGISTERED and not self._calling)
 
     def _ask_about_hint(self, now_ms: int) -> list[Action]:
         if not self._hinted or now_ms < self._hint_due_ms or not self._may_ask_about_hint():
@@ -435,7 +453,7 @@ class Membership:
         self._elect, self._poll_due_ms, self._call_due_ms = False, 0, now_ms
         return []
 
-    def answered(self, reply: Reply, now_ms: int) -> list[Action]:
+    def answered(self, reply: ControllerReply, now_ms: int) -> list[Action]:
         """Take the answer of one of all controllers. It does not confirm a master's lead: it may come from a deposed one that
         does not know that yet."""
         if not self._is_current:
@@ -469,7 +487,7 @@ class Membership:
                 return f"SyncStateSet: {why}"
         return why_too_far(master_epoch, max(self._seen_epoch, self.master_epoch, self._log_epoch))
 
-    def _enter(self, stage: Stage) -> None:
+    def _enter(self, stage: RegistrationStage) -> None:
         assert stage in NEXT[self._stage], f"{self._stage} -> {stage}"
         self._stage = stage
 
@@ -479,13 +497,13 @@ class Membership:
             self.cluster_name, self.broker_name, self._temporary.broker_id, self._temporary.check_code
         )
 
-    def _take_set_reply(self, reply: Reply, now_ms: int, wall_ms: int) -> None:
+    def _take_set_reply(self, reply: ControllerReply, now_ms: int, wall_ms: int) -> None:
         """Apply for the own id again only in a set that lives. A set that was cleaned starts with the first broker that comes,
         and this log may be no copy of that one's. Upstream's controllers, which answer any broker, cannot distinguish them."""
         if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
             self._apply_again(wall_ms)
         elif reply.code in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST):
-            self._enter(Stage.NAMED)  # an operator has to act
+            self._enter(RegistrationStage.NAMED)  # an operator has to act
             self._call_due_ms = now_ms + self._poll_ms
         else:
             self._call_due_ms = now_ms + RETRY_MS
@@ -499,20 +517,22 @@ class Membership:
         self._temporary = TemporaryIdentity(
             self.cluster_name, self.broker_name, self._identity.broker_id, code
         )
-        self._enter(Stage.DRAWN)
+        self._enter(RegistrationStage.DRAWN)
 
-    def _polled(self, reply: Reply, now_ms: int, wall_ms: int) -> list[Action]:
+    def _polled(self, reply: ControllerReply, now_ms: int, wall_ms: int) -> list[Action]:
         self._poll_due_ms = now_ms + self._poll_ms
         if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED and reply.other_address:
             self._seen_epoch = max(self._seen_epoch, reply.master_epoch)  # a copy may have led since,
             self._known_start_number = 0  # or have been counted for data that is not on this disk
-            self._enter(Stage.SET_BACK)
+            self._enter(RegistrationStage.SET_BACK)
             return [Duplicate(reply.other_address, registered=True)]
         if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
             self._apply_again(wall_ms)
             return []
         if reply.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
-            self._enter(Stage.NAMED)  # the set was cleaned: 1003 returns that too, until an operator acts
+            self._enter(
+                RegistrationStage.NAMED
+            )  # the set was cleaned: 1003 returns that too, until an operator acts
             self._call_due_ms = now_ms + self._poll_ms
             return []
         if reply.code != ResponseCode.SUCCESS:
@@ -521,7 +541,7 @@ class Membership:
         self._is_current = True
         self._seen_epoch = max(self._seen_epoch, reply.master_epoch)
         if (
-            self._role is Role.MASTER
+            self._role is ReplicaRole.MASTER
             and reply.grant is not None
             and reply.grant.master_epoch == self.master_epoch
         ):
@@ -530,7 +550,7 @@ class Membership:
         twice = [Duplicate(reply.other_address, registered=False)] if reply.other_address else []
         return [*twice, *self._granted(reply.grant, now_ms)]
 
-    def _elected(self, reply: Reply, now_ms: int) -> list[Action]:
+    def _elected(self, reply: ControllerReply, now_ms: int) -> list[Action]:
         if reply.grant is not None and reply.code in (
             ResponseCode.SUCCESS,
             ResponseCode.CONTROLLER_MASTER_STILL_EXIST,
@@ -541,7 +561,7 @@ class Membership:
         self._poll_due_ms = 0
         if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
             self._elect = False
-            self._enter(Stage.NAMED)
+            self._enter(RegistrationStage.NAMED)
         return []
 
     def _granted(self, grant: Grant | None, now_ms: int) -> list[Action]:
@@ -551,7 +571,7 @@ class Membership:
         self._seen_epoch = max(self._seen_epoch, grant.master_epoch)
         if grant.master_epoch < self._seen_epoch:
             return []
-        if self._stage is Stage.REGISTERED and self._is_of_a_copy(grant):
+        if self._stage is RegistrationStage.REGISTERED and self._is_of_a_copy(grant):
             return [Duplicate(grant.master_address, registered=True)]
         self._set_epoch = grant.sync_state_set_epoch
         if grant.master_epoch > max(self.master_epoch, self._refused_epoch):
@@ -563,7 +583,7 @@ class Membership:
         taken = self._taken
         if taken is None or (grant.master_epoch, grant.master_id) != (taken.master_epoch, taken.master_id):
             return []
-        if self._role is Role.MASTER:
+        if self._role is ReplicaRole.MASTER:
             return [SetRead(grant.sync_state_set, grant.sync_state_set_epoch)]
         if grant.master_address != taken.master_address:
             self._taken = grant
@@ -580,7 +600,7 @@ class Membership:
         """Take that the change succeeded, durably."""
         assert grant.master_epoch > self.master_epoch
         self._taken, self._vouched_ms = grant, None
-        self._role = Role.MASTER if grant.master_id == self.broker_id else Role.SLAVE
+        self._role = ReplicaRole.MASTER if grant.master_id == self.broker_id else ReplicaRole.SLAVE
         return self._changed(grant, now_ms)
 
     def role_refused(self, grant: Grant, now_ms: int) -> list[Action]:
@@ -591,7 +611,7 @@ class Membership:
     def role_failed(self, now_ms: int) -> list[Action]:
         """Leave the role after a change that failed half-way, until it was repeated with success."""
         self._changing = False
-        self._role = Role.NONE
+        self._role = ReplicaRole.NONE
         self._role_due_ms = now_ms + ROLE_RETRY_MS
         return self.tick(now_ms)
 

@@ -13,7 +13,7 @@ import orjson
 
 from broker.role.controllerclient import ControllerClient
 from ha.errors import ReplicasUnread
-from ha.master.admittance import Replica, Table, literal, plain
+from ha.master.admittance import RegisteredReplica, Table, literal, plain
 from mqruntime.log import fields
 from remoting.bodies.replicas import BrokerReplicasInfo, ReplicasInfo
 from remoting.codes import RequestCode, ResponseCode
@@ -46,7 +46,7 @@ class ReplicaTable:
             raise ReplicasUnread(str(error)) from error
         replicas = table.get(self._broker_name, ReplicasInfo())
         return {
-            replica.broker_id: Replica(
+            replica.broker_id: RegisteredReplica(
                 await addresses_of(replica.broker_address.rpartition(":")[0]), replica.broker_address
             )
             for replica in [*replicas.in_sync_replicas, *replicas.not_in_sync_replicas]

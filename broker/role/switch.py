@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from broker.role.actions import Grant
 from broker.role.events import BrokerEvents, RoleTaken
-from broker.role.membership import Membership, Role
+from broker.role.membership import Membership, ReplicaRole
 from broker.tables.tables import Tables
 from ha.errors import EpochFenced, HAError
 from ha.service.replication import Replication
@@ -72,10 +72,10 @@ class RoleSwitch:
         with _as_role_errors():
             await self._ha.become_slave(grant.master_epoch, broker_id, grant.master_id)
 
-    def role_taken(self, former: Role, role: Role, grant: Grant) -> None:
+    def role_taken(self, former: ReplicaRole, role: ReplicaRole, grant: Grant) -> None:
         """`role` was accepted; `former` was the one before."""
         self._has_lost_data = False
-        if role is Role.MASTER:
+        if role is ReplicaRole.MASTER:
             epochs = [(entry.epoch, entry.start_offset) for entry in self._ha.history]
             self._tables.deletions.log_ends_at(self._store.max_offset(), epochs)
             for topic, queue_id in self._store.queues():
@@ -83,7 +83,7 @@ class RoleSwitch:
         self._events.role_taken(RoleTaken(former, role, grant))
         # a Raft group's term may have moved on, under which nothing was read of its members yet
         epoch = max(min(self._ha.epoch, grant.master_epoch), 0)
-        self._tables.role_taken(epoch, leads=role is Role.MASTER)
+        self._tables.role_taken(epoch, leads=role is ReplicaRole.MASTER)
         self._events.role_settled()
 
     def master_moved(self, address: str, master_epoch: int) -> None:
@@ -115,7 +115,7 @@ class RoleSwitch:
     def queues_grew(self, grown: list[QueueGrew]) -> None:
         """Messages became readable: create their topics here, or copy them from the master."""
         for topic, queue_id, _ in grown:
-            if self._membership.role is Role.MASTER:
+            if self._membership.role is ReplicaRole.MASTER:
                 self._tables.cover(self._store, topic, queue_id)
             elif self._tables.topics.find(topic) is None:
                 self._events.topic_unknown()

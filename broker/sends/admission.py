@@ -15,10 +15,10 @@ from broker.clients.refusals import (
     ENDS_BY_ITSELF,
     HALF_ALONE,
     TIMER_UNSUPPORTED,
-    Refused,
+    ClientRefused,
     check_topic_name,
 )
-from broker.replication.writegate import Log
+from broker.replication.writegate import ClientLog
 from broker.sends.request import SendRequest, asked_retries_max, asks_for_timer, delay_level, says_half
 from broker.sends.retries import DLQ_QUEUES, NO_DELAY, dead_letter_topic, group_of_retry_topic, retries_max
 from broker.sends.scheduling import scheduled
@@ -47,7 +47,7 @@ class SendAdmission:
     def __init__(
         self,
         *,
-        log: Log,
+        log: ClientLog,
         topics: Topics,
         groups: SubscriptionGroups,
         clock: Clock,
@@ -78,15 +78,19 @@ class SendAdmission:
         HeaderError."""
         name, topic = request.topic, self._topic(request)
         if name in NOT_FOR_CLIENTS:
-            raise Refused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden.")
+            raise ClientRefused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden.")
         queue_id = request.queue_id
         if queue_id >= max(topic.read_queue_nums, topic.write_queue_nums):
-            raise Refused(ResponseCode.INVALID_PARAMETER, f"request queueId[{queue_id}] is illegal, {topic}")
+            raise ClientRefused(
+                ResponseCode.INVALID_PARAMETER, f"request queueId[{queue_id}] is illegal, {topic}"
+            )
         if queue_id < 0:
             queue_id = self._random.randrange(topic.write_queue_nums)
         if name.startswith(RETRY_PREFIX):
             if request.batch:
-                raise Refused(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support retry group")
+                raise ClientRefused(
+                    ResponseCode.MESSAGE_ILLEGAL, "batch request does not support retry group"
+                )
             if self._gives_up(request, command):
                 name, queue_id = self._dead_letter(group_of_retry_topic(name)), 0
                 request.properties += f"DELAY\x01{NO_DELAY}\x02"
@@ -96,9 +100,9 @@ class SendAdmission:
         if is_half:
             self._check_half(request)
         elif request.ends_by_itself:
-            raise Refused(ResponseCode.NO_PERMISSION, ENDS_BY_ITSELF)
+            raise ClientRefused(ResponseCode.NO_PERMISSION, ENDS_BY_ITSELF)
         if request.timed:
-            raise Refused(ResponseCode.MESSAGE_ILLEGAL, TIMER_UNSUPPORTED)
+            raise ClientRefused(ResponseCode.MESSAGE_ILLEGAL, TIMER_UNSUPPORTED)
         request.queue_id = queue_id
         properties, uniq_key = self._properties(request)
         message = MessageToStore(
@@ -118,7 +122,7 @@ class SendAdmission:
             return self._half(message), uniq_key
         if level:
             if request.batch:
-                raise Refused(ResponseCode.MESSAGE_ILLEGAL, BATCH_DELAYED)
+                raise ClientRefused(ResponseCode.MESSAGE_ILLEGAL, BATCH_DELAYED)
             message = scheduled(message, level, self._delay_levels)
         return message, uniq_key
 
@@ -126,17 +130,17 @@ class SendAdmission:
         """Check that the half may be stored. Raises Refused."""
         if self._settings.reject_transaction_message:
             remark = "the broker sending transaction message is forbidden"
-            raise Refused(ResponseCode.NO_PERMISSION, remark)
+            raise ClientRefused(ResponseCode.NO_PERMISSION, remark)
         if request.batch or request.delay_level:
-            raise Refused(ResponseCode.MESSAGE_ILLEGAL, HALF_ALONE)
+            raise ClientRefused(ResponseCode.MESSAGE_ILLEGAL, HALF_ALONE)
         if (count := self._open_halves()) >= self._settings.transaction_open_max:
-            raise Refused(ResponseCode.SYSTEM_BUSY, f"{count} transactions are open{END_THEM}")
+            raise ClientRefused(ResponseCode.SYSTEM_BUSY, f"{count} transactions are open{END_THEM}")
 
     def _half(self, message: MessageToStore) -> MessageToStore:
         """The half of `message`. Raises Refused for an invalid group."""
         half = half_of(message)
         if len(facts_of(half.properties).group) > NAME_LENGTH_MAX:
-            raise Refused(ResponseCode.MESSAGE_ILLEGAL, GROUP_TOO_LONG)
+            raise ClientRefused(ResponseCode.MESSAGE_ILLEGAL, GROUP_TOO_LONG)
         return half
 
     @property
@@ -159,7 +163,9 @@ class SendAdmission:
             check_topic_name(name)
             topic = self._topics.create_for_send(name, request.default_topic, request.default_queue_nums)
             if topic is None:
-                raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
+                raise ClientRefused(
+                    ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
+                )
         return topic
 
     def _gives_up(self, request: SendRequest, command: RemotingCommand) -> bool:
@@ -167,7 +173,9 @@ class SendAdmission:
         name = group_of_retry_topic(request.topic)
         group = self._groups.find_or_create(name)
         if group is None:
-            raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name}")
+            raise ClientRefused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name}"
+            )
         asked = asked_retries_max(command.code, command.ext)
         return request.reconsume_times > retries_max(group, asked, command.version)
 
@@ -199,10 +207,12 @@ def check_members(body: Body) -> None:
             properties = member.properties.decode("utf-8", "replace")
             try:
                 if delay_level(properties):
-                    raise Refused(ResponseCode.MESSAGE_ILLEGAL, BATCH_DELAYED)
+                    raise ClientRefused(ResponseCode.MESSAGE_ILLEGAL, BATCH_DELAYED)
                 if asks_for_timer(properties):
-                    raise Refused(ResponseCode.MESSAGE_ILLEGAL, TIMER_UNSUPPORTED)
+                    raise ClientRefused(ResponseCode.MESSAGE_ILLEGAL, TIMER_UNSUPPORTED)
                 if says_half(properties):
-                    raise Refused(ResponseCode.MESSAGE_ILLEGAL, HALF_ALONE)
-            except Refused as refused:
-                raise Refused(refused.code, f"message {number} of the batch: {refused.remark}") from None
+                    raise ClientRefused(ResponseCode.MESSAGE_ILLEGAL, HALF_ALONE)
+            except ClientRefused as refused:
+                raise ClientRefused(
+                    refused.code, f"message {number} of the batch: {refused.remark}"
+                ) from None

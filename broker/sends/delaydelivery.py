@@ -23,7 +23,7 @@ from broker.sends.scheduling import delivered
 from broker.tables.copiedoffsets import CopiedOffsets
 from broker.tables.delayoffsets import DelayOffsets
 from messagestore.errors import QueueDamaged, RecordDamaged
-from messagestore.messages import NEVER_STORED, Appended, MessageToStore, QueueEntry, QueueGrew
+from messagestore.messages import NEVER_STORED, MessageToStore, PutResult, QueueEntry, QueueGrew
 from messagestore.queues.consumequeue import is_filler, listed_start
 from messagestore.record import Message, RecordError, decode
 from messagestore.systemtopics import SCHEDULE_TOPIC
@@ -42,7 +42,7 @@ SIGHTINGS_PER_DELAY = 100
 """Accuracy of the time at which a message was first seen: a hundredth of its level's delay."""
 
 
-class Log(Protocol):
+class DeliveryLog(Protocol):
     """The part of the message store for delivery."""
 
     def entries(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueEntry]: ...
@@ -59,7 +59,7 @@ class Log(Protocol):
 
     async def message_at(self, physical_offset: int, size: int = 0) -> memoryview | None: ...
 
-    def append(self, messages: Sequence[MessageToStore]) -> list[Appended]: ...
+    def append(self, messages: Sequence[MessageToStore]) -> list[PutResult]: ...
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class DelayDelivery:
     def __init__(
         self,
         *,
-        store: Log,
+        store: DeliveryLog,
         role: RoleView,
         replication: ReplicationView,
         offsets: DelayOffsets,

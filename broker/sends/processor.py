@@ -10,15 +10,15 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable
 
-from broker.clients.refusals import BATCH_COMPRESSED, Refused, put_refusal
+from broker.clients.refusals import BATCH_COMPRESSED, ClientRefused, put_refusal
 from broker.clients.requesters import Requesters
 from broker.metrics.latencies import Latencies
 from broker.metrics.totals import Totals
 from broker.replication.pending import PendingRun, PendingSend
-from broker.replication.writegate import Log, WriteGate
+from broker.replication.writegate import ClientLog, WriteGate
 from broker.sends.admission import SendAdmission
 from broker.sends.request import SendRequest, read_send_request
-from messagestore.messages import Appended, MessageToStore, PlainSends, ReplyForm
+from messagestore.messages import MessageToStore, PlainSends, PutResult, ReplyForm
 from messagestore.record import COMPRESSED, offset_message_id, pack_host
 from messagestore.systemtopics import HALF_TOPIC
 from remoting.codes import RequestCode, ResponseCode
@@ -40,10 +40,10 @@ class SendProcessor:
     def __init__(
         self,
         *,
-        log: Log,
+        log: ClientLog,
         admission: SendAdmission,
         gate: WriteGate,
-        half_stored: Callable[[MessageToStore, Appended], None],
+        half_stored: Callable[[MessageToStore, PutResult], None],
         totals: Totals | None = None,
         latencies: Latencies | None = None,
         requesters: Requesters | None = None,
@@ -109,7 +109,7 @@ class SendProcessor:
                     raise refusal
                 request = read_send_request(command.code, command.ext)
                 message, uniq_key = self._admission.message(request, command, born_host)
-            except Refused as refused:
+            except ClientRefused as refused:
                 answers[number] = refused.reply_to(command)
             except HeaderError as error:
                 answers[number] = command.reply(ResponseCode.SYSTEM_ERROR, str(error))
@@ -174,7 +174,7 @@ class SendProcessor:
             self._totals.sends_stored(messages, results, self.stored - stored, stored_bytes)
         self._gate.settle()  # answers sends that wait for no slave, because there is none
 
-    def _reply_fields(self, queue_id: int, appended: Appended, uniq_key: str) -> dict[str, str]:
+    def _reply_fields(self, queue_id: int, appended: PutResult, uniq_key: str) -> dict[str, str]:
         host = self._log.store_host
         if appended.physical_offsets:
             message_id = ",".join(offset_message_id(host, offset) for offset in appended.physical_offsets)

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from ipaddress import ip_address
 
-from broker.clients.refusals import REJECTED, Refused
+from broker.clients.refusals import REJECTED, ClientRefused
 from broker.clients.requesters import Requesters
 from broker.metrics.totals import Totals
 from broker.replication.pending import PendingSend
-from broker.replication.writegate import Log, WriteGate
+from broker.replication.writegate import ClientLog, WriteGate
 from broker.sends.admission import SendAdmission
 from broker.sends.processor import REPLY_PROPERTIES, SEND_CODES, packed_address
 from broker.sends.request import REPLY_TO_CLIENT, SendRequest, read_send_request
@@ -43,7 +43,7 @@ class Replies:
     def __init__(
         self,
         *,
-        log: Log,
+        log: ClientLog,
         admission: SendAdmission,
         gate: WriteGate,
         requesters: Requesters,
@@ -76,7 +76,7 @@ class Replies:
         request = read_send_request(command.code, command.ext)
         try:
             message, _ = self._admission.message(request, command, packed_address(peer))
-        except Refused as refused:
+        except ClientRefused as refused:
             return refused.reply_to(command)
         client_id = request.value_of(REPLY_TO_CLIENT)
         why = (

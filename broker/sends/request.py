@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from broker.clients.refusals import NO_DELAY_LEVEL, Refused
+from broker.clients.refusals import NO_DELAY_LEVEL, ClientRefused
 from messagestore.properties import last_value
 from messagestore.record import TRANSACTION_MASK
 from messagestore.systemtopics import RETRY_PREFIX
@@ -125,7 +125,7 @@ def delay_level(properties: str) -> int:
         return 0
     level = value_of(properties, "DELAY")
     if not JAVA_INTEGER.fullmatch(level) or abs(number := int(level)) > I32_MAX:
-        raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"{NO_DELAY_LEVEL}: DELAY={level[:100]!r}")
+        raise ClientRefused(ResponseCode.MESSAGE_ILLEGAL, f"{NO_DELAY_LEVEL}: DELAY={level[:100]!r}")
     return max(number, 0)
 
 

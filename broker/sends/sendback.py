@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
-from broker.clients.refusals import REJECTED, Refused
+from broker.clients.refusals import REJECTED, ClientRefused
 from broker.metrics.latencies import Latencies
 from broker.metrics.totals import Totals
 from broker.replication.pending import PendingSend
-from broker.replication.writegate import Log, WriteGate
+from broker.replication.writegate import ClientLog, WriteGate
 from broker.sends.retries import (
     DLQ_QUEUES,
     NO_DELAY,
@@ -67,7 +67,7 @@ class HandedBack:
     client_version: int
 
 
-class Records(Log, Protocol):
+class SendBackLog(ClientLog, Protocol):
     """The part of the message store for send-back."""
 
     async def message_at(self, physical_offset: int) -> memoryview | None: ...
@@ -79,7 +79,7 @@ class SendBack:
     def __init__(
         self,
         *,
-        store: Records,
+        store: SendBackLog,
         topics: Topics,
         groups: SubscriptionGroups,
         gate: WriteGate,
@@ -107,7 +107,7 @@ class SendBack:
         them. Their records may have to be read first."""
         refusal = self._gate.refusal(NOT_ENOUGH)
         if refusal is None and self._running >= RUNNING_MAX:
-            refusal = Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
+            refusal = ClientRefused(ResponseCode.SYSTEM_BUSY, REJECTED)
         if refusal is not None:
             self._answer(peer, commands, [refusal.reply_to(each) for each in commands], peer.active_at_ms)
             return

@@ -67,7 +67,7 @@ Outcome = Reply | Awaitable[Reply]
 
 
 @dataclass(slots=True)
-class Waiting:
+class WaitingCommands:
     """`commands` of one receive: sends, which `serve` answers, or one other request, whose task waits for `turn`."""
 
     peer: Peer
@@ -108,7 +108,7 @@ class Forwarding:
         self._link: ForwardLink | None = None
         self._links: list[ForwardLink] = []
         """The present link, and former ones with answers to come."""
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[WaitingCommands] = deque()
         self._waiting_count = 0
         self._waiting_bytes = 0
         self._timer = CoreTimer(clock, tasks, self._tick)
@@ -263,7 +263,7 @@ class Forwarding:
         self._wait(peer, [command], size, one=(serve, writes, turn))
         return _in_its_turn(turn)
 
-    def _released(self, waiting: Waiting, handler: Handler, writes: bool) -> Outcome:
+    def _released(self, waiting: WaitingCommands, handler: Handler, writes: bool) -> Outcome:
         """Serve, pass on or reject one request that waited."""
         peer, (command,) = waiting.peer, waiting.commands
         if self._is_here(writes):
@@ -294,14 +294,16 @@ class Forwarding:
         one: tuple[Handler, bool, asyncio.Future[Outcome]] | None = None,
     ) -> None:
         is_late, deadline_ms = self.naps.is_late(peer), self._clock.monotonic_ms() + WAIT_MS_MAX
-        self._append(Waiting(peer, commands, deadline_ms, size, self.naps.number, is_late, serve, one))
+        self._append(
+            WaitingCommands(peer, commands, deadline_ms, size, self.naps.number, is_late, serve, one)
+        )
 
-    def _append(self, waiting: Waiting) -> None:
+    def _append(self, waiting: WaitingCommands) -> None:
         self._waiting.append(waiting)
         self._waiting_count += len(waiting.commands)
         self._waiting_bytes += waiting.size
 
-    def _taken(self) -> Waiting:
+    def _taken(self) -> WaitingCommands:
         waiting = self._waiting.popleft()
         self._waiting_count -= len(waiting.commands)
         self._waiting_bytes -= waiting.size
@@ -320,7 +322,7 @@ class Forwarding:
             callback()
 
     def _release_one(
-        self, waiting: Waiting, handler: Handler, writes: bool, turn: asyncio.Future[Outcome]
+        self, waiting: WaitingCommands, handler: Handler, writes: bool, turn: asyncio.Future[Outcome]
     ) -> None:
         if turn.done():
             return  # its task has ended
@@ -332,7 +334,7 @@ class Forwarding:
         except Exception as error:  # noqa: BLE001 - any error belongs to the task that waits for the turn
             turn.set_exception(error)
 
-    def _release_sends(self, waiting: Waiting, serve: BatchHandler) -> None:
+    def _release_sends(self, waiting: WaitingCommands, serve: BatchHandler) -> None:
         stage, peer, commands = self.passage.stage, waiting.peer, waiting.commands
         if stage is HERE:
             serve(peer, commands)

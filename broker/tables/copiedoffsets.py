@@ -23,7 +23,7 @@ class Table(Protocol[T]):
     def give_all(self) -> None: ...
 
 
-class Reached(NamedTuple, Generic[T]):
+class OffsetsReached(NamedTuple, Generic[T]):
     """Offsets that may be given once slaves hold the log up to `log_end`."""
 
     offsets: T
@@ -36,7 +36,7 @@ class CopiedOffsets(Generic[T]):
     def __init__(self, table: Table[T], followed: Callable[[], int]) -> None:
         self._table = table
         self._followed = followed
-        self._reached: Reached[T] | None = None  # and to be followed
+        self._reached: OffsetsReached[T] | None = None  # and to be followed
         self._moved_end = 0  # log end that the table's last move rests on
         self._moved = False  # since `_reached`
 
@@ -63,7 +63,7 @@ class CopiedOffsets(Generic[T]):
             self._table.give(*self._reached)
             self._reached = None
         if self._moved and self._reached is None:
-            now = Reached(self._table.as_they_are(), self._moved_end)
+            now = OffsetsReached(self._table.as_they_are(), self._moved_end)
             self._moved = False
             if now.log_end <= followed_end:
                 self._table.give(*now)

@@ -11,7 +11,7 @@ from remoting.bodies.tables import QueueEnd, QueueEndTable
 QUEUE_ENDS_FILE = "config/queueEnds.json"
 
 
-class QueueEnds:
+class QueueEndsTable:
     """`on_end(topic, queue id, end)` for each new end."""
 
     def __init__(self, on_end: Callable[[str, int, int], None]) -> None:

@@ -42,7 +42,7 @@ class Lock:
     """Whether its holder requested it from this master itself, since this broker leads."""
 
 
-class QueueLocks:
+class RebalanceLocks:
     """Locks by group and queue. `on_change` runs after each change of a holder made here."""
 
     def __init__(self, clock: Clock, on_change: Callable[[], None]) -> None:

@@ -10,7 +10,7 @@ from itertools import chain
 from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.deletions import Deletions
 from broker.tables.offsetlimits import Key
-from broker.tables.queuelocks import QueueLocks
+from broker.tables.queuelocks import RebalanceLocks
 from broker.tables.rowchanges import Row
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
@@ -61,7 +61,7 @@ class TableRows:
         topics: Topics,
         groups: SubscriptionGroups,
         deletions: Deletions,
-        locks: QueueLocks,
+        locks: RebalanceLocks,
         offsets: ConsumerOffsets,
         ends: Callable[[], Mapping[tuple[str, int], int]],
     ) -> None:

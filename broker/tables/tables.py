@@ -25,8 +25,8 @@ from broker.tables.holders import TablesVersion
 from broker.tables.journal import FOLDER, Journal, JournalRecord, TookAway
 from broker.tables.offsetlimits import LIMITS_MAX
 from broker.tables.offsetresets import OffsetResets
-from broker.tables.queueends import QUEUE_ENDS_FILE, QueueEnds
-from broker.tables.queuelocks import QUEUE_LOCKS_FILE, QueueLocks
+from broker.tables.queueends import QUEUE_ENDS_FILE, QueueEndsTable
+from broker.tables.queuelocks import QUEUE_LOCKS_FILE, RebalanceLocks
 from broker.tables.rowchanges import Named, Row, RowChanges
 from broker.tables.savedtable import SavedTable, TableUnreadable
 from broker.tables.stamp import OLDEST, STAMP_FILE, CopyStamp
@@ -61,7 +61,7 @@ SLICE_ROWS = 300
 """Limit of one answer to a slave: read in some ms."""
 
 
-class Log(Protocol):
+class TablesLog(Protocol):
     """The part of the store that the tables ask about messages."""
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int: ...
@@ -75,7 +75,7 @@ class Log(Protocol):
     ) -> Sequence[QueueEntry]: ...
 
 
-class Store(Protocol):
+class TablesStore(Protocol):
     """The part of the store for emptied and deleted queues, and for syncs of the log."""
 
     def emptied_queues(self) -> list[tuple[str, int, int]]: ...
@@ -101,7 +101,7 @@ class Tables:
         settings: BrokerSettings,
         files: SmallFiles,
         clock: Clock,
-        store: Store,
+        store: TablesStore,
         *,
         stamped: bool = False,
         in_pair: bool = False,
@@ -144,7 +144,7 @@ class Tables:
         self.delays = DelayOffsets()
         self.deletions = Deletions(clock, self._deletions_changed)
         self.deletions.on_topic = store.topic_begins_at
-        self.locks = QueueLocks(clock, self._locks_changed)
+        self.locks = RebalanceLocks(clock, self._locks_changed)
         self.filters = ConsumerFilters(clock, self._filters_changed)
         self._store = store
         self._emptied = _by_queue(store.emptied_queues())
@@ -154,7 +154,7 @@ class Tables:
         self.changes = RowChanges(self.rows.exists)
         self._life = clock.now_ms()
         self._note_rows()
-        self._queue_ends = QueueEnds(store.queue_ends_at_least)
+        self._queue_ends = QueueEndsTable(store.queue_ends_at_least)
         saved = partial(SavedTable, files, journaled=lambda: self._journal.last, present=self._present)
         self._saved_queue_ends = saved(
             QUEUE_ENDS_FILE, self._queue_ends.encode, self._queue_ends.decode, member="ends"
@@ -273,7 +273,7 @@ class Tables:
             self.resets.remove_group(name)
             self._took_away(OFFSETS, name, self.offsets.remove_group(name))
 
-    def cover(self, log: Log, topic: str, queue_id: int) -> None:
+    def cover(self, log: TablesLog, topic: str, queue_id: int) -> None:
         """Add a queue with messages to its topic, unless they are from before the topic was deleted."""
         deleted = self.deletions.of_topic(topic)
         if deleted is not None:
@@ -282,7 +282,7 @@ class Tables:
                 return
         self.topics.cover(topic, queue_id)
 
-    async def on_log_tail_lost(self, log: Log, *, certain: bool) -> None:
+    async def on_log_tail_lost(self, log: TablesLog, *, certain: bool) -> None:
         """Limit groups to the `log` of this new master, which has lost its end, `certain` or, in a pair, if a group is beyond
         it: no group has read the records that replace the lost ones. On disk on return. Raises OSError."""
         from_file, self.offsets.from_file = self.offsets.from_file, False
@@ -310,7 +310,7 @@ class Tables:
         )
         await self.save_facts()
 
-    async def _distrust_offsets(self, log: Log) -> None:
+    async def _distrust_offsets(self, log: TablesLog) -> None:
         """Reset groups whose offset in the file is beyond a queue's end. The log is complete, so the file is not of this log:
         they start at the queue's beginning, because their deliveries are unknown. On disk on return. Raises OSError."""
         beyond = await self.offsets.beyond_ends(log.next_queue_offset)

@@ -16,14 +16,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from broker.clients.groups import Client
+from broker.clients.groups import GroupClient
 from broker.replication.writegate import ReplicationView, RoleView
 from broker.settings.broker import BrokerSettings
 from broker.tables.topics import Topics
 from broker.transactions.openhalves import Half
 from broker.transactions.producerturns import ProducerTurns
 from broker.transactions.records import QUEUE_ID, asked_for, facts_of, given_up, put_back
-from broker.transactions.transactions import Log, Transactions
+from broker.transactions.transactions import TransactionLog, Transactions
 from messagestore.errors import RecordDamaged, StoreError
 from messagestore.messages import NEVER_STORED, PutStatus
 from messagestore.record import Message, decode
@@ -60,7 +60,7 @@ class Asked(NamedTuple):
     root: int
     group: str
     half: Message
-    client: Client
+    client: GroupClient
 
 
 class CheckBack:
@@ -70,11 +70,11 @@ class CheckBack:
         self,
         transactions: Transactions,
         *,
-        store: Log,
+        store: TransactionLog,
         role: RoleView,
         replication: ReplicationView,
         topics: Topics,
-        producers: Callable[[str], Sequence[Client]],
+        producers: Callable[[str], Sequence[GroupClient]],
         clock: Clock,
         settings: BrokerSettings,
     ) -> None:
@@ -256,7 +256,7 @@ class CheckBack:
             )
         self._transactions.ended(half, None, 0 if appended.error else appended.end_offset)
 
-    def _put_back(self, half: Half, found: Message, group: str, client: Client | None) -> None:
+    def _put_back(self, half: Half, found: Message, group: str, client: GroupClient | None) -> None:
         """Store `found` again at the end of its queue. `client` is the producer to check; None only moves the half up."""
         asks = client is not None
         message = put_back(found, root=half.root, asks=asks)
@@ -282,7 +282,9 @@ class CheckBack:
             )
             self._will_ask(Asked(appended.end_offset, half.root, group, again, client))
 
-    def _ask_in_place(self, half: Half, found: Message, group: str, client: Client, why: PutStatus) -> None:
+    def _ask_in_place(
+        self, half: Half, found: Message, group: str, client: GroupClient, why: PutStatus
+    ) -> None:
         """Check a half without putting it back; no record counts these checks."""
         times = self._in_place.get(half.root)
         if times is None:

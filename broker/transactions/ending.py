@@ -5,13 +5,13 @@ another one with the first outcome. Without an answer the producer is checked ag
 
 from __future__ import annotations
 
-from broker.clients.refusals import REJECTED, Refused, put_refusal
+from broker.clients.refusals import REJECTED, ClientRefused, put_refusal
 from broker.replication.pending import PendingSend
 from broker.replication.writegate import WriteGate
 from broker.transactions.openhalves import Half
-from broker.transactions.outcomes import Outcome
+from broker.transactions.outcomes import TransactionOutcome
 from broker.transactions.records import committed, facts_of
-from broker.transactions.transactions import Log, Transactions
+from broker.transactions.transactions import TransactionLog, Transactions
 from messagestore.errors import RecordDamaged
 from messagestore.record import Message, decode
 from messagestore.systemtopics import HALF_TOPIC
@@ -30,15 +30,15 @@ GROUP_WRONG = "The producer group wrong"
 QUEUE_OFFSET_WRONG = "The transaction state table offset wrong"
 ENDED = "the transaction is ended"
 SAYS = {
-    Outcome.COMMIT: ResponseCode.TRANSACTION_SHOULD_COMMIT,
-    Outcome.ROLLBACK: ResponseCode.TRANSACTION_SHOULD_ROLLBACK,
+    TransactionOutcome.COMMIT: ResponseCode.TRANSACTION_SHOULD_COMMIT,
+    TransactionOutcome.ROLLBACK: ResponseCode.TRANSACTION_SHOULD_ROLLBACK,
 }
 
 
 class EndTransaction:
     """The handler of 37."""
 
-    def __init__(self, transactions: Transactions, store: Log, gate: WriteGate) -> None:
+    def __init__(self, transactions: Transactions, store: TransactionLog, gate: WriteGate) -> None:
         self._transactions = transactions
         self._store = store
         self._gate = gate
@@ -49,11 +49,11 @@ class EndTransaction:
     async def handle(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
         """Answer an end; the outcome "unknown" is rejected."""
         header = EndTransactionHeader.from_ext(command.ext)
-        if header.commit_or_rollback not in set(Outcome):
+        if header.commit_or_rollback not in set(TransactionOutcome):
             return command.reply(ResponseCode.INVALID_PARAMETER, NO_OUTCOME.format(header.commit_or_rollback))
         try:
             return await self._end(peer, command, header)
-        except Refused as refused:
+        except ClientRefused as refused:
             return refused.reply_to(command)
 
     async def _end(
@@ -62,17 +62,17 @@ class EndTransaction:
         self._check_role()
         transactions, place = self._transactions, header.commit_log_offset
         if not await transactions.known(0, WAIT_MS_MAX):
-            raise Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
+            raise ClientRefused(ResponseCode.SYSTEM_BUSY, REJECTED)
         asked = await self._half_at(place)
         _check(asked, header)
         root = facts_of(asked.properties).root
         root = asked.queue_offset if root is None else root
-        outcome = Outcome(header.commit_or_rollback)
+        outcome = TransactionOutcome(header.commit_or_rollback)
         newest = asked
         while True:
             self._check_role()
             if transactions.open is None:
-                raise Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
+                raise ClientRefused(ResponseCode.SYSTEM_BUSY, REJECTED)
             half = transactions.open.find(root)
             if half is None:
                 return self._ended_before(peer, command, root, outcome)
@@ -85,7 +85,7 @@ class EndTransaction:
         if refusal is None:
             return
         if refusal.code == ResponseCode.SYSTEM_BUSY and self._gate.is_slave:
-            raise Refused(ResponseCode.SLAVE_NOT_AVAILABLE, SLAVE)
+            raise ClientRefused(ResponseCode.SLAVE_NOT_AVAILABLE, SLAVE)
         raise refusal
 
     async def _half_at(self, place: int) -> Message:
@@ -96,34 +96,36 @@ class EndTransaction:
             if content is None and place < end and await self._transactions.known(end, WAIT_MS_MAX):
                 content = await self._store.message_at(place)
         except RecordDamaged as damage:  # a replica has it intact; the check back logs it
-            raise Refused(ResponseCode.SYSTEM_ERROR, str(damage)) from None
+            raise ClientRefused(ResponseCode.SYSTEM_ERROR, str(damage)) from None
         if content is None:
-            raise Refused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
+            raise ClientRefused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
         return decode(content, verify_body=False)
 
     def _ended_now(
-        self, peer: Peer, command: RemotingCommand, half: Half, found: Message, outcome: Outcome
+        self, peer: Peer, command: RemotingCommand, half: Half, found: Message, outcome: TransactionOutcome
     ) -> RemotingCommand | None:
         transactions = self._transactions
         message = committed(found)
         if message is None:
-            raise Refused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
+            raise ClientRefused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
         end: int | None = None
-        if outcome is Outcome.COMMIT:
+        if outcome is TransactionOutcome.COMMIT:
             (appended,) = self._store.append([message])
             if appended.error is not None:
-                raise Refused(*put_refusal(appended))
+                raise ClientRefused(*put_refusal(appended))
             end = appended.end_offset
         transactions.ended(half, outcome, end or 0)
-        transactions.totals.ended(message.topic, committed=outcome is Outcome.COMMIT)
-        if outcome is Outcome.ROLLBACK and not command.is_oneway:
+        transactions.totals.ended(message.topic, committed=outcome is TransactionOutcome.COMMIT)
+        if outcome is TransactionOutcome.ROLLBACK and not command.is_oneway:
             end = transactions.write_ops()
             if end is None:
-                raise Refused(ResponseCode.SYSTEM_ERROR, "the end could not be stored; it is checked again")
+                raise ClientRefused(
+                    ResponseCode.SYSTEM_ERROR, "the end could not be stored; it is checked again"
+                )
         return self._answered_at(end, peer, command)
 
     def _ended_before(
-        self, peer: Peer, command: RemotingCommand, root: int, outcome: Outcome
+        self, peer: Peer, command: RemotingCommand, root: int, outcome: TransactionOutcome
     ) -> RemotingCommand | None:
         before = self._transactions.outcomes.of(root)
         if before is outcome:
@@ -131,7 +133,7 @@ class EndTransaction:
             end = max(self._transactions.stored_end, self._gate.pending.last_end)
             return self._answered_at(end, peer, command)
         code = ResponseCode.SYSTEM_ERROR if before is None else SAYS[before]
-        raise Refused(code, ENDED if before is None else f"{ENDED}: {before.name.lower()}")
+        raise ClientRefused(code, ENDED if before is None else f"{ENDED}: {before.name.lower()}")
 
     def _answered_at(self, end: int | None, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
         """Answer OK when the log is confirmed up to `end`, which is its end."""
@@ -148,12 +150,12 @@ class EndTransaction:
 def _check(half: Message, header: EndTransactionHeader) -> None:
     """Check in upstream's order, and that no other half is at the place that the producer means. Raises Refused."""
     if half.topic != HALF_TOPIC:
-        raise Refused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
+        raise ClientRefused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
     facts = facts_of(half.properties)
     if facts.group != header.producer_group:
-        raise Refused(ResponseCode.SYSTEM_ERROR, GROUP_WRONG)
+        raise ClientRefused(ResponseCode.SYSTEM_ERROR, GROUP_WRONG)
     if half.queue_offset != header.tran_state_table_offset:
-        raise Refused(ResponseCode.SYSTEM_ERROR, QUEUE_OFFSET_WRONG)
+        raise ClientRefused(ResponseCode.SYSTEM_ERROR, QUEUE_OFFSET_WRONG)
     named = [name for name in (header.msg_id, header.transaction_id) if name]
     if named and facts.key not in named:
-        raise Refused(ResponseCode.SYSTEM_ERROR, f"{NOT_FOUND}: {named[0]} is not there any more")
+        raise ClientRefused(ResponseCode.SYSTEM_ERROR, f"{NOT_FOUND}: {named[0]} is not there any more")

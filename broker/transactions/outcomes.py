@@ -11,7 +11,7 @@ from messagestore.record import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 OUTCOMES_MAX = 65_536
 
 
-class Outcome(IntEnum):
+class TransactionOutcome(IntEnum):
     """The value is that of `commitOrRollback`."""
 
     COMMIT = TRANSACTION_COMMIT
@@ -22,13 +22,13 @@ class Outcomes:
     """Outcomes by root."""
 
     def __init__(self) -> None:
-        self._outcomes: dict[int, Outcome] = {}
+        self._outcomes: dict[int, TransactionOutcome] = {}
 
-    def note(self, root: int, outcome: Outcome) -> None:
+    def note(self, root: int, outcome: TransactionOutcome) -> None:
         self._outcomes[root] = outcome
         if len(self._outcomes) > OUTCOMES_MAX:
             del self._outcomes[next(iter(self._outcomes))]
 
-    def of(self, root: int) -> Outcome | None:
+    def of(self, root: int) -> TransactionOutcome | None:
         """The outcome; None when it was dropped."""
         return self._outcomes.get(root)

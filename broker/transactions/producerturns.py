@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from broker.clients.groups import Client
+from broker.clients.groups import GroupClient
 from remoting.peer import Peer
 
 GROUPS_MAX = 10_000
@@ -19,7 +19,7 @@ UNREAD_BYTES_MAX = 256 << 10
 class ProducerTurns:
     """`producers` returns the connected producers of a group."""
 
-    def __init__(self, producers: Callable[[str], Sequence[Client]]) -> None:
+    def __init__(self, producers: Callable[[str], Sequence[GroupClient]]) -> None:
         self._producers = producers
         self._turns: dict[str, int] = {}
         self._reserved: Counter[Peer] = Counter()
@@ -37,7 +37,7 @@ class ProducerTurns:
         clients = self._producers(group)
         return bool(clients) and not any(map(self._has_room, clients))
 
-    def next(self, group: str) -> Client | None:
+    def next(self, group: str) -> GroupClient | None:
         """The next connected producer with room; None without any."""
         clients = [client for client in self._producers(group) if self._has_room(client)]
         if not clients:
@@ -48,16 +48,16 @@ class ProducerTurns:
             del self._turns[next(iter(self._turns))]
         return clients[turn % len(clients)]
 
-    def reserve(self, client: Client, size: int) -> None:
+    def reserve(self, client: GroupClient, size: int) -> None:
         """Reserve bytes of a check that waits to be confirmed."""
         self._reserved[client.peer] += size
 
-    def release(self, client: Client, size: int) -> None:
+    def release(self, client: GroupClient, size: int) -> None:
         """Return the reservation of a check that is sent or dropped."""
         self._reserved[client.peer] -= size
         if self._reserved[client.peer] <= 0:
             del self._reserved[client.peer]
 
-    def _has_room(self, client: Client) -> bool:
+    def _has_room(self, client: GroupClient) -> bool:
         peer = client.peer
         return not peer.closed and peer.unsent_bytes + self._reserved[peer] < UNREAD_BYTES_MAX

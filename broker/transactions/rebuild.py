@@ -27,7 +27,7 @@ OP_DELAY_MS = 10_000
 looked for from the last op record that is this much older than the newest one."""
 
 
-class Log(Protocol):
+class RebuildLog(Protocol):
     """The part of the message store that is read."""
 
     def begin_of(self, record_offset: int) -> int: ...
@@ -39,7 +39,7 @@ class Log(Protocol):
     async def commits_from(self, position: int, limit: int) -> CommitsFound: ...
 
 
-class Span(NamedTuple):
+class RebuildSpan(NamedTuple):
     """The range to read: queue offsets of halves and of op records, and the end of the log."""
 
     half_from: int
@@ -55,8 +55,8 @@ class Rebuild:
 
     def __init__(
         self,
-        log: Log,
-        span: Span,
+        log: RebuildLog,
+        span: RebuildSpan,
         done: DoneQueue,
         *,
         due_ms: Callable[[Message, HalfFacts], int],

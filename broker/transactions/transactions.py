@@ -22,12 +22,11 @@ from broker.tables.consumeroffsets import TRANSACTIONS_GROUP, ConsumerOffsets
 from broker.tables.copiedoffsets import CopiedOffsets
 from broker.transactions.donequeue import DoneQueue
 from broker.transactions.openhalves import Half, OpenHalves
-from broker.transactions.outcomes import Outcome, Outcomes
-from broker.transactions.rebuild import Log as ReadLog
-from broker.transactions.rebuild import Rebuild, Span
+from broker.transactions.outcomes import Outcomes, TransactionOutcome
+from broker.transactions.rebuild import Rebuild, RebuildLog, RebuildSpan
 from broker.transactions.records import QUEUE_ID, HalfFacts, done_offsets, done_records, facts_of
 from messagestore.errors import StoreError
-from messagestore.messages import Appended, MessageToStore, QueueGrew
+from messagestore.messages import MessageToStore, PutResult, QueueGrew
 from messagestore.queues.consumequeue import listed_start
 from messagestore.record import Message
 from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC
@@ -45,7 +44,7 @@ WAITING_MAX = 4_096
 MOVED_A_TURN = 1_000
 
 
-class Log(ReadLog, Protocol):
+class TransactionLog(RebuildLog, Protocol):
     """The part of the message store that is read and written here."""
 
     store_host: bytes
@@ -60,10 +59,10 @@ class Log(ReadLog, Protocol):
 
     def max_offset(self) -> int: ...
 
-    def append(self, messages: Sequence[MessageToStore]) -> list[Appended]: ...
+    def append(self, messages: Sequence[MessageToStore]) -> list[PutResult]: ...
 
 
-class Reached(NamedTuple):
+class HalfQueueReached(NamedTuple):
     """Progress of the half queue, valid once the log up to `log_end` is confirmed."""
 
     half_offset: int
@@ -77,7 +76,7 @@ class Transactions:
     def __init__(
         self,
         *,
-        store: Log,
+        store: TransactionLog,
         role: RoleView,
         replication: ReplicationView,
         followed: Callable[[], int] | None = None,
@@ -101,11 +100,11 @@ class Transactions:
         self._clock = clock
         self._settings = settings
         self._fresh = OpenHalves()  # stored in this role, before `open` is read
-        self._span: Span | None = None
+        self._span: RebuildSpan | None = None
         self._done = DoneQueue(settings.transaction_op_batch_interval)
         self._ops_end = 0  # of the last op record
         self._stored_end = 0  # of the last record stored here
-        self._reached: Reached | None = None
+        self._reached: HalfQueueReached | None = None
         self._waiting: deque[tuple[int | None, asyncio.Future[None]]] = deque()
         self._wake = asyncio.Event()
         self._failure = RepeatedFailure()
@@ -127,12 +126,12 @@ class Transactions:
         self._release(None)
         if self._span is not None and self._span.half_from == self._span.half_end:
             self.open, self._ops_end = OpenHalves(), self._span.log_end
-            self._reached = Reached(self._span.half_end, self._span.log_end)
+            self._reached = HalfQueueReached(self._span.half_end, self._span.log_end)
         elif self._span is not None:
             self._needed()
         self._wake.set()
 
-    def half_stored(self, message: MessageToStore, appended: Appended, due_ms: int | None = None) -> None:
+    def half_stored(self, message: MessageToStore, appended: PutResult, due_ms: int | None = None) -> None:
         """Note a half that was appended: a new one, or one put back, whose producer may be checked from `due_ms` on."""
         self._needed()
         self._stored_end = appended.end_offset
@@ -188,14 +187,14 @@ class Transactions:
             turn.cancel()
         return False
 
-    def ended(self, half: Half, outcome: Outcome | None, end: int = 0) -> None:
+    def ended(self, half: Half, outcome: TransactionOutcome | None, end: int = 0) -> None:
         """Close a half. Its end was stored up to `end`, or `write_ops` stores it next. Outcome None: abandoned."""
         assert self.open is not None
         self._stored_end = max(end, self._stored_end)
         if outcome is not None:
             self.outcomes.note(half.root, outcome)
         self.open.close(half.root)
-        self.mark_done(half.queue_offset, at_once=outcome is not Outcome.COMMIT)
+        self.mark_done(half.queue_offset, at_once=outcome is not TransactionOutcome.COMMIT)
 
     def mark_done(self, queue_offset: int, *, at_once: bool = False) -> None:
         """Queue the op record of a half that is done; `at_once` if no other record in the log says so."""
@@ -215,7 +214,9 @@ class Transactions:
         end = self._store.next_queue_offset(HALF_TOPIC, QUEUE_ID)
         first, waiting = self.open.first(), self._done.first_waiting()
         first_open = end if first is None else first.queue_offset
-        self._reached = Reached(first_open if waiting is None else min(waiting, first_open), self.stored_end)
+        self._reached = HalfQueueReached(
+            first_open if waiting is None else min(waiting, first_open), self.stored_end
+        )
         self.acknowledged()
 
     # -- status
@@ -255,7 +256,7 @@ class Transactions:
             self._write_ops([NOBODY])
         return None
 
-    async def _rebuild(self, span: Span) -> int | None:
+    async def _rebuild(self, span: RebuildSpan) -> int | None:
         store, term = self._store, self.term
         if (
             store.confirm_offset() < span.log_end
@@ -304,7 +305,7 @@ class Transactions:
             begin, self._begin = self._begin, None
             begin()
 
-    def _span_to_read(self) -> Span:
+    def _span_to_read(self) -> RebuildSpan:
         store = self._store
         half_end = store.next_queue_offset(HALF_TOPIC, QUEUE_ID)
         done_end = store.next_queue_offset(OP_HALF_TOPIC, QUEUE_ID)
@@ -312,7 +313,7 @@ class Transactions:
         if half_from > half_end or done_from > done_end:  # the table is ahead of this log
             half_from = store.min_queue_offset(HALF_TOPIC, QUEUE_ID)
             done_from = store.min_queue_offset(OP_HALF_TOPIC, QUEUE_ID)
-        return Span(half_from, half_end, done_from, done_end, store.max_offset())
+        return RebuildSpan(half_from, half_end, done_from, done_end, store.max_offset())
 
     def _kept(self, topic: str, end: int) -> int:
         """The kept progress, at most `end`: the table of a master that took over a shorter log may be ahead of its queue."""
@@ -338,7 +339,7 @@ class Transactions:
         """The newest half: while a half up to it is open, commits are looked for from this record on."""
         return [self._store.next_queue_offset(HALF_TOPIC, QUEUE_ID) - 1]
 
-    def _advance(self, reached: Reached) -> None:
+    def _advance(self, reached: HalfQueueReached) -> None:
         end = self._store.next_queue_offset(OP_HALF_TOPIC, QUEUE_ID)
         needed_from = self._done.needed_from(reached.half_offset, end)
         rests_on = max(reached.log_end, self._ops_end)

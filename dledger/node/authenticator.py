@@ -43,7 +43,7 @@ class TheirList(NamedTuple):
     """The description of what precedes its log."""
 
 
-class Refusal(Enum):
+class MessageRefusal(Enum):
     """Why a message is rejected; the value is a metric's label."""
 
     PEERS = "peers"
@@ -53,7 +53,7 @@ class Refusal(Enum):
 
     @property
     def code(self) -> ResultCode:
-        return ResultCode.UNEXPECTED_ARGUMENT if self is Refusal.TERM else ResultCode.UNKNOWN_MEMBER
+        return ResultCode.UNEXPECTED_ARGUMENT if self is MessageRefusal.TERM else ResultCode.UNKNOWN_MEMBER
 
 
 class PeerAuthenticator:
@@ -91,12 +91,12 @@ class PeerAuthenticator:
         self._bound = TermBound(peers.keys() - {self_id}, len(peers) // 2 + 1)
         self._term = term
         self._count_from_nothing()
-        self._logged: set[tuple[str, Refusal]] = set()
+        self._logged: set[tuple[str, MessageRefusal]] = set()
         self._other_addresses: set[str] = set()
 
     def _count_from_nothing(self) -> None:
         for sender in (*sorted(self.peers.keys() - {self.self_id}), STRANGER):
-            for refusal in Refusal:
+            for refusal in MessageRefusal:
                 self.refused.setdefault((sender, refusal.value), 0)
 
     def members_are(self, index: int, members: Members, before: Mapping[str, str]) -> None:
@@ -114,7 +114,7 @@ class PeerAuthenticator:
 
     async def check_request(
         self, sender: str, request: Message, theirs: TheirList, remote_address: str
-    ) -> Refusal | None:
+    ) -> MessageRefusal | None:
         """None if the request of `sender` is accepted."""
         refusal = self._judge_list(sender, theirs)
         if refusal is not None:
@@ -123,7 +123,7 @@ class PeerAuthenticator:
         checked = self._checks_addresses and listed_at is not None
         if checked and not await self._addresses.is_host(str(listed_at).rpartition(":")[0], remote_address):
             why = f"it comes from {remote_address}, and {sender} is listed at {listed_at}"
-            return self._refuse(sender, Refusal.ADDRESS, why)
+            return self._refuse(sender, MessageRefusal.ADDRESS, why)
         return self._judge_term(sender, request)
 
     async def speaks_for(self, member: str, remote_addresses: Sequence[str]) -> bool:
@@ -142,18 +142,18 @@ class PeerAuthenticator:
             f"{remote_addresses[0]} asks in its name for the tables, and it is listed at {listed_at}; stop what runs there, "
             "or, if that is the member and it comes over another network, set haSlaveHostCheck=false on all members"
         )
-        self._refuse(member, Refusal.ADDRESS, why)
+        self._refuse(member, MessageRefusal.ADDRESS, why)
         return False
 
-    def check_response(self, sender: str, response: Message, theirs: TheirList) -> Refusal | None:
+    def check_response(self, sender: str, response: Message, theirs: TheirList) -> MessageRefusal | None:
         """None if the answer of `sender`, received from its address, is accepted."""
         return self._judge_list(sender, theirs) or self._judge_term(sender, response)
 
-    def check_refusal(self, sender: str, theirs: TheirList) -> Refusal | None:
+    def check_refusal(self, sender: str, theirs: TheirList) -> MessageRefusal | None:
         """Why a member refused this one, if its list is the reason."""
         if theirs.members_index > NO_INDEX and self.self_id not in listed(theirs.text):
             why = f"{self.self_id} is not among its members {theirs.text}; add it to the group, or stop it"
-            return self._refuse(sender, Refusal.PEERS, why)
+            return self._refuse(sender, MessageRefusal.PEERS, why)
         return self._judge_list(sender, theirs)
 
     def address_of(self, member: str) -> str | None:
@@ -170,7 +170,7 @@ class PeerAuthenticator:
         named = settings_differ and self.self_id in others and bool(host)
         return named and await self._addresses.is_host(host, remote_address)
 
-    def _judge_list(self, sender: str, theirs: TheirList) -> Refusal | None:
+    def _judge_list(self, sender: str, theirs: TheirList) -> MessageRefusal | None:
         if theirs.members_index == NOT_SENT:
             self.knows_changes.discard(sender)
         elif sender in self.peers:
@@ -181,7 +181,7 @@ class PeerAuthenticator:
                 f"its log continues another one: here {self.origin or 'none'}, there {theirs.origin or 'none'}; a member "
                 "that has nothing gets it by itself, else stop the one that is wrong, put its own aside, and copy another's"
             )
-            return self._refuse(sender, Refusal.ORIGIN, why)
+            return self._refuse(sender, MessageRefusal.ORIGIN, why)
         if not theirs.text or theirs.text == self.peer_list:
             return None
         others = listed(theirs.text)
@@ -193,7 +193,7 @@ class PeerAuthenticator:
                 f"{theirs.text}; give all members the same list and restart those that had another, or add "
                 "a new one to the group"
             )
-            return self._refuse(sender, Refusal.PEERS, why)
+            return self._refuse(sender, MessageRefusal.PEERS, why)
         if sender not in self._other_addresses:
             self._other_addresses.add(sender)
             logger.warning(
@@ -201,7 +201,9 @@ class PeerAuthenticator:
             )
         return None
 
-    def _judge_changed(self, sender: str, theirs: TheirList, others: Mapping[str, str]) -> Refusal | None:
+    def _judge_changed(
+        self, sender: str, theirs: TheirList, others: Mapping[str, str]
+    ) -> MessageRefusal | None:
         """Judges a list after a change, when members that have not caught up have older lists. A sender in this member's list
         is accepted; another one, if a newer list names it and this member, and shares a member with this member's list: it may
         have been removed, and added again since."""
@@ -217,9 +219,9 @@ class PeerAuthenticator:
             f"it is not among the members {self.peer_list}, and lists {theirs.text}; stop it, if it was removed, or add it "
             "to the group"
         )
-        return self._refuse(sender, Refusal.PEERS, why)
+        return self._refuse(sender, MessageRefusal.PEERS, why)
 
-    def _judge_term(self, sender: str, message: Message) -> Refusal | None:
+    def _judge_term(self, sender: str, message: Message) -> MessageRefusal | None:
         own = self._term()
         if self.address_of(sender) is None or self._bound.allows(sender, message.term, own):
             return None
@@ -227,9 +229,9 @@ class PeerAuthenticator:
             f"its term {message.term} is more than {TERM_JUMP_MAX} above this member's, {own}, and no majority has it; "
             "find out what wrote that term"
         )
-        return self._refuse(sender, Refusal.TERM, why)
+        return self._refuse(sender, MessageRefusal.TERM, why)
 
-    def _refuse(self, sender: str, refusal: Refusal, why: str) -> Refusal:
+    def _refuse(self, sender: str, refusal: MessageRefusal, why: str) -> MessageRefusal:
         known = sender if sender in self.peers.keys() - {self.self_id} else STRANGER
         self.refused[known, refusal.value] += 1
         if (known, refusal) not in self._logged:

@@ -46,7 +46,7 @@ from dledger.raft.membership import (
     MAGIC,
     Change,
     Members,
-    Membership,
+    RaftMembership,
     Stated,
     encode_members,
     is_members,
@@ -225,7 +225,7 @@ class DLedgerNode:
         log = self.store.log
         assert log is not None
         self.core = self.core_class(
-            membership=Membership(self.self_id, Members(dict(self.peers)), recovered.stated),
+            membership=RaftMembership(self.self_id, Members(dict(self.peers)), recovered.stated),
             settings=self.settings,
             draw=self.random.randint,
             now_ms=self.clock.monotonic_ms(),

@@ -35,7 +35,7 @@ class Disk(Protocol):
     def end_of(self, index: int) -> int: ...
 
 
-class Stretch(NamedTuple):
+class EntryRun(NamedTuple):
     """Entries one behind the other, the first of them at `position`; without a block, an entry that ends there."""
 
     first_index: int
@@ -61,7 +61,7 @@ class PositionTracker:
 
     def __init__(self, disk: Disk, committed_index: int) -> None:
         self._disk = disk
-        self._ends: deque[Stretch] = deque()
+        self._ends: deque[EntryRun] = deque()
         """Entries that were appended since; of the readable ones the last at most."""
         self.readable = committed_index, disk.end_of(committed_index)
         """The last entry that is committed and durable here, and its end."""
@@ -121,7 +121,7 @@ class PositionTracker:
         if step.snapshot is not None:
             index, self.end = step.snapshot.last_index, position_in(step.snapshot)
             self._cut(index)
-            self._ends.append(Stretch(index, self.end, None))
+            self._ends.append(EntryRun(index, self.end, None))
         if step.cut_from is not None:
             self._cut(step.cut_from)
             self.end = self._end_of(step.cut_from - 1)
@@ -133,7 +133,7 @@ class PositionTracker:
         while taken < len(block):
             rest = block.part(taken, len(block))
             position, count = self._disk.stretch(rest, self.end)
-            self._ends.append(Stretch(first + taken, position, rest.part(0, count)))
+            self._ends.append(EntryRun(first + taken, position, rest.part(0, count)))
             taken += count
             self.end = self._ends[-1].end_of(first + taken - 1)
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Protocol
 
-from dledger.node.authenticator import PeerAuthenticator, Refusal, TheirList
+from dledger.node.authenticator import MessageRefusal, PeerAuthenticator, TheirList
 from dledger.node.badrequests import BadRequests
 from dledger.node.messageframe import FRAMES
 from dledger.node.messagejson import (
@@ -239,7 +239,7 @@ class PeerTransport:
             return refuse(command, envelope, code)
         theirs = list_of(envelope)
         refusal = await self.guard.check_request(envelope.sender, request, theirs, peer.remote_address)
-        if refusal is Refusal.PEERS and isinstance(request, HeartBeatRequest | PushRequest):
+        if refusal is MessageRefusal.PEERS and isinstance(request, HeartBeatRequest | PushRequest):
             await self.judge_other_leader(envelope, peer)
         mine = envelope.group, envelope.sender, envelope.receiver
         if refusal is not None:

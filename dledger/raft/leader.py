@@ -22,7 +22,7 @@ from dledger.raft.actions import Forgot, Load, LoadChunk, ReadReady, Turn
 from dledger.raft.entries import NO_INDEX, Block, Entries, Entry, blocks_of
 from dledger.raft.errors import ChangeRefused, RefusalReason
 from dledger.raft.log import RaftLog, Unsynced
-from dledger.raft.membership import Change, Members, Membership, Step
+from dledger.raft.membership import Change, Members, RaftMembership, Step
 from dledger.raft.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
@@ -58,7 +58,7 @@ class LeadingMember(Protocol):
     @property
     def may_serve(self) -> bool: ...
     @property
-    def membership(self) -> Membership: ...
+    def membership(self) -> RaftMembership: ...
     @property
     def members_committed(self) -> bool: ...
     @property

@@ -206,7 +206,7 @@ def index_of(stated: Stated) -> int:
     return stated[0]
 
 
-class Membership:
+class RaftMembership:
     """The configuration in force on the member `self_id`; `listed` is the list that it was started with."""
 
     def __init__(self, self_id: str, listed: Members, stated: Iterable[Stated] = ()) -> None:

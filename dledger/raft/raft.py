@@ -47,7 +47,7 @@ from dledger.raft.entries import NO_INDEX, NO_TERM, Block, Entries, Entry
 from dledger.raft.errors import ChangeRefused, RefusalReason
 from dledger.raft.leader import LeaderState
 from dledger.raft.log import RaftLog, Unsynced
-from dledger.raft.membership import Change, Members, Membership, decode_stated, encode_members
+from dledger.raft.membership import Change, Members, RaftMembership, decode_stated, encode_members
 from dledger.raft.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
@@ -82,7 +82,7 @@ class Raft:
     def __init__(
         self,
         *,
-        membership: Membership,
+        membership: RaftMembership,
         settings: DLedgerSettings,
         draw: Callable[[int, int], int],
         now_ms: int,

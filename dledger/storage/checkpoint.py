@@ -16,7 +16,7 @@ from mqruntime.smallfiles import SmallFiles
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class LedgerCheckpoint:
     end_index: int = NO_INDEX
     committed_index: int = NO_INDEX
     cut_from: int | None = None
@@ -35,16 +35,16 @@ class CheckpointFile:
         self.files = files
         self.name = name
 
-    async def load(self) -> Checkpoint:
+    async def load(self) -> LedgerCheckpoint:
         """All -1 if there is no such file. Raises BadKeyValues, MembersUnknown."""
         data = await self.files.read(self.name)
         if data is None:
-            return Checkpoint()
+            return LedgerCheckpoint()
         values = parse_key_values(self.name, data)
         known = {"syncedIndex": str(NO_INDEX)} | values
         if "members" in values:  # older lists are in entries alone: all are read
             known["syncedIndex"] = str(NO_INDEX)
-        return Checkpoint(
+        return LedgerCheckpoint(
             whole_number(self.name, values, "endIndex", least=NO_INDEX),
             whole_number(self.name, values, "committedIndex", least=NO_INDEX),
             whole_number(self.name, values, "cutFrom", least=0) if "cutFrom" in values else None,
@@ -52,7 +52,7 @@ class CheckpointFile:
             decode_stated(self.name, values.get("allMembers", values.get("members", ""))),
         )
 
-    async def store(self, checkpoint: Checkpoint) -> None:
+    async def store(self, checkpoint: LedgerCheckpoint) -> None:
         """Durable on return. Raises OSError."""
         lines = [f"endIndex={checkpoint.end_index}", f"committedIndex={checkpoint.committed_index}"]
         if checkpoint.synced_index != NO_INDEX:

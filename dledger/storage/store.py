@@ -20,7 +20,7 @@ from dledger.raft.log import RaftLog
 from dledger.raft.membership import History, Stated
 from dledger.raft.settings import DLedgerSettings
 from dledger.raft.snapshot import WHOLE, Begin, Snapshot
-from dledger.storage.checkpoint import Checkpoint, CheckpointFile
+from dledger.storage.checkpoint import CheckpointFile, LedgerCheckpoint
 from dledger.storage.entrylog import EntryLog, PositionInBody, nowhere
 from dledger.storage.hardstate import TermFile
 from dledger.storage.reclaiming import begin_up_to, begin_with_file
@@ -328,12 +328,12 @@ class Store:
         """The checkpoint does not vouch for entries from `index` on any more."""
         self.synced_index = min(self.synced_index, index - 1)
 
-    def checkpoint(self, end_index: int, *, cut_from: int | None = None) -> Checkpoint:
+    def checkpoint(self, end_index: int, *, cut_from: int | None = None) -> LedgerCheckpoint:
         """With all lists of members from the log's beginning on: a snapshot may say again which one was in force at any entry
         that is still there."""
         begin = NO_INDEX if self.log is None else self.log.begin.index
         stated = self.history.span(begin, self.synced_index)
-        return Checkpoint(end_index, self.committed_index, cut_from, self.synced_index, tuple(stated))
+        return LedgerCheckpoint(end_index, self.committed_index, cut_from, self.synced_index, tuple(stated))
 
     async def sync_index(self) -> None:
         """Lets the next checkpoint vouch for all that is durable now. Raises OSError, of a full disk too: the kernel forgets

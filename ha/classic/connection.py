@@ -15,7 +15,7 @@ from mqruntime.clock import Clock
 from mqruntime.tasks import Tasks
 
 
-class Listener(Protocol):
+class PairListener(Protocol):
     """Receives the events of a connection."""
 
     def opened(self, connection: PairConnection) -> None: ...
@@ -30,7 +30,7 @@ class PairConnection(LogSender):
         self,
         master: LogView,
         log: ReplicatedLog,
-        listener: Listener,
+        listener: PairListener,
         *,
         settings: HASettings,
         clock: Clock,

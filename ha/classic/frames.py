@@ -7,7 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from ha.frames import FrameError, Readable
+from ha.frames import HAFrameError, Readable
 
 REPORT = Struct(
     ">"  # offset field
@@ -24,7 +24,7 @@ BODY_SIZE_MAX = 4 * 1024 * 1024 - TRANSFER.size
 """A Java slave has a buffer of 4 MiB for one frame."""
 
 
-class TransferHeader(NamedTuple):
+class PairTransferHeader(NamedTuple):
     """Master to slave, followed by `body_size` bytes of log."""
 
     offset: int
@@ -34,11 +34,11 @@ class TransferHeader(NamedTuple):
         return TRANSFER.pack(*self)
 
     @staticmethod
-    def decode(data: Readable) -> TransferHeader:
+    def decode(data: Readable) -> PairTransferHeader:
         """Raises FrameError on an offset or a body size that no frame can have."""
-        header = TransferHeader(*TRANSFER.unpack(data))
+        header = PairTransferHeader(*TRANSFER.unpack(data))
         if header.offset < 0 or not 0 <= header.body_size <= BODY_SIZE_MAX:
-            raise FrameError(f"a transfer frame of {header.body_size} bytes at {header.offset}")
+            raise HAFrameError(f"a transfer frame of {header.body_size} bytes at {header.offset}")
         return header
 
 
@@ -50,5 +50,5 @@ def decode_report(data: Readable) -> int:
     """The slave's log end. Raises FrameError on one that no log has."""
     (max_offset,) = REPORT.unpack(data)
     if max_offset < 0:
-        raise FrameError(f"a report of {max_offset}")
+        raise HAFrameError(f"a report of {max_offset}")
     return int(max_offset)

@@ -13,8 +13,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Protocol
 
-from ha.classic.frames import REPORT, TransferHeader, decode_report
-from ha.frames import FrameError
+from ha.classic.frames import REPORT, PairTransferHeader, decode_report
+from ha.frames import HAFrameError
 from ha.master.link import UNKNOWN, Acked, Action, Batch, Close, Hold
 
 
@@ -73,7 +73,7 @@ class ClassicMasterLink:
                 report = decode_report(self._received[: REPORT.size])
                 del self._received[: REPORT.size]
                 self._reported(report, now_ms)
-        except FrameError as error:
+        except HAFrameError as error:
             return self._close(str(error))
         return [Acked(self.ack_offset)] if self.ack_offset != before else []
 
@@ -83,7 +83,7 @@ class ClassicMasterLink:
             self.state = ClassicMasterState.SENDING
             self._written_ms = now_ms
         elif not self.ack_offset <= offset <= self.next_offset:
-            raise FrameError(f"a report of {offset} after {self.ack_offset}, sent up to {self.next_offset}")
+            raise HAFrameError(f"a report of {offset} after {self.ack_offset}, sent up to {self.next_offset}")
         self.ack_offset = offset
 
     def _start_at(self, requested: int) -> int:
@@ -91,12 +91,12 @@ class ClassicMasterLink:
         if requested == 0:
             return max(master.log_end - master.log_end % master.segment_size_bytes, master.log_min)
         if requested > master.log_end:
-            raise FrameError(
+            raise HAFrameError(
                 f"a slave whose log ends at {requested}, this one ends at {master.log_end}: the rest was lost here, or never "
                 "written here; empty the slave's store, or make it the master of the pair"
             )
         if requested < master.log_min:
-            raise FrameError(
+            raise HAFrameError(
                 f"a request for {requested}, this log begins at {master.log_min}; empty the slave's store"
             )
         return requested
@@ -138,7 +138,7 @@ class ClassicMasterLink:
         offset = self.next_offset
         self._written_ms = now_ms
         self.next_offset += size
-        return Batch(TransferHeader(offset, size).encode(), offset, size)
+        return Batch(PairTransferHeader(offset, size).encode(), offset, size)
 
     # -- time
 

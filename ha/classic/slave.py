@@ -9,8 +9,8 @@ Pure."""
 
 from __future__ import annotations
 
-from ha.classic.frames import TRANSFER, TransferHeader, encode_report
-from ha.frames import FrameError
+from ha.classic.frames import TRANSFER, PairTransferHeader, encode_report
+from ha.frames import HAFrameError
 from ha.slave.link import Action, Advance, Close, Confirm, LogRange, Send, SlaveState
 
 
@@ -63,18 +63,18 @@ class ClassicSlaveLink:
         if self._header_filled == len(self._header):
             self._header_filled = 0
             try:
-                self._frame_begins(TransferHeader.decode(self._header))
-            except FrameError as error:
+                self._frame_begins(PairTransferHeader.decode(self._header))
+            except HAFrameError as error:
                 return self._close(str(error))
         return []
 
-    def _frame_begins(self, frame: TransferHeader) -> None:
+    def _frame_begins(self, frame: PairTransferHeader) -> None:
         self.frames += 1
         if self._empty:
             if frame.body_size and frame.offset % self._segment_size_bytes:
-                raise FrameError(f"the first bytes of an empty log at {frame.offset}, within a segment")
+                raise HAFrameError(f"the first bytes of an empty log at {frame.offset}, within a segment")
         elif frame.offset != self._log_end:
-            raise FrameError(f"a frame at {frame.offset}, the own log ends at {self._log_end}")
+            raise HAFrameError(f"a frame at {frame.offset}, the own log ends at {self._log_end}")
         if frame.body_size:
             self._body_left = frame.body_size
             self._log_end = frame.offset

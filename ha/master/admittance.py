@@ -23,7 +23,7 @@ NOBODY = -1
 LOOPBACK = "127.0.0.1"
 
 
-class Replica(NamedTuple):
+class RegisteredReplica(NamedTuple):
     """A broker's registration at the controllers: its host's addresses, as `plain` writes them, and the registered
     host:port."""
 
@@ -31,7 +31,7 @@ class Replica(NamedTuple):
     address: str = ""
 
 
-Table = Mapping[int, Replica]
+Table = Mapping[int, RegisteredReplica]
 """By broker id."""
 
 

@@ -24,7 +24,7 @@ HOSTS_LOGGED_MAX = 64
 logger = logging.getLogger("ha.master")
 
 
-class Replicas(Protocol):
+class ReplicaReader(Protocol):
     """Reads the brokers of this set, and their hosts."""
 
     async def read(self) -> Table:
@@ -32,7 +32,7 @@ class Replicas(Protocol):
         ...
 
 
-class Waiting(Protocol):
+class WaitingLink(Protocol):
     """A link that has sent its identity."""
 
     address: str
@@ -65,22 +65,22 @@ class Gate:
     """One for all masterships of a process; `tasks` run its reads."""
 
     def __init__(
-        self, replicas: Replicas, *, checks_hosts: bool, clock: Clock, tasks: Tasks, counters: HACounters
+        self, replicas: ReplicaReader, *, checks_hosts: bool, clock: Clock, tasks: Tasks, counters: HACounters
     ) -> None:
         self._replicas = replicas
         self._clock = clock
         self._tasks = tasks
         self._counters = counters
         self._admittance = Admittance(checks_hosts=checks_hosts)
-        self._links: dict[Newcomer, Waiting] = {}
-        self._newcomers: dict[Waiting, Newcomer] = {}
+        self._links: dict[Newcomer, WaitingLink] = {}
+        self._newcomers: dict[WaitingLink, Newcomer] = {}
         self._refusals_logged: dict[str, RepeatedFailure] = {}  # by host, the newest last
 
     def begin(self, own_id: int) -> None:
         """Begin a mastership of this broker."""
         self._perform(self._admittance.begin(own_id, self._now_ms()))
 
-    def come(self, link: Waiting, handshake: Handshake) -> None:
+    def come(self, link: WaitingLink, handshake: Handshake) -> None:
         """Check `link`, which has sent its handshake; one of its methods will be called."""
         newcomer = newcomer_of(handshake.slave_broker_id, link.peer_host, link.own_host, handshake.address)
         self._links[newcomer], self._newcomers[link] = link, newcomer
@@ -94,7 +94,7 @@ class Gate:
         finally:
             self.left(asker)
 
-    def left(self, link: Waiting) -> None:
+    def left(self, link: WaitingLink) -> None:
         """Forget a link that has ended; harmless if it never came."""
         newcomer = self._newcomers.pop(link, None)
         if newcomer is not None:
@@ -111,7 +111,7 @@ class Gate:
                 case Read(after_ms):
                     self._tasks.start(self._read(after_ms), name="read replica table")
 
-    def _checked(self, newcomer: Newcomer) -> Waiting:
+    def _checked(self, newcomer: Newcomer) -> WaitingLink:
         link = self._links.pop(newcomer)
         del self._newcomers[link]
         return link

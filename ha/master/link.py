@@ -24,7 +24,7 @@ from ha.frames import (
     HANDSHAKE_STATE,
     TRANSFER,
     TRANSFER_STATE,
-    FrameError,
+    HAFrameError,
     Handshake,
     HandshakeReply,
     decode_ack,
@@ -165,7 +165,7 @@ class MasterLink:
         try:
             while (found := self._frame(now_ms)) is not None:
                 actions += found
-        except FrameError as error:
+        except HAFrameError as error:
             actions += self._close(str(error))
         return actions
 
@@ -182,7 +182,7 @@ class MasterLink:
             del received[: ACK.size]
             return self._ack_frame(offset, now_ms)
         if state != HANDSHAKE_STATE:
-            raise FrameError(f"a frame of state {state}")
+            raise HAFrameError(f"a frame of state {state}")
         size = Handshake.size_of(received)
         if size is None or len(received) < size:
             return None
@@ -194,10 +194,10 @@ class MasterLink:
         if self.state is MasterState.AWAITING_FIRST_ACK and handshake == self.handshake:
             return []  # a Java slave repeats it if the reply came in two pieces
         if self.state is not MasterState.WAITING:
-            raise FrameError(f"a second handshake, of broker {handshake.slave_broker_id}")
+            raise HAFrameError(f"a second handshake, of broker {handshake.slave_broker_id}")
         broker_id = handshake.slave_broker_id
         if not handshake.address and (broker_id < 1 or broker_id == self._master.broker_id):
-            raise FrameError(f"a handshake of broker {handshake.slave_broker_id}")
+            raise HAFrameError(f"a handshake of broker {handshake.slave_broker_id}")
         self.state = MasterState.AWAITING_FIRST_ACK
         self.handshake = handshake
         return [HandshakeDone(handshake, HandshakeReply(self._master.log_end, self._master.history).encode())]
@@ -205,16 +205,18 @@ class MasterLink:
     def _ack_frame(self, offset: int, now_ms: int) -> list[Action]:
         if self.state is SENDING:
             if not self.ack_offset <= offset <= self.next_offset:
-                raise FrameError(f"an ack of {offset} after {self.ack_offset}, sent up to {self.next_offset}")
+                raise HAFrameError(
+                    f"an ack of {offset} after {self.ack_offset}, sent up to {self.next_offset}"
+                )
         elif self.state is MasterState.AWAITING_FIRST_ACK:
             self.next_offset = self._start_at(offset)
             self.state = SENDING
         elif self.state is MasterState.REJECTED:
-            raise FrameError(
+            raise HAFrameError(
                 f"an ack of {offset} after a notice that the log begins at {self._master.log_min}"
             )
         else:
-            raise FrameError("an ack before the handshake")
+            raise HAFrameError("an ack before the handshake")
         return [self._acked(offset, now_ms)]
 
     def _acked(self, offset: int, now_ms: int) -> Acked:
@@ -234,7 +236,7 @@ class MasterLink:
         if requested == 0:
             return self._master.log_min
         if not 0 <= requested <= self._master.log_end:
-            raise FrameError(
+            raise HAFrameError(
                 f"a request for {requested}, the log is {self._master.log_min}..{self._master.log_end}"
             )
         return requested

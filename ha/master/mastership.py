@@ -23,8 +23,8 @@ from ha.master.gate import Gate
 from ha.master.link import Hold, MasterState
 from ha.master.unserved import UnservedRanges
 from ha.settings import HASettings
-from ha.slaveprogress import Limits
-from ha.syncstateset import Action, Alter, Confirmed, Fate, SyncStateSet, Unknown
+from ha.slaveprogress import SetLimits
+from ha.syncstateset import Action, Alter, AlterUnknown, Confirmed, Fate, SyncStateSet
 from mqruntime.clock import Clock
 from mqruntime.coretimer import CoreTimer
 from mqruntime.log import fields
@@ -120,7 +120,7 @@ class Mastership:
             log_end=self._counted_end(),
             confirm_offset=log.confirm_offset(),
             members_min=members_min(),
-            limits=Limits(
+            limits=SetLimits(
                 not_caught_up_ms_max=settings.slave_not_caught_up_ms_max,
                 disconnected_ms_max=settings.slave_disconnected_ms_max,
                 join_lag_ms_max=settings.join_lag_ms_max,
@@ -302,7 +302,7 @@ class Mastership:
         """Take in the outcome of the last sending of `alter`; after an impossible answer it stays unknown."""
         known: Fate = fate
         if (why := self.sync_state_set.why_untrue(alter, fate)) is not None:
-            known = Unknown()
+            known = AlterUnknown()
             if self._untrue.failed(why, self._now_ms()):
                 said = fields(source="answer", sender="a controller", why=why, hint=UNTRUE)
                 logger.error("set disbelieved", extra=said)

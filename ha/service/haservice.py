@@ -23,7 +23,7 @@ from ha.epochs import KeptEpochs
 from ha.errors import EpochFenced, HAAddressInUse, HACannotListen, StoreOfSet
 from ha.log import ReplicatedLog
 from ha.master.admittance import Why
-from ha.master.gate import Asker, Gate, Replicas
+from ha.master.gate import Asker, Gate, ReplicaReader
 from ha.master.mastership import Controllers, Mastership
 from ha.service.status import runtime_info
 from ha.settings import HASettings, PairSettings
@@ -154,7 +154,7 @@ class HAService:
         """Call `callback` when a slave's connection to its master has ended: there may be another master."""
         self._ended_callbacks.append(callback)
 
-    def speaks_through(self, controllers: Controllers, replicas: Replicas) -> None:
+    def speaks_through(self, controllers: Controllers, replicas: ReplicaReader) -> None:
         """Set the clients that ask the controllers for SyncStateSets and for the brokers of the set; before the first
         role."""
         self._controllers = controllers

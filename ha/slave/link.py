@@ -24,7 +24,7 @@ from epochfile.history import NO_CONSISTENT_POINT, EpochHistory, EpochOutOfOrder
 from ha.frames import (
     HANDSHAKE_REPLY,
     TRANSFER,
-    FrameError,
+    HAFrameError,
     Handshake,
     HandshakeReply,
     TransferHeader,
@@ -251,7 +251,7 @@ class SlaveLink:
         """Raises FrameError if the epoch is too new."""
         if self._epoch_max is not None and epoch > self._epoch_max:
             self.epoch_ahead = epoch
-            raise FrameError(
+            raise HAFrameError(
                 f"the master leads epoch {epoch}, and controllers have named {self._epoch_max} here"
             )
 
@@ -280,7 +280,7 @@ class SlaveLink:
                 return []
             try:
                 return self._reply_filled(now_ms)
-            except FrameError as error:
+            except HAFrameError as error:
                 return self._close(str(error))
         if self._body_left >= PLACED_BYTES_MIN:
             self._take(size)
@@ -306,7 +306,7 @@ class SlaveLink:
             else:
                 try:
                     last = self._frame_begins(TransferHeader.decode(stream[at : at + TRANSFER.size]))
-                except FrameError as error:
+                except HAFrameError as error:
                     last = self._close(str(error))
                 at += TRANSFER.size
         placed = [Place(begin, b"".join(bodies))] if bodies else []
@@ -337,14 +337,14 @@ class SlaveLink:
         self.frames += 1
         if self._empty:
             if frame.body_size and (frame.offset < 0 or frame.offset % self._segment_size_bytes):
-                raise FrameError(f"the first bytes of an empty log at {frame.offset}, within a segment")
+                raise HAFrameError(f"the first bytes of an empty log at {frame.offset}, within a segment")
         elif frame.offset > self._log_end and not (
             frame.body_size or frame.offset % self._segment_size_bytes
         ):
             reason = f"the master's log begins at {frame.offset}, the own log ends at {self._log_end}"
             return [LeftBehind(frame.offset, self._log_end), *self._close(reason)]
         elif frame.offset != self._log_end:
-            raise FrameError(f"a frame at {frame.offset}, the own log ends at {self._log_end}")
+            raise HAFrameError(f"a frame at {frame.offset}, the own log ends at {self._log_end}")
         self._learn_epoch(frame)
         history = self._history_with(frame.offset, frame.body_size)
         begins = frame.offset if self._empty and frame.body_size else None
@@ -364,24 +364,24 @@ class SlaveLink:
         if known is None:
             self._check_named(frame.epoch)
             if not begins <= frame.epoch_start_offset <= ends:
-                raise FrameError(
+                raise HAFrameError(
                     f"epoch {frame.epoch} at {frame.epoch_start_offset} in a frame at {begins}..{ends}"
                 )
             try:
                 self._master = self._master.append(label)
             except EpochOutOfOrder as error:
-                raise FrameError(f"a frame of a lower epoch: {error}") from error
+                raise HAFrameError(f"a frame of a lower epoch: {error}") from error
         elif known.start_offset != frame.epoch_start_offset:
-            raise FrameError(
+            raise HAFrameError(
                 f"epoch {frame.epoch} at {frame.epoch_start_offset} was at {known.start_offset} before"
             )
         if not frame.body_size:
             return
         written_in = self._master.entry_at(begins)
         if written_in is None or self._master.epoch_end(written_in.epoch, ends) < ends:
-            raise FrameError(f"a body at {begins}..{ends} is not within one epoch of {self._master!r}")
+            raise HAFrameError(f"a body at {begins}..{ends} is not within one epoch of {self._master!r}")
         if frame.epoch != written_in.epoch and frame.epoch_start_offset != ends:
-            raise FrameError(
+            raise HAFrameError(
                 f"a body at {begins} of epoch {written_in.epoch} is labelled with epoch {frame.epoch}"
             )
 
@@ -453,9 +453,11 @@ class SlaveLink:
             reason = f"the master knows no epoch below {master_min}, the own log is confirmed up to {self._confirm}"
             return [LeftBehind(master_min, self._log_end), *self._close(reason)]
         if point == NO_CONSISTENT_POINT:
-            raise FrameError(f"no epoch in common: own {self._own!r}, master {reply.epochs!r}; {BEGIN_ANEW}")
+            raise HAFrameError(
+                f"no epoch in common: own {self._own!r}, master {reply.epochs!r}; {BEGIN_ANEW}"
+            )
         if point < self._log_min:
-            raise FrameError(
+            raise HAFrameError(
                 f"the logs diverge at {point}, the own log begins at {self._log_min}; {BEGIN_ANEW}"
             )
         if point == self._log_end:

@@ -11,12 +11,12 @@ from array import array
 from collections import Counter
 from enum import StrEnum
 
-from localcluster.history import Outcome
+from localcluster.history import SendOutcome
 
 LINES_MAX = 50
 UNDER_WAY, OUTCOME_BITS, READ, DELAYED = 0, 0b11, 0b100, 0b1000
-CODES = {Outcome.ACKNOWLEDGED: 1, Outcome.REFUSED: 2, Outcome.UNKNOWN: 3}
-ACKNOWLEDGED, REFUSED = CODES[Outcome.ACKNOWLEDGED], CODES[Outcome.REFUSED]
+CODES = {SendOutcome.ACKNOWLEDGED: 1, SendOutcome.REFUSED: 2, SendOutcome.UNKNOWN: 3}
+ACKNOWLEDGED, REFUSED = CODES[SendOutcome.ACKNOWLEDGED], CODES[SendOutcome.REFUSED]
 
 
 class Fault(StrEnum):
@@ -145,7 +145,7 @@ class Book:
 
     def __init__(self, reserved_ms: int) -> None:
         self.faults = Faults()
-        self.outcomes: Counter[Outcome] = Counter()
+        self.outcomes: Counter[SendOutcome] = Counter()
         self.read_count = 0
         self.delayed_twice = 0
         self.delayed_late_ms = 0
@@ -166,16 +166,16 @@ class Book:
             self.queues[name] = QueueAccount(name, self.faults, self._reserved_ms)
         return self.queues[name]
 
-    def end(self, number: int, outcome: Outcome) -> None:
+    def end(self, number: int, outcome: SendOutcome) -> None:
         """Record the outcome of the send."""
         self._states[number] |= CODES[outcome]
         self.outcomes[outcome] += 1
         self._judge_refused(number)
 
-    def end_delayed(self, number: int, outcome: Outcome, due_ms: int) -> None:
+    def end_delayed(self, number: int, outcome: SendOutcome, due_ms: int) -> None:
         self._states[number] |= DELAYED
         self.end(number, outcome)
-        if outcome is Outcome.ACKNOWLEDGED and not self._states[number] & READ:
+        if outcome is SendOutcome.ACKNOWLEDGED and not self._states[number] & READ:
             self.awaited[number] = due_ms
 
     def read(self, queue: str, offset: int, number: int | None, *, whole: bool, now_ms: int) -> None:

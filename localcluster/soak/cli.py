@@ -15,11 +15,11 @@ from localcluster.cli import one_line_errors, parsed_settings
 from localcluster.cluster import Cluster
 from localcluster.layout import HOST_BEHIND_RELAY, SEGMENT_BYTES, Mode
 from localcluster.relayprocess import RelayProcess
-from localcluster.soak.plan import Plan, reserved_s_for
-from localcluster.soak.soak import End, Soak
-from localcluster.soak.strikekinds import OF_CONTROLLERS, Kind, kinds_for
+from localcluster.soak.plan import SoakPlan, reserved_s_for
+from localcluster.soak.soak import Soak, SoakEnd
+from localcluster.soak.strikekinds import OF_CONTROLLERS, StrikeKind, kinds_for
 
-NAMES = {kind.name.lower().replace("_", "-"): kind for kind in Kind}
+NAMES = {kind.name.lower().replace("_", "-"): kind for kind in StrikeKind}
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -102,22 +102,24 @@ def soak(
     kinds = tuple(NAMES[name] for name in only) or kinds_for(controllers=controllers)
     if not controllers and OF_CONTROLLERS & {*kinds}:
         raise click.UsageError("in Raft mode there are no controllers to be struck")
-    plan = Plan(seconds, seed, rate, body, segment, reserved or reserved_s_for(seconds), kinds)
+    plan = SoakPlan(seconds, seed, rate, body, segment, reserved or reserved_s_for(seconds), kinds)
     try:
         with one_line_errors():
             page_file.touch()  # fail now rather than after an hour if it is not writable
             end = _on_new_cluster(plan, Mode(mode), parsed_settings(options), page_file, keep)
     except KeyboardInterrupt:
-        raise SystemExit(End.INTERRUPTED.value) from None
+        raise SystemExit(SoakEnd.INTERRUPTED.value) from None
     raise SystemExit(end.value)
 
 
-def _on_new_cluster(plan: Plan, mode: Mode, settings: dict[str, str], page_file: Path, keep: bool) -> End:
+def _on_new_cluster(
+    plan: SoakPlan, mode: Mode, settings: dict[str, str], page_file: Path, keep: bool
+) -> SoakEnd:
     for number in (signal.SIGTERM, signal.SIGHUP):  # handled as Ctrl-C
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     directory = Path(tempfile.mkdtemp(prefix="autoswitch-mq-soak-"))
     click.echo(f"new cluster in {directory}; {page_file} is written as it goes")
-    end = End.INTERRUPTED
+    end = SoakEnd.INTERRUPTED
     cluster = Cluster.create(
         directory,
         mode=mode,
@@ -139,7 +141,7 @@ def _on_new_cluster(plan: Plan, mode: Mode, settings: dict[str, str], page_file:
         click.echo(f"{end.name.lower()}; drawn in {page_file}")
         return end
     finally:
-        kept = keep or end is not End.PASSED
+        kept = keep or end is not SoakEnd.PASSED
         cluster.down(remove=not kept)
         if kept:
             click.echo(f"logs and data are in {directory}")

@@ -20,7 +20,7 @@ RETRY_MS = 100
 COMMIT_EVERY_MS = 5_000
 
 
-class Reading:
+class QueueReading:
     """The consumer's position in one queue, and the queue's end by the last answer."""
 
     def __init__(self, queue: MessageQueue) -> None:
@@ -39,7 +39,7 @@ class Consumer:
     before they were read."""
 
     def __init__(self, consumer: PullConsumer, messages: Messages, book: Book, clock: Clock) -> None:
-        self.readings: list[Reading] = []
+        self.readings: list[QueueReading] = []
         self.skipped = 0
         self._consumer = consumer
         self._book = book
@@ -50,7 +50,7 @@ class Consumer:
     async def start(self) -> None:
         """Raises `RouteUnknown`."""
         for topic in (self._messages.topic, self._messages.delayed_topic):
-            self.readings += [Reading(queue) for queue in await self._consumer.queues(topic)]
+            self.readings += [QueueReading(queue) for queue in await self._consumer.queues(topic)]
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._read(reading), name=f"soak reads {reading.queue}")
@@ -102,7 +102,7 @@ class Consumer:
         number = self._messages.number(message.properties.get("KEYS", ""))
         return -1 if number is None or message.body != self._messages.body(number) else number
 
-    async def _read(self, reading: Reading) -> None:
+    async def _read(self, reading: QueueReading) -> None:
         while True:
             try:
                 result = await self._consumer.pull(reading.queue, reading.position, suspend_ms=SUSPEND_MS)
@@ -113,7 +113,7 @@ class Consumer:
             if result.status is PullStatus.OFFSET_ILLEGAL:
                 await asyncio.sleep(RETRY_MS / 1000)
 
-    def _take(self, reading: Reading, result: PullResult) -> None:
+    def _take(self, reading: QueueReading, result: PullResult) -> None:
         queue, now_ms = str(reading.queue), self._clock.now_ms()
         is_delayed = reading.queue.topic == self._messages.delayed_topic
         reading.end = result.max_offset

@@ -11,7 +11,7 @@ LOAD = "load"
 """The process of the soak itself: sender, consumer, and sampler."""
 
 
-class Figure(StrEnum):
+class SoakFigure(StrEnum):
     """The value is its heading; disk, offsets and lags in bytes unless it says otherwise."""
 
     RATE = "acknowledged messages a second"
@@ -29,17 +29,17 @@ class Figure(StrEnum):
 
 IN_BYTES = frozenset(
     {
-        Figure.MEMORY,
-        Figure.DISK,
-        Figure.DISPATCH_BEHIND,
-        Figure.MIN_OFFSET,
-        Figure.MAX_OFFSET,
-        Figure.CONFIRM_OFFSET,
+        SoakFigure.MEMORY,
+        SoakFigure.DISK,
+        SoakFigure.DISPATCH_BEHIND,
+        SoakFigure.MIN_OFFSET,
+        SoakFigure.MAX_OFFSET,
+        SoakFigure.CONFIRM_OFFSET,
     }
 )
 
 
-def column(name: str, figure: Figure) -> str:
+def column(name: str, figure: SoakFigure) -> str:
     return f"{name}/{figure.name}"
 
 

@@ -44,7 +44,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class VerdictRow:
     """One verdict; `holds` is None if it is still unknown."""
 
     what: str
@@ -53,12 +53,12 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class SoakPage:
     """`times_s` grow from 0 on; `details` are further lines, under a heading each."""
 
     title: str
     facts: Sequence[str]
-    rows: Sequence[Row]
+    rows: Sequence[VerdictRow]
     times_s: Sequence[float]
     charts: Sequence[Chart]
     marks: Sequence[Mark]
@@ -164,7 +164,7 @@ def _top(values: Sequence[float], in_bytes: bool) -> float:
     return next(factor * power for factor in (1, 2, 4, 8, 10) if most <= factor * power)
 
 
-def _row(row: Row) -> str:
+def _row(row: VerdictRow) -> str:
     mark, name = {True: ("holds", "holds"), False: ("broken", "BROKEN"), None: ("open", "–")}[row.holds]
     return f'<tr><td>{escape(row.what)}</td><td class="{mark}">{name}</td><td>{escape(row.text)}</td></tr>'
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from localcluster.soak.strikekinds import Kind
+from localcluster.soak.strikekinds import StrikeKind
 
 RETENTIONS_IN_A_RUN = 12
 """An hour keeps five minutes: in its last two thirds, all data has been replaced several times."""
@@ -22,7 +22,7 @@ SAMPLE_S_MAX = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SoakPlan:
     """`rate` messages a second of `mean_bytes` on average; the log is kept for `reserved_s`."""
 
     seconds: float
@@ -31,7 +31,7 @@ class Plan:
     mean_bytes: int
     segment_bytes: int
     reserved_s: int
-    kinds: tuple[Kind, ...]
+    kinds: tuple[StrikeKind, ...]
 
     @property
     def sample_s(self) -> float:

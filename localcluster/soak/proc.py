@@ -13,7 +13,7 @@ USER_TICKS_FIELD = 11  # of /proc/PID/stat, counted after the command's name; sy
 BLOCK_BYTES = 512
 
 
-class Taken(NamedTuple):
+class ProcessUsage(NamedTuple):
     """Anonymous memory in bytes, open descriptors, CPU seconds since its start."""
 
     memory: int
@@ -36,12 +36,14 @@ def cpu_seconds(stat: str) -> float:
     return (int(user) + int(system)) / TICKS_PER_SECOND
 
 
-def taken_by(pid: int) -> Taken | None:
+def taken_by(pid: int) -> ProcessUsage | None:
     """None for a process that has ended."""
     folder = Path(f"/proc/{pid}")
     try:
         memory = anonymous_bytes((folder / "status").read_text())
-        return Taken(memory, len(os.listdir(folder / "fd")), cpu_seconds((folder / "stat").read_text()))
+        return ProcessUsage(
+            memory, len(os.listdir(folder / "fd")), cpu_seconds((folder / "stat").read_text())
+        )
     except (OSError, ValueError):
         return None
 

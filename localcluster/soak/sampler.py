@@ -10,7 +10,7 @@ from pathlib import Path
 
 from localcluster.cluster import Cluster
 from localcluster.soak.consumer import Consumer
-from localcluster.soak.figures import LOAD, Figure, column
+from localcluster.soak.figures import LOAD, SoakFigure, column
 from localcluster.soak.proc import disk_bytes, taken_by
 from localcluster.soak.sender import Sender
 from mqadmin.admin import AdminClient
@@ -19,10 +19,10 @@ from mqruntime.clock import Clock
 
 ANSWER_MS_MAX = 1_000
 REPORTED = {
-    Figure.MIN_OFFSET: "commitLogMinOffset",
-    Figure.MAX_OFFSET: "commitLogMaxOffset",
-    Figure.CONFIRM_OFFSET: "confirmOffset",
-    Figure.DISPATCH_BEHIND: "dispatchBehindBytes",
+    SoakFigure.MIN_OFFSET: "commitLogMinOffset",
+    SoakFigure.MAX_OFFSET: "commitLogMaxOffset",
+    SoakFigure.CONFIRM_OFFSET: "confirmOffset",
+    SoakFigure.DISPATCH_BEHIND: "dispatchBehindBytes",
 }
 
 
@@ -49,7 +49,7 @@ class Sampler:
             self._kernel(row, name, pid)
         folders = [name for name in self._cluster.layout.names if (self._cluster.directory / name).is_dir()]
         for name, used in zip(folders, await asyncio.to_thread(self._disk, folders), strict=True):
-            row[column(name, Figure.DISK)] = used
+            row[column(name, SoakFigure.DISK)] = used
         brokers = [name for name in self._cluster.layout.broker_names if name in pids]
         await asyncio.gather(*(self._broker(row, name) for name in brokers))
         return row
@@ -59,9 +59,9 @@ class Sampler:
         self._former_acknowledged = (self._sender.acknowledged, now_ms)
         elapsed_s = max(now_ms - former_ms, 1) / 1000
         return {
-            column(LOAD, Figure.RATE): (self._sender.acknowledged - former) / elapsed_s,
-            column(LOAD, Figure.SILENCE): self._sender.silence_ms() / 1000,
-            column(LOAD, Figure.CONSUMER_LAG): self._consumer.lag,
+            column(LOAD, SoakFigure.RATE): (self._sender.acknowledged - former) / elapsed_s,
+            column(LOAD, SoakFigure.SILENCE): self._sender.silence_ms() / 1000,
+            column(LOAD, SoakFigure.CONSUMER_LAG): self._consumer.lag,
         }
 
     def _kernel(self, row: dict[str, float], name: str, pid: int) -> None:
@@ -70,11 +70,11 @@ class Sampler:
             self._former.pop(name, None)
             return
         now_ms = self._clock.monotonic_ms()
-        row[column(name, Figure.MEMORY)] = taken.memory
-        row[column(name, Figure.DESCRIPTORS)] = taken.descriptors
+        row[column(name, SoakFigure.MEMORY)] = taken.memory
+        row[column(name, SoakFigure.DESCRIPTORS)] = taken.descriptors
         former = self._former.get(name)
         if former is not None and former[0] == pid and now_ms > former[2]:
-            row[column(name, Figure.CPU)] = 100_000 * (taken.cpu_s - former[1]) / (now_ms - former[2])
+            row[column(name, SoakFigure.CPU)] = 100_000 * (taken.cpu_s - former[1]) / (now_ms - former[2])
         self._former[name] = (pid, taken.cpu_s, now_ms)
 
     def _disk(self, names: list[str]) -> list[int]:

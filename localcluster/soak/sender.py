@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 
-from localcluster.history import Outcome
+from localcluster.history import SendOutcome
 from localcluster.soak.book import Book
 from localcluster.soak.message import Messages
 from mqclient.errors import SendOutcomeUnknown, SendRefused
@@ -93,20 +93,20 @@ class Sender:
                 timeout_ms=SEND_TIMEOUT_MS,
             )
         except SendRefused:
-            self._book.end(number, Outcome.REFUSED)
+            self._book.end(number, SendOutcome.REFUSED)
         except SendOutcomeUnknown:
-            self._book.end(number, Outcome.UNKNOWN)
+            self._book.end(number, SendOutcome.UNKNOWN)
         else:
             if not result.acknowledged:
-                self._book.end(number, Outcome.UNKNOWN)
+                self._book.end(number, SendOutcome.UNKNOWN)
                 return
             self._book.queue(str(result.queue)).acknowledge(result.queue_offset, number, began_ms)
-            self._book.end(number, Outcome.ACKNOWLEDGED)
+            self._book.end(number, SendOutcome.ACKNOWLEDGED)
             self._note_acknowledgement()
 
     async def _send_delayed(self, number: int) -> None:
         level = 1 + number // DELAYED_EVERY % len(DELAYS_MS)
-        messages, outcome = self._messages, Outcome.ACKNOWLEDGED
+        messages, outcome = self._messages, SendOutcome.ACKNOWLEDGED
         try:
             result = await self._producer.send(
                 messages.delayed_topic,
@@ -116,14 +116,14 @@ class Sender:
                 timeout_ms=SEND_TIMEOUT_MS,
             )
         except SendRefused:
-            outcome = Outcome.REFUSED
+            outcome = SendOutcome.REFUSED
         except SendOutcomeUnknown:
-            outcome = Outcome.UNKNOWN
+            outcome = SendOutcome.UNKNOWN
         else:
             if result.acknowledged:
                 self._note_acknowledgement()
             else:
-                outcome = Outcome.UNKNOWN
+                outcome = SendOutcome.UNKNOWN
         self._book.end_delayed(number, outcome, self._clock.now_ms() + DELAYS_MS[level])
 
     def _note_acknowledgement(self) -> None:

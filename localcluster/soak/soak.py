@@ -19,16 +19,16 @@ from localcluster.drill import DrillFailed
 from localcluster.relayprocess import RelayProcess
 from localcluster.soak.book import Book
 from localcluster.soak.consumer import Consumer
-from localcluster.soak.figures import IN_BYTES, LOAD, Figure, column, formatted
+from localcluster.soak.figures import IN_BYTES, LOAD, SoakFigure, column, formatted
 from localcluster.soak.logwatch import LogWatch
 from localcluster.soak.message import Messages
-from localcluster.soak.page import Chart, Line, Mark, Page, Row
-from localcluster.soak.plan import Plan, page_after_s
+from localcluster.soak.page import Chart, Line, Mark, SoakPage, VerdictRow
+from localcluster.soak.plan import SoakPlan, page_after_s
 from localcluster.soak.recording import Recording
 from localcluster.soak.sampler import Sampler
 from localcluster.soak.sender import Sender
 from localcluster.soak.strikes import Strikes, Struck
-from localcluster.soak.verdict import Findings, passed, rows
+from localcluster.soak.verdict import SoakFindings, passed, rows
 from localcluster.waiting import NotYet, WaitExpired, wait_for
 from mqclient.client import Client
 from mqclient.errors import ClientError
@@ -37,11 +37,16 @@ from mqruntime.clock import SystemClock
 TOPIC, DELAYED_TOPIC = "Soak", "SoakDelayed"
 QUEUES = 4
 READ_TIMEOUT_MS = 300_000
-BROKER_FIGURES = (Figure.MIN_OFFSET, Figure.MAX_OFFSET, Figure.CONFIRM_OFFSET, Figure.DISPATCH_BEHIND)
-LOAD_FIGURES = (Figure.RATE, Figure.SILENCE, Figure.CONSUMER_LAG)
+BROKER_FIGURES = (
+    SoakFigure.MIN_OFFSET,
+    SoakFigure.MAX_OFFSET,
+    SoakFigure.CONFIRM_OFFSET,
+    SoakFigure.DISPATCH_BEHIND,
+)
+LOAD_FIGURES = (SoakFigure.RATE, SoakFigure.SILENCE, SoakFigure.CONSUMER_LAG)
 
 
-class End(Enum):
+class SoakEnd(Enum):
     """How a soak ended; its value is the exit code."""
 
     PASSED = 0
@@ -53,7 +58,12 @@ class Soak:
     """`say` gets a line for each fault; the page goes to `page_file`."""
 
     def __init__(
-        self, cluster: Cluster, relay: RelayProcess, plan: Plan, page_file: Path, say: Callable[[str], None]
+        self,
+        cluster: Cluster,
+        relay: RelayProcess,
+        plan: SoakPlan,
+        page_file: Path,
+        say: Callable[[str], None],
     ) -> None:
         self._cluster = cluster
         self._relay = relay
@@ -64,31 +74,31 @@ class Soak:
         self._run = f"{plan.seed}x{self._clock.now_ms():x}"
         self._book = Book(plan.reserved_s * 1000)
         self._recording = Recording()
-        self._findings = Findings()
+        self._findings = SoakFindings()
         self._logs = LogWatch((name, cluster.log_file(name)) for name in cluster.layout.names)
         self._struck: deque[Struck] = deque()
         self._outages_ms: list[tuple[int, int]] = []
         self._began_ms = self._clock.now_ms()
-        self._ended_as: End | None = None
+        self._ended_as: SoakEnd | None = None
 
-    async def run(self) -> End:
+    async def run(self) -> SoakEnd:
         """Raises what `Cluster.wait_whole` raises before the load begins."""
-        end = End.FAILED
+        end = SoakEnd.FAILED
         try:
             await self._cluster.wait_whole()
             for topic in (TOPIC, DELAYED_TOPIC):
                 await self._cluster.create_topic(topic, QUEUES)
             await self._load_and_strike()
             self._look_at_logs()
-            end = End.PASSED if passed(self.rows()) else End.FAILED
+            end = SoakEnd.PASSED if passed(self.rows()) else SoakEnd.FAILED
         except asyncio.CancelledError:  # Ctrl-C
-            end = End.INTERRUPTED
+            end = SoakEnd.INTERRUPTED
         finally:
             self._ended_as = end
             self._write_page()
         return end
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[VerdictRow]:
         layout = self._cluster.layout
         others = ["namesrv", *layout.controller_names]
         return rows(
@@ -192,14 +202,15 @@ class Soak:
         temporary.write_text(self._page().html())
         temporary.replace(self._page_file)
 
-    def _page(self) -> Page:
+    def _page(self) -> SoakPage:
         plan, layout = self._plan, self._cluster.layout
         everyone = [*layout.names, LOAD]
         charts = [self._chart(figure, [LOAD]) for figure in LOAD_FIGURES]
         charts += [
-            self._chart(figure, everyone) for figure in (Figure.MEMORY, Figure.DESCRIPTORS, Figure.CPU)
+            self._chart(figure, everyone)
+            for figure in (SoakFigure.MEMORY, SoakFigure.DESCRIPTORS, SoakFigure.CPU)
         ]
-        charts.append(self._chart(Figure.DISK, layout.names))
+        charts.append(self._chart(SoakFigure.DISK, layout.names))
         charts += [self._chart(figure, layout.broker_names) for figure in BROKER_FIGURES]
         now_ms = self._clock.now_ms()
         marks = [
@@ -207,16 +218,18 @@ class Soak:
             for strike in self._struck
         ]
         began = datetime.fromtimestamp(self._began_ms / 1000).astimezone().isoformat(" ", "seconds")
-        ended = {None: "still running", End.INTERRUPTED: "interrupted"}.get(self._ended_as, "came to its end")
+        ended = {None: "still running", SoakEnd.INTERRUPTED: "interrupted"}.get(
+            self._ended_as, "came to its end"
+        )
         facts = [
             f"{began}, {self._seconds(now_ms) / 60:.1f} of {plan.seconds / 60:.1f} minutes, {ended}; "
             f"seed {plan.seed}; {self._struck[-1].number if self._struck else 0} strikes",
             f"{plan.rate:g} messages a second of {formatted(plan.mean_bytes, in_bytes=True)} on average, one in ten delayed; "
             f"segments of {formatted(plan.segment_bytes, in_bytes=True)}, kept for {plan.reserved_s} s",
         ]
-        return Page("Soak", facts, self.rows(), self._recording.times_s, charts, marks, self.details())
+        return SoakPage("Soak", facts, self.rows(), self._recording.times_s, charts, marks, self.details())
 
-    def _chart(self, figure: Figure, names: list[str]) -> Chart:
+    def _chart(self, figure: SoakFigure, names: list[str]) -> Chart:
         lines = [Line(name, self._recording.column(column(name, figure))) for name in names]
         return Chart(figure, figure in IN_BYTES, lines)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class StrikeKind(StrEnum):
     """The fault, and its target."""
 
     KILL_MASTER = "kill -9 master"
@@ -24,16 +24,16 @@ class Kind(StrEnum):
     RESTART_CONTROLLER = "restart of a controller"
 
 
-OF_CONTROLLERS = frozenset({Kind.KILL_LEADER, Kind.RESTART_CONTROLLER})
+OF_CONTROLLERS = frozenset({StrikeKind.KILL_LEADER, StrikeKind.RESTART_CONTROLLER})
 """These need controllers."""
 
 
-def kinds_for(*, controllers: bool) -> tuple[Kind, ...]:
+def kinds_for(*, controllers: bool) -> tuple[StrikeKind, ...]:
     """All possible kinds."""
-    return tuple(kind for kind in Kind if controllers or kind not in OF_CONTROLLERS)
+    return tuple(kind for kind in StrikeKind if controllers or kind not in OF_CONTROLLERS)
 
 
-def kinds(chance: random.Random, of: Sequence[Kind]) -> Iterator[Kind]:
+def kinds(chance: random.Random, of: Sequence[StrikeKind]) -> Iterator[StrikeKind]:
     """Kinds without end: all of them in some order, then all in another one, and so on."""
     while True:
         yield from chance.sample(list(of), len(of))

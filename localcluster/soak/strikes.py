@@ -15,8 +15,8 @@ from localcluster.cluster import Cluster
 from localcluster.drill import DrillFailed, cut_ways, elect_another, other_members
 from localcluster.partitions import shapes
 from localcluster.relayprocess import RelayProcess
-from localcluster.soak.strikekinds import Kind, kinds
-from mqadmin.replies import SyncState
+from localcluster.soak.strikekinds import StrikeKind, kinds
+from mqadmin.replies import SyncStateInfo
 from mqruntime.clock import Clock
 
 WHOLE_TIMEOUT_MS = 300_000
@@ -49,7 +49,7 @@ class Strikes:
         clock: Clock,
         *,
         seed: int,
-        of: Sequence[Kind],
+        of: Sequence[StrikeKind],
         said: Callable[[Struck], None],
     ) -> None:
         self.struck: deque[Struck] = deque(maxlen=STRUCK_MAX)
@@ -80,28 +80,33 @@ class Strikes:
         strike.whole_ms = self._clock.now_ms()
         self._said(strike)
 
-    async def _do(self, kind: Kind, state: SyncState, master: str) -> str:
+    async def _do(self, kind: StrikeKind, state: SyncStateInfo, master: str) -> str:
         chance, cluster = self._chance, self._cluster
         slave = chance.choice([name for name in cluster.layout.broker_names if name != master])
         match kind:
-            case Kind.KILL_MASTER | Kind.KILL_SLAVE | Kind.TERM_MASTER | Kind.TERM_SLAVE:
-                name = master if kind in (Kind.KILL_MASTER, Kind.TERM_MASTER) else slave
-                hard = kind in (Kind.KILL_MASTER, Kind.KILL_SLAVE)
+            case (
+                StrikeKind.KILL_MASTER
+                | StrikeKind.KILL_SLAVE
+                | StrikeKind.TERM_MASTER
+                | StrikeKind.TERM_SLAVE
+            ):
+                name = master if kind in (StrikeKind.KILL_MASTER, StrikeKind.TERM_MASTER) else slave
+                hard = kind in (StrikeKind.KILL_MASTER, StrikeKind.KILL_SLAVE)
                 return await self._end(name, signal.SIGKILL if hard else signal.SIGTERM)
-            case Kind.PAUSE_MASTER | Kind.PAUSE_SLAVE:
-                return await self._pause(master if kind is Kind.PAUSE_MASTER else slave)
-            case Kind.ELECT:
+            case StrikeKind.PAUSE_MASTER | StrikeKind.PAUSE_SLAVE:
+                return await self._pause(master if kind is StrikeKind.PAUSE_MASTER else slave)
+            case StrikeKind.ELECT:
                 other = chance.choice(other_members(state))
                 await elect_another(cluster, other)
                 how = "transfer to" if cluster.layout.in_raft_mode else kind
                 return f"{how} {cluster.layout.name_of(other.address)}"
-            case Kind.PARTITION:
+            case StrikeKind.PARTITION:
                 partition = await cut_ways(cluster, self._relay, next(self._shapes), chance, master)
                 return f"partition: {partition.description}"
-            case Kind.KILL_LEADER:
+            case StrikeKind.KILL_LEADER:
                 leader = cluster.layout.name_of(await cluster.wait_leader(timeout_ms=WHOLE_TIMEOUT_MS)) or ""
                 return await self._end(leader, signal.SIGKILL)
-            case Kind.RESTART_CONTROLLER:
+            case StrikeKind.RESTART_CONTROLLER:
                 return await self._end(chance.choice(cluster.layout.controller_names), signal.SIGTERM)
 
     async def _end(self, name: str, number: signal.Signals) -> str:

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from localcluster.history import Outcome
+from localcluster.history import SendOutcome
 from localcluster.soak.book import Book, Fault
-from localcluster.soak.figures import Figure, column, formatted
+from localcluster.soak.figures import SoakFigure, column, formatted
 from localcluster.soak.flatness import Allowance, flatness
-from localcluster.soak.page import Row
+from localcluster.soak.page import VerdictRow
 from localcluster.soak.recording import Recording
 
 MIB = 1 << 20
@@ -25,7 +25,7 @@ SEGMENTS_ALLOWED = 3
 
 
 @dataclass(slots=True)
-class Findings:
+class SoakFindings:
     """Besides book and metrics: lines about unexpected events, each a fault."""
 
     ended: list[str] = field(default_factory=list)
@@ -40,30 +40,30 @@ class Findings:
 def rows(
     book: Book,
     recording: Recording,
-    findings: Findings,
+    findings: SoakFindings,
     segment_bytes: int,
     brokers: Sequence[str],
     others: Sequence[str],
-) -> list[Row]:
+) -> list[VerdictRow]:
     return [
         *_messages(book, findings),
         *_flat(recording, segment_bytes, brokers, others),
         _none("a process ended by itself", findings.ended),
         _none("a strike that was not overcome", findings.strikes),
-        Row("errors in logs", findings.log_lines == 0, f"{findings.log_lines}"),
+        VerdictRow("errors in logs", findings.log_lines == 0, f"{findings.log_lines}"),
     ]
 
 
-def passed(known_rows: Iterable[Row]) -> bool:
+def passed(known_rows: Iterable[VerdictRow]) -> bool:
     return all(row.holds is not False for row in known_rows)
 
 
-def _messages(book: Book, findings: Findings) -> list[Row]:
-    acknowledged = book.outcomes[Outcome.ACKNOWLEDGED]
+def _messages(book: Book, findings: SoakFindings) -> list[VerdictRow]:
+    acknowledged = book.outcomes[SendOutcome.ACKNOWLEDGED]
     unread = sum(account.removed_unread for account in book.queues.values())
     sent = (
-        f"{acknowledged:,} acknowledged, {book.outcomes[Outcome.REFUSED]:,} refused, "
-        f"{book.outcomes[Outcome.UNKNOWN]:,} of unknown outcome; {book.read_count:,} read by the consumer"
+        f"{acknowledged:,} acknowledged, {book.outcomes[SendOutcome.REFUSED]:,} refused, "
+        f"{book.outcomes[SendOutcome.UNKNOWN]:,} of unknown outcome; {book.read_count:,} read by the consumer"
     )
     if unread:
         sent += f"; retention removed {unread:,} before the consumer came"
@@ -77,14 +77,14 @@ def _messages(book: Book, findings: Findings) -> list[Row]:
         else f"{findings.retained:,} retained ones read again at the end"
     )
     return [
-        Row(
+        VerdictRow(
             "acknowledged messages lost",
             lost == 0 if findings.retained is not None or lost else None,
             f"{lost}; {again}",
         ),
-        Row("other broken promises", not faults, faults or "none"),
-        Row("messages", None, sent),
-        Row(
+        VerdictRow("other broken promises", not faults, faults or "none"),
+        VerdictRow("messages", None, sent),
+        VerdictRow(
             "delayed messages",
             None,
             f"{len(book.awaited)} under way, {book.delayed_twice} delivered twice, "
@@ -95,23 +95,25 @@ def _messages(book: Book, findings: Findings) -> list[Row]:
 
 def _flat(
     recording: Recording, segment_bytes: int, brokers: Sequence[str], others: Sequence[str]
-) -> list[Row]:
+) -> list[VerdictRow]:
     broker_disk = Allowance(SHARE, SEGMENTS_ALLOWED * segment_bytes)
     names = [*brokers, *others]
     return [
-        _flat_row(recording, Figure.MEMORY, [(name, MEMORY) for name in names]),
-        _flat_row(recording, Figure.DESCRIPTORS, [(name, DESCRIPTORS) for name in names]),
+        _flat_row(recording, SoakFigure.MEMORY, [(name, MEMORY) for name in names]),
+        _flat_row(recording, SoakFigure.DESCRIPTORS, [(name, DESCRIPTORS) for name in names]),
         _flat_row(
             recording,
-            Figure.DISK,
+            SoakFigure.DISK,
             [*((name, broker_disk) for name in brokers), *((name, CONTROLLER_DISK) for name in others)],
         ),
     ]
 
 
-def _flat_row(recording: Recording, figure: Figure, allowed: Sequence[tuple[str, Allowance]]) -> Row:
+def _flat_row(
+    recording: Recording, figure: SoakFigure, allowed: Sequence[tuple[str, Allowance]]
+) -> VerdictRow:
     """The medians of the last third next to those of the middle third, of every process."""
-    in_bytes = figure is not Figure.DESCRIPTORS
+    in_bytes = figure is not SoakFigure.DESCRIPTORS
     parts, flat, known = [], True, False
     for name, allowance in allowed:
         found = flatness(recording.times_s, recording.column(column(name, figure)), allowance)
@@ -125,8 +127,12 @@ def _flat_row(recording: Recording, figure: Figure, allowed: Sequence[tuple[str,
             text += f" (at most {formatted(found.limit, in_bytes=in_bytes)})"
         parts.append(text)
     what = f"{figure} stays"
-    return Row(what, flat, "; ".join(parts)) if known else Row(what, None, "too short for a verdict")
+    return (
+        VerdictRow(what, flat, "; ".join(parts))
+        if known
+        else VerdictRow(what, None, "too short for a verdict")
+    )
 
 
-def _none(what: str, lines: Sequence[str]) -> Row:
-    return Row(what, not lines, "; ".join(lines) or "none")
+def _none(what: str, lines: Sequence[str]) -> VerdictRow:
+    return VerdictRow(what, not lines, "; ".join(lines) or "none")

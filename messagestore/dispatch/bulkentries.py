@@ -36,7 +36,7 @@ UNKNOWN = -(1 << 62)
 SCHEDULE_TOPIC_BYTES = SCHEDULE_TOPIC.encode()
 
 
-class Taken(NamedTuple):
+class TakenRecords(NamedTuple):
     """The records taken, up to `end_offset` of the log. `grown`: (topic, queue id, new end) of queues."""
 
     records: int
@@ -45,7 +45,7 @@ class Taken(NamedTuple):
     grown: list[tuple[bytes, int, int]]
 
 
-NOTHING = Taken(0, 0, 0, [])
+NOTHING = TakenRecords(0, 0, 0, [])
 
 
 class Terms(NamedTuple):
@@ -93,19 +93,19 @@ class BulkEntries:
         self._piece_bytes = min(max(wanted, PIECE_BYTES_MIN), PIECE_BYTES_MAX)
         return records
 
-    def put(self, records: Records) -> Taken:
+    def put(self, records: Records) -> TakenRecords:
         """Make the records' entries. Raises OSError (ENOSPC), with no entry made."""
         taken = self._put(records)
         self._rest = 0 if taken.records * 2 >= len(records) else min(2 * self._rest + 1, RESTS_MAX)
         self._rests = self._rest
         return taken
 
-    def _put(self, records: Records) -> Taken:
+    def _put(self, records: Records) -> TakenRecords:
         while len(records) and len(records) >= self.records_min:
             by_queue = records.by_queue()
             if len(by_queue.queues) * self.queue_rows_min > len(records):
                 break
-            chosen = Chosen(records, by_queue, self._queues)
+            chosen = ChosenRecords(records, by_queue, self._queues)
             if chosen.plain < len(records):
                 records = records.first(chosen.plain)
                 continue
@@ -122,7 +122,7 @@ class BulkEntries:
             chosen.make_room()
             self._put_terms(records, terms)
             grown = chosen.extend(records, tags_codes)
-            return Taken(len(records), records.end_offset, records.last_store_timestamp, grown)
+            return TakenRecords(len(records), records.end_offset, records.last_store_timestamp, grown)
         return NOTHING
 
     def are_listed(self, records: Records) -> bool:
@@ -224,7 +224,7 @@ class BulkEntries:
         return codes
 
 
-class Chosen:
+class ChosenRecords:
     """The consume queues of records, and the `plain` records that they take, from the first one on."""
 
     def __init__(self, records: Records, by_queue: QueueRows, table: QueueTable) -> None:

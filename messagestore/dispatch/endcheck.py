@@ -18,7 +18,7 @@ from messagestore.dispatch.dispatcher import NEVER, Dispatcher
 from messagestore.errors import QueueUnmendable, StoreCorrupted
 from messagestore.log.files import LogFiles
 from messagestore.queues.consumequeue import ConsumeQueue, is_filler, listed_start, place_of
-from messagestore.queues.ends import MARK_BYTES, Key, QueueEnds, Span
+from messagestore.queues.ends import MARK_BYTES, Key, OffsetSpan, QueueEnds
 from messagestore.queues.table import QueueTable
 from mqruntime.log import fields
 
@@ -64,7 +64,7 @@ class QueueCheck:
         self._dispatcher = dispatcher
         self._remembered = remembered
         self._mends = mends
-        self._spans: dict[Key, Span] = {}
+        self._spans: dict[Key, OffsetSpan] = {}
         self._firsts: dict[Key, int] = {}  # the walk's position at the first record of each
 
     async def run(self, listed_end: int, loaded_limit: int, *, believes: bool) -> int:
@@ -73,7 +73,7 @@ class QueueCheck:
         upstream. Returns the offset up to which records are listed: `listed_end`, or less if this does not mend. Raises
         QueueUnmendable or OSError."""
         known = self._remembered if await self._is_of_this_log() else None
-        spans: dict[Key, Span] = {}
+        spans: dict[Key, OffsetSpan] = {}
         walk_from = listed_end if believes else self._log.min_offset
         if known is not None and known.position <= loaded_limit:
             spans, walk_from = dict(known.spans), known.position
@@ -115,7 +115,7 @@ class QueueCheck:
         except (OSError, IndexError):  # the log ends before it
             return False
 
-    def _is_short(self, key: Key, span: Span) -> bool:
+    def _is_short(self, key: Key, span: OffsetSpan) -> bool:
         queue = self._queues.by_key.get(key)
         if queue is None:
             return span.begin < span.end and self._queues.can_have(*key)
@@ -170,7 +170,7 @@ class QueueCheck:
 
     async def _mend(self, keys: list[Key], listed_end: int) -> None:
         start, first = await self._cut_back(keys, listed_end), named(keys[0])
-        chosen = Chosen(self._queues, keys)
+        chosen = ChosenQueues(self._queues, keys)
         try:
             await self._walk(self._dispatcher.alone(chosen), start, listed_end, mends=True)
         except StoreCorrupted as damage:
@@ -183,7 +183,7 @@ class QueueCheck:
         queue = self._queues.by_key.get(key)
         if queue is None:
             return 0 if self._mends else self._firsts.get(key, 0)
-        span = self._spans.get(key, Span(0, 0))
+        span = self._spans.get(key, OffsetSpan(0, 0))
         if key in self._queues.broken or queue.lost_beginning(span.begin, self._log.min_offset):
             await self._queues.discard(key)
             return 0
@@ -250,7 +250,7 @@ class Counting:
     max_queue_offset = NEVER
     phy_end = 0
 
-    def __init__(self, span: Span | None) -> None:
+    def __init__(self, span: OffsetSpan | None) -> None:
         self.begin, self.end = span or (-1, 0)
 
     def append(self, queue_offset: int, phy: int, size: int, tags_code: int) -> bool:
@@ -265,7 +265,7 @@ class Counting:
 class Counted(QueueTable):
     """The expected offsets of each queue: `spans`, extended by the dispatched records."""
 
-    def __init__(self, queues: QueueTable, spans: dict[Key, Span]) -> None:
+    def __init__(self, queues: QueueTable, spans: dict[Key, OffsetSpan]) -> None:
         super().__init__(queues.directory, queues.file_size)
         self._known = spans
         self._counting: dict[Key, Counting] = {}
@@ -280,11 +280,11 @@ class Counted(QueueTable):
             self._counting[topic, queue_id] = counting
         return counting
 
-    def spans(self) -> dict[Key, Span]:
-        return self._known | {key: Span(each.begin, each.end) for key, each in self._counting.items()}
+    def spans(self) -> dict[Key, OffsetSpan]:
+        return self._known | {key: OffsetSpan(each.begin, each.end) for key, each in self._counting.items()}
 
 
-class Chosen(QueueTable):
+class ChosenQueues(QueueTable):
     """Gives entries to the chosen queues of a table only."""
 
     def __init__(self, queues: QueueTable, keys: list[Key]) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from messagestore import record
 from messagestore.dispatch.dispatcher import Dispatcher
-from messagestore.dispatch.endcheck import Chosen
+from messagestore.dispatch.endcheck import ChosenQueues
 from messagestore.errors import LogReplaced, OffsetOutOfRange, RecordDamaged, StoreCorrupted
 from messagestore.index.file import ENTRY, FIRST_ENTRY, I32_MAX, IndexFile
 from messagestore.index.soundness import Chains, ends_fault, header_fault
@@ -81,7 +81,7 @@ class GapProbe(GapWriter):
         pass
 
 
-class Sample(NamedTuple):
+class TaggedSample(NamedTuple):
     """A record with a tag, and whether the index has an entry of it."""
 
     phy: int
@@ -351,7 +351,7 @@ class IndexMending:
             found += [(file.file.name, FIRST_ENTRY + number) for number in sorted(numbers, reverse=True)]
         return found
 
-    async def _sample(self, name: str, number: int) -> Sample | None:
+    async def _sample(self, name: str, number: int) -> TaggedSample | None:
         """None if the record proves nothing: it has no tag, cannot be read, or another file may hold its last entries. Raises
         OSError."""
         file = self.index.named(name)
@@ -370,7 +370,7 @@ class IndexMending:
         goes_on = phy == file.end_phy and self.index.files[-1] is not file
         if not has_tag and (goes_on or wanted not in hashes):
             return None
-        return Sample(phy, facts.store_timestamp, has_tag)
+        return TaggedSample(phy, facts.store_timestamp, has_tag)
 
     # What no file lists
 
@@ -439,7 +439,7 @@ class IndexMending:
         """Give `writer` the records from `start` to `end` while `goes_on()`; returns the position reached. Unreadable or
         damaged parts are skipped up to the next segment. Raises OffsetOutOfRange, and OSError of the writer."""
         log, wanted = self._log, FIRST_READ_BYTES
-        dispatcher = self._dispatcher.alone(Chosen(self._queues, []), writer)
+        dispatcher = self._dispatcher.alone(ChosenQueues(self._queues, []), writer)
         dispatcher.position = start
         while dispatcher.position < end and goes_on():
             position = dispatcher.position

@@ -15,11 +15,11 @@ from messagestore.batch import BatchError, BatchMember, parse_batch
 from messagestore.errors import LogTakesNothing
 from messagestore.log.files import LogFiles
 from messagestore.messages import (
-    Appended,
     LaterCopy,
     MessageToStore,
     PlainAppended,
     PlainSends,
+    PutResult,
     PutStatus,
     ReplyForm,
 )
@@ -71,12 +71,12 @@ class Appender:
         self._message_size_max = message_size_max
         self._record_size_max = min(message_size_max + RECORD_OVERHEAD_BYTES_MAX, log.record_bytes_max)
 
-    def append(self, messages: Sequence[MessageToStore], store_host: bytes, now_ms: int) -> list[Appended]:
+    def append(self, messages: Sequence[MessageToStore], store_host: bytes, now_ms: int) -> list[PutResult]:
         """Store the messages in order; each gets its own outcome."""
         self._store_timestamp = timestamp = max(now_ms, self._store_timestamp)
-        appended: list[Appended] = []
+        appended: list[PutResult] = []
         for message in messages:
-            outcome: Appended | NotStored
+            outcome: PutResult | NotStored
             try:
                 outcome = (
                     self._append_batch(message, store_host)
@@ -94,7 +94,7 @@ class Appender:
                     PutStatus.MESSAGE_ILLEGAL, f"a number that its field cannot hold: {error}"
                 )
             if isinstance(outcome, NotStored):
-                outcome = Appended(-1, -1, -1, 0, timestamp, outcome.error, why=outcome.why)
+                outcome = PutResult(-1, -1, -1, 0, timestamp, outcome.error, why=outcome.why)
             appended.append(outcome)
         return appended
 
@@ -131,7 +131,7 @@ class Appender:
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         return self._next_offsets.get((topic.encode(), queue_id), 0)
 
-    def _append_one(self, message: MessageToStore, store_host: bytes) -> Appended | NotStored:
+    def _append_one(self, message: MessageToStore, store_host: bytes) -> PutResult | NotStored:
         topic = message.topic.encode()
         body = message.body
         properties, has_crc = self._stored(message.properties, message.stored_before)
@@ -158,9 +158,9 @@ class Appender:
         self._known.append((start, facts))
         if counts:
             self._next_offsets[queue] = queue_offset + 1
-        return Appended(start, start + size, queue_offset, 1, self._store_timestamp)
+        return PutResult(start, start + size, queue_offset, 1, self._store_timestamp)
 
-    def _append_batch(self, message: MessageToStore, store_host: bytes) -> Appended | NotStored:
+    def _append_batch(self, message: MessageToStore, store_host: bytes) -> PutResult | NotStored:
         """Store all members in one segment, consecutively, or none."""
         topic = message.topic.encode()
         sys_flag = with_host_flags(message.sys_flag, message.born_host, store_host)
@@ -205,7 +205,7 @@ class Appender:
         self._known.extend(known)
         self._next_offsets[queue] = first_queue_offset + len(members)
         between = end - offsets[0] - total
-        return Appended(
+        return PutResult(
             offsets[0], end, first_queue_offset, len(members), timestamp, None, tuple(offsets), between
         )
 

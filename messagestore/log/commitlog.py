@@ -12,8 +12,8 @@ from contextlib import suppress
 from itertools import pairwise
 
 from messagestore.errors import OffsetOutOfRange
-from messagestore.log.files import LogFiles, Place, Room
-from messagestore.log.retention import Segment
+from messagestore.log.files import LogFiles, RecordPlace, Room
+from messagestore.log.retention import RetainedSegment
 from messagestore.log.storetimes import first_time
 from messagestore.record import (
     END_OF_SEGMENT,
@@ -152,11 +152,11 @@ class CommitLog(LogFiles):
 
     # Writing
 
-    def places(self, sizes: list[int]) -> list[Place]:
+    def places(self, sizes: list[int]) -> list[RecordPlace]:
         view, at = self.tail(sum(sizes))
         places, offset = [], self._end
         for size in sizes:
-            places.append(Place(view, at, offset))
+            places.append(RecordPlace(view, at, offset))
             at += size
             offset += size
         return places
@@ -363,7 +363,7 @@ class CommitLog(LogFiles):
 
     # The beginning
 
-    async def segments_behind_first(self, count_max: int) -> list[Segment]:
+    async def segments_behind_first(self, count_max: int) -> list[RetainedSegment]:
         size, found = self.segment_size_bytes, []
         for start in range(
             self._first, min(self._first + count_max * size, self.segment_start(self._end - 1)), size
@@ -375,7 +375,7 @@ class CommitLog(LogFiles):
                 break
             except OSError as error:
                 self._log_ageless(start, error)
-            found.append(Segment(start, start + size, newest_ms))
+            found.append(RetainedSegment(start, start + size, newest_ms))
         return [segment for segment in found if self._first <= segment.start and segment.end < self._end]
 
     async def drop_empty(self, *, but_at: int | None = None) -> None:

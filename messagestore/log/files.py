@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 from messagestore.errors import OffsetOutOfRange
-from messagestore.log.retention import Segment
+from messagestore.log.retention import RetainedSegment
 from messagestore.record import PREFIX
 from messagestore.walker import segment_name
 from mqruntime.log import fields
@@ -33,7 +33,7 @@ PIECE_BYTES = 1 << 20
 """Limit of one read of adjacent ranges: many lagging consumers read at the same time."""
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """The place of a record: `view[at]` on, which is `offset` of the log."""
 
     view: memoryview
@@ -96,7 +96,7 @@ class LogFiles(ABC):
     # For the appender
 
     @abstractmethod
-    def places(self, sizes: list[int]) -> list[Place]:
+    def places(self, sizes: list[int]) -> list[RecordPlace]:
         """Places for consecutive records of these sizes, to be written before `grow`. Raises OSError or LogTakesNothing, with
         the log unchanged."""
 
@@ -115,7 +115,7 @@ class LogFiles(ABC):
     # For retention
 
     @abstractmethod
-    async def segments_behind_first(self, count_max: int) -> list[Segment]:
+    async def segments_behind_first(self, count_max: int) -> list[RetainedSegment]:
         """The oldest segments without the one that the log ends in, at most `count_max`, with their age if it can be read."""
 
     @abstractmethod

@@ -16,7 +16,7 @@ MANUAL_ROUNDS = 20
 """Rounds of deletion, at any hour, after one request of an operator."""
 
 
-class Segment(NamedTuple):
+class RetainedSegment(NamedTuple):
     """Bytes [start, end) of the log; `newest_ms` is the store time of the first record behind it, so nothing in it is
     younger. None if no record is there, or its time is unreadable or not credible: then a later segment's time is used. A
     future time is replaced in the same way, so it keeps nothing for good; a time that is too old affects only its own
@@ -27,7 +27,7 @@ class Segment(NamedTuple):
     newest_ms: int | None
 
 
-class Hold(NamedTuple):
+class RetentionHold(NamedTuple):
     """No segment at or above `offset` may be deleted; `why` is reported."""
 
     offset: int
@@ -62,14 +62,14 @@ class Moment(NamedTuple):
     asked: bool
 
 
-class Decision(NamedTuple):
+class RetentionDecision(NamedTuple):
     """Segments that end at or below `end` are deleted: `segments` of them, `by_force` before they expired. `held` is the hold
     that keeps the next one, which would otherwise be deleted."""
 
     end: int
     segments: int
     by_force: int
-    held: Hold | None
+    held: RetentionHold | None
 
 
 def is_due(moment: Moment, rules: Rules) -> bool:
@@ -82,24 +82,26 @@ def _forced(moment: Moment, rules: Rules) -> bool:
     return rules.may_clean_forcibly and moment.disk_used > rules.clean_forcibly_above
 
 
-def decide(segments: Sequence[Segment], holds: Iterable[Hold], moment: Moment, rules: Rules) -> Decision:
+def decide(
+    segments: Sequence[RetainedSegment], holds: Iterable[RetentionHold], moment: Moment, rules: Rules
+) -> RetentionDecision:
     """`segments`, at least one, are the oldest of the log without its last, oldest first."""
     forced = _forced(moment, rules)
     end, by_force = segments[0].start, 0
     if not is_due(moment, rules):
-        return Decision(end, 0, 0, None)
+        return RetentionDecision(end, 0, 0, None)
     lowest = min(holds, key=lambda hold: hold.offset)
     for count, segment in enumerate(segments):
         times = (later.newest_ms for later in segments[count:])
         newest_ms = next((time for time in times if time is not None and time <= moment.now_ms), None)
         aged = newest_ms is not None and newest_ms + rules.reserved_ms <= moment.now_ms
         if count == rules.segments_max or not (aged or forced):
-            return Decision(end, count, by_force, None)
+            return RetentionDecision(end, count, by_force, None)
         if segment.end > lowest.offset:
-            return Decision(end, count, by_force, lowest)
+            return RetentionDecision(end, count, by_force, lowest)
         end = segment.end
         by_force += not aged
-    return Decision(end, len(segments), by_force, None)
+    return RetentionDecision(end, len(segments), by_force, None)
 
 
 def hours_of(text: str) -> frozenset[int]:

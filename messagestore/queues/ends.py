@@ -36,7 +36,7 @@ MAGIC = b"mqqends1"
 Key = tuple[bytes, int]
 
 
-class Span(NamedTuple):
+class OffsetSpan(NamedTuple):
     """Queue offsets [begin, end)."""
 
     begin: int
@@ -47,10 +47,10 @@ class Span(NamedTuple):
 class QueueEnds:
     position: int
     mark: int
-    spans: dict[Key, Span] = field(default_factory=dict)
+    spans: dict[Key, OffsetSpan] = field(default_factory=dict)
 
 
-def encode_span(key: Key, span: Span) -> bytes:
+def encode_span(key: Key, span: OffsetSpan) -> bytes:
     topic, queue_id = key
     return QUEUE.pack(len(topic), queue_id, *span) + topic
 
@@ -78,9 +78,9 @@ def decode_queue_ends(data: bytes | None) -> QueueEnds | None:
     return QueueEnds(position, mark, spans)
 
 
-def _spans(data: bytes, end: int) -> Iterator[tuple[Key, Span]]:
+def _spans(data: bytes, end: int) -> Iterator[tuple[Key, OffsetSpan]]:
     at = HEADER.size
     while at + QUEUE.size <= end:
         size, queue_id, begin, queue_end = QUEUE.unpack_from(data, at)
         at += QUEUE.size + size
-        yield (data[at - size : at], queue_id), Span(begin, queue_end)
+        yield (data[at - size : at], queue_id), OffsetSpan(begin, queue_end)

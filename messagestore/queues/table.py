@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Iterator
 
 from messagestore.errors import BadSegments
 from messagestore.queues.consumequeue import ConsumeQueue, file_size_for
-from messagestore.queues.ends import Key, QueueEnds, Span
+from messagestore.queues.ends import Key, OffsetSpan, QueueEnds
 from messagestore.queues.openqueues import OpenQueues
 from messagestore.record import TOPIC_BYTES_MAX
 from mqruntime.segments import BadSegmentName, SegmentDirectory, check_component
@@ -90,14 +90,14 @@ class QueueTable:
             if key not in but and self.end_of(*key) < span.end
         }
 
-    def spans_at(self, phy: int) -> Iterator[tuple[Key, Span]]:
+    def spans_at(self, phy: int) -> Iterator[tuple[Key, OffsetSpan]]:
         """The queue offsets that each queue lists of records that end at or below `phy`, or that it once assigned."""
         for key, queue in list(self._queues.items()):
             if end := queue.end_at(phy):
-                yield key, Span(min(queue.min_queue_offset, end), end)
+                yield key, OffsetSpan(min(queue.min_queue_offset, end), end)
         for key, end in self._gone_ends().items():
             if key not in self._queues:
-                yield key, Span(end, end)
+                yield key, OffsetSpan(end, end)
 
     def can_have(self, topic: bytes, queue_id: int) -> bool:
         """Whether a folder can have this queue's name."""

@@ -13,7 +13,7 @@ from messagestore.errors import LogReplaced, OffsetOutOfRange, RecordDamaged
 from messagestore.log.files import LogFiles
 from messagestore.record import check
 from messagestore.scrub.unchecked import Unchecked
-from messagestore.scrub.walk import SLICE_BYTES, Walked, WalkSlice
+from messagestore.scrub.walk import SLICE_BYTES, WalkedSlice, WalkSlice
 from messagestore.walker import segment_name
 from mqruntime.log import fields
 
@@ -109,7 +109,7 @@ class Integrity:
             elif walked.why and self.note(walked) and walked.end < end:
                 raise self.damages[walked.end].error()
 
-    async def walk(self, position: int, limit: int) -> Walked:
+    async def walk(self, position: int, limit: int) -> WalkedSlice:
         """Check one slice of an unchecked range that ends at `limit`, from a record boundary on. Raises OSError."""
         segment_end = self._log.segment_start(position) + self._log.segment_size_bytes
         end = min(position + SLICE_BYTES, segment_end, limit)
@@ -122,14 +122,14 @@ class Integrity:
             raise
         except OffsetOutOfRange:  # deleted: no check is needed
             self.begin_at(self._log.min_offset)  # a check may have been requested meanwhile
-            return Walked(position, 0)
+            return WalkedSlice(position, 0)
         if self.unchecked.first(position, position + 1) is None:
-            return Walked(position, 0)  # cut off, deleted, or checked by another task
+            return WalkedSlice(position, 0)  # cut off, deleted, or checked by another task
         self.unchecked.checked(position, walked.end)
         self.checked_bytes += walked.end - position
         return walked
 
-    async def _walked(self, position: int, end: int, segment_end: int, limit: int) -> Walked:
+    async def _walked(self, position: int, end: int, segment_end: int, limit: int) -> WalkedSlice:
         return await self._log.examine(
             position,
             end,
@@ -154,7 +154,7 @@ class Integrity:
         self.unchecked.checked(offset, offset + size)
         self.repairs += 1
 
-    def note(self, walked: Walked) -> bool:
+    def note(self, walked: WalkedSlice) -> bool:
         """Record, and log once, that the record where this walk ended is damaged. False if it has been cut off since."""
         offset = walked.end
         if offset in self.damages or self.is_checked(offset, 1):

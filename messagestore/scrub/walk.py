@@ -15,7 +15,7 @@ SLICE_BYTES = 256 << 10
 RECORDS_MAX = 1024
 
 
-class Walked(NamedTuple):
+class WalkedSlice(NamedTuple):
     """`end` is the boundary reached, after `records`; `why` is the fault there, empty for none; then `size` is the record's
     if its head is whole. `wanted` is the size of a first record that the slice holds only in part."""
 
@@ -26,32 +26,32 @@ class Walked(NamedTuple):
     wanted: int = 0
 
 
-WalkSlice = Callable[[bytes, int, int, int, bool], Walked]
+WalkSlice = Callable[[bytes, int, int, int, bool], WalkedSlice]
 """`walk_slice` for a log with another record framing."""
 
 
 def walk_slice(
     buffer: Buffer, start: int, segment_end: int, limit: int, verify_record: bool = False
-) -> Walked:
+) -> WalkedSlice:
     """The records of `buffer`, which holds the log from `start` on, in one segment and up to `limit` at most."""
     position = start
     for records in range(RECORDS_MAX):
         if position >= limit:
-            return Walked(position, records)
+            return WalkedSlice(position, records)
         at = position - start
         size = check(buffer, at, segment_end - position, position, verify_record=verify_record)
         if size == END_OF_SEGMENT:
-            return Walked(segment_end, records)
+            return WalkedSlice(segment_end, records)
         if size == INCOMPLETE:
             whole = PREFIX.unpack_from(buffer, at)[0] if len(buffer) - at >= PREFIX.size else 0
             if position + max(whole, PREFIX.size) > limit:
-                return Walked(position, records, f"a record of {whole} bytes goes beyond {limit}")
-            return Walked(position, records, wanted=max(whole, PREFIX.size) if at == 0 else 0)
+                return WalkedSlice(position, records, f"a record of {whole} bytes goes beyond {limit}")
+            return WalkedSlice(position, records, wanted=max(whole, PREFIX.size) if at == 0 else 0)
         if size < 0:
             size = max(check(buffer, at, segment_end - position, position, verify_body=False), 0)
             body_differs = size and check(buffer, at, segment_end - position, position) < 0
             crc_of = "body" if body_differs else "record"
             why = f"the {crc_of} has another CRC" if size else "no head of a record is here"
-            return Walked(position, records, why, size)
+            return WalkedSlice(position, records, why, size)
         position += size
-    return Walked(position, RECORDS_MAX)
+    return WalkedSlice(position, RECORDS_MAX)

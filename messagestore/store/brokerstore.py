@@ -24,14 +24,14 @@ from messagestore.index.table import IndexTable
 from messagestore.log.appender import Appender
 from messagestore.log.commits import SLICE_BYTES, CommitsFound, CommitsIn, commits_in
 from messagestore.log.files import LogFiles
-from messagestore.log.retention import Segment
+from messagestore.log.retention import RetainedSegment
 from messagestore.messages import (
-    Appended,
     GetResult,
     MessageToStore,
     PlainAppended,
     PlainSends,
     PropertyFilter,
+    PutResult,
     PutStatus,
     QueueEntry,
     QueueGrew,
@@ -303,10 +303,10 @@ class BrokerStore(ABC):
 
     # The master's writes
 
-    def append(self, messages: Sequence[MessageToStore]) -> list[Appended]:
+    def append(self, messages: Sequence[MessageToStore]) -> list[PutResult]:
         """Store messages in order, each with its own outcome, and wake replication once."""
         if self._appender is None or not self._takes_appends:
-            return [Appended(-1, -1, -1, 0, -1, PutStatus.SERVICE_NOT_AVAILABLE)] * len(messages)
+            return [PutResult(-1, -1, -1, 0, -1, PutStatus.SERVICE_NOT_AVAILABLE)] * len(messages)
         before = self._log.max_offset
         appended = self._appender.append(messages, self.store_host, self._clock.now_ms())
         if self._log.max_offset != before:
@@ -413,7 +413,7 @@ class BrokerStore(ABC):
 
     # Retention
 
-    async def oldest_segments(self, count_max: int) -> list[Segment]:
+    async def oldest_segments(self, count_max: int) -> list[RetainedSegment]:
         """The oldest segments without the last one. Raises OSError."""
         return await self._log.segments_behind_first(count_max)
 

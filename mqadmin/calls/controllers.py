@@ -41,7 +41,7 @@ class Changed(NamedTuple):
     after: Group
 
 
-class ChangeRefused(RequestRefused):
+class MemberChangeRefused(RequestRefused):
     """`reason` is one of dledger.raft.errors.Why."""
 
     def __init__(self, leader: str, answer: dict[str, Any]) -> None:
@@ -63,7 +63,7 @@ async def add(client: AdminClient, controllers: str, member: str, address: str, 
     for _ in range(LEVEL_MS // TRY_LEVEL_MS):
         try:
             return first._replace(after=(await change(client, controllers, "promote", member)).after)
-        except ChangeRefused as refusal:
+        except MemberChangeRefused as refusal:
             if refusal.reason not in PASSES:
                 raise
             last = refusal
@@ -78,7 +78,7 @@ async def remove(client: AdminClient, controllers: str, member: str, *, dry_run:
     while True:
         try:
             return await change(client, controllers, "remove", member, dry_run=dry_run)
-        except ChangeRefused as refusal:
+        except MemberChangeRefused as refusal:
             if refusal.reason != "LEADS" or dry_run:
                 raise
         await leadership.transfer(client, controllers, "")
@@ -109,5 +109,5 @@ async def ask(client: AdminClient, controllers: str, step: str, **wish: object) 
         raise RequestRefused(leader, REQUEST.name, reply.code, reply.remark, "it runs a version without this")
     answer: dict[str, Any] = json_body(leader, reply)
     if answer.get("code") != DONE:
-        raise ChangeRefused(leader, answer)
+        raise MemberChangeRefused(leader, answer)
     return answer

@@ -24,7 +24,7 @@ from remoting.headers.offsets import ResetOffsetHeader
 
 
 @dataclass(slots=True)
-class Progress:
+class GroupProgress:
     """Progress of one group in all its queues; rates in messages per second."""
 
     offsets: dict[MessageQueue, OffsetWrapper]
@@ -50,9 +50,11 @@ async def one_of_each_set(client: AdminClient, namesrv: str, cluster: str | None
     return found
 
 
-async def progress(client: AdminClient, masters: list[str], group: str, topic: str | None = None) -> Progress:
+async def progress(
+    client: AdminClient, masters: list[str], group: str, topic: str | None = None
+) -> GroupProgress:
     """The committed offsets of a group and the ends of its queues (208); no queues for an unknown group."""
-    found = Progress({}, 0.0)
+    found = GroupProgress({}, 0.0)
     for master in masters:
         reply = await client.ask(master, RequestCode.GET_CONSUME_STATS, GetConsumeStatsHeader(group, topic))
         stats = body_of(ConsumeStats, master, reply)

@@ -21,7 +21,7 @@ from mqclient.compression import CompressionUnsupported
 from mqclient.consumer import PullConsumer
 from mqclient.errors import ClientError
 from mqclient.message import RecordMalformed, StoredMessage, decode_messages
-from mqclient.routetable import RouteTable
+from mqclient.routetable import TopicRoutes
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.messages import QueryMessageHeader, ViewMessageHeader
 
@@ -121,7 +121,7 @@ def _decoded(broker: str, body: bytes | bytearray | memoryview | None) -> list[S
 @asynccontextmanager
 async def puller(client: AdminClient, namesrv: str, group: str = TOOLS_GROUP) -> AsyncIterator[PullConsumer]:
     """A consumer on the connections of `client`; its errors become `AdminError`."""
-    routes = RouteTable(namesrv, client.remoting, client.clock)
+    routes = TopicRoutes(namesrv, client.remoting, client.clock)
     try:
         yield PullConsumer(group, routes=routes, client=client.remoting, clock=client.clock)
     except ClientError as error:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
-from mqadmin.replies import Replica, SyncState
+from mqadmin.replies import ReplicaInfo, SyncStateInfo
 
 MASTER_ID = 0
 NO_EPOCH = 0
@@ -31,7 +31,7 @@ class BrokerAnswer(NamedTuple):
 
 async def state_of(
     client: AdminClient, broker_name: str, members: Mapping[str, int | None]
-) -> SyncState | None:
+) -> SyncStateInfo | None:
     """`members` has the address of each, with its id if known; a member without an answer and without an id is left
     out. None if no broker serves as master."""
     answers = await asyncio.gather(*(_ask_broker(client, address) for address in members))
@@ -45,11 +45,11 @@ async def state_of(
         address: found[address].broker_id if address in found else known for address, known in members.items()
     }
     replicas = [
-        Replica(broker_name, broker_id, address, address in found)
+        ReplicaInfo(broker_name, broker_id, address, address in found)
         for address, broker_id in ids.items()
         if broker_id is not None
     ]
-    return SyncState(
+    return SyncStateInfo(
         broker_name, master.broker_id, master.address, master.term, NO_EPOCH,
         tuple(each for each in replicas if each.broker_id in caught_up),
         tuple(each for each in replicas if each.broker_id not in caught_up),

@@ -13,13 +13,13 @@ from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqclient.errors import ClientError
 from mqclient.producer import Producer, SendResult
-from mqclient.routetable import RouteTable
+from mqclient.routetable import TopicRoutes
 
 
 @asynccontextmanager
 async def producer(client: AdminClient, namesrv: str, group: str) -> AsyncIterator[Producer]:
     """A producer; its errors become `AdminError`."""
-    routes = RouteTable(namesrv, client.remoting, client.clock)
+    routes = TopicRoutes(namesrv, client.remoting, client.clock)
     try:
         yield Producer(
             group, routes=routes, client=client.remoting, clock=client.clock, random=random.Random()

@@ -7,13 +7,13 @@ from mqadmin.calls import configs, controllers, leadership
 from mqadmin.calls.controllers import Changed, Group
 from mqadmin.command import Argument, UsageWanted, admin_command, one_wanted, required_namesrv, run
 from mqadmin.errors import AdminError
-from mqadmin.replies import ControllerMetadata, ElectedMaster, SyncState
+from mqadmin.replies import ControllerMetadata, MasterInfo, SyncStateInfo
 from mqadmin.report import Report, java_text, plain
 from remoting.codes import RequestCode
 from remoting.headers.controller import CleanBrokerDataHeader
 
 
-def format_sync_state(state: SyncState) -> str:
+def format_sync_state(state: SyncStateInfo) -> str:
     """One broker set in upstream's layout: heading, members of the SyncStateSet, then the others."""
     heading = (
         f"\n#brokerName\t{state.broker_name}\n#MasterBrokerId\t{java_text(state.master_id)}"
@@ -130,7 +130,7 @@ def update_controller_config(namesrvaddr: str | None, controlleraddress: str, ke
     run(calls)
 
 
-def format_elected(cluster: str, broker_name: str, elected: ElectedMaster) -> str:
+def format_elected(cluster: str, broker_name: str, elected: MasterInfo) -> str:
     """Upstream's lines. Upstream's tool is meant to list the members but never does; neither does this one."""
     return (
         f"\n#ClusterName\t{cluster}\n#BrokerName\t{broker_name}\n#BrokerMasterAddr\t{elected.master_address}"

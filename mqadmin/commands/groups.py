@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from mqadmin.admin import AdminClient, body_of
 from mqadmin.calls import clients, groups, topics
-from mqadmin.calls.groups import Progress
+from mqadmin.calls.groups import GroupProgress
 from mqadmin.calls.topics import RETRY_PREFIX
 from mqadmin.command import (
     I64_MAX,
@@ -285,7 +285,9 @@ class GroupRow:
     diff_total: int
 
 
-def format_progress(progress: Progress, zone: tzinfo | None = None, readers: Readers | None = None) -> str:
+def format_progress(
+    progress: GroupProgress, zone: tzinfo | None = None, readers: Readers | None = None
+) -> str:
     """A line per queue, by topic, broker and queue, with its reader's ip if readers are given; and the totals."""
 
     def ip(queue: MessageQueue) -> str:
@@ -610,7 +612,7 @@ def format_undone(row: Undone) -> str:
     )
 
 
-def undone_of(group: str, progress: Progress, now_ms: int) -> list[Undone]:
+def undone_of(group: str, progress: GroupProgress, now_ms: int) -> list[Undone]:
     """By topic."""
     of_topic: dict[str, list[OffsetWrapper]] = {}
     for queue, row in progress.offsets.items():

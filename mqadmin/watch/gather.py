@@ -14,11 +14,10 @@ from mqadmin.calls import configs, messages, raftsets
 from mqadmin.calls.elections import metadata_and_elections
 from mqadmin.calls.raftsets import ENTRY_HEADER_BYTES
 from mqadmin.errors import AdminError, NoLeader, ServerUnreachable
-from mqadmin.replies import BrokerEpochs, BrokerSet, SyncState
+from mqadmin.replies import BrokerEpochs, BrokerSet, SyncStateInfo
 from mqadmin.watch.timelines import ELECTIONS_MAX, fullest, joined
-from mqadmin.watch.view import BrokerView, ControllerView, Election, SetView, View, master_of
-from remoting.bodies.elections import Election as Reported
-from remoting.bodies.elections import Elections
+from mqadmin.watch.view import ControllerView, MemberView, SetView, View, WatchedElection, master_of
+from remoting.bodies.elections import Election, Elections
 
 ANSWER_MS_MAX = 1000
 NO_LEADER = "no controller leads: a majority of them must run"
@@ -37,7 +36,7 @@ class Gatherer:
         self._controllers = split_addresses(controllers) if controllers else []
         self._broker_names = broker_names
         self._namesrv = namesrv
-        self._reported: dict[str, dict[int, Reported]] = {}
+        self._reported: dict[str, dict[int, Election]] = {}
         self._firsts: dict[tuple[str, int, int], tuple[int, str]] = {}
         client.answer_ms_max = ANSWER_MS_MAX
 
@@ -49,7 +48,7 @@ class Gatherer:
         controllers = tuple(row for row, _ in answers)
         tables = [elections.elections_table for _, elections in answers]
         trouble: str | None = None
-        states: dict[str, SyncState] = {}
+        states: dict[str, SyncStateInfo] = {}
         leader = leader_of(controllers)
         if not self._controllers:
             states = await self._elected_by_themselves(registered)
@@ -71,8 +70,8 @@ class Gatherer:
         ]
         return View(self._client.clock.now_ms(), controllers, tuple(map(_dated, told_sets)), trouble)
 
-    async def _elected_by_themselves(self, registered: dict[str, BrokerSet]) -> dict[str, SyncState]:
-        found: dict[str, SyncState] = {}
+    async def _elected_by_themselves(self, registered: dict[str, BrokerSet]) -> dict[str, SyncStateInfo]:
+        found: dict[str, SyncStateInfo] = {}
         for name in self._broker_names:
             addresses = registered[name].addresses if name in registered else {}
             members = {address: role_id or None for role_id, address in addresses.items()}
@@ -81,7 +80,7 @@ class Gatherer:
                 found[name] = state
         return found
 
-    def _with_reported(self, row: SetView, stories: list[list[Reported]]) -> SetView:
+    def _with_reported(self, row: SetView, stories: list[list[Election]]) -> SetView:
         """The set with its elections as reported now or in a former look."""
         remembered = self._reported.get(row.broker_name, {}).values()
         reported = fullest([*stories, remembered])
@@ -107,16 +106,16 @@ class Gatherer:
         except AdminError:
             return {}  # the controllers' answer is enough
 
-    async def _set(self, name: str, state: SyncState | None, registered: BrokerSet | None) -> SetView:
+    async def _set(self, name: str, state: SyncStateInfo | None, registered: BrokerSet | None) -> SetView:
         if state is not None:
             rows = [
-                BrokerView(replica.address, replica.broker_id, replica.alive, inside)
+                MemberView(replica.address, replica.broker_id, replica.alive, inside)
                 for members, inside in ((state.in_sync, True), (state.not_in_sync, False))
                 for replica in members
             ]
             rows.sort(key=lambda row: row.broker_id or 0)
         else:
-            rows = [BrokerView(address) for address in (registered.addresses.values() if registered else ())]
+            rows = [MemberView(address) for address in (registered.addresses.values() if registered else ())]
         answers = await asyncio.gather(*(self._broker(row) for row in rows))
         brokers = [row for row, _ in answers]
         histories = {row.address: epochs for row, epochs in answers if epochs is not None}
@@ -139,7 +138,7 @@ class Gatherer:
             elects_itself=not self._controllers,
         )
 
-    async def _broker(self, row: BrokerView) -> tuple[BrokerView, BrokerEpochs | None]:
+    async def _broker(self, row: MemberView) -> tuple[MemberView, BrokerEpochs | None]:
         try:
             info, epochs = await asyncio.gather(
                 self._client.runtime_info(row.address), self._client.broker_epochs(row.address)
@@ -158,7 +157,7 @@ class Gatherer:
             role_since_ms=_number(info, "roleSinceTimestamp"),
         ), epochs
 
-    async def _lag(self, row: BrokerView, master: BrokerView) -> BrokerView:
+    async def _lag(self, row: MemberView, master: MemberView) -> MemberView:
         """Its lag; in time, the age of the first message that it is missing, if one begins there."""
         if row.max_offset is None or master.max_offset is None:
             return row
@@ -172,7 +171,7 @@ class Gatherer:
 
     async def _elections(
         self, name: str, master_address: str | None, histories: dict[str, BrokerEpochs]
-    ) -> tuple[Election, ...]:
+    ) -> tuple[WatchedElection, ...]:
         """The epochs in the master's log, newest first. If no controller names a master, those of the broker with the
         master role, or with the longest log."""
         if not histories:
@@ -191,7 +190,7 @@ class Gatherer:
         before_first = (
             0 if self._controllers else 2 * ENTRY_HEADER_BYTES
         )  # the entry that opens a term, and a header
-        found: list[Election] = []
+        found: list[WatchedElection] = []
         for row in reversed(histories[teller].epochs[-ELECTIONS_MAX:]):
             key = (name, row.epoch, row.start_offset)
             if key not in self._firsts and row.end_offset > row.start_offset:
@@ -199,7 +198,7 @@ class Gatherer:
                 if first is not None:
                     self._firsts[key] = first
             at_ms, master = self._firsts.get(key, (None, None))
-            found.append(Election(row.epoch, row.start_offset, row.end_offset, at_ms, master))
+            found.append(WatchedElection(row.epoch, row.start_offset, row.end_offset, at_ms, master))
         return tuple(found)
 
     async def _stored(self, broker: str, offset: int) -> tuple[int, str] | None:

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from mqadmin.watch.timelines import began_ms
-from mqadmin.watch.view import BrokerView, ControllerView, Election, SetView, View
-from remoting.bodies.elections import Election as Reported
+from mqadmin.watch.view import ControllerView, MemberView, SetView, View, WatchedElection
+from remoting.bodies.elections import Election
 
 WIDTH_MIN = 80
 UNKNOWN = "-"
@@ -116,7 +116,7 @@ def controllers(rows: tuple[ControllerView, ...]) -> Table:
     return table
 
 
-def reason(election: Election, others: tuple[Election, ...]) -> str | None:
+def reason(election: WatchedElection, others: tuple[WatchedElection, ...]) -> str | None:
     """The reason of the election; after an epoch without a master, the reason of that loss."""
     reported = election.told
     if reported is None or reported.old_master_id is not None:
@@ -156,7 +156,7 @@ def change(old_id: int | None, new_id: int | None) -> str:
     ).strip()
 
 
-def timeline(reported: Reported) -> tuple[str, str, str, str]:
+def timeline(reported: Election) -> tuple[str, str, str, str]:
     """`("400", "+12", "+13", "+95")`: the silence before the election began, and the delay of each step after that."""
     at_ms = began_ms(reported)
     if at_ms is None:
@@ -173,7 +173,7 @@ def _later(moment_ms: int | None, since_ms: int) -> str:
     return "" if moment_ms is None else f"{moment_ms - since_ms:+d}"
 
 
-def _when(one: Election, now_ms: int, zone: tzinfo | None) -> str:
+def _when(one: WatchedElection, now_ms: int, zone: tzinfo | None) -> str:
     at_ms = began_ms(one.told) if one.told is not None else None
     if at_ms is not None and abs(now_ms - at_ms) < WITHOUT_DATE_MS_MAX:
         return f"{clock(at_ms, zone)}.{at_ms % 1000:03d}"
@@ -183,7 +183,7 @@ def _when(one: Election, now_ms: int, zone: tzinfo | None) -> str:
     return UNKNOWN if one.first_message_ms is None else f"<{moment(one.first_message_ms, zone)}"
 
 
-def _style(member: BrokerView) -> str:
+def _style(member: MemberView) -> str:
     if member.role == "master":
         return "green"
     return "yellow" if member.in_sync is False else ""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from mqadmin.watch.timelines import ELECTIONS_MAX
-from mqadmin.watch.view import Election, SetView
+from mqadmin.watch.view import SetView, WatchedElection
 
 
 class Story:
@@ -17,7 +17,7 @@ class Story:
 
     def __init__(self) -> None:
         self._before: SetView | None = None
-        self._seen: dict[int, Election] = {}
+        self._seen: dict[int, WatchedElection] = {}
 
     def goes_on(self, now: SetView, at_ms: int) -> SetView:
         """The look `now`, its elections completed with those seen."""
@@ -26,7 +26,7 @@ class Story:
         if now.master_epoch is None:
             return replace(now, elections=self._merged(now.elections))
         if before is not None and before.master_epoch is not None and now.master_epoch > before.master_epoch:
-            self._seen[now.master_epoch] = Election(
+            self._seen[now.master_epoch] = WatchedElection(
                 epoch=now.master_epoch, master=now.master_address, at_ms=at_ms, why=reason(before, now)
             )
             for epoch in sorted(self._seen)[:-ELECTIONS_MAX]:
@@ -34,7 +34,7 @@ class Story:
         self._before = now
         return replace(now, elections=self._merged(now.elections))
 
-    def _merged(self, logged: Iterable[Election]) -> tuple[Election, ...]:
+    def _merged(self, logged: Iterable[WatchedElection]) -> tuple[WatchedElection, ...]:
         rows = {row.epoch: row for row in logged}
         for epoch, seen in self._seen.items():
             known = rows.get(epoch, seen)

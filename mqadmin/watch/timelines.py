@@ -7,15 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import fields, replace
 
-from mqadmin.watch.view import Election
-from remoting.bodies.elections import Election as Reported
+from mqadmin.watch.view import WatchedElection
+from remoting.bodies.elections import Election
 
 ELECTIONS_MAX = 10
 
 
-def fullest(stories: Iterable[Iterable[Reported]]) -> dict[int, Reported]:
+def fullest(stories: Iterable[Iterable[Election]]) -> dict[int, Election]:
     """Each epoch from the controller that knows most of it, the first of those that know as much."""
-    found: dict[int, Reported] = {}
+    found: dict[int, Election] = {}
     for story in stories:
         for reported in story:
             if reported.epoch not in found or known(reported) > known(found[reported.epoch]):
@@ -23,22 +23,22 @@ def fullest(stories: Iterable[Iterable[Reported]]) -> dict[int, Reported]:
     return found
 
 
-def known(reported: Reported) -> int:
+def known(reported: Election) -> int:
     """Number of its known facts."""
     return sum(getattr(reported, row.name) is not None for row in fields(reported))
 
 
-def joined(logged: Iterable[Election], reported: dict[int, Reported]) -> tuple[Election, ...]:
+def joined(logged: Iterable[WatchedElection], reported: dict[int, Election]) -> tuple[WatchedElection, ...]:
     """The last elections in the log or reported, newest first."""
     rows = {row.epoch: row for row in logged}
     for epoch, one in reported.items():
-        row = rows.get(epoch, Election(epoch))
+        row = rows.get(epoch, WatchedElection(epoch))
         at_ms = one.elected_ms if one.new_master_id is None else one.writable_ms
         rows[epoch] = replace(row, at_ms=at_ms, why=one.reason, told=one)
     return tuple(rows[epoch] for epoch in sorted(rows, reverse=True)[:ELECTIONS_MAX])
 
 
-def began_ms(reported: Reported) -> int | None:
+def began_ms(reported: Election) -> int | None:
     """Start of the election: the loss was noticed, or it was proposed without one; else when it was applied."""
     for moment in (reported.noticed_ms, reported.proposed_ms, reported.elected_ms):
         if moment is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from remoting.bodies.elections import Election as Reported
+from remoting.bodies.elections import Election
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class ControllerView:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerView:
+class MemberView:
     """One member: `broker_id`, `alive` and `in_sync` are from the controllers, the rest from itself."""
 
     address: str
@@ -40,7 +40,7 @@ class BrokerView:
 
 
 @dataclass(frozen=True, slots=True)
-class Election:
+class WatchedElection:
     """An epoch in the master's log, reported by a controller, or seen to begin; offsets in bytes, the end exclusive.
 
     `first_message_ms` is when its first message was stored, by the broker at `master`: the election was then or
@@ -54,7 +54,7 @@ class Election:
     master: str | None = None
     at_ms: int | None = None
     why: str | None = None
-    told: Reported | None = None  # by the controller that knows most of it
+    told: Election | None = None  # by the controller that knows most of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +67,18 @@ class SetView:
     master_address: str | None
     master_epoch: int | None
     sync_state_set_epoch: int | None
-    brokers: tuple[BrokerView, ...]
-    elections: tuple[Election, ...] = ()  # newest first
+    brokers: tuple[MemberView, ...]
+    elections: tuple[WatchedElection, ...] = ()  # newest first
     elects_itself: bool = False
     """In Raft mode: master, epoch (the term) and in-sync members (caught up) are from the master itself."""
 
     @property
-    def master(self) -> BrokerView | None:
+    def master(self) -> MemberView | None:
         """The master by the controllers."""
         return master_of(self.brokers, self.master_id, self.master_address)
 
 
-def master_of(brokers: Sequence[BrokerView], broker_id: int | None, address: str | None) -> BrokerView | None:
+def master_of(brokers: Sequence[MemberView], broker_id: int | None, address: str | None) -> MemberView | None:
     """The one with this address; of several, left by earlier brokers at that address, the one with the id."""
     at_address = [row for row in brokers if row.address == address]
     return next(

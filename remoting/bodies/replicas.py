@@ -10,7 +10,7 @@ from remoting.wirefields import I32, I64
 
 
 @dataclass(frozen=True, slots=True)
-class SyncStateSet(Body):
+class SyncStateSetBody(Body):
     """The broker ids in sync and the set's epoch: body of 1001 and 1008, reply to 1001, 1003, 1004."""
 
     sync_state_set: frozenset[I64]

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
 from mqruntime.clock import SystemClock
-from remoting.bodies.replicas import BrokerReplicasInfo, SyncStateSet
+from remoting.bodies.replicas import BrokerReplicasInfo, SyncStateSetBody
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ONEWAY_BIT, RemotingCommand
@@ -44,7 +44,7 @@ Broker = tuple[str, int]
 """(name of its set, id)"""
 
 
-class Refused(Exception):
+class ControllerRefused(Exception):
     """A controller answered with another code than success."""
 
 
@@ -60,7 +60,7 @@ class BrokerSets:
         self.lost: dict[str, int] = {}
         """The master of each set that was lost last."""
         self._sockets: dict[tuple[str, Broker], socket.socket] = {}
-        self._listener = Listener(port)
+        self._listener = DiscardingListener(port)
 
     @property
     def port(self) -> int:
@@ -83,7 +83,7 @@ class BrokerSets:
         """The leader's reply. Raises Refused, RemotingError."""
         reply = await self.client.call(self.leader, RemotingCommand.request(code, header, body), CALL_MS)
         if reply.code != ResponseCode.SUCCESS:
-            raise Refused(f"{code.name}: {reply.code} {reply.remark}")
+            raise ControllerRefused(f"{code.name}: {reply.code} {reply.remark}")
         return reply
 
     async def patiently(
@@ -93,7 +93,7 @@ class BrokerSets:
         for _ in range(TRIES):
             try:
                 return await self.call(code, header, body)
-            except (Refused, RemotingError) as error:
+            except (ControllerRefused, RemotingError) as error:
                 last = error
                 await asyncio.sleep(TRY_AGAIN_S)
                 await self._look_for_leader()
@@ -131,13 +131,16 @@ class BrokerSets:
         """Once the set has a master, it gets all three as members again."""
         for _ in range(TRIES):
             reply = await self.patiently(RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoHeader(name))
-            info, members = GetReplicaInfoResponseHeader.from_ext(reply.ext), SyncStateSet.decode(reply.body)
+            info, members = (
+                GetReplicaInfoResponseHeader.from_ext(reply.ext),
+                SyncStateSetBody.decode(reply.body),
+            )
             if info.master_broker_id is not None:
                 if members.sync_state_set == frozenset(REPLICAS):
                     return
                 header = AlterSyncStateSetHeader(name, info.master_broker_id, info.master_epoch or 0)
-                body = SyncStateSet(frozenset(REPLICAS), members.sync_state_set_epoch).encode()
-                with suppress(Refused, RemotingError):
+                body = SyncStateSetBody(frozenset(REPLICAS), members.sync_state_set_epoch).encode()
+                with suppress(ControllerRefused, RemotingError):
                     await self.call(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, body)
                     continue
             await asyncio.sleep(TRY_AGAIN_S)
@@ -214,7 +217,7 @@ async def each(names: Iterable[str], work: Callable[[str], Awaitable[None]]) -> 
     await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
 
 
-class Listener:
+class DiscardingListener:
     """Discards the requests of controllers to brokers, at every loopback address, in a thread of its own."""
 
     def __init__(self, port: int) -> None:

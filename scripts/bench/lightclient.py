@@ -34,7 +34,7 @@ UNANSWERED_S_MAX = 60.0
 
 
 @dataclass
-class Outcome:
+class LoadOutcome:
     """The outcome of one load: messages answered with success, over how long, each answer's ms where one was under way."""
 
     messages: int = 0
@@ -153,11 +153,11 @@ class Pulls(Requests):
         return self._offsets[queue] - before
 
 
-class Load(asyncio.Protocol):
+class LightLoad(asyncio.Protocol):
     """Keeps `in_flight` requests under way for `seconds`; `ended` is done once all are answered."""
 
     def __init__(self, requests: Requests, in_flight: int, seconds: float) -> None:
-        self.outcome = Outcome()
+        self.outcome = LoadOutcome()
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._requests = requests
         self._in_flight = in_flight
@@ -220,13 +220,15 @@ class Load(asyncio.Protocol):
         self._transport.write(b"".join([make(number, now_ms) for number in range(first, first + count)]))
 
 
-def load(address: str, requests: Requests, in_flight: int, seconds: float) -> Outcome:
+def load(address: str, requests: Requests, in_flight: int, seconds: float) -> LoadOutcome:
     """Loads the server at `address` ("host:port"). Ends with SystemExit when it falls silent, or refuses everything."""
 
-    async def run() -> Outcome:
+    async def run() -> LoadOutcome:
         host, _, port = address.rpartition(":")
         loop = asyncio.get_running_loop()
-        _, client = await loop.create_connection(lambda: Load(requests, in_flight, seconds), host, int(port))
+        _, client = await loop.create_connection(
+            lambda: LightLoad(requests, in_flight, seconds), host, int(port)
+        )
         try:
             async with asyncio.timeout(seconds + UNANSWERED_S_MAX):
                 await client.ended

@@ -30,7 +30,7 @@ from pathlib import Path
 
 from scripts.bench.bareloop import Probe, mean, probe
 from scripts.bench.javaload import JavaLoad, JavaOutcome
-from scripts.bench.lightclient import Outcome, Pulls, Sends, load
+from scripts.bench.lightclient import LoadOutcome, Pulls, Sends, load
 from scripts.bench.measured import high, machine
 from scripts.bench.options import bounded, options
 from scripts.bench.sampledbroker import begin_sampling, end_sampling
@@ -79,7 +79,7 @@ REACHES = (
 )
 
 
-Load = tuple[str, str, float, Callable[[float], Outcome | JavaOutcome]]
+Load = tuple[str, str, float, Callable[[float], LoadOutcome | JavaOutcome]]
 """Load, client, share of the time, and the function that runs it for that many seconds."""
 ANY = ("",)
 
@@ -125,7 +125,7 @@ class SideRun:
         assert java is not None
         return lambda seconds: java.load(what, self._namesrv, topic, seconds, *more)
 
-    def _light(self, requests: Sends | Pulls, in_flight: int) -> Callable[[float], Outcome]:
+    def _light(self, requests: Sends | Pulls, in_flight: int) -> Callable[[float], LoadOutcome]:
         return lambda seconds: load(self._servers.address, requests, in_flight, seconds)
 
     def warm_up(self, seconds: float) -> None:
@@ -162,11 +162,11 @@ class SideRun:
         yield f"anonymous memory of a slave, {MIB}", MIB, slave
 
 
-def p50(outcome: Outcome | JavaOutcome) -> float:
+def p50(outcome: LoadOutcome | JavaOutcome) -> float:
     return outcome.p50_ms if isinstance(outcome, JavaOutcome) else statistics.median(outcome.took_ms)
 
 
-def p99(outcome: Outcome | JavaOutcome) -> float:
+def p99(outcome: LoadOutcome | JavaOutcome) -> float:
     return outcome.p99_ms if isinstance(outcome, JavaOutcome) else high(outcome.took_ms)
 
 

@@ -36,12 +36,12 @@ from broker.parts import Parts
 from broker.requests import Requests
 from broker.role.contractmark import KeptContractMark
 from broker.role.events import BrokerEvents
-from broker.role.membership import Membership, Role
+from broker.role.membership import Membership, ReplicaRole
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
 from epochfile.file import EpochFile
 from ha.frames import TRANSFER, Handshake, TransferHeader, encode_ack
-from ha.master.admittance import Replica, Table
+from ha.master.admittance import RegisteredReplica, Table
 from ha.service.haservice import HAService
 from ha.syncstateset import Alter, Applied
 from messagestore.batch import MEMBER_HEADER, PROPERTIES_LENGTH
@@ -141,8 +141,8 @@ class Leading(Membership):
     """A broker that leads, without asking controllers."""
 
     @property
-    def role(self) -> Role:
-        return Role.MASTER
+    def role(self) -> ReplicaRole:
+        return ReplicaRole.MASTER
 
     @property
     def accepts_sends(self) -> bool:
@@ -164,7 +164,7 @@ class Controllers:
 
     def read_sync_state_set(self) -> None: ...
     async def read(self) -> Table:
-        return {broker_id: Replica(frozenset({HOST})) for broker_id in (OWN_ID, *SLAVES)}
+        return {broker_id: RegisteredReplica(frozenset({HOST})) for broker_id in (OWN_ID, *SLAVES)}
 
 
 class Master:

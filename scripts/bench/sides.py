@@ -18,7 +18,7 @@ from localcluster.waiting import NotYet
 from mqadmin.admin import AdminClient
 from mqadmin.calls.raftsets import MASTER_ID
 from mqadmin.errors import AdminError
-from mqadmin.replies import Replica, SyncState
+from mqadmin.replies import ReplicaInfo, SyncStateInfo
 
 OURS, SAMPLED, JAVA = "broker", "scripts.bench.sampledbroker", "scripts.bench.javabroker"
 SEGMENT_BYTES = 1 << 30  # as shipped, and upstream's default
@@ -86,7 +86,7 @@ class SideLayout(Layout):
 class JavaRaftCluster(Cluster):
     """Java's brokers in Raft mode, which report their set only by registering: the name server's routes are used."""
 
-    async def sync_state(self, admin: AdminClient) -> SyncState:
+    async def sync_state(self, admin: AdminClient) -> SyncStateInfo:
         self.check_alive()
         try:
             sets = (await admin.cluster_info(self.layout.namesrv)).broker_sets
@@ -98,12 +98,14 @@ class JavaRaftCluster(Cluster):
             raise NotYet(f"{BROKER_SET} has no master at the name server; registered are {found}")
         names = self.layout.broker_names
         replicas = {
-            address: Replica(
+            address: ReplicaInfo(
                 BROKER_SET, names.index(self.layout.name_of(address) or names[0]) + 1, address, True
             )
             for address in found.values()
         }
-        return SyncState(BROKER_SET, replicas[master].broker_id, master, 0, 0, tuple(replicas.values()), ())
+        return SyncStateInfo(
+            BROKER_SET, replicas[master].broker_id, master, 0, 0, tuple(replicas.values()), ()
+        )
 
 
 @contextmanager

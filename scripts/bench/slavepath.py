@@ -125,7 +125,7 @@ def failed(error: BaseException) -> None:
 
 
 @dataclass
-class Taken:
+class TakenBytes:
     """The bytes taken in after the first tenth, which makes folders and files, and their cost until all was dispatched."""
 
     bytes: int = 0
@@ -134,7 +134,7 @@ class Taken:
     behind: float = 0.0  # the last of it, behind the last byte
 
 
-async def slave(root: Path, sock: socket.socket, end: int, taken: Taken) -> None:
+async def slave(root: Path, sock: socket.socket, end: int, taken: TakenBytes) -> None:
     runtime = real_runtime(root)
     store, tasks = MessageStore(runtime, StoreSettings(), on_fatal=failed), Tasks(failed)
     await store.start()
@@ -184,9 +184,9 @@ def probe(sock: socket.socket, path: Path, sent: list[Turn], *, waits: bool) -> 
         return time.thread_time() - before
 
 
-def one(directory: Path | None, sent: list[Turn], *, waits: bool) -> tuple[Taken, float]:
+def one(directory: Path | None, sent: list[Turn], *, waits: bool) -> tuple[TakenBytes, float]:
     spawn = multiprocessing.get_context("spawn")
-    taken = Taken()
+    taken = TakenBytes()
     for greets in (True, False):
         here, there = socket.socketpair()
         with tempfile.TemporaryDirectory(dir=directory) as root:

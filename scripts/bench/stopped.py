@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from localcluster.cluster import Cluster
-from localcluster.drill import Kind, run_drills
+from localcluster.drill import DrillKind, run_drills
 from localcluster.processes import SOURCE_ROOT
 from mqruntime.properties import parse
 from scripts.bench.measured import machine, spread
@@ -30,7 +30,7 @@ def outages_s(settings: dict[str, str], count: int, seed: int) -> list[float]:
     with tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-") as folder:
         with Cluster.create(Path(folder) / "cluster", broker_settings=settings) as cluster:
             cluster.start()
-            drills = run_drills(cluster, Kind.PAUSE, count, seed=seed, topic=TOPIC, say=print)
+            drills = run_drills(cluster, DrillKind.PAUSE, count, seed=seed, topic=TOPIC, say=print)
             report = asyncio.run(drills)
     if not report.passed:
         raise SystemExit(report.failure or f"the drills did not pass: {report.verdict}")

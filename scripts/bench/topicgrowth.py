@@ -39,7 +39,7 @@ SIDE = Side("ours C", "C", "scripts.bench.turnbroker")
 
 
 @dataclass(frozen=True)
-class Row:
+class GrowthRow:
     """Of brokers with that many topics and as many groups."""
 
     topics: int
@@ -123,7 +123,7 @@ class Growth:
         outcome = load(master, Sends(LOADED, QUEUES, BODY), IN_FLIGHT, self._seconds)
         return outcome.messages / outcome.seconds
 
-    def row(self) -> Row:
+    def row(self) -> GrowthRow:
         servers = self.find_master()
         pids = {name: servers.pid(name) for name in (servers.master, *servers.slaves)}
         for name, pid in pids.items():
@@ -143,7 +143,7 @@ class Growth:
         mib = max(own_mib(pid) for pid in pids.values())
         start_s = self._start_after_kill(servers)
         slaves = max(longest[name] for name in servers.slaves)
-        return Row(
+        return GrowthRow(
             self._made, topic_ms, group_ms, sends, beside, longest[servers.master], slaves, mib, start_s
         )
 
@@ -198,7 +198,7 @@ def measure(counts: list[int], seconds: float, *, written: bool, profile: bool) 
         asyncio.run(cluster.wait_whole())
         asyncio.run(cluster.create_topic(LOADED, QUEUES))
         growth = Growth(cluster, seconds, written=written, profile=profile)
-        first: Row | None = None
+        first: GrowthRow | None = None
         print(
             "| topics, groups | ms a topic: median, max | ms a group | sends/s | of the first | beside changes |"
         )

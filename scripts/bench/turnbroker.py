@@ -21,7 +21,7 @@ SAID = "longest turn of the loop, ms:"
 LOOK_AGAIN_S, SAID_S_MAX = 0.05, 20.0
 
 
-class Turns:
+class LoopTurns:
     """Of the loop that runs where the first task is started."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ def longest_turn_ms(pid: int, log: Path) -> float:
 
 
 def main() -> None:
-    turns = Turns()
+    turns = LoopTurns()
     first = tasks.Tasks.start
 
     def start(self: tasks.Tasks, *arguments: object, **named: object) -> object:

@@ -25,7 +25,7 @@ from localcluster.relay import Order, Relay
 from mqruntime.clock import SystemClock
 from remoting.client import RemotingClient
 from scripts.ledgergroup import LedgerGroup
-from simulation.raft.linearizable import History
+from simulation.raft.linearizable import OperationHistory
 from simulation.raft.registers import Keys, RegisterClient
 
 CLIENTS = 6
@@ -64,7 +64,7 @@ class Run:
     def __init__(self, group: LedgerGroup, seed: int) -> None:
         self.group = group
         self.random = random.Random(seed)
-        self.history = History()
+        self.history = OperationHistory()
         self.counts = Counter[str]()
         self.clients: list[RegisterClient] = []
         behind = Behind(group)

@@ -12,8 +12,8 @@ from typing import Any
 from broker.app import BrokerApp
 from epochfile.history import EpochHistory
 from ha.epochs import KeptEpochs
-from localcluster.history import Attempt, Outcome
-from messagestore.messages import Appended, MessageToStore, PlainAppended
+from localcluster.history import SendAttempt, SendOutcome
+from messagestore.messages import MessageToStore, PlainAppended, PutResult
 from messagestore.properties import REAL_TOPIC, parse_properties
 from messagestore.record import Message, decode
 from messagestore.store.messagestore import MessageStore
@@ -45,10 +45,10 @@ class Appends:
 
     def noting(
         self, brokers: Sequence[Node]
-    ) -> Callable[[MessageStore, Sequence[MessageToStore]], list[Appended]]:
+    ) -> Callable[[MessageStore, Sequence[MessageToStore]], list[PutResult]]:
         """MessageStore.append, which notes here the records that `brokers` write."""
 
-        def noted(store: MessageStore, messages: Sequence[MessageToStore]) -> list[Appended]:
+        def noted(store: MessageStore, messages: Sequence[MessageToStore]) -> list[PutResult]:
             written = append(store, messages)
             for node in brokers:
                 if isinstance(node.app, BrokerApp) and node.app.store is store:
@@ -70,7 +70,7 @@ class Appends:
 
         return noted
 
-    def wrote(self, app: BrokerApp, records: Iterable[tuple[MessageToStore | Message, Appended]]) -> None:
+    def wrote(self, app: BrokerApp, records: Iterable[tuple[MessageToStore | Message, PutResult]]) -> None:
         for message, at in records:
             if at.error is None:
                 properties = parse_properties(message.properties)
@@ -110,21 +110,23 @@ class Appends:
             return False
         return all(later.start_offset >= record.end for later in history if later.epoch > record.epoch)
 
-    def promised(self, topic: str, attempts: Iterable[Attempt], master_of: dict[int, int]) -> list[Attempt]:
+    def promised(
+        self, topic: str, attempts: Iterable[SendAttempt], master_of: dict[int, int]
+    ) -> list[SendAttempt]:
         """The attempts; an acknowledged one whose message may be gone becomes unknown."""
         return [
-            replace(attempt, outcome=Outcome.UNKNOWN)
-            if attempt.outcome is Outcome.ACKNOWLEDGED
+            replace(attempt, outcome=SendOutcome.UNKNOWN)
+            if attempt.outcome is SendOutcome.ACKNOWLEDGED
             and self.may_be_gone(topic, attempt.message_id, master_of)
             else attempt
             for attempt in attempts
         ]
 
 
-def records_in(store: MessageStore, written: PlainAppended) -> Iterator[tuple[Message, Appended]]:
+def records_in(store: MessageStore, written: PlainAppended) -> Iterator[tuple[Message, PutResult]]:
     at = written.start_offset
     while at < written.end_offset:
         record = decode(store.read(at, written.end_offset - at))
         end = at + record.total_size
-        yield record, Appended(at, end, record.queue_offset, 1, record.store_timestamp)
+        yield record, PutResult(at, end, record.queue_offset, 1, record.store_timestamp)
         at = end

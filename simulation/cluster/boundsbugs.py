@@ -12,7 +12,7 @@ from messagestore.store.trimming import Trimming
 from mqruntime.segments import SegmentFile
 from remoting.client import RemotingClient
 from remoting.connections import Connections
-from remoting.dispatch import Dispatcher
+from remoting.dispatch import RequestDispatcher
 from remoting.peer import Peer
 from simulation.cluster.bugs import bug
 
@@ -33,8 +33,8 @@ async def another(self: RemotingClient, address: str, timeout_ms: int) -> Peer:
     return await peer_of(self, address, timeout_ms)
 
 
-@bug("answered-requests-kept", Dispatcher, "_ended")
-def remembered(self: Dispatcher, task: asyncio.Task[None]) -> None:
+@bug("answered-requests-kept", RequestDispatcher, "_ended")
+def remembered(self: RequestDispatcher, task: asyncio.Task[None]) -> None:
     """N3: a server remembers each request that it ever waited for, with its connection."""
 
 

@@ -16,11 +16,11 @@ from broker.neighbours.agreement import MetadataReplication
 from broker.neighbours.tablecopy import Slices
 from broker.replication.acknowledgement import Acknowledgement
 from broker.role.actions import Action as RoleAction
-from broker.role.actions import Reply
+from broker.role.actions import ControllerReply
 from broker.role.controllercalls import ControllerCalls
 from broker.role.fitness import LeaderHealth
 from broker.role.identityfiles import LogFound
-from broker.role.membership import Membership, Stage
+from broker.role.membership import Membership, RegistrationStage
 from broker.role.memorymark import KeptMemoryMark
 from broker.sends import sendback
 from broker.sends.delaydelivery import DelayDelivery
@@ -32,10 +32,10 @@ from broker.tables.savedtable import SavedTable
 from broker.tables.tables import Tables
 from controller import commands, elections
 from controller.decision import Decision
-from controller.elections import Waiting
+from controller.elections import WaitingReason
 from controller.electpolicy import LiveReport
 from controller.heartbeats import BrokerKey, Liveness
-from controller.holdings import Held, Holdings, Report
+from controller.holdings import Held, Holdings, LogReport
 from controller.state import Replica, Replicas, ReplicasState, SyncState
 from controller.unelected import Unelected
 from dledger.raft.actions import Vote
@@ -55,9 +55,9 @@ from ha.slave.client import SlaveClient
 from ha.slave.link import Action, SlaveLink
 from ha.slaveprogress import SlaveProgress
 from ha.syncstateset import Action as SetAction
-from ha.syncstateset import Alter, Confirmed, Fate, Refused, SyncStateSet, Unknown
+from ha.syncstateset import Alter, AlterRefused, AlterUnknown, Confirmed, Fate, SyncStateSet
 from messagestore.bulk.records import Records
-from messagestore.dispatch.bulkentries import Chosen
+from messagestore.dispatch.bulkentries import ChosenRecords
 from messagestore.dispatch.dispatchloop import DispatchLoop
 from messagestore.log.commitlog import CommitLog
 from messagestore.messages import GetResult
@@ -99,13 +99,13 @@ judged = SyncStateSet.alter_ended
 @bug("lost-answer-is-refusal", SyncStateSet, "alter_ended")
 def lost_answer_is_a_refusal(self: SyncStateSet, alter: Alter, fate: Fate, now_ms: int) -> list[SetAction]:
     """Upstream #5663, other half: a proposal without an answer is dropped from the union."""
-    return judged(self, alter, Refused() if isinstance(fate, Unknown) else fate, now_ms)
+    return judged(self, alter, AlterRefused() if isinstance(fate, AlterUnknown) else fate, now_ms)
 
 
 told_fate = ControllerCalls.fate
 
 
-class AnotherLeads(Unknown):
+class AnotherLeads(AlterUnknown):
     """The outcome that replaces a rejection, because another broker leads or the epoch is another one."""
 
 
@@ -208,12 +208,12 @@ def dispatch_to_the_end(self: DispatchLoop) -> bool:
         self._confirm_offset = kept
 
 
-listed_in_bulk = Chosen.extend
+listed_in_bulk = ChosenRecords.extend
 
 
-@bug("bulk-forgets-the-segment", Chosen, "extend")
+@bug("bulk-forgets-the-segment", ChosenRecords, "extend")
 def places_within_the_segment(
-    self: Chosen, records: Records, tags_codes: NDArray[np.int64]
+    self: ChosenRecords, records: Records, tags_codes: NDArray[np.int64]
 ) -> list[tuple[bytes, int, int]]:
     """Entries made of many records at once have positions in their segment, not in the log."""
     within = Records(records.buffer, records.offset % SEGMENT_BYTES_MIN, records.columns)
@@ -368,7 +368,7 @@ def kept_for_whole(self: LogFound, *, marked: bool) -> None:
 
 
 @bug("emptied-store-elected", Holdings, "_shortfall", plays=("unclean", "emptied member"))
-def nobody_lacks(self: Holdings, key: BrokerKey, own: Held, report: Report, *, exact: bool) -> None:
+def nobody_lacks(self: Holdings, key: BrokerKey, own: Held, report: LogReport, *, exact: bool) -> None:
     """Another part: controllers believe every member."""
 
 
@@ -489,9 +489,9 @@ answered = Membership.answered
 
 
 @bug("late-grant-taken", Membership, "answered")
-def any_grant_is_taken(self: Membership, reply: Reply, now_ms: int) -> list[RoleAction]:
+def any_grant_is_taken(self: Membership, reply: ControllerReply, now_ms: int) -> list[RoleAction]:
     """A restarted broker takes the role that the process before it was given."""
-    self._is_current = self._stage is Stage.REGISTERED
+    self._is_current = self._stage is RegistrationStage.REGISTERED
     return answered(self, reply, now_ms)
 
 
@@ -532,7 +532,7 @@ def nobody_is_better(
 
 
 @bug("waits-in-silence", Unelected, "look")
-def nobody_is_told(self: Unelected, waiting: dict[str, Waiting], now_ms: int) -> None:
+def nobody_is_told(self: Unelected, waiting: dict[str, WaitingReason], now_ms: int) -> None:
     """A set whose members wait for one that never comes has no master, and nothing is logged for an operator."""
 
 

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from controller.state import SyncState
 from simulation.cluster.grants import Grants
 from simulation.cluster.holders import Holders
@@ -31,7 +31,7 @@ class Watched:
     end: int = 0
     confirm: int = 0
     dispatched: int = 0
-    mastership: tuple[Role, int] = (Role.NONE, 0)
+    mastership: tuple[ReplicaRole, int] = (ReplicaRole.NONE, 0)
     epoch: int = 0
 
 
@@ -124,7 +124,7 @@ class ClusterCheck:
         name, store = broker.name, broker.store
         if counted := self.learners & broker.counted:
             raise Violation("S6", f"{name} counts acknowledgements of learners {sorted(counted)}")
-        if broker.role is Role.MASTER and broker.broker_id is not None:
+        if broker.role is ReplicaRole.MASTER and broker.broker_id is not None:
             self.one_master(broker.master_epoch, broker.broker_id)
         if broker.master_epoch < watched.epoch:
             raise Violation("M3", f"{name} went from epoch {watched.epoch} back to {broker.master_epoch}")
@@ -135,7 +135,7 @@ class ClusterCheck:
         truncated, watched.end = end < watched.end, end
         fell = confirm < watched.confirm
         mastership = (broker.role, broker.master_epoch)
-        if mastership == watched.mastership and broker.role is Role.MASTER and fell:
+        if mastership == watched.mastership and broker.role is ReplicaRole.MASTER and fell:
             fell_to = f"fell from {watched.confirm} to {confirm}"
             raise Violation("C2", f"{name}'s confirm offset {fell_to} in epoch {broker.master_epoch}")
         watched.mastership, watched.confirm = mastership, confirm
@@ -198,7 +198,7 @@ class ClusterCheck:
 
     def look_at_members(self, brokers: list[BrokerLook]) -> None:
         """Each running member of the controllers' newest set holds all that any master confirms."""
-        masters = [broker for broker in brokers if broker.role is Role.MASTER]
+        masters = [broker for broker in brokers if broker.role is ReplicaRole.MASTER]
         for master in masters:
             self.holds_what_was_confirmed(master)
             self.enough_copies(master)
@@ -214,7 +214,7 @@ class ClusterCheck:
         confirm = self.whole(max((master.store.confirm_offset() for master in masters), default=0))
         for broker in brokers:
             if (
-                broker.role is Role.NONE
+                broker.role is ReplicaRole.NONE
                 or broker.broker_id not in self.members
                 or broker.name in self.forgetful
             ):
@@ -253,7 +253,11 @@ class ClusterCheck:
         """A broker that lost memory and holds all confirmed records again counts like any other."""
         for broker in brokers:
             caught_up = broker.store.max_offset() >= len(self.confirmed)
-            if caught_up and broker.role is not Role.NONE and broker.history.last_epoch() >= self.newest[0]:
+            if (
+                caught_up
+                and broker.role is not ReplicaRole.NONE
+                and broker.history.last_epoch() >= self.newest[0]
+            ):
                 self.forgetful.discard(broker.name)
 
     def at_the_end(self, brokers: list[BrokerLook]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from localcluster.history import Attempt, Found, Outcome, judge
+from localcluster.history import Found, SendAttempt, SendOutcome, judge
 from localcluster.load import as_found
 from mqclient.message import StoredMessage
 from mqclient.route import MessageQueue
@@ -39,7 +39,7 @@ class ClientJudge:
         return self.node.app
 
     def acknowledged(self) -> int:
-        return sum(attempt.outcome is Outcome.ACKNOWLEDGED for attempt in self.app.load.attempts)
+        return sum(attempt.outcome is SendOutcome.ACKNOWLEDGED for attempt in self.app.load.attempts)
 
     def look(self) -> None:
         """Raises Violation."""
@@ -65,7 +65,7 @@ class ClientJudge:
         log: bytearray,
         begins: int,
         spread_ms: int,
-        promised: Callable[[str, list[Attempt]], list[Attempt]],
+        promised: Callable[[str, list[SendAttempt]], list[SendAttempt]],
         *,
         readers_keep: bool,
     ) -> int:

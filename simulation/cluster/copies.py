@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from broker.app import BrokerApp
 from broker.resync import storeaside
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from mqruntime.runtime import Runtime
 from simulation.cluster.fault import Fault
 from simulation.cluster.looks import broker_on, started_broker
@@ -64,7 +64,7 @@ class Copies(Fault):
         look = broker_on(original)
         if look is None or look.broker_id is None or not self.is_alive(look.broker_id):
             return
-        if look.role is Role.NONE or self.node.serving:
+        if look.role is ReplicaRole.NONE or self.node.serving:
             return
         if original.disk.content(storeaside.FILE) is not None:
             return  # an operator requested a resync: its copy would begin again, too, with an id of its own
@@ -80,7 +80,7 @@ class Copies(Fault):
         same = original.running and original.incarnation == running.incarnation
         is_alive = same and self.is_alive(running.broker_id)
         app = started_broker(self.node)
-        if app is not None and (app.membership.registered or app.membership.role is not Role.NONE):
+        if app is not None and (app.membership.registered or app.membership.role is not ReplicaRole.NONE):
             if is_alive and self.was_alive:
                 raise Violation(
                     "B2",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from localcluster.history import Attempt, Outcome
+from localcluster.history import SendAttempt, SendOutcome
 from localcluster.load import body_hash
 from messagestore.delaylevels import delay_levels_ms
 from messagestore.properties import REAL_TOPIC
@@ -23,7 +23,7 @@ from simulation.cluster.shadow import records_below
 from simulation.cluster.violation import Violation
 
 
-class Waiting(NamedTuple):
+class WaitingDelivery(NamedTuple):
     """A message of the schedule topic, with the topic and time of its delivery."""
 
     topic: str
@@ -31,20 +31,20 @@ class Waiting(NamedTuple):
     due_ms: int
 
 
-def waiting(broker: BrokerLook, log: bytearray) -> Iterator[Waiting]:
+def waiting(broker: BrokerLook, log: bytearray) -> Iterator[WaitingDelivery]:
     """All messages that ever waited; `log` is the commit log from its beginning."""
     store, delays_ms = broker.store, delay_levels_ms(StoreSettings().message_delay_level)
     for content in records_below(log, store.min_offset(), store.segment_size_bytes):
         message = decode(content, verify_body=False)
         if message.topic == SCHEDULE_TOPIC:
             properties, due_ms = message.property_map, message.store_timestamp + delays_ms[message.queue_id]
-            yield Waiting(properties[REAL_TOPIC], properties["KEYS"], due_ms)
+            yield WaitingDelivery(properties[REAL_TOPIC], properties["KEYS"], due_ms)
     for level in LEVELS:
         first = store.min_queue_offset(SCHEDULE_TOPIC, level - 1)
         for entry in store.entries(SCHEDULE_TOPIC, level - 1, first, len(log)):
             end = entry.physical_offset + entry.size
             properties = decode(memoryview(log)[entry.physical_offset : end], verify_body=False).property_map
-            yield Waiting(properties[REAL_TOPIC], properties["KEYS"], entry.tags_code)
+            yield WaitingDelivery(properties[REAL_TOPIC], properties["KEYS"], entry.tags_code)
 
 
 def all_delivered(master: BrokerLook) -> bool:
@@ -59,9 +59,9 @@ def all_delivered(master: BrokerLook) -> bool:
 
 
 def judge_delayed(
-    attempts: dict[str, list[Attempt]],
+    attempts: dict[str, list[SendAttempt]],
     found: Iterable[StoredMessage],
-    scheduled: Iterable[Waiting],
+    scheduled: Iterable[WaitingDelivery],
     spread_ms: int,
 ) -> int:
     """Raises Violation. `spread_ms`: how far the brokers' wall clocks were ever apart: a master takes the due time from
@@ -87,12 +87,12 @@ def judge_delayed(
         for attempt in asked:
             key = (topic, attempt.message_id)
             there = copies.pop(key, [])
-            if attempt.outcome is Outcome.ACKNOWLEDGED and not there:
+            if attempt.outcome is SendOutcome.ACKNOWLEDGED and not there:
                 where = "is" if key in due_ms else "is not"
                 raise Violation(
                     "D1", f"{key} was acknowledged, never delivered, and {where} in the schedule topic"
                 )
-            if attempt.outcome is Outcome.REFUSED and (there or key in due_ms):
+            if attempt.outcome is SendOutcome.REFUSED and (there or key in due_ms):
                 raise Violation("D3", f"{key} was rejected ({attempt.why}), and is there")
             if any(body_hash(message.plain_body()) != attempt.body_hash for message in there):
                 raise Violation("D3", f"{key} was delivered with another body")

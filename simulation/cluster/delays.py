@@ -8,7 +8,7 @@ import asyncio
 import random
 
 from broker.sends.retries import retry_topic
-from localcluster.history import Attempt, Outcome
+from localcluster.history import SendAttempt, SendOutcome
 from localcluster.load import body_hash
 from mqclient.client import Client
 from mqclient.errors import RouteUnknown, SendOutcomeUnknown, SendRefused
@@ -38,7 +38,7 @@ class DelayedWork:
         timeout_ms: int,
         interval_ms: tuple[int, int] = INTERVAL_MS,
     ) -> None:
-        self.attempts: dict[str, list[Attempt]] = {LATER: [], RETRY: []}
+        self.attempts: dict[str, list[SendAttempt]] = {LATER: [], RETRY: []}
         """Topic of the delivery -> the attempts."""
         self.newest: StoredMessage | None = None
         """The message that the reader read last; it is handed back at most once."""
@@ -61,7 +61,7 @@ class DelayedWork:
 
     def acknowledged(self) -> int:
         return sum(
-            attempt.outcome is Outcome.ACKNOWLEDGED
+            attempt.outcome is SendOutcome.ACKNOWLEDGED
             for attempts in self.attempts.values()
             for attempt in attempts
         )
@@ -82,17 +82,17 @@ class DelayedWork:
         key = f"later-{len(self.attempts[LATER])}"
         body = self._random.randbytes(self._random.randint(*BODY_BYTES))
         level = self._random.choice(LEVELS)
-        began_ms, outcome, why = self._client.clock.now_ms(), Outcome.ACKNOWLEDGED, ""
+        began_ms, outcome, why = self._client.clock.now_ms(), SendOutcome.ACKNOWLEDGED, ""
         try:
             result = await self._producer.send(
                 LATER, body, keys=key, properties={"DELAY": str(level)}, timeout_ms=self._timeout_ms
             )
             if not result.acknowledged:
-                outcome, why = Outcome.UNKNOWN, result.status.name
+                outcome, why = SendOutcome.UNKNOWN, result.status.name
         except SendRefused as error:
-            outcome, why = Outcome.REFUSED, str(error)
+            outcome, why = SendOutcome.REFUSED, str(error)
         except SendOutcomeUnknown as error:
-            outcome, why = Outcome.UNKNOWN, str(error)
+            outcome, why = SendOutcome.UNKNOWN, str(error)
         self._note(LATER, key, body, outcome, began_ms, why)
 
     async def _hand_back(self, message: StoredMessage) -> None:
@@ -103,7 +103,7 @@ class DelayedWork:
             origin_msg_id=message.message_id,
             origin_topic=message.topic,
         )
-        began_ms, outcome, why = self._client.clock.now_ms(), Outcome.ACKNOWLEDGED, ""
+        began_ms, outcome, why = self._client.clock.now_ms(), SendOutcome.ACKNOWLEDGED, ""
         try:
             (queue, *_) = (await self._client.routes.get(message.topic)).write_queues
             address = (await self._client.routes.get(message.topic)).master(queue.broker_name)
@@ -113,34 +113,34 @@ class DelayedWork:
             request = RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
             reply = await self._client.remoting.call(address, request, self._timeout_ms)
             if reply.code in NEVER_STORED:
-                outcome, why = Outcome.REFUSED, str(reply.remark)
+                outcome, why = SendOutcome.REFUSED, str(reply.remark)
             elif reply.code != ResponseCode.SUCCESS:
-                outcome, why = Outcome.UNKNOWN, str(reply.remark)
+                outcome, why = SendOutcome.UNKNOWN, str(reply.remark)
         except (NotSent, RouteUnknown) as error:
-            outcome, why = Outcome.REFUSED, str(error)
+            outcome, why = SendOutcome.REFUSED, str(error)
         except RemotingError as error:
-            outcome, why = Outcome.UNKNOWN, str(error)
-        if outcome is not Outcome.ACKNOWLEDGED:
+            outcome, why = SendOutcome.UNKNOWN, str(error)
+        if outcome is not SendOutcome.ACKNOWLEDGED:
             self._client.routes.renew(message.topic)
         self._note(RETRY, message.properties["KEYS"], message.plain_body(), outcome, began_ms, why)
 
-    def _note(self, topic: str, key: str, body: bytes, outcome: Outcome, began_ms: int, why: str) -> None:
+    def _note(self, topic: str, key: str, body: bytes, outcome: SendOutcome, began_ms: int, why: str) -> None:
         ended_ms = self._client.clock.now_ms()
-        self.attempts[topic].append(Attempt(key, body_hash(body), outcome, began_ms, ended_ms, why=why))
+        self.attempts[topic].append(SendAttempt(key, body_hash(body), outcome, began_ms, ended_ms, why=why))
 
-    async def delivered(self, promised: dict[str, list[Attempt]]) -> list[StoredMessage]:
+    async def delivered(self, promised: dict[str, list[SendAttempt]]) -> list[StoredMessage]:
         """All messages in the topics that delayed messages are delivered to. A topic may be gone if all its messages may be.
         Raises PullFailed."""
         consumer = self._client.consumer(GROUP)
         messages: list[StoredMessage] = []
         for topic, attempts in promised.items():
-            if all(attempt.outcome is Outcome.REFUSED for attempt in attempts):
+            if all(attempt.outcome is SendOutcome.REFUSED for attempt in attempts):
                 continue
             while True:
                 try:
                     queues = await consumer.queues(topic)
                 except RouteUnknown:
-                    if all(attempt.outcome is not Outcome.ACKNOWLEDGED for attempt in attempts):
+                    if all(attempt.outcome is not SendOutcome.ACKNOWLEDGED for attempt in attempts):
                         break
                     await asyncio.sleep(ROUTE_RETRY_MS / 1000)
                     continue

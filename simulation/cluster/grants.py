@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from controller.statemachine import ReplicasStateMachine
 from simulation.cluster.looks import BrokerLook, sync_state
 from simulation.cluster.violation import Violation
@@ -96,7 +96,7 @@ class Grants:
             self.led.update(entry.epoch for entry in broker.history.entries)
         for broker_id, broker in by_id.items():
             epoch = broker.master_epoch
-            if broker.role is Role.MASTER and self.master_of.get(epoch) != broker_id:
+            if broker.role is ReplicaRole.MASTER and self.master_of.get(epoch) != broker_id:
                 raise Violation(
                     "M2", f"broker {broker_id} acts as master of epoch {epoch}, which no election gave it"
                 )

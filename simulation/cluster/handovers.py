@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from localcluster.history import Attempt, Outcome
+from localcluster.history import SendAttempt, SendOutcome
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from simulation.cluster.fault import Fault
@@ -112,7 +112,7 @@ class CleanHandOvers:
             assert former.app is not None
             former.leave()
         if not self.unnoticed(attempts, WATCHED_MS):
-            bad = next(each for each in reversed(attempts) if each.outcome is not Outcome.ACKNOWLEDGED)
+            bad = next(each for each in reversed(attempts) if each.outcome is not SendOutcome.ACKNOWLEDGED)
             raise Violation(
                 "H1", f"a client noticed a switchover, expected only OK, seen {bad.outcome.value}: {bad.why}"
             )
@@ -122,11 +122,11 @@ class CleanHandOvers:
     def hangs(self) -> bool:
         return any(node.disk.stalled for node in self.machines.servers)
 
-    def unnoticed(self, attempts: list[Attempt], for_ms: int) -> bool:
+    def unnoticed(self, attempts: list[SendAttempt], for_ms: int) -> bool:
         """Whether some attempts end within this time, and all that do are acknowledged."""
         before = len(attempts)
         self.machines.world.run_for_ms(for_ms)
-        return {attempt.outcome for attempt in attempts[before:]} == {Outcome.ACKNOWLEDGED}
+        return {attempt.outcome for attempt in attempts[before:]} == {SendOutcome.ACKNOWLEDGED}
 
 
 def elect(machines: Machines, broker_id: int) -> None:

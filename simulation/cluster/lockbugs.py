@@ -6,31 +6,31 @@ from collections.abc import Iterable
 
 from broker.tables import queuelocks
 from broker.tables.consumeroffsets import ConsumerOffsets
-from broker.tables.queuelocks import Lock, Queue, QueueLocks
+from broker.tables.queuelocks import Lock, Queue, RebalanceLocks
 from remoting.bodies.tables import QueueLock, QueueLockTable
 from simulation.cluster.bugs import bug
 
 
-@bug("locks-die-with-their-master", QueueLocks, "adopt", plays=("ordered readers",))
-def knows_nothing(self: QueueLocks, table: QueueLockTable) -> bool:
+@bug("locks-die-with-their-master", RebalanceLocks, "adopt", plays=("ordered readers",))
+def knows_nothing(self: RebalanceLocks, table: QueueLockTable) -> bool:
     """As upstream's: no slave knows the holder of a queue."""
     return False
 
 
-@bug("locks-die-with-their-master", QueueLocks, "apply", plays=("ordered readers",))
-def learns_nothing(self: QueueLocks, held: Iterable[QueueLock], gone: Iterable[QueueLock]) -> bool:
+@bug("locks-die-with-their-master", RebalanceLocks, "apply", plays=("ordered readers",))
+def learns_nothing(self: RebalanceLocks, held: Iterable[QueueLock], gone: Iterable[QueueLock]) -> bool:
     """The rest of it: no slave learns changes either."""
     return False
 
 
-@bug("locked-before-others-know", QueueLocks, "agreed", plays=("ordered readers",))
-def at_once(self: QueueLocks, group: str, queues: Iterable[Queue], client_id: str) -> bool:
+@bug("locked-before-others-know", RebalanceLocks, "agreed", plays=("ordered readers",))
+def at_once(self: RebalanceLocks, group: str, queues: Iterable[Queue], client_id: str) -> bool:
     """A client is answered that it holds a queue while only its master knows it."""
     return True
 
 
-@bug("leases-go-on-under-the-next-master", QueueLocks, "led")
-def as_they_were(self: QueueLocks) -> None:
+@bug("leases-go-on-under-the-next-master", RebalanceLocks, "led")
+def as_they_were(self: RebalanceLocks) -> None:
     """A lease counts from when a slave was notified of the holder: renewals since are forgotten."""
 
 
@@ -40,8 +40,8 @@ def never(lock: Lock, now_ms: int) -> bool:
     return False
 
 
-@bug("restarts-forget-locks", QueueLocks, "decode", plays=("facts",))
-def begins_anew(self: QueueLocks, data: bytes) -> None:
+@bug("restarts-forget-locks", RebalanceLocks, "decode", plays=("facts",))
+def begins_anew(self: RebalanceLocks, data: bytes) -> None:
     """Holders are not read from disk."""
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from broker.app import BrokerApp
 from broker.role.identity import IDENTITY_FILE, decode_identity
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from broker.settings.broker import BrokerSettings
 from broker.tables.delayoffsets import DelayOffsets
 from broker.tables.tables import Tables
@@ -33,7 +33,7 @@ class BrokerLook(NamedTuple):
     incarnation: int
     broker_id: int | None
     """Granted and durable."""
-    role: Role
+    role: ReplicaRole
     master_epoch: int
     """Of the role taken; 0 before."""
     epoch: int
@@ -66,7 +66,9 @@ def started_broker(node: Node) -> BrokerApp | None:
 def epoch_led_on(node: Node) -> int | None:
     """The epoch in which a broker there acts as master; None where none does."""
     app = started_broker(node)
-    return app.membership.master_epoch if app is not None and app.membership.role is Role.MASTER else None
+    return (
+        app.membership.master_epoch if app is not None and app.membership.role is ReplicaRole.MASTER else None
+    )
 
 
 def broker_on(node: Node) -> BrokerLook | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from controller.elections import Waiting
+from controller.elections import WaitingReason
 from controller.unelected import Unelected
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode
@@ -26,7 +26,7 @@ from simulation.cluster.members import BROKER_SET, CONTROLLER_PORT, LOST_FOR_GOO
 AGAIN_MS = 3_000
 ANSWER_MS_MAX = 3_000
 
-Tell = Callable[[Unelected, str, Waiting], None]
+Tell = Callable[[Unelected, str, WaitingReason], None]
 log = Unelected.log
 
 
@@ -34,14 +34,14 @@ class LostForGood(Fault):
     """Comes when it is needed, and sends from a host without faults."""
 
     name = "elected by an operator, for who is missing is lost"
-    waiting: Waiting | None = None
+    waiting: WaitingReason | None = None
     """The last report of a controller."""
     again_ms = 0
 
     def noting(self) -> Tell:
         """Unelected.log, with its calls recorded."""
 
-        def noted(unelected: Unelected, broker_name: str, waiting: Waiting) -> None:
+        def noted(unelected: Unelected, broker_name: str, waiting: WaitingReason) -> None:
             self.waiting = waiting
             log(unelected, broker_name, waiting)
 

@@ -12,8 +12,8 @@ from broker.app import BrokerApp
 from broker.settings.broker import BrokerSettings
 from controller.server import ControllerApp
 from controller.settings import ControllerSettings
-from localcluster.history import Found, Place
-from localcluster.load import Load, body_hash, read_back
+from localcluster.history import Found, MessagePlace
+from localcluster.load import SteadyLoad, body_hash, read_back
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.replies import TopicSettings
@@ -152,7 +152,7 @@ def broker_app(
 class ReaderNotes:
     """The messages that consumers were given, first come: (queue, offset) -> message."""
 
-    seen: dict[Place, Found] = field(default_factory=dict)
+    seen: dict[MessagePlace, Found] = field(default_factory=dict)
     contradictions: list[str] = field(default_factory=list)
 
     def note(self, found: Found) -> None:
@@ -168,7 +168,7 @@ class ClientApp:
         self.client = Client(
             NAMESRV, clock=runtime.clock, random=random.Random(runtime.random.getrandbits(32))
         )
-        self.load = Load(
+        self.load = SteadyLoad(
             self.client.producer("producer"),
             TOPIC,
             queues=QUEUES,
@@ -260,7 +260,7 @@ class ClientApp:
                     if not result.messages and result.next_offset > next_offset.get(str(queue), 0):
                         next_offset[str(queue)] = result.next_offset  # retention has moved the begin up
                     for message in result.messages:
-                        place = Place(str(queue), message.queue_offset)
+                        place = MessagePlace(str(queue), message.queue_offset)
                         key = message.properties.get("KEYS", "")
                         first_read = place not in self.notes.seen
                         self.notes.note(Found(key, body_hash(message.plain_body()), place))

@@ -6,7 +6,7 @@ from broker.app import BrokerApp
 from broker.role.memorymark import KeptMemoryMark
 from broker.role.startnumber import FILE, KeptStartNumber, decode
 from controller import commands, elections, livebrokers
-from controller.commands import Process, Refusal
+from controller.commands import IdentityRefusal, Process
 from controller.electpolicy import LiveReport
 from controller.heartbeats import BrokerKey, Liveness
 from controller.holdings import Holdings
@@ -26,11 +26,11 @@ BUGS["old-disk-elected"].append((Holdings, "_shortfall", nobody_lacks))
 @bug("copy-takes-over", commands, "why_not_this_process", plays=("copies",))
 def whoever_came_last(
     replica: Replica, live: Liveness, key: BrokerKey, address: str, process: Process
-) -> Refusal | None:
+) -> IdentityRefusal | None:
     """Upstream: a copy of a broker's store is that broker from its registration on, though the broker lives."""
     known = max(replica.start_number, live.start_number(key))
     is_old = 0 < process.start_number <= known and process.incarnation != replica.incarnation
-    return Refusal(ResponseCode.CONTROLLER_INVALID_REQUEST, "", known) if is_old else None
+    return IdentityRefusal(ResponseCode.CONTROLLER_INVALID_REQUEST, "", known) if is_old else None
 
 
 BUGS["copy-takes-over"].append((livebrokers, "why_not_this_process", whoever_came_last))

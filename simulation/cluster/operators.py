@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from mqruntime.clock import Clock
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
@@ -132,10 +132,10 @@ class Operator(Fault):
         """Empty a replica whose log shares no epoch with the master's: it reports that, and asks to be emptied."""
         looks = self.machines.broker_looks()
         master = next((look for look in looks if look.broker_id == self.newest_master()), None)
-        if master is None or master.role is not Role.MASTER or not len(master.history):
+        if master is None or master.role is not ReplicaRole.MASTER or not len(master.history):
             return
         for look in looks:
-            follows = look.role is Role.SLAVE and look.master_epoch == master.master_epoch
+            follows = look.role is ReplicaRole.SLAVE and look.master_epoch == master.master_epoch
             if follows and len(look.history) and not {*look.history} & {*master.history}:
                 node = self.world.nodes[look.name]
                 self.machines.kill(node)

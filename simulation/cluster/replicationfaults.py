@@ -4,7 +4,7 @@ Invariant: a planned fault that has not happened when faults end never does."""
 
 from __future__ import annotations
 
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from simulation.cluster.fault import Fault, Moment
 from simulation.cluster.looks import broker_on
 from simulation.cluster.machines import Machines
@@ -107,9 +107,14 @@ class DeposedMaster(Fault):
     def misdirect(self, former: Node, master: Node) -> None:
         slave = next(node for node in self.machines.slaves(master) if node is not former)
         old, new, follower = broker_on(former), broker_on(master), broker_on(slave)
-        if old is None or new is None or follower is None or Role.NONE in (old.role, new.role, follower.role):
+        if (
+            old is None
+            or new is None
+            or follower is None
+            or ReplicaRole.NONE in (old.role, new.role, follower.role)
+        ):
             return
-        if old.role is not Role.MASTER:
+        if old.role is not ReplicaRole.MASTER:
             self.deposed = None  # it was notified of its successor
         elif (
             follower.history.last_epoch() == new.history.last_epoch()

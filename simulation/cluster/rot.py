@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from messagestore.checkpoint import FILE, CheckpointDamaged, decode_checkpoint
 from messagestore.record import store_timestamp
 from messagestore.recordcrc import HEAD, RECORD_CRC_BYTES
@@ -83,7 +83,7 @@ class CorruptSegment(Fault):
         now_ms, master = self.world.now_ms, self.machines.master()
         look = broker_on(master) if master is not None else None
         if self.fenced is not None and self.fenced.down_until_ms:
-            if (look is not None and look.role is Role.MASTER) or now_ms > self.fenced.down_until_ms:
+            if (look is not None and look.role is ReplicaRole.MASTER) or now_ms > self.fenced.down_until_ms:
                 self.fenced = None
             return
         if look is None or master is None or not look.store.integrity.damages:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from messagestore.record import BORN_HOST_IPV6, SYS_FLAG, SYS_FLAG_AT, store_timestamp
 from messagestore.walker import segment_name
 from simulation.cluster.damagedstores import LOG, BitFlip
@@ -70,7 +70,7 @@ class CorruptStoreTime(Fault):
 
     def follows(self, node: Node) -> bool:
         app = started_broker(node)
-        return app is not None and app.membership.role is Role.SLAVE
+        return app is not None and app.membership.role is ReplicaRole.SLAVE
 
     def place(self, node: Node) -> BitFlip | None:
         """A bit in the newest segment that follows a whole confirmed one, if its first record is too young for the one before

@@ -6,7 +6,7 @@ master was replaced and lost members have left the set."""
 
 from __future__ import annotations
 
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from simulation.cluster.looks import BrokerLook, controller_app
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import Timers
@@ -45,7 +45,7 @@ class Service:
 
     def is_served(self, looks: list[BrokerLook]) -> bool:
         return any(
-            look.role is Role.MASTER
+            look.role is ReplicaRole.MASTER
             and look.accepts_sends
             and look.master_epoch == self.machines.check.newest[0]
             for look in looks

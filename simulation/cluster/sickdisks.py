@@ -9,7 +9,7 @@ import errno
 import os
 from collections.abc import Callable
 
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from epochfile.file import DEFAULT_NAME
 from simulation.cluster.looks import BrokerLook
 from simulation.cluster.machines import Machines
@@ -66,7 +66,7 @@ class SickDisks:
         unfit = {node.name for node in (former, *sick)}
 
         def serves(look: BrokerLook) -> bool:
-            return look.name not in unfit and look.role is Role.MASTER and look.accepts_sends
+            return look.name not in unfit and look.role is ReplicaRole.MASTER and look.accepts_sends
 
         while not any(serves(look) for look in self.machines.broker_looks()):
             if world.now_ms > deadline_ms:

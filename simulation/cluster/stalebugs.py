@@ -6,19 +6,19 @@ from collections.abc import Iterable
 
 from broker.neighbours.naps import Naps
 from broker.tables.consumeroffsets import ConsumerOffsets
-from broker.tables.queuelocks import Queue, QueueLocks
+from broker.tables.queuelocks import Queue, RebalanceLocks
 from remoting.bodies.offsets import ConsumerOffsetWrapper
 from remoting.peer import Peer
 from simulation.cluster.bugs import BUGS
 
-unlock, commit = QueueLocks.unlock, ConsumerOffsets.commit
+unlock, commit = RebalanceLocks.unlock, ConsumerOffsets.commit
 
 bug = BUGS.playing("committers")
 
 
-@bug("stale-unlock-forwarded", QueueLocks, "unlock")
+@bug("stale-unlock-forwarded", RebalanceLocks, "unlock")
 def whenever_it_was_said(
-    self: QueueLocks, group: str, queues: Iterable[Queue], client_id: str, *, is_passed_on: bool = False
+    self: RebalanceLocks, group: str, queues: Iterable[Queue], client_id: str, *, is_passed_on: bool = False
 ) -> None:
     """A lock is released by a forwarded unlock, though its holder asked for the lock since."""
     unlock(self, group, queues, client_id)

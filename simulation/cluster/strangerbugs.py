@@ -8,7 +8,7 @@ from broker.role.controllerhosts import ControllerHosts
 from broker.role.membership import HINT_EVERY_MS, Membership
 from broker.switchover.handover import HandOverRequests
 from controller import commands
-from controller.commands import Process, Refusal
+from controller.commands import IdentityRefusal, Process
 from controller.heartbeats import BrokerKey, Liveness
 from controller.state import Replica
 from dledger.node.authenticator import PeerAuthenticator, TheirList
@@ -60,7 +60,7 @@ def for_any_broker(self: NamesrvApp, peer: Peer, cluster: str, broker_addr: str)
 
 
 @bug("anonymous-processes-count", commands, "_why_not_anonymous")
-def as_ever(replica: Replica, live: Liveness, key: BrokerKey) -> Refusal | None:
+def as_ever(replica: Replica, live: Liveness, key: BrokerKey) -> IdentityRefusal | None:
     """Upstream: any peer that names an id registers as its broker, and moves its address; a master is deposed by it."""
     return None
 

@@ -6,11 +6,11 @@ from broker.transactions import checkback
 from broker.transactions.checkback import Asked, CheckBack
 from broker.transactions.ending import EndTransaction
 from broker.transactions.openhalves import Half, OpenHalves
-from broker.transactions.outcomes import Outcome
+from broker.transactions.outcomes import TransactionOutcome
 from broker.transactions.rebuild import Rebuild
 from broker.transactions.records import done_offsets, put_back
 from broker.transactions.transactions import Transactions
-from messagestore.messages import Appended, MessageToStore
+from messagestore.messages import MessageToStore, PutResult
 from messagestore.record import Message
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
@@ -34,7 +34,7 @@ def stays(self: OpenHalves, root: int) -> None:
 
 @bug("stored-while-read-forgotten", Transactions, "half_stored")
 def unless_known(
-    self: Transactions, message: MessageToStore, appended: Appended, due_ms: int | None = None
+    self: Transactions, message: MessageToStore, appended: PutResult, due_ms: int | None = None
 ) -> None:
     """A half that comes while a new master reads its log is not open."""
     if self.open is not None:
@@ -57,7 +57,7 @@ def first_alone(self: Rebuild, queue_offset: int, record: Message) -> None:
 
 @bug("second-end-answered", EndTransaction, "_ended_before")
 def as_asked(
-    self: EndTransaction, peer: Peer, command: RemotingCommand, root: int, outcome: Outcome
+    self: EndTransaction, peer: Peer, command: RemotingCommand, root: int, outcome: TransactionOutcome
 ) -> RemotingCommand | None:
     """A second end is answered with success, whatever the first one was."""
     return command.reply()

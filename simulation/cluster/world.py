@@ -26,7 +26,7 @@ from dledger.raft.raft import Raft
 from ha.epochs import KeptEpochs
 from ha.errors import HAError
 from ha.master.mastership import Mastership
-from localcluster.history import Attempt
+from localcluster.history import SendAttempt
 from messagestore.dispatch import bulkentries as bulk_entries
 from messagestore.errors import StoreError
 from messagestore.log import commitlog
@@ -524,7 +524,7 @@ class ClusterWorld:
         )
         self.totals.counts["delivered again"] += again
 
-    def promised(self, topic: str, attempts: list[Attempt]) -> list[Attempt]:
+    def promised(self, topic: str, attempts: list[SendAttempt]) -> list[SendAttempt]:
         """The client's attempts, as the contract judges them."""
         if not (self.check.forked or not self.contract.waits):
             return attempts

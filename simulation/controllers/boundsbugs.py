@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 
-from controller.heartbeats import BrokerKey, Heartbeats, _Entry
+from controller.heartbeats import BrokerKey, Heartbeats, _Heartbeat
 from dledger.node.transport import PeerTransport
 from dledger.raft.messages import Request, Response
 from simulation.controllers.bugs import BUGS, bug, planted
@@ -14,7 +14,7 @@ __all__ = ["BUGS", "planted"]
 
 
 @bug("former-connections-kept", Heartbeats, "_leave_connection")
-def nobodys_any_more(self: Heartbeats, key: BrokerKey, entry: _Entry) -> None:
+def nobodys_any_more(self: Heartbeats, key: BrokerKey, entry: _Heartbeat) -> None:
     """N3: each connection of a broker's heartbeats is remembered."""
     del self._of_connection[entry.connection][key]
 

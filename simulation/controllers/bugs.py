@@ -16,7 +16,7 @@ from controller.decision import Decision
 from controller.electpolicy import LiveReport
 from controller.events import AlterSyncStateSet, ApplyBrokerId, CleanBrokerData, ElectMaster, Event, encode
 from controller.heartbeats import Heartbeats, Liveness
-from controller.holdings import Held, Holdings, Report
+from controller.holdings import Held, Holdings, LogReport
 from controller.livebrokers import LiveBrokers
 from controller.runner import Busy, CommandRunner
 from controller.state import Replicas, ReplicasState, SyncState
@@ -445,7 +445,7 @@ heard = Holdings.heard
 
 @bug("older-connection-reports", Holdings, "heard")
 def over_whichever_connection(
-    self: Holdings, key: Any, connection: int, report: Report, *, member: bool
+    self: Holdings, key: Any, connection: int, report: LogReport, *, member: bool
 ) -> Held | None:
     """M5: a report over an older connection, from before the log was emptied, clears the broker that is missing data."""
     newest = max(connection, self._of[key].connection if key in self._of else 0)

@@ -31,7 +31,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from simulation.controllers import entries
 from simulation.controllers.asks import FENCED, OPERATOR, UNDECIDED, Ask, Asks, Code, Effect
-from simulation.controllers.entries import Entry
+from simulation.controllers.entries import ControllerEntry
 from simulation.controllers.rules import (
     LivenessView,
     better_than,
@@ -159,7 +159,7 @@ class ControllerCheck:
         self._applied[process] = place
         self.counts["snapshots loaded"] += 1
 
-    def _take(self, entry: Entry, index: int, body: bytes, liveness: LivenessView | None) -> None:
+    def _take(self, entry: ControllerEntry, index: int, body: bytes, liveness: LivenessView | None) -> None:
         model = self._model(entry.broker_name)
         expect("R8", liveness is not None, f"no controller proposed {body!r} at {index}")
         assert liveness is not None
@@ -186,7 +186,7 @@ class ControllerCheck:
         self.counts["events"] += 1
 
     def _explained(
-        self, entry: Entry, rule: str, what: str, code: RequestCode, fits: Callable[[Ask], bool]
+        self, entry: ControllerEntry, rule: str, what: str, code: RequestCode, fits: Callable[[Ask], bool]
     ) -> None:
         """An open request that fits has caused it."""
         explaining = [ask for ask in self.asks.open(entry.broker_name, code) if fits(ask)]
@@ -198,7 +198,9 @@ class ControllerCheck:
         for ask in [*effect.may_be_of, *(ask for ask in effect.fences if ask not in effect.may_be_of)]:
             ask.explains.append(effect)
 
-    def _judge_alter(self, entry: Entry, was: SetState, now: SetState, liveness: LivenessView) -> None:
+    def _judge_alter(
+        self, entry: ControllerEntry, was: SetState, now: SetState, liveness: LivenessView
+    ) -> None:
         members = entry.ids or frozenset()
         what = f"{sorted(was.members)} became {sorted(members)} in {was.master_epoch}/{was.set_epoch}"
         what += f" with {sorted(entry.eligible)} also eligible" if entry.eligible else ""
@@ -235,7 +237,7 @@ class ControllerCheck:
             expect("S3", members <= union, f"{what}, but the master waits for {sorted(union)} only")
         self.counts["fences" if fences else "alters"] += 1
 
-    def _asks_that_forget(self, entry: Entry, was: SetState) -> list[Ask]:
+    def _asks_that_forget(self, entry: ControllerEntry, was: SetState) -> list[Ask]:
         """Requests that may have removed members because they will be forgotten next."""
         left = was.members - (entry.ids or frozenset())
         return [
@@ -245,7 +247,7 @@ class ControllerCheck:
             and (ask.ids_to_clean & was.members, was.eligible - ask.ids_to_clean) == (left, entry.eligible)
         ]
 
-    def _judge_election(self, entry: Entry, was: SetState, liveness: LivenessView) -> None:
+    def _judge_election(self, entry: ControllerEntry, was: SetState, liveness: LivenessView) -> None:
         new, old = entry.broker_id, was.master_id
         what = f"{entry.broker_name}: {new} follows {old} of epoch {was.master_epoch}"
         expect("M1", was.known, f"{what} in an unknown set")
@@ -259,7 +261,7 @@ class ControllerCheck:
         self.counts["elections"] += 1
 
     def _judge_elected(
-        self, entry: Entry, what: str, new: int, was: SetState, liveness: LivenessView
+        self, entry: ControllerEntry, what: str, new: int, was: SetState, liveness: LivenessView
     ) -> None:
         why_not = may_be_elected(was, new, self.learners_of(was), liveness, unclean=self.unclean)
         expect("M4", why_not is None, f"{what}: {why_not}")
@@ -297,7 +299,7 @@ class ControllerCheck:
             self.counts["elected though it may lack"] += 1
 
     def _judge_deposing(
-        self, entry: Entry, what: str, old: int, new: int | None, liveness: LivenessView
+        self, entry: ControllerEntry, what: str, old: int, new: int | None, liveness: LivenessView
     ) -> None:
         """A master that is alive for the controller, or has not led long enough to count as dead, is deposed."""
         if new is not None and yields_to(liveness.of(old), liveness.of(new)):
@@ -316,7 +318,7 @@ class ControllerCheck:
                 lambda ask: ask.says("designateElect") and ask.number("brokerId") == new,
             )  # fmt: skip
 
-    def _judge_grant(self, entry: Entry, was: SetState) -> None:
+    def _judge_grant(self, entry: ControllerEntry, was: SetState) -> None:
         assert entry.broker_id is not None
         what = f"id {entry.broker_id} of {entry.broker_name} is granted to {entry.check_code}"
         owner = was.codes.get(entry.broker_id, entry.check_code)
@@ -329,7 +331,7 @@ class ControllerCheck:
             )
         )  # fmt: skip
 
-    def _judge_clean(self, entry: Entry, was: SetState, liveness: LivenessView) -> None:
+    def _judge_clean(self, entry: ControllerEntry, was: SetState, liveness: LivenessView) -> None:
         what = f"{sorted(entry.ids) if entry.ids else 'all'} of {entry.broker_name} are forgotten"
         gone = entry.ids if entry.ids is not None else frozenset(was.codes)
         if entry.ids is not None and not entry.ids >= was.codes.keys():

@@ -11,7 +11,7 @@ ALTER, APPLY_ID, ELECT, CLEAN, ADDRESS = 1, 2, 3, 5, 6
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ControllerEntry:
     """`broker_id` is the broker that is granted, elected (None: none), moved. `ids`: the new set, or the forgotten ones (None:
     all). `eligible`: other brokers that may be elected."""
 
@@ -24,15 +24,15 @@ class Entry:
     eligible: frozenset[int] = frozenset()
 
 
-def read(body: bytes) -> Entry | None:
+def read(body: bytes) -> ControllerEntry | None:
     """None for bytes that are no event."""
     kind, said = int.from_bytes(body[:2], "big"), json.loads(body[2:])
     name, eligible = said["brokerName"], frozenset(said.get("eligibleReplicas", ()))
     match kind:
         case 1:
-            return Entry(kind, name, ids=frozenset(said["newSyncStateSet"]), eligible=eligible)
+            return ControllerEntry(kind, name, ids=frozenset(said["newSyncStateSet"]), eligible=eligible)
         case 2:
-            return Entry(
+            return ControllerEntry(
                 kind,
                 name,
                 said["newBrokerId"],
@@ -41,10 +41,10 @@ def read(body: bytes) -> Entry | None:
             )
         case 3:
             elected = said["newMasterBrokerId"] if said["newMasterElected"] else None
-            return Entry(kind, name, elected, eligible=eligible)
+            return ControllerEntry(kind, name, elected, eligible=eligible)
         case 5:
             ids = said.get("brokerIdSetToClean")
-            return Entry(kind, name, ids=frozenset(ids) if ids else None)
+            return ControllerEntry(kind, name, ids=frozenset(ids) if ids else None)
         case 6:
-            return Entry(kind, name, said["brokerId"], address=said["brokerAddress"])
+            return ControllerEntry(kind, name, said["brokerId"], address=said["brokerAddress"])
     return None

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mqruntime.runtime import Runtime
-from remoting.bodies.replicas import SyncStateSet
+from remoting.bodies.replicas import SyncStateSetBody
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
@@ -145,7 +145,7 @@ class Operator:
                 members -= {master}
         members_min = self.random.randint(0, 2)
         header = AlterSyncStateSetHeader(name, master, epoch, 0, min_in_sync_replicas=members_min)
-        body = SyncStateSet(members, set_epoch).encode()
+        body = SyncStateSetBody(members, set_epoch).encode()
         await self._ask(leader, RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, body)
 
     async def _deliver_late(self) -> None:

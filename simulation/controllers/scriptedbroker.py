@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
-from remoting.bodies.replicas import SyncStateSet
+from remoting.bodies.replicas import SyncStateSetBody
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -74,7 +74,7 @@ class Unanswered(Exception):
 
 
 @dataclass(frozen=True)
-class Part:
+class BrokerPart:
     """The part of a broker. `members_min`: it acknowledges nothing with fewer, and reports that; 0: not reported, as
     upstream's. `fellows` returns the ids of live brokers, `followers` of those in that epoch; learners not among them."""
 
@@ -104,7 +104,7 @@ class ScriptedBroker:
     """An app for a simulated node; its public fields are its beliefs."""
 
     def __init__(
-        self, host: str, controllers: list[str], part: Part, around: Surroundings, runtime: Runtime
+        self, host: str, controllers: list[str], part: BrokerPart, around: Surroundings, runtime: Runtime
     ) -> None:
         self.part = part
         self.around = around
@@ -254,7 +254,7 @@ class ScriptedBroker:
             self.registered = False
             return
         info = GetReplicaInfoResponseHeader.from_ext(reply.ext)
-        body = SyncStateSet.decode(reply.body)
+        body = SyncStateSetBody.decode(reply.body)
         self._is_current = True
         self._adopt(info.master_epoch or 0, info.master_broker_id, body)
         if self.around.restless and self.part.members_min and self.runtime.random.random() < 0.02:
@@ -297,7 +297,7 @@ class ScriptedBroker:
         header = AlterSyncStateSetHeader(
             self.part.broker_name, self.broker_id or 0, epoch, 0, min_in_sync_replicas=members_min
         )
-        body = SyncStateSet(wanted, self.set_epoch).encode()
+        body = SyncStateSetBody(wanted, self.set_epoch).encode()
         try:
             reply = await self._call(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, body)
         except Unanswered as unanswered:
@@ -311,13 +311,13 @@ class ScriptedBroker:
         if reply.code == ResponseCode.SUCCESS:
             self.alters += 1
             self._reported_epoch = epoch
-            self._adopt(epoch, self.master_id, SyncStateSet.decode(reply.body))
+            self._adopt(epoch, self.master_id, SyncStateSetBody.decode(reply.body))
         elif reply.code in FINAL:
             self.asked_for.clear()
         else:
             self._refused(sending, reply.code)
             if reply.code in FENCED and reply.body:
-                self._adopt(epoch, self.master_id, SyncStateSet.decode(reply.body))
+                self._adopt(epoch, self.master_id, SyncStateSetBody.decode(reply.body))
         self._waits()
 
     def _refused(self, sending: tuple[frozenset[int], int], code: int | None = None) -> None:
@@ -330,7 +330,7 @@ class ScriptedBroker:
         if self.is_master:
             self.check.waits_for(self.part.broker_name, self.master_id or 0, self.epoch, self.union())
 
-    def _adopt(self, epoch: int, master_id: int | None, members: SyncStateSet) -> None:
+    def _adopt(self, epoch: int, master_id: int | None, members: SyncStateSetBody) -> None:
         if epoch > self.epoch:
             self.epoch, self.master_id, self.set_epoch = epoch, master_id, 0
             self.members = frozenset()
@@ -345,7 +345,7 @@ class ScriptedBroker:
         self.check.announced(self.part.broker_name, header.master_broker_id, header.master_epoch or 0)
         if self._is_current:  # else it may be meant for the process before
             master_id, epoch = header.master_broker_id, header.master_epoch or 0
-            self._adopt(epoch, master_id, SyncStateSet.decode(request.body))
+            self._adopt(epoch, master_id, SyncStateSetBody.decode(request.body))
         return request.reply()
 
     async def _beat(self, controller: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from simulation.controllers import entries
-from simulation.controllers.entries import Entry
+from simulation.controllers.entries import ControllerEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class SetModel:
     elections: dict[int, tuple[int, int | None]] = field(default_factory=dict)
     holders: frozenset[int] = frozenset()
 
-    def after(self, entry: Entry) -> SetState:
+    def after(self, entry: ControllerEntry) -> SetState:
         """The set once `entry` is applied to it."""
         now = self.now
         if not now.known and entry.kind != entries.APPLY_ID:

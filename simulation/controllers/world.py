@@ -23,7 +23,13 @@ from simulation.controllers.boundsbugs import BUGS, planted
 from simulation.controllers.check import ControllerCheck
 from simulation.controllers.faults import Faults
 from simulation.controllers.operator import Manners, Operator
-from simulation.controllers.scriptedbroker import BROKER_NAME, BROKER_PORT, Part, ScriptedBroker, Surroundings
+from simulation.controllers.scriptedbroker import (
+    BROKER_NAME,
+    BROKER_PORT,
+    BrokerPart,
+    ScriptedBroker,
+    Surroundings,
+)
 from simulation.controllers.taps import Taps
 from simulation.controllers.violation import Violation
 from simulation.kernel import seeds
@@ -134,7 +140,7 @@ class ControllerWorld:
             world.node(name, address.partition(":")[0]) for name, address in self.peers.items()
         ]
         self.sets: dict[str, list[Node]] = {}
-        self.parts: dict[str, Part] = {}
+        self.parts: dict[str, BrokerPart] = {}
         for number in range(self.shape.sets):
             self._place(number)
         self.brokers = [node for nodes in self.sets.values() for node in nodes]
@@ -155,7 +161,7 @@ class ControllerWorld:
         for index in range(self.shape.brokers + self.shape.learner):
             node = self.world.node(f"{prefix}{index}", f"10.{number + 1}.2.{index + 1}")
             nodes.append(node)
-            self.parts[node.name] = Part(
+            self.parts[node.name] = BrokerPart(
                 name,
                 learner=self.shape.learner and index == 0,
                 step_ms=self.shape.step_ms,

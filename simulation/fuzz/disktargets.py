@@ -18,8 +18,8 @@ from broker.tables.consumerfilters import ConsumerFilters
 from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.delayoffsets import DelayOffsets
 from broker.tables.deletions import Deletions
-from broker.tables.queueends import QueueEnds
-from broker.tables.queuelocks import QueueLocks
+from broker.tables.queueends import QueueEndsTable
+from broker.tables.queuelocks import RebalanceLocks
 from broker.tables.stamp import CopyStamp, Stamp
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
@@ -44,7 +44,7 @@ from messagestore.record import RecordError, decode
 from mqruntime.properties import PropertiesError, dump, parse
 from mqruntime.slices import run_without_loop
 from raftstore.divide import Divide, decode_divide, encode_divide
-from raftstore.queueends import QueueEnd, QueueEndsUnreadable, decode_queue_ends, encode_queue_ends
+from raftstore.queueends import EmptiedQueueEnd, QueueEndsUnreadable, decode_queue_ends, encode_queue_ends
 from remoting.bodies.filters import ConsumerFilterWrapper
 from remoting.bodies.groups import SubscriptionGroupWrapper
 from remoting.bodies.offsets import ConsumerOffsetWrapper, DelayOffsetWrapper
@@ -55,10 +55,17 @@ from simulation.fuzz.campaign import Target
 from simulation.fuzz.choices import HISTORY, JSON_TOKENS, VECTORS, choose, chosen, records
 from simulation.fuzz.examples import body_example
 from sparkreplay.errors import ExportRefused, OffsetUnreadable
-from sparkreplay.export.manifest import Manifest, Part, StartedPlan, StoreRange, decode_manifest, decode_plan
+from sparkreplay.export.manifest import (
+    Manifest,
+    ParquetPart,
+    StartedPlan,
+    StoreRange,
+    decode_manifest,
+    decode_plan,
+)
 from sparkreplay.export.manifest import encode as encoded_json
 from sparkreplay.resend import ledger as resent
-from sparkreplay.resend.errors import LedgerUnusable
+from sparkreplay.resend.errors import ResendLedgerUnusable
 from sparkreplay.store.samelog import HASH_DIGITS
 from sparkreplay.stream.position import StreamOffset
 
@@ -250,7 +257,7 @@ STARTED = encoded_json(StartedPlan({"topic": "t"}, [RANGE], [[0, "0", 0, 640, Tr
 
 
 MANIFEST = encoded_json(
-    Manifest({"topic": "t"}, [], [[RANGE]], [Part("f", "broker-a", "t", "d", 1, 2, 3, 4, 5)])
+    Manifest({"topic": "t"}, [], [[RANGE]], [ParquetPart("f", "broker-a", "t", "d", 1, 2, 3, 4, 5)])
 )
 
 
@@ -315,9 +322,9 @@ TABLES: tuple[Callable[[], Any], ...] = (
     ConsumerOffsets,
     DelayOffsets,
     lambda: Deletions(CLOCK, nothing),
-    lambda: QueueLocks(CLOCK, nothing),
+    lambda: RebalanceLocks(CLOCK, nothing),
     lambda: ConsumerFilters(CLOCK, nothing),
-    lambda: QueueEnds(lambda topic, queue_id, end: None),
+    lambda: QueueEndsTable(lambda topic, queue_id, end: None),
     lambda: CopyStamp(nothing),
 )
 
@@ -330,7 +337,7 @@ DISK = [
     Target(
         "ends of consume queues",
         consume_queue_ends,
-        [bytes(ends.encode_queue_ends(640, 7, 1, [ends.encode_span((b"orders", 3), ends.Span(2, 9))]))],
+        [bytes(ends.encode_queue_ends(640, 7, 1, [ends.encode_span((b"orders", 3), ends.OffsetSpan(2, 9))]))],
     ),
     Target("start number", start_number, [b"00000000000000000007-\n", b"00000000000000000007+\n"]),
     Target("timers' checkpoint", timer_check, [javatimers.CHECK.pack(5, 6, 7, 8)]),
@@ -359,7 +366,7 @@ DISK = [
     Target(
         "divide",
         divide,
-        [encode_divide(Divide(4_096, 4_000, 77, begins=1_024, queue_ends=(QueueEnd("t", 1, 5),)))],
+        [encode_divide(Divide(4_096, 4_000, 77, begins=1_024, queue_ends=(EmptiedQueueEnd("t", 1, 5),)))],
         (BadKeyValues, QueueEndsUnreadable),
         JSON_TOKENS,
     ),
@@ -371,7 +378,7 @@ DISK = [
         (PropertiesError,),
         (b"\\u", b"\\\n", b"<!--", b"-->"),
     ),
-    Target("resend ledger", resend_ledger, [RESENT.encode()], (LedgerUnusable,), JSON_TOKENS),
+    Target("resend ledger", resend_ledger, [RESENT.encode()], (ResendLedgerUnusable,), JSON_TOKENS),
     Target(
         "broker tables",
         tables,

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from broker.clients.refusals import Refused
+from broker.clients.refusals import ClientRefused
 from broker.clients.subscription import tag_filter
 from broker.sends.request import asked_retries_max, read_send_request
 from broker.tables.holders import TablesVersion
@@ -106,7 +106,7 @@ def frame_stream(data: bytes) -> None:
             RequestCode.SEND_MESSAGE_V2,
             RequestCode.SEND_BATCH_MESSAGE,
         ):
-            with contextlib.suppress(HeaderError, Refused):
+            with contextlib.suppress(HeaderError, ClientRefused):
                 read_send_request(each.code, dict(each.ext)).delay_level  # noqa: B018  a property that parses
                 asked_retries_max(each.code, dict(each.ext))
 
@@ -166,7 +166,7 @@ def ha_pair(data: bytes) -> None:
     if len(data) >= classic.REPORT.size:
         classic.decode_report(data[: classic.REPORT.size])
     if len(data) >= classic.TRANSFER.size:
-        classic.TransferHeader.decode(data[: classic.TRANSFER.size])
+        classic.PairTransferHeader.decode(data[: classic.TRANSFER.size])
 
 
 def batch(data: bytes) -> None:
@@ -342,7 +342,7 @@ WIRE = [
             frames.Handshake(2).encode() + frames.encode_ack(640) * 3,
             frames.Handshake(0, True, False, True, "127.0.0.1:10912").encode() + frames.encode_ack(0),
         ],
-        (frames.FrameError,),
+        (frames.HAFrameError,),
     ),
     Target(
         "ha-slave",
@@ -353,13 +353,13 @@ WIRE = [
             + b"abc"
             + frames.TransferHeader(0, 4_099, 3, 4_096, 4_099).encode()
         ],
-        (frames.FrameError,),
+        (frames.HAFrameError,),
     ),
     Target(
         "ha-pair",
         ha_pair,
-        [classic.TransferHeader(0, 64).encode(), classic.encode_report(640)],
-        (frames.FrameError,),
+        [classic.PairTransferHeader(0, 64).encode(), classic.encode_report(640)],
+        (frames.HAFrameError,),
     ),
     Target(
         "batches",

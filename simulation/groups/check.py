@@ -18,12 +18,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from dledger.raft.actions import Role as RaftRole
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from simulation.cluster.violation import Violation
-from simulation.groups.decided import HEADER, CommittedLog, Entry, entry_in
-from simulation.groups.members import BROKER_PORT, HOSTS, Kind, Look
+from simulation.groups.decided import HEADER, CommittedEntry, CommittedLog, entry_in
+from simulation.groups.members import BROKER_PORT, HOSTS, GroupsKind, Look
 from simulation.kernel.node import Node
 
 FILLER_SIZE = 0x7FFFFFFF
@@ -34,7 +34,7 @@ FILLER_SIZE = 0x7FFFFFFF
 class GroupCheck:
     """Of the set on `nodes`, in the order of their ids."""
 
-    kind: Kind
+    kind: GroupsKind
     nodes: Sequence[Node]
     committed: CommittedLog = field(init=False)
     leaders: dict[int, str] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class GroupCheck:
     def look_at_role(self, look: Look) -> None:
         """Raises Violation."""
         membership = look.app.membership
-        if membership.role is Role.SLAVE:
+        if membership.role is ReplicaRole.SLAVE:
             leader = self.leaders.get(membership.master_epoch)
             followed, expected = membership.master_address, leader and self.address_of(leader)
             if followed != expected:
@@ -125,7 +125,7 @@ class GroupCheck:
             position = entry.end
         self.seen[look.key] = shown
 
-    def compare(self, look: Look, entry: Entry) -> None:
+    def compare(self, look: Look, entry: CommittedEntry) -> None:
         known = self.committed.at.get(entry.position)
         if known is None and entry.position < self.committed.end:
             raise Violation(
@@ -145,7 +145,7 @@ class GroupCheck:
                 raise Violation("G4", f"{what}, expected {self.kind.quorum} members")
             self.committed.take(entry)
 
-    def on_disk(self, number: int, entry: Entry) -> bool:
+    def on_disk(self, number: int, entry: CommittedEntry) -> bool:
         """Whether every power cut leaves the entry there."""
         file_bytes = self.kind.segment_bytes
         at = entry.position % file_bytes
@@ -154,7 +154,7 @@ class GroupCheck:
         if len(data) < HEADER.size:
             return False
         _, _, index, term, said, _, _, _, _ = HEADER.unpack_from(data)
-        return Entry(said, index, term, data[HEADER.size :]) == entry
+        return CommittedEntry(said, index, term, data[HEADER.size :]) == entry
 
     # Queues
 

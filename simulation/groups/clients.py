@@ -9,8 +9,8 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from localcluster.history import Attempt, Found, Outcome, Place
-from localcluster.load import Load, as_found, body_hash, read_back
+from localcluster.history import Found, MessagePlace, SendAttempt, SendOutcome
+from localcluster.load import SteadyLoad, as_found, body_hash, read_back
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.replies import TopicSettings
@@ -34,7 +34,7 @@ class Batches:
     """Sends a batch now and then, until `stop`."""
 
     def __init__(self, client: Client, chance: random.Random) -> None:
-        self.attempts: list[Attempt] = []
+        self.attempts: list[SendAttempt] = []
         self._client = client
         self._producer = client.producer("batcher")
         self._random = chance
@@ -62,7 +62,7 @@ class Batches:
         ]
         keys = [f"batch-{self._count}-{nth}" for nth in range(len(bodies))]
         self._count += 1
-        began_ms, outcome, why, first = self._client.clock.now_ms(), Outcome.ACKNOWLEDGED, "", None
+        began_ms, outcome, why, first = self._client.clock.now_ms(), SendOutcome.ACKNOWLEDGED, "", None
         messages = [OutgoingMessage(body, {"KEYS": key}) for key, body in zip(keys, bodies, strict=True)]
         try:
             result = await self._producer.send_batch(
@@ -70,15 +70,15 @@ class Batches:
             )
             first = result.queue, result.queue_offset
             if not result.acknowledged:
-                outcome, why = Outcome.UNKNOWN, result.status.name
+                outcome, why = SendOutcome.UNKNOWN, result.status.name
         except SendRefused as error:
-            outcome, why = Outcome.REFUSED, str(error)
+            outcome, why = SendOutcome.REFUSED, str(error)
         except SendOutcomeUnknown as error:
-            outcome, why = Outcome.UNKNOWN, str(error)
+            outcome, why = SendOutcome.UNKNOWN, str(error)
         ended_ms = self._client.clock.now_ms()
         for nth, (key, body) in enumerate(zip(keys, bodies, strict=True)):
-            place = None if first is None else Place(str(first[0]), first[1] + nth)
-            self.attempts.append(Attempt(key, body_hash(body), outcome, began_ms, ended_ms, place, why))
+            place = None if first is None else MessagePlace(str(first[0]), first[1] + nth)
+            self.attempts.append(SendAttempt(key, body_hash(body), outcome, began_ms, ended_ms, place, why))
 
 
 async def made(admin: AdminClient, topic: str, queues: int, master_address: Callable[[], str | None]) -> None:
@@ -125,8 +125,8 @@ class ClientApp:
         self.is_ready = False
         self.never_fails: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
-    def _load(self, runtime: Runtime, topic: str, interval_ms: int) -> Load:
-        return Load(
+    def _load(self, runtime: Runtime, topic: str, interval_ms: int) -> SteadyLoad:
+        return SteadyLoad(
             self.client.producer(f"{topic} producer"),
             topic,
             queues=QUEUES_OF[topic],
@@ -136,7 +136,7 @@ class ClientApp:
             timeout_ms=SEND_TIMEOUT_MS,
         )
 
-    def attempts(self) -> dict[str, list[Attempt]]:
+    def attempts(self) -> dict[str, list[SendAttempt]]:
         """Of all but delayed messages, by topic."""
         return {load.topic: load.attempts for load in self.loads} | {BATCHES: self.batches.attempts}
 

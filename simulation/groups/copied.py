@@ -27,7 +27,7 @@ from remoting.errors import RemotingError
 from remoting.headers.messages import ConsumerSendMsgBackHeader
 from simulation.cluster.violation import Violation
 from simulation.groups.clients import topic_made
-from simulation.groups.decided import HEADER, CommittedLog, Entry, record_in
+from simulation.groups.decided import HEADER, CommittedEntry, CommittedLog, record_in
 from simulation.groups.delivered import messages_in
 from simulation.groups.members import NAMESRV
 from simulation.groups.rot import BODY_AT, MENDED_LIMIT_MS, OWN_AT, BitFlips, Flip
@@ -210,7 +210,7 @@ class Copied:
             if node is not leader:
                 self._world.network.cut(leader.host, node.host)
 
-        def first_of_the_next() -> Entry | None:
+        def first_of_the_next() -> CommittedEntry | None:
             return next((entry for entry in reversed(self._committed_log.entries) if entry.term > term), None)
 
         self._flips.until(lambda: first_of_the_next() is not None, MENDED_LIMIT_MS, "no other member leads")

@@ -24,7 +24,7 @@ STORED_AT = struct.Struct(">q")  # after the producer's host, which has 8 bytes
 TAIL = struct.Struct(">iqi")  # reconsumed, prepared, body size; after the broker's host, which has 8
 
 
-class Entry(NamedTuple):
+class CommittedEntry(NamedTuple):
     """One of the DLedger log, and its position; the bytes that belong to one disk alone are left out."""
 
     position: int
@@ -48,7 +48,7 @@ class Record(NamedTuple):
     stored_ms: int
 
 
-def entry_in(data: bytes | bytearray | memoryview, position: int, file_bytes: int) -> Entry | None:
+def entry_in(data: bytes | bytearray | memoryview, position: int, file_bytes: int) -> CommittedEntry | None:
     """The entry at `position`, whose file is `data`; None where the file holds no further entry. Raises Violation G3."""
     at = position % file_bytes
     if file_bytes - at < BLANK.size or BLANK.unpack_from(data, at)[0] == BLANK_MAGIC:
@@ -58,10 +58,10 @@ def entry_in(data: bytes | bytearray | memoryview, position: int, file_bytes: in
     magic, size, index, term, said, _, _, _, body_bytes = HEADER.unpack_from(data, at)
     if magic != MAGIC or said != position or size != HEADER.size + body_bytes or at + size > file_bytes:
         raise Violation("G3", f"no entry begins at {position}, though it is shown")
-    return Entry(position, index, term, bytes(data[at + HEADER.size : at + size]))
+    return CommittedEntry(position, index, term, bytes(data[at + HEADER.size : at + size]))
 
 
-def record_in(entry: Entry) -> Record | None:
+def record_in(entry: CommittedEntry) -> Record | None:
     """The message of an entry; None for one that opens a term, or lists members. Raises Violation G3."""
     body = entry.body
     if len(body) < RECORD_HEAD.size:
@@ -87,8 +87,8 @@ class CommittedLog:
     """All of one set."""
 
     file_bytes: int
-    entries: list[Entry] = field(default_factory=list)
-    at: dict[int, Entry] = field(default_factory=dict)
+    entries: list[CommittedEntry] = field(default_factory=list)
+    at: dict[int, CommittedEntry] = field(default_factory=dict)
     begin: int = 0
     """The position of the first entry: after a plain log, if there was one."""
     end: int = 0
@@ -107,7 +107,7 @@ class CommittedLog:
     def next_file(self, position: int) -> int:
         return position - position % self.file_bytes + self.file_bytes
 
-    def take(self, entry: Entry) -> None:
+    def take(self, entry: CommittedEntry) -> None:
         """Add the next entry. Raises Violation G3, G6."""
         before = self.entries[-1] if self.entries else None
         first = entry.number == 0 and entry.position == self.begin

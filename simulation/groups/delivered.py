@@ -13,7 +13,7 @@ from messagestore.properties import REAL_TOPIC
 from messagestore.store.settings import StoreSettings
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqclient.message import StoredMessage, decode_messages
-from simulation.cluster.delaycheck import Waiting, judge_delayed
+from simulation.cluster.delaycheck import WaitingDelivery, judge_delayed
 from simulation.cluster.delays import LEVELS
 from simulation.groups.clients import ClientApp
 from simulation.groups.decided import CommittedLog
@@ -45,7 +45,7 @@ def judge_delayed_ones(
             if properties[REAL_TOPIC] not in client.delayed.attempts:
                 continue  # of simulation.groups.copied
             due_ms = message.store_timestamp_ms + delays_ms[message.queue_id]
-            waiting.append(Waiting(properties[REAL_TOPIC], properties["KEYS"], due_ms))
+            waiting.append(WaitingDelivery(properties[REAL_TOPIC], properties["KEYS"], due_ms))
         elif message.topic in client.delayed.attempts:
             found.append(message)
     ask(client.delayed.delivered(client.delayed.attempts))

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from zlib import crc32
 
 from simulation.cluster.violation import Violation
-from simulation.groups.decided import HEADER, RECORD_HEAD, Entry, record_in
+from simulation.groups.decided import HEADER, RECORD_HEAD, CommittedEntry, record_in
 from simulation.groups.members import Look
 from simulation.groups.rot import OWN_AT, OWN_END, PLACE_AT, PLACE_END, BitFlips, Flip
 from simulation.kernel.node import Node
@@ -53,7 +53,7 @@ class Expiring(BitFlips):
         self.mended += 1
         self._until_old_goes()
 
-    def old_entries(self, node: Node) -> list[Entry]:
+    def old_entries(self, node: Node) -> list[CommittedEntry]:
         """Entries that may flip, the first and last ones of their file more often than others."""
         found = super().old_entries(node)
         outermost = [
@@ -63,7 +63,7 @@ class Expiring(BitFlips):
         ]
         return outermost if outermost and self._random.random() < 0.8 else found
 
-    def _bytes_of(self, entry: Entry) -> Iterator[int]:
+    def _bytes_of(self, entry: CommittedEntry) -> Iterator[int]:
         yield self._random.randrange(entry.end - entry.position)
         yield self._random.randrange(OWN_AT, OWN_END)
         yield self._random.randrange(PLACE_AT, PLACE_END)

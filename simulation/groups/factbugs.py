@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from broker.neighbours.grouptables import GroupTables
 from broker.tables.holders import TablesVersion
-from broker.tables.queuelocks import QueueLocks
+from broker.tables.queuelocks import RebalanceLocks
 from broker.tables.rowchanges import Named
 from broker.tables.stamp import OLDEST, CopyStamp, Stamp
 from broker.tables.tables import Tables
@@ -49,8 +49,8 @@ def of_unknown_age(self: CopyStamp) -> bytes:
     return Stamp(str(OLDEST), ";".join(self._files())).encode()
 
 
-@bug("leases-go-on-under-the-next-leader", QueueLocks, "led", plays=("handed on",))
-def as_they_were(self: QueueLocks) -> None:
+@bug("leases-go-on-under-the-next-leader", RebalanceLocks, "led", plays=("handed on",))
+def as_they_were(self: RebalanceLocks) -> None:
     """A lease counts from when a follower was notified of the holder."""
 
 

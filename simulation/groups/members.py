@@ -137,7 +137,7 @@ FEATURES = Features(
 
 
 @dataclass(frozen=True)
-class Kind:
+class GroupsKind:
     """The features and sizes of one seed. `kept_s` None: no file is old enough to be deleted."""
 
     played: frozenset[str]
@@ -182,7 +182,7 @@ class Kind:
         return self.brokers // 2 + 1
 
 
-def kind_of(seed: int, asked: Asked = NOTHING_ASKED) -> Kind:
+def kind_of(seed: int, asked: Asked = NOTHING_ASKED) -> GroupsKind:
     """Raises FeatureError."""
     played = FEATURES.of(seed, asked)
     drawn = random.Random(f"{seed}/group")
@@ -194,7 +194,7 @@ def kind_of(seed: int, asked: Asked = NOTHING_ASKED) -> Kind:
     copies = "rot that is copied" in played
     segment_bytes = 16_384 if kept_s or rots or lags or copies else drawn.choice((16_384, 65_536))
     preferred = tuple(sorted(drawn.sample(["n0", "n1", "n2"], drawn.choice((1, 2)))))
-    return Kind(
+    return GroupsKind(
         played=played,
         brokers=5 if "five brokers" in played else 3,
         segment_bytes=segment_bytes,
@@ -222,7 +222,7 @@ def namesrv_app(runtime: Runtime) -> NamesrvApp:
     return NamesrvApp(settings, runtime)
 
 
-def broker_app(number: int, kind: Kind, runtime: Runtime) -> BrokerApp:
+def broker_app(number: int, kind: GroupsKind, runtime: Runtime) -> BrokerApp:
     settings: dict[str, object] = {
         "brokerName": BROKER_SET,
         "enableDLegerCommitLog": True,
@@ -258,7 +258,7 @@ def broker_app(number: int, kind: Kind, runtime: Runtime) -> BrokerApp:
     return BrokerApp(BrokerSettings.model_validate(settings), runtime)
 
 
-def small_ledger(kind: Kind) -> Callable[..., DLedgerSettings]:
+def small_ledger(kind: GroupsKind) -> Callable[..., DLedgerSettings]:
     """Replaces raftstore.member.ledger_settings: a member holds little in memory, sends little at once and indexes little in
     one file."""
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from broker.app import BrokerApp
 from broker.settings.broker import BrokerSettings
-from localcluster.history import Attempt, Outcome, Place
+from localcluster.history import MessagePlace, SendAttempt, SendOutcome
 from localcluster.load import body_hash
 from mqadmin.admin import AdminClient
 from mqclient.client import Client
@@ -26,8 +26,15 @@ from mqclient.errors import SendRefused
 from mqclient.message import OutgoingMessage
 from simulation.cluster.violation import Violation
 from simulation.groups.clients import made
-from simulation.groups.decided import HEADER, RECORD_HEAD, RECORD_MAGICS, CommittedLog, Entry, record_in
-from simulation.groups.members import BROKER_PORT, BROKER_SET, NAMESRV, Kind, Look
+from simulation.groups.decided import (
+    HEADER,
+    RECORD_HEAD,
+    RECORD_MAGICS,
+    CommittedEntry,
+    CommittedLog,
+    record_in,
+)
+from simulation.groups.members import BROKER_PORT, BROKER_SET, NAMESRV, GroupsKind, Look
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
 
@@ -45,11 +52,11 @@ class Mixed:
     """Of the set on `nodes`. `kind.mixed`: all have the plain log, or one is empty, or one is missing its end."""
 
     world: World
-    kind: Kind
+    kind: GroupsKind
     nodes: list[Node]
     committed: CommittedLog
     client_node: Node
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[SendAttempt] = field(default_factory=list)
     files: dict[int, bytes] = field(default_factory=dict)
     """Where each begins, and the records in it."""
     end: int = 0
@@ -100,9 +107,11 @@ class Mixed:
                     )
                 except SendRefused:
                     continue
-                place = Place(str(result.queue), result.queue_offset)
+                place = MessagePlace(str(result.queue), result.queue_offset)
                 self.attempts.append(
-                    Attempt(key, body_hash(body), Outcome.ACKNOWLEDGED, now_ms, clock.now_ms(), place, "")
+                    SendAttempt(
+                        key, body_hash(body), SendOutcome.ACKNOWLEDGED, now_ms, clock.now_ms(), place, ""
+                    )
                 )
                 size += len(body)
 
@@ -128,7 +137,7 @@ class Mixed:
         self.committed.begin = self.committed.end = self.end
 
     def _know(self, place: int, content: bytes) -> None:
-        record = record_in(Entry(place - HEADER.size, 0, 0, content))
+        record = record_in(CommittedEntry(place - HEADER.size, 0, 0, content))
         assert record is not None, "its magic was checked"
         self.committed.count(record, content)
 
@@ -195,7 +204,7 @@ class Mixed:
             )
 
 
-def plain_broker(kind: Kind, host: str, runtime: Any) -> BrokerApp:
+def plain_broker(kind: GroupsKind, host: str, runtime: Any) -> BrokerApp:
     settings = {
         "brokerName": BROKER_SET,
         "enableControllerMode": False,

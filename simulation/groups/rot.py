@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from simulation.cluster.violation import Violation
-from simulation.groups.decided import HEADER, RECORD_HEAD, TAIL, Entry, record_in
+from simulation.groups.decided import HEADER, RECORD_HEAD, TAIL, CommittedEntry, record_in
 from simulation.groups.members import Look
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
@@ -52,7 +52,7 @@ class BitFlips:
         world: World,
         nodes: list[Node],
         *,
-        entries: Callable[[], list[Entry]],
+        entries: Callable[[], list[CommittedEntry]],
         looks: Callable[[], list[Look]],
         end: Callable[[Node, bool], object],
         caught_up: Callable[[], bool],
@@ -128,7 +128,7 @@ class BitFlips:
         look = next((look for look in self.looks() if look.name == node.name), None)
         return -1 if look is None else look.raft.last_index
 
-    def old_entries(self, node: Node) -> list[Entry]:
+    def old_entries(self, node: Node) -> list[CommittedEntry]:
         """The entries whose bits may flip there."""
         look = self.look_at(node)
         store = look.app.store
@@ -148,7 +148,7 @@ class BitFlips:
         ]
         return self._flip_one(node, found)
 
-    def _flip_one(self, node: Node, found: list[Entry]) -> Flip | None:
+    def _flip_one(self, node: Node, found: list[CommittedEntry]) -> Flip | None:
         """Flip a bit of one of the entries."""
         places = [(entry, at) for entry in found for at in self._bytes_of(entry)]
         if not places:
@@ -156,7 +156,7 @@ class BitFlips:
         entry, at = self._random.choice(places)
         return self.flip_at(node, entry, at, self._random.randrange(8))
 
-    def flip_at(self, node: Node, entry: Entry, at: int, bit: int = 0) -> Flip:
+    def flip_at(self, node: Node, entry: CommittedEntry, at: int, bit: int = 0) -> Flip:
         """Flip a bit of its byte `at`."""
         number, size = self.nodes.index(node), self._segment_bytes
         start = entry.position - entry.position % size
@@ -176,7 +176,7 @@ class BitFlips:
             (int(line.partition("=")[2]) for line in lines if line.startswith("syncedIndex=")), default=-1
         )
 
-    def _bytes_of(self, entry: Entry) -> Iterator[int]:
+    def _bytes_of(self, entry: CommittedEntry) -> Iterator[int]:
         """Some bytes that the check of the record, or of the entry's header, covers; or any, often one of the disk's own."""
         if self._lags:
             yield self._random.randrange(entry.end - entry.position)

@@ -19,10 +19,10 @@ from unittest.mock import patch
 
 from broker.app import BrokerApp
 from broker.replication.pending import PendingSends, Waiting
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from dledger.preference import BACK_OFF_MS_MAX
 from dledger.raft.actions import Role as RaftRole
-from localcluster.history import Found, Outcome, Place, judge
+from localcluster.history import Found, MessagePlace, SendOutcome, judge
 from messagestore.dispatch import dispatchloop
 from mqclient.errors import PullFailed
 from mqclient.route import MessageQueue
@@ -314,10 +314,12 @@ class GroupWorld:
         looks = self.looks()
         roles = [look.app.membership.role for look in looks]
         leaders = [look for look in looks if look.leads]
-        if len(looks) < self.kind.brokers or len(leaders) != 1 or roles.count(Role.MASTER) != 1:
+        if len(looks) < self.kind.brokers or len(leaders) != 1 or roles.count(ReplicaRole.MASTER) != 1:
             return False
         term = leaders[0].raft.term
-        return Role.NONE not in roles and all(look.app.membership.master_epoch == term for look in looks)
+        return ReplicaRole.NONE not in roles and all(
+            look.app.membership.master_epoch == term for look in looks
+        )
 
     # The run
 
@@ -460,7 +462,7 @@ class GroupWorld:
 
     def acknowledged(self) -> int:
         attempts = (attempt for asked in self.client.attempts().values() for attempt in asked)
-        return sum(attempt.outcome is Outcome.ACKNOWLEDGED for attempt in attempts)
+        return sum(attempt.outcome is SendOutcome.ACKNOWLEDGED for attempt in attempts)
 
     def judge(self) -> None:
         self.ask(self.client.stop_sending())
@@ -518,7 +520,7 @@ class GroupWorld:
         except PullFailed as failure:
             raise Violation("G1", f"{topic} cannot be read: {failure}") from failure
 
-    def ever_committed(self) -> dict[Place, Found]:
+    def ever_committed(self) -> dict[MessagePlace, Found]:
         """By the check's copy."""
         found = (found_in_queue(message) for message in messages_in(self.check.committed))
         return {message.place: message for message in found}
@@ -559,7 +561,7 @@ class GroupWorld:
         )
 
 
-def broker_of(number: int, kind: members.Kind, runtime: Any) -> BrokerApp:
+def broker_of(number: int, kind: members.GroupsKind, runtime: Any) -> BrokerApp:
     return members.broker_app(number, kind, runtime)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ha.classic.frames import REPORT
-from ha.classic.frames import TransferHeader as PairTransferHeader
+from ha.classic.frames import REPORT, PairTransferHeader
 from ha.frames import ACK, ADDRESS_HANDSHAKE, HANDSHAKE, TRANSFER, TransferHeader
 from simulation.hostile.frames import I32_MAX, I64_MAX, OTHER_PROTOCOLS
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dledger.raft.messages import TERM_MAX, MessageCode
-from remoting.bodies.replicas import SyncStateSet
+from remoting.bodies.replicas import SyncStateSetBody
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from simulation.hostile.frames import I32_MAX, I64_MAX
@@ -121,7 +121,7 @@ def to_controllers(cluster: str, broker_set: str, master: int, slave: int) -> It
             (I32_MAX, {slave, I64_MAX}, -1),
         ):
             header = {"brokerName": broker_set, "masterBrokerId": str(claimed), "masterEpoch": str(epoch)}
-            body = SyncStateSet(frozenset(members), set_epoch).encode()
+            body = SyncStateSetBody(frozenset(members), set_epoch).encode()
             yield RemotingCommand.request(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, body)
     for designated in ("true", "false"):
         elect = {**named, "brokerId": "77", "designateElect": designated}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from epochfile.history import EPOCH_JUMP_MAX
-from remoting.bodies.replicas import SyncStateSet
+from remoting.bodies.replicas import SyncStateSetBody
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.headers.controller import NotifyBrokerRoleChangedHeader, RegisterBrokerToControllerHeader
@@ -26,7 +26,7 @@ def notification(
 ) -> RemotingCommand:
     """1008"""
     header = NotifyBrokerRoleChangedHeader(address, epoch, set_epoch, master)
-    body = SyncStateSet(members, set_epoch).encode()
+    body = SyncStateSetBody(members, set_epoch).encode()
     return RemotingCommand.request(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, header, body)
 
 

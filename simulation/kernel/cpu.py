@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from remoting.command import RemotingCommand
-from remoting.dispatch import Dispatcher
+from remoting.dispatch import RequestDispatcher
 from remoting.peer import Peer
 from simulation.kernel.loop import SimulatedLoop
 from simulation.kernel.process import PROCESS
 
-deliver, handle = Dispatcher.deliver, Dispatcher._handle
+deliver, handle = RequestDispatcher.deliver, RequestDispatcher._handle
 
 
 @contextmanager
@@ -23,13 +23,13 @@ def charged(loop: SimulatedLoop, request_us: int) -> Iterator[None]:
     """Each request but a send costs that much, in every process."""
 
     def handled(
-        self: Dispatcher, peer: Peer, request: RemotingCommand, replies: list[RemotingCommand]
+        self: RequestDispatcher, peer: Peer, request: RemotingCommand, replies: list[RemotingCommand]
     ) -> None:
         if (process := PROCESS.get()) is not None:
             process.worked_us += request_us
         handle(self, peer, request, replies)
 
-    def delivered(self: Dispatcher, peer: Peer, commands: list[RemotingCommand]) -> int:
+    def delivered(self: RequestDispatcher, peer: Peer, commands: list[RemotingCommand]) -> int:
         process = PROCESS.get()
         if process is None:
             return deliver(self, peer, commands)
@@ -39,5 +39,8 @@ def charged(loop: SimulatedLoop, request_us: int) -> Iterator[None]:
             loop.pause(process, max(loop.now_us, process.resumes_at_us) + cost_us)
         return count
 
-    with patch.object(Dispatcher, "_handle", handled), patch.object(Dispatcher, "deliver", delivered):
+    with (
+        patch.object(RequestDispatcher, "_handle", handled),
+        patch.object(RequestDispatcher, "deliver", delivered),
+    ):
         yield

@@ -5,7 +5,7 @@ Invariant: nothing is left of a bug when `planted` ends."""
 from __future__ import annotations
 
 from broker.replication.pairacknowledgement import PairAcknowledgement
-from broker.tables.queuelocks import QueueLocks
+from broker.tables.queuelocks import RebalanceLocks
 from broker.tables.tables import Tables
 from ha.classic.acks import PairAcks
 from ha.classic.client import PairSlave
@@ -91,8 +91,8 @@ def confirmed_unbounded(self: MessageStore, offset: int) -> None:
         self._unsaved.set()
 
 
-@bug("restarts-forget-locks", QueueLocks, "decode")
-def begins_anew(self: QueueLocks, data: bytes) -> None:
+@bug("restarts-forget-locks", RebalanceLocks, "decode")
+def begins_anew(self: RebalanceLocks, data: bytes) -> None:
     """Upstream: the holder of a queue is forgotten with the process that knew it."""
 
 

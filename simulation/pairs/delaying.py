@@ -18,7 +18,7 @@ from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqadmin.admin import AdminClient
 from mqclient.client import Client
 from mqclient.message import StoredMessage, decode_messages
-from simulation.cluster.delaycheck import Waiting, judge_delayed
+from simulation.cluster.delaycheck import WaitingDelivery, judge_delayed
 from simulation.cluster.delays import LATER, LEVELS, DelayedWork
 from simulation.cluster.shadow import records_below
 from simulation.cluster.violation import Violation
@@ -168,7 +168,7 @@ class PairDelaying:
 
         delays_ms = delay_levels_ms(StoreSettings().message_delay_level)
         waiting = [
-            Waiting(
+            WaitingDelivery(
                 message.properties[REAL_TOPIC],
                 message.properties["KEYS"],
                 message.store_timestamp_ms + delays_ms[message.queue_id],

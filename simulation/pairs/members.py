@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from broker.app import BrokerApp
 from broker.settings.broker import BrokerSettings
 from localcluster.history import Found
-from localcluster.load import Load, read_back, read_messages
+from localcluster.load import SteadyLoad, read_back, read_messages
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.replies import TopicSettings
@@ -37,7 +37,7 @@ BROKER_SET = "broker-a"
 
 
 @dataclass(frozen=True)
-class Kind:
+class PairsKind:
     """The features and sizes of one seed; the master waits for a slave where it is `sync`."""
 
     sync: bool
@@ -115,13 +115,13 @@ FEATURES = Features(
 )
 
 
-def kind_of(seed: int, asked: Asked = NOTHING_ASKED) -> Kind:
+def kind_of(seed: int, asked: Asked = NOTHING_ASKED) -> PairsKind:
     """Raises FeatureError."""
     played = FEATURES.of(seed, asked)
     drawn = random.Random(f"{seed}/pair")
     flush = drawn.choice(("ASYNC_FLUSH", "ASYNC_FLUSH", "SYNC_FLUSH"))
     gap_max = drawn.choice((4_000, 1 << 20))
-    return Kind(
+    return PairsKind(
         played=played,
         sync="SYNC_MASTER" in played,
         slaves=drawn.choice((1, 1, 2)),
@@ -144,7 +144,7 @@ def namesrv_app(runtime: Runtime) -> NamesrvApp:
 
 
 def broker_app(
-    host: str, broker_id: int, runtime: Runtime, kind: Kind, retention: dict[str, object]
+    host: str, broker_id: int, runtime: Runtime, kind: PairsKind, retention: dict[str, object]
 ) -> BrokerApp:
     """Broker id 0 is the master."""
     role = ("SYNC_MASTER" if kind.sync else "ASYNC_MASTER") if broker_id == 0 else "SLAVE"
@@ -194,7 +194,7 @@ class ClientApp:
         self.client = Client(
             NAMESRV, clock=runtime.clock, random=random.Random(runtime.random.getrandbits(32))
         )
-        self.load = Load(
+        self.load = SteadyLoad(
             self.client.producer("producer"),
             TOPIC,
             queues=QUEUES,

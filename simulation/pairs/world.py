@@ -20,7 +20,7 @@ from unittest.mock import patch
 from broker.app import BrokerApp
 from broker.replication.pending import PendingSends, Waiting
 from ha.errors import HAError
-from localcluster.history import Found, Outcome, judge
+from localcluster.history import Found, SendOutcome, judge
 from messagestore.errors import StoreError
 from mqclient.errors import PullFailed
 from mqclient.route import MessageQueue
@@ -307,7 +307,7 @@ class PairWorld:
         app = self.client_node.app
         if not isinstance(app, ClientApp):
             return 0
-        return sum(attempt.outcome is Outcome.ACKNOWLEDGED for attempt in app.load.attempts)
+        return sum(attempt.outcome is SendOutcome.ACKNOWLEDGED for attempt in app.load.attempts)
 
     def judge(self) -> None:
         self.ask(self.client.load.stop())
@@ -417,7 +417,7 @@ class PairWorld:
 
 
 def broker_of(
-    host: str, broker_id: int, kind: members.Kind, retention: dict[str, object], runtime: Any
+    host: str, broker_id: int, kind: members.PairsKind, retention: dict[str, object], runtime: Any
 ) -> BrokerApp:
     return members.broker_app(host, broker_id, runtime, kind, retention)
 

@@ -24,7 +24,7 @@ LATER_MS = (40, 400, 1_500)
 SETTLE_EVERY_MS = 250
 
 
-class Stage(Protocol):
+class ChangesWorld(Protocol):
     """What changes need of a world."""
 
     world: World
@@ -47,7 +47,7 @@ class Stage(Protocol):
 class Changes:
     """Of the world of one seed, which `plays` them or not."""
 
-    def __init__(self, raft: Stage, seed: int, *, plays: bool) -> None:
+    def __init__(self, raft: ChangesWorld, seed: int, *, plays: bool) -> None:
         self.raft = raft
         self.random = random.Random(f"{seed}/members")
         self.plays = plays

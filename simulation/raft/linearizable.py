@@ -12,7 +12,7 @@ from enum import Enum
 NEVER = float("inf")
 
 
-class Kind(Enum):
+class OperationKind(Enum):
     READ = "read"
     WRITE = "write"
     SWAP = "swap"
@@ -23,7 +23,7 @@ class Operation:
     """`value` is what was read, or is written; a SWAP writes it where the register has `expected`, and returns whether it did.
     `returned` is NEVER while the outcome is unknown."""
 
-    kind: Kind
+    kind: OperationKind
     key: str
     client: int
     called: float
@@ -35,9 +35,9 @@ class Operation:
     def after(self, state: str | None) -> tuple[bool, str | None]:
         """Whether it can take effect on a register that has `state`, and the register's state afterwards."""
         match self.kind:
-            case Kind.READ:
+            case OperationKind.READ:
                 return self.value == state, state
-            case Kind.WRITE:
+            case OperationKind.WRITE:
                 return True, self.value
         swaps = state == self.expected
         if self.swapped is not None and self.swapped is not swaps:
@@ -47,13 +47,15 @@ class Operation:
     def described(self) -> str:
         end = "?" if self.returned == NEVER else f"{self.returned:.3f}"
         what = (
-            f"{self.expected} -> {self.value}: {self.swapped}" if self.kind is Kind.SWAP else f"{self.value}"
+            f"{self.expected} -> {self.value}: {self.swapped}"
+            if self.kind is OperationKind.SWAP
+            else f"{self.value}"
         )
         return f"{self.called:.3f} .. {end} client {self.client} {self.kind.value} {self.key} {what}"
 
 
 @dataclass
-class History:
+class OperationHistory:
     """The operations of clients, by register; reads without an answer are taken back."""
 
     by_key: dict[str, list[Operation]] = field(default_factory=dict)
@@ -99,8 +101,8 @@ class Search:
     first."""
 
     def __init__(self, ordered: Sequence[Operation]) -> None:
-        seen = {each.value for each in ordered if each.kind is Kind.READ} | {
-            each.expected for each in ordered if each.kind is Kind.SWAP
+        seen = {each.value for each in ordered if each.kind is OperationKind.READ} | {
+            each.expected for each in ordered if each.kind is OperationKind.SWAP
         }
         renamed = [each if each.value in seen else replace(each, value=UNSEEN) for each in ordered]
         self.answered = [each for each in renamed if each.returned != NEVER]
@@ -133,13 +135,15 @@ class Search:
         then."""
         if operation.after(state)[0]:
             yield state, used
-        elif operation.kind is Kind.SWAP and not operation.swapped:  # any other value than the expected one
+        elif (
+            operation.kind is OperationKind.SWAP and not operation.swapped
+        ):  # any other value than the expected one
             for at in self.usable(used, ended):
                 _, result = self.unknown[at].after(state)
                 if result != state:
                     yield result, used | 1 << at
         else:
-            wanted = operation.value if operation.kind is Kind.READ else operation.expected
+            wanted = operation.value if operation.kind is OperationKind.READ else operation.expected
             for using in self.chains(wanted, state, used, ended, frozenset()):
                 yield wanted, using
 
@@ -151,14 +155,14 @@ class Search:
             last, using = self.unknown[at], used | 1 << at
             if last.value != wanted:
                 continue
-            if last.kind is Kind.WRITE or last.expected == state:
+            if last.kind is OperationKind.WRITE or last.expected == state:
                 yield using
             elif last.expected != wanted and last.expected not in behind:
                 yield from self.chains(last.expected, state, using, ended, behind | {wanted})
 
     def usable(self, used: int, ended: float) -> Iterator[int]:
         """Of those that do the same the first one that is not used yet, if it was called before `ended`."""
-        alike: set[tuple[Kind, str | None, str | None]] = set()
+        alike: set[tuple[OperationKind, str | None, str | None]] = set()
         for at, each in enumerate(self.unknown):
             if each.called > ended:
                 return

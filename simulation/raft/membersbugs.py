@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dledger.node.authenticator import PeerAuthenticator, Refusal, TheirList
+from dledger.node.authenticator import MessageRefusal, PeerAuthenticator, TheirList
 from dledger.node.node import DLedgerNode
 from dledger.raft.actions import Action, Role
 from dledger.raft.errors import ChangeRefused, NotLeader, RefusalReason
 from dledger.raft.leader import LeaderState
-from dledger.raft.membership import Change, History, Members, Membership, Stated, encode_members
+from dledger.raft.membership import Change, History, Members, RaftMembership, Stated, encode_members
 from dledger.raft.progress import Progress
 from dledger.raft.raft import Raft
 from dledger.storage.store import Recovered, Store
@@ -28,11 +28,11 @@ EXCUSED = {
 def plant_members_bugs(bugs: Bugs) -> None:
     bug = bugs.playing("changes")
 
-    changed = Membership._changed
+    changed = RaftMembership._changed
     turned = Raft.actions
 
-    @bug("members-when-decided", Membership, "_changed")
-    def not_yet(self: Membership, changed: bool) -> bool:
+    @bug("members-when-decided", RaftMembership, "_changed")
+    def not_yet(self: RaftMembership, changed: bool) -> bool:
         """A configuration is in force once it is committed."""
         return False
 
@@ -73,7 +73,7 @@ def plant_members_bugs(bugs: Bugs) -> None:
     @bug("former-member-not-vouched", PeerAuthenticator, "_judge_changed")
     def as_it_was_known(
         self: PeerAuthenticator, sender: str, theirs: TheirList, others: Mapping[str, str]
-    ) -> Refusal | None:
+    ) -> MessageRefusal | None:
         """A leader that had been removed, and was added again, stays a stranger to a member that was away meanwhile."""
         return None if sender in self._before else judged(self, sender, theirs, others)
 
@@ -86,8 +86,8 @@ def plant_members_bugs(bugs: Bugs) -> None:
     def though_it_does_not_vote(self: Raft) -> bool:
         return self.counts and self.now_ms >= self.elections_suppressed_until_ms
 
-    @bug("snapshot-forgets-members", Membership, "at")
-    def none_said_so(self: Membership, index: int) -> tuple[Stated, ...]:
+    @bug("snapshot-forgets-members", RaftMembership, "at")
+    def none_said_so(self: RaftMembership, index: int) -> tuple[Stated, ...]:
         return ()
 
     @bug("checkpoint-forgets-members", History, "span")

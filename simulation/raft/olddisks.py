@@ -12,7 +12,7 @@ from typing import Protocol
 
 from simulation.kernel.images import Image, image_of, restore
 from simulation.kernel.node import Node
-from simulation.raft.stories import Cast, Stage, begun, cut_between
+from simulation.raft.stories import Cast, StoriesWorld, begun, cut_between
 
 FIRST_MS = (1_500, 3_000)
 AGE_MS = (300, 2_000)
@@ -21,7 +21,7 @@ HEARD_MS = 4_600
 AWAY_MS = 4_500
 
 
-class OldDiskStage(Stage, Protocol):
+class OldDiskStage(StoriesWorld, Protocol):
     """What a disk that is set back needs of a world in addition."""
 
     wiped: set[str]

@@ -17,7 +17,7 @@ from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
 from remoting.errors import NotSent, RemotingError
 from remoting.peer import Peer
-from simulation.raft.linearizable import History, Kind, Operation
+from simulation.raft.linearizable import Operation, OperationHistory, OperationKind
 
 CODE = 59999
 """DLedger's USER_DEFINE_REQUEST."""
@@ -38,7 +38,7 @@ class Registers:
     def apply(self, index: int, body: bytes) -> object:
         asked = json.loads(body)
         key = asked["key"]
-        swaps = asked["kind"] != Kind.SWAP.value or self.values.get(key) == asked["expected"]
+        swaps = asked["kind"] != OperationKind.SWAP.value or self.values.get(key) == asked["expected"]
         if swaps:
             self.values[key] = asked["value"]
         return swaps
@@ -68,7 +68,7 @@ class RegisterService:
     async def _answer(self, body: bytes) -> dict[str, Any]:
         asked = json.loads(body)
         try:
-            if asked["kind"] == Kind.READ.value:
+            if asked["kind"] == OperationKind.READ.value:
                 await self._ledger.read_index(CALL_MS // 2)
                 return {"value": self._registers.values.get(asked["key"])}
             appended = await self._ledger.append(body, timeout_ms=CALL_MS // 2)
@@ -105,7 +105,7 @@ class RegisterClient:
         number: int,
         peers: Mapping[str, str],
         remoting: RemotingClient,
-        history: History,
+        history: OperationHistory,
         keys: Keys,
         now: Callable[[], float],
         chance: random.Random,
@@ -125,9 +125,11 @@ class RegisterClient:
         """Send one operation to the supposed leader, or to another member, which may also believe to lead."""
         if self.chance.random() < ASTRAY:
             self._member = self.chance.choice(sorted(self.peers))
-        kind = self.chance.choice((Kind.READ, Kind.READ, Kind.WRITE, Kind.SWAP))
-        value = None if kind is Kind.READ else self._new_value()
-        expected = f"{self.chance.randrange(VALUES)}" if kind is Kind.SWAP else None
+        kind = self.chance.choice(
+            (OperationKind.READ, OperationKind.READ, OperationKind.WRITE, OperationKind.SWAP)
+        )
+        value = None if kind is OperationKind.READ else self._new_value()
+        expected = f"{self.chance.randrange(VALUES)}" if kind is OperationKind.SWAP else None
         operation = Operation(kind, self.keys.one(self.chance), self.number, self.now(), value, expected)
         self.history.called(operation)
         fields = {"kind": kind.value, "key": operation.key, "value": value, "expected": expected}
@@ -163,7 +165,7 @@ class RegisterClient:
 
     def _unknown(self, operation: Operation) -> None:
         """The operation may take effect at any later time."""
-        if operation.kind is Kind.READ:
+        if operation.kind is OperationKind.READ:
             self.history.take_back(operation)
         self.counts["unknown"] += 1
         self._member = self.chance.choice(sorted(self.peers))

@@ -25,7 +25,7 @@ from simulation.kernel.features import NOTHING_ASKED, Asked
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from simulation.raft.bugs import BUGS, planted
-from simulation.raft.linearizable import History
+from simulation.raft.linearizable import OperationHistory
 from simulation.raft.member import PORT
 from simulation.raft.registers import Keys, RegisterClient, Registers, RegisterService
 
@@ -84,7 +84,7 @@ class RegisterWorld:
         ]
         self.preferred = self.random.choice(((), ("n1",), ("n1", "n2")))
         self.customer = self.world.node("clients", "10.0.9.1")
-        self.history = History()
+        self.history = OperationHistory()
         self.clients: list[RegisterClient] = []
         self.back_at_ms: dict[str, int] = {}
         self.kinds = self.random.sample(FAULTS, self.random.randint(2, 5))

@@ -15,7 +15,7 @@ from simulation.raft.group import RaftGroup
 AWAY_MS = 4_500
 
 
-class Stage(Protocol):
+class StoriesWorld(Protocol):
     """What a story may do to a group."""
 
     world: World
@@ -57,14 +57,14 @@ class Stage(Protocol):
 class Cast:
     """The parts of the members: a leader, as many followers as make a majority with it, and the rest."""
 
-    def __init__(self, raft: Stage, leader: Node) -> None:
+    def __init__(self, raft: StoriesWorld, leader: Node) -> None:
         others = [node for node in raft.nodes if node is not leader]
         raft.random.shuffle(others)
         kept = len(raft.nodes) // 2
         self.leader, self.near, self.far = leader, others[:kept], others[kept:]
 
 
-def short_majority(raft: Stage) -> None:
+def short_majority(raft: StoriesWorld) -> None:
     """A bare majority commits while its leader's disk is slow. Then the leader loses power, and all but one of the others that
     acknowledged are away while the rest elect."""
     cast = begun(raft)
@@ -80,7 +80,7 @@ def short_majority(raft: Stage) -> None:
     raft.play(3_500)
 
 
-def emptied_acker(raft: Stage) -> None:
+def emptied_acker(raft: StoriesWorld) -> None:
     """A bare majority commits. One of it loses its disk, the others of it are away, and the rest come back."""
     cast = begun(raft)
     if cast is None or not raft.may_empty(cast.near[:1]):
@@ -95,7 +95,7 @@ def emptied_acker(raft: Stage) -> None:
     raft.play(AWAY_MS - 500)
 
 
-def emptied_under_its_leader(raft: Stage) -> None:
+def emptied_under_its_leader(raft: StoriesWorld) -> None:
     """A follower loses its disk and returns to the leader that it has acknowledged to, whose own disk is slow."""
     cast = begun(raft)
     if cast is None or not raft.may_empty(cast.near[:1]):
@@ -108,7 +108,7 @@ def emptied_under_its_leader(raft: Stage) -> None:
     raft.world.network.heal()
 
 
-def emptied_and_caught_up(raft: Stage) -> None:
+def emptied_and_caught_up(raft: StoriesWorld) -> None:
     """A leader and near followers commit without the rest. One of them loses its disk and is caught up. As soon as it votes,
     the members that held everything are away."""
     cast = begun(raft)
@@ -128,7 +128,7 @@ def emptied_and_caught_up(raft: Stage) -> None:
     raft.play(AWAY_MS - 500)
 
 
-def emptied_beside_a_stale_leader(raft: Stage) -> None:
+def emptied_beside_a_stale_leader(raft: StoriesWorld) -> None:
     """A leader is cut off, another is elected and commits; followers of it lose their disks and return to the old one."""
     cast = begun(raft)
     if cast is None or not raft.may_empty(cast.near):
@@ -156,7 +156,7 @@ def emptied_beside_a_stale_leader(raft: Stage) -> None:
     raft.play(2_500)
 
 
-def deposed_leader(raft: Stage) -> None:
+def deposed_leader(raft: StoriesWorld) -> None:
     """A leader is cut off, one way or both, and asked for reads while the others elect and commit."""
     cast = begun(raft)
     if cast is None:
@@ -180,7 +180,7 @@ STORIES = {
 }
 
 
-def begun(raft: Stage) -> Cast | None:
+def begun(raft: StoriesWorld) -> Cast | None:
     """The parts, once all run and one leads unhindered; None where that does not happen soon."""
     raft.calm()
     for _ in range(60):
@@ -192,7 +192,7 @@ def begun(raft: Stage) -> Cast | None:
     return None
 
 
-def cut_between(raft: Stage, some: list[Node], others: list[Node]) -> None:
+def cut_between(raft: StoriesWorld, some: list[Node], others: list[Node]) -> None:
     for node in some:
         for other in others:
             raft.world.network.cut(node.host, other.host)

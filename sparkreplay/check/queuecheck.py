@@ -50,7 +50,7 @@ class QueueRun:
 
 
 @dataclass
-class QueueCheck:
+class QueueEntriesCheck:
     """Takes the records of one stretch; `runs` are then passed to `join`."""
 
     files: Files

@@ -22,13 +22,13 @@ from messagestore.record import (
     queue_facts,
 )
 from sparkreplay.check.findings import Findings
-from sparkreplay.check.queuecheck import Queue, QueueCheck, QueueRecords, QueueRun
+from sparkreplay.check.queuecheck import Queue, QueueEntriesCheck, QueueRecords, QueueRun
 from sparkreplay.errors import LogCorrupted, NotText, SegmentGone, StoreUnreadable
 from sparkreplay.read.plan import SEARCH_BYTES_MAX, begins_at, boundary_of, record_at_or_after
 from sparkreplay.records.decode import Selection, messages_of
 from sparkreplay.records.innerbatch import BATCH_FLAGS
 from sparkreplay.records.walk import Stretch, chunks_of
-from sparkreplay.store.framing import Chunk
+from sparkreplay.store.framing import RecordChunk
 from sparkreplay.store.queueentries import FOLDER as QUEUE_FOLDER
 from sparkreplay.store.segments import Segment, open_segment
 from sparkreplay.store.snapshot import StoreSnapshot
@@ -92,7 +92,7 @@ def checked(job: VerifyJob, number: int) -> StretchReport:
     stretch = job.stretches[number]
     store = job.stores[stretch.source]
     report = StretchReport()
-    queues = QueueCheck(store.files, report.findings, has_queues(store))
+    queues = QueueEntriesCheck(store.files, report.findings, has_queues(store))
     at: int | None = stretch.start
     while at is not None and at < stretch.end:
         at = walk_on(store, replace(stretch, start=at), report, queues, job.record_crcs)
@@ -107,7 +107,11 @@ def checked(job: VerifyJob, number: int) -> StretchReport:
 
 
 def walk_on(
-    store: StoreSnapshot, stretch: Stretch, report: StretchReport, queues: QueueCheck, record_crcs: bool
+    store: StoreSnapshot,
+    stretch: Stretch,
+    report: StretchReport,
+    queues: QueueEntriesCheck,
+    record_crcs: bool,
 ) -> int | None:
     """Check records up to the first place where the walk breaks; returns where it can continue, None at the end."""
     path = stretch.segment.path
@@ -136,7 +140,12 @@ def next_record(store: StoreSnapshot, segment: Segment, offset: int, end: int) -
 
 
 def check_chunk(
-    chunk: Chunk, path: str, stretch: Stretch, report: StretchReport, queues: QueueCheck, record_crcs: bool
+    chunk: RecordChunk,
+    path: str,
+    stretch: Stretch,
+    report: StretchReport,
+    queues: QueueEntriesCheck,
+    record_crcs: bool,
 ) -> None:
     report.records += len(chunk.positions)
     report.bytes += len(chunk.data)
@@ -152,7 +161,7 @@ def check_chunk(
 
 
 def verified_records(
-    chunk: Chunk, path: str, stretch: Stretch, findings: Findings, record_crcs: bool
+    chunk: RecordChunk, path: str, stretch: Stretch, findings: Findings, record_crcs: bool
 ) -> Iterator[tuple[dict[str, object], bool]]:
     """The records of a chunk that has a corrupt one, one by one as rows, a row for each message of a batch; and whether a row
     is of a batch. Adds findings for corrupt records."""
@@ -183,7 +192,7 @@ def verified_records(
             )
 
 
-def add_to_queues(batch: pa.RecordBatch, batched: NDArray[np.bool_], queues: QueueCheck) -> None:
+def add_to_queues(batch: pa.RecordBatch, batched: NDArray[np.bool_], queues: QueueEntriesCheck) -> None:
     """Add the messages that have a queue offset, by queue; `batched` ones have no entry in a plain consume queue."""
     flags = np.asarray(batch.column("sys_flag")).astype(np.int64)
     kinds = flags & TRANSACTION_MASK

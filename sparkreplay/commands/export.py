@@ -28,7 +28,7 @@ from sparkreplay.engine.progress import size_text
 from sparkreplay.errors import EpochChanged, ExportRefused, SegmentGone
 from sparkreplay.export.folder import ExportFolder
 from sparkreplay.export.job import WORK, ExportJob, columns_to_read, export_stretch, file_columns
-from sparkreplay.export.manifest import Manifest, Part, StartedPlan, require_same_request
+from sparkreplay.export.manifest import Manifest, ParquetPart, StartedPlan, require_same_request
 from sparkreplay.export.plan import appended, by_partition, frozen, resumed
 from sparkreplay.read.options import ReadOptions, read_options
 from sparkreplay.read.reader import ReadPlan, plan_read
@@ -154,7 +154,7 @@ def export(job: ExportJob, target: ExportFolder, engine: Engine, *, quiet: bool)
     stretches = job.read.stretches
     numbers = [number for number, stretch in enumerate(stretches) if target.finished(job, stretch) is None]
 
-    def count(_: int, parts: list[Part]) -> int:
+    def count(_: int, parts: list[ParquetPart]) -> int:
         return sum(part.rows for part in parts)
 
     run_stretches(
@@ -195,7 +195,7 @@ def without_rows(job: ExportJob, target: ExportFolder) -> list[Gone]:
 
 def print_result(
     manifest: Manifest,
-    added: list[Part],
+    added: list[ParquetPart],
     folder: str,
     as_json: bool,
     state: str,

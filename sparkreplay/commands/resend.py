@@ -30,7 +30,7 @@ from sparkreplay.errors import OptionError
 from sparkreplay.read.options import size
 from sparkreplay.resend.job import ResendJob, only_run, prepare, rows_by, send_share
 from sparkreplay.resend.rewrite import ROW_COLUMNS
-from sparkreplay.resend.run import Counts, Share
+from sparkreplay.resend.run import ResendCounts, WorkerShare
 
 SPARK_WORKERS = 2
 NAME_LETTERS_MAX = 180
@@ -121,7 +121,7 @@ def command(
         ),
         force=force,
     )
-    found: list[Counts] = []
+    found: list[ResendCounts] = []
     log_bytes = sum(map(size_of, read.stretches))
     with only_run(job, count):
         if not as_json:
@@ -141,15 +141,15 @@ def command(
     print_result(job, read_summary(found), as_json)
 
 
-def send_numbered(job: ResendJob, count: int, number: int) -> Counts:
-    return send_share(job, Share(number, count))
+def send_numbered(job: ResendJob, count: int, number: int) -> ResendCounts:
+    return send_share(job, WorkerShare(number, count))
 
 
-def read_summary(found: list[Counts]) -> Counts:
-    return Counts(*(sum(each) for each in zip(*map(astuple, found), strict=True)))
+def read_summary(found: list[ResendCounts]) -> ResendCounts:
+    return ResendCounts(*(sum(each) for each in zip(*map(astuple, found), strict=True)))
 
 
-def print_result(job: ResendJob, counts: Counts, as_json: bool) -> None:
+def print_result(job: ResendJob, counts: ResendCounts, as_json: bool) -> None:
     if not counts.acknowledged + counts.acknowledged_before:
         warn(f"what was read holds no message of topic {job.topic}")
     if as_json:

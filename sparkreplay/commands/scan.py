@@ -29,7 +29,7 @@ from sparkreplay.summary.scan import (
     KINDS,
     MESSAGE,
     SCAN_COLUMNS,
-    Gap,
+    QueueGap,
     QueueSummary,
     gaps,
     merge,
@@ -103,7 +103,7 @@ def warn_of_absent(wanted: frozenset[str] | None, queues: list[QueueSummary]) ->
         warn(f"no record of topic {topic} was found")
 
 
-def report(holes: list[Gap], above: list[AboveBound]) -> None:
+def report(holes: list[QueueGap], above: list[AboveBound]) -> None:
     for what in [*holes, *above]:
         warn(str(what))
     if holes or any(one.is_stale for one in above):

@@ -121,11 +121,11 @@ class SparkEngine:
     def run(self, work: Work, numbers: Sequence[int], done: Done) -> None:
         if not numbers:
             return
-        from sparkreplay.engine.sparkresults import Attempt, new_results
+        from sparkreplay.engine.sparkresults import TaskAttempt, new_results
 
         context = self.spark.sparkContext
         results = new_results(context)
-        attempt = Attempt(pickle.dumps(work), results)
+        attempt = TaskAttempt(pickle.dumps(work), results)
         failure: list[Exception] = []
 
         def job() -> None:

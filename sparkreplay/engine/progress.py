@@ -13,19 +13,19 @@ from typing import Protocol, TextIO
 LINE_EVERY_S = 5.0
 
 
-class Progress(Protocol):
+class WorkProgress(Protocol):
     """Call `advance` as work is done; use it as a context."""
 
     def advance(self, bytes_done: int, rows: int) -> None: ...
 
-    def __enter__(self) -> Progress: ...
+    def __enter__(self) -> WorkProgress: ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 
-def progress(what: str, bytes_total: int, *, quiet: bool, stream: TextIO = sys.stderr) -> Progress:
+def progress(what: str, bytes_total: int, *, quiet: bool, stream: TextIO = sys.stderr) -> WorkProgress:
     """`bytes_total` of log are to be read."""
     if quiet:
         return Silent()

@@ -30,7 +30,7 @@ def new_results(context: SparkContext) -> Accumulator[dict[int, Any]]:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class TaskAttempt:
     """One task. A ReplayError is a result: a retry would not change it. Spark retries after any other error."""
 
     pickled: bytes

@@ -23,7 +23,7 @@ from sparkreplay.errors import ExportRefused
 from sparkreplay.export.job import ATTEMPTS, RECORDS, STAGED, WORK, ExportJob
 from sparkreplay.export.manifest import (
     Manifest,
-    Part,
+    ParquetPart,
     StartedPlan,
     decode_manifest,
     decode_plan,
@@ -102,15 +102,15 @@ class ExportFolder:
         """Whether the folders for workers still exist."""
         return (self.work / ATTEMPTS).is_dir()
 
-    def finished(self, job: ExportJob, stretch: Stretch) -> list[Part] | None:
+    def finished(self, job: ExportJob, stretch: Stretch) -> list[ParquetPart] | None:
         """The parts of a finished stretch; None if it is not finished, or one of its files is not there as recorded."""
         try:
-            parts = [Part(**each) for each in json.loads(job.record_of(stretch).read_bytes())]
+            parts = [ParquetPart(**each) for each in json.loads(job.record_of(stretch).read_bytes())]
         except (FileNotFoundError, ValueError, TypeError):
             return None
         return parts if all(self.place_of(part) for part in parts) else None
 
-    def place_of(self, part: Part) -> Path | None:
+    def place_of(self, part: ParquetPart) -> Path | None:
         for place in (self.work / STAGED / part.file, self.folder / part.file):
             if place.is_file() and place.stat().st_size == part.bytes:
                 return place
@@ -133,7 +133,7 @@ class ExportFolder:
         shutil.rmtree(self.work, ignore_errors=True)  # the next run removes files of a late attempt
         return manifest
 
-    def require_finished(self, job: ExportJob, stretch: Stretch) -> list[Part]:
+    def require_finished(self, job: ExportJob, stretch: Stretch) -> list[ParquetPart]:
         parts = self.finished(job, stretch)
         if parts is None:
             raise ExportRefused(

@@ -15,10 +15,10 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from sparkreplay.durable import replace_durably
-from sparkreplay.export.manifest import Part
+from sparkreplay.export.manifest import ParquetPart
 from sparkreplay.export.partfiles import PartFiles
 from sparkreplay.export.partitions import escaped
-from sparkreplay.export.window import Window
+from sparkreplay.export.window import WriteWindow
 from sparkreplay.read.reader import ReadPlan, read_stretch
 from sparkreplay.records.walk import Stretch
 
@@ -62,7 +62,7 @@ def file_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in columns if name not in PARTITIONED_BY)
 
 
-def export_stretch(job: ExportJob, number: int) -> list[Part]:
+def export_stretch(job: ExportJob, number: int) -> list[ParquetPart]:
     """Stage the parts of one stretch and then record them. Their bytes are synced; if a power cut loses a name, the continued
     export notices it."""
     stretch = job.read.stretches[number]
@@ -81,10 +81,10 @@ def export_stretch(job: ExportJob, number: int) -> list[Part]:
 
 def write_parts(
     job: ExportJob, stretch: Stretch, attempt: Path, batches: Iterable[pa.RecordBatch]
-) -> list[tuple[Path, Part]]:
+) -> list[tuple[Path, ParquetPart]]:
     """The finished files of an attempt, and their descriptions."""
     broker_name = job.read.sources[stretch.source].store.broker_name
-    window = Window(WINDOW_BYTES)
+    window = WriteWindow(WINDOW_BYTES)
     files = PartFiles(attempt, job.stem(stretch), broker_name, job.columns, window)
     with ExitStack() as cleanup:
         cleanup.callback(files.abandon)

@@ -17,7 +17,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Part:
+class ParquetPart:
     """One Parquet file. Offsets are of its first and last record; `crc32` is of the file's bytes."""
 
     file: str
@@ -65,13 +65,13 @@ class Manifest:
     request: dict[str, Any]
     columns: list[dict[str, str]]
     runs: list[list[StoreRange]] = field(default_factory=list)
-    parts: list[Part] = field(default_factory=list)
+    parts: list[ParquetPart] = field(default_factory=list)
     partitioned_by: list[str] = field(default_factory=lambda: ["topic", "day"])
     rows: int = 0
     bytes: int = 0
     format: int = FORMAT
 
-    def add(self, stores: list[StoreRange], parts: list[Part]) -> None:
+    def add(self, stores: list[StoreRange], parts: list[ParquetPart]) -> None:
         self.runs.append(stores)
         self.parts += parts
         self.rows += sum(part.rows for part in parts)
@@ -100,7 +100,7 @@ def decode_manifest(folder: str, data: bytes) -> Manifest:
     with raising_refused(folder, Manifest):
         made = decode_object(folder, Manifest, data)
         made["runs"] = [[StoreRange(**each) for each in run] for run in made["runs"]]
-        made["parts"] = [Part(**each) for each in made["parts"]]
+        made["parts"] = [ParquetPart(**each) for each in made["parts"]]
         return Manifest(**made)
 
 

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sparkreplay.durable import naming
-from sparkreplay.export.manifest import Part
-from sparkreplay.export.partitions import Partition
-from sparkreplay.export.window import Window
+from sparkreplay.export.manifest import ParquetPart
+from sparkreplay.export.partitions import ExportPartition
+from sparkreplay.export.window import WriteWindow
 
 OPEN_FILES_MAX = 256
 OPEN_BYTES_MAX = 16 << 20
@@ -77,7 +77,7 @@ class PartFile:
     place: Path
     sink: CountedFile
     writer: Any
-    part: Part
+    part: ParquetPart
     columns: int
     row_groups: int = 0
 
@@ -95,19 +95,19 @@ class PartFiles:
     stem: str
     broker_name: str
     columns: tuple[str, ...]
-    window: Window
-    open: OrderedDict[Partition, PartFile] = field(default_factory=OrderedDict)
+    window: WriteWindow
+    open: OrderedDict[ExportPartition, PartFile] = field(default_factory=OrderedDict)
     """Ordered by the last write, the oldest first."""
     held_bytes: int = 0
-    finished: list[tuple[Path, Part]] = field(default_factory=list)
-    begun: Counter[Partition] = field(default_factory=Counter)
+    finished: list[tuple[Path, ParquetPart]] = field(default_factory=list)
+    begun: Counter[ExportPartition] = field(default_factory=Counter)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows ordered by partition. If they do not fit into the window, waiting rows are written first."""
         for partition, table in self.window.add(batch):
             self.write(partition, table)
 
-    def write(self, partition: Partition, table: pa.Table) -> None:
+    def write(self, partition: ExportPartition, table: pa.Table) -> None:
         """Write a row group to the file of its partition."""
         while (
             self.held_bytes >= OPEN_BYTES_MAX
@@ -119,7 +119,7 @@ class PartFiles:
             self.begin(partition, table)
         self.append(partition, table)
 
-    def append(self, partition: Partition, table: pa.Table) -> None:
+    def append(self, partition: ExportPartition, table: pa.Table) -> None:
         file = self.open[partition]
         self.open.move_to_end(partition)
         last_offset = pc.max(table.column("physical_offset")).as_py()
@@ -130,7 +130,7 @@ class PartFiles:
         file.row_groups += 1
         self.held_bytes += file.held_bytes
 
-    def begin(self, partition: Partition, table: pa.Table) -> None:
+    def begin(self, partition: ExportPartition, table: pa.Table) -> None:
         before = self.begun[partition]
         self.begun[partition] += 1
         name = f"{self.stem}{f'-{before}' if before else ''}.parquet"
@@ -145,14 +145,14 @@ class PartFiles:
             write_statistics=sorted(names - NO_STATISTICS),
         )
         first_offset = pc.min(table.column("physical_offset")).as_py()
-        part = Part(
+        part = ParquetPart(
             f"{partition.folder}/{name}", self.broker_name, partition.topic, partition.day_text,
             rows=0, bytes=0, crc32=0, first_offset=first_offset, last_offset=first_offset,
         )  # fmt: skip
         self.open[partition] = file = PartFile(place, sink, writer, part, len(names))
         self.held_bytes += file.held_bytes
 
-    def end(self, partition: Partition) -> None:
+    def end(self, partition: ExportPartition) -> None:
         rest = self.window.take(partition)
         if rest is not None:
             self.append(partition, rest)
@@ -164,7 +164,7 @@ class PartFiles:
         self.held_bytes -= file.held_bytes
         del self.open[partition]
 
-    def finish(self) -> list[tuple[Path, Part]]:
+    def finish(self) -> list[tuple[Path, ParquetPart]]:
         """Write the waiting rows; returns the parts by name."""
         for partition, table in self.window.rest():
             self.write(partition, table)

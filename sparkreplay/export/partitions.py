@@ -27,7 +27,7 @@ NO_DAY = -(1 << 26)
 """The day of a time that microseconds cannot hold, which is null."""
 
 
-class Partition(NamedTuple):
+class ExportPartition(NamedTuple):
     """`day` counts days since 1970-01-01, in UTC, of a row's store time."""
 
     topic: str
@@ -72,7 +72,7 @@ class OrderedByPartition(RowFilter):
         return rows[np.lexsort((days, np.asarray(topics.indices)))]
 
 
-def by_partition(batch: pa.RecordBatch) -> list[tuple[Partition, pa.RecordBatch]]:
+def by_partition(batch: pa.RecordBatch) -> list[tuple[ExportPartition, pa.RecordBatch]]:
     """The rows of each partition, of a batch that is ordered by it. Needs the columns topic and store_timestamp."""
     topics = batch.column("topic").dictionary_encode()
     times = pc.fill_null(batch.column("store_timestamp").cast(pa.int64()), NO_DAY * DAY_US)
@@ -81,6 +81,6 @@ def by_partition(batch: pa.RecordBatch) -> list[tuple[Partition, pa.RecordBatch]
     changes = (codes[1:] != codes[:-1]) | (days[1:] != days[:-1])
     starts = [0, *(np.flatnonzero(changes) + 1).tolist()]
     return [
-        (Partition(names[codes[start]], int(days[start])), batch.slice(start, end - start))
+        (ExportPartition(names[codes[start]], int(days[start])), batch.slice(start, end - start))
         for start, end in zip(starts, [*starts[1:], len(codes)], strict=True)
     ]

@@ -12,18 +12,18 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from sparkreplay.export.partitions import Partition, by_partition
+from sparkreplay.export.partitions import ExportPartition, by_partition
 
 
-class Window:
+class WriteWindow:
     """The partitions are in order of their first rows."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.bytes = 0
-        self.waiting: dict[Partition, list[pa.RecordBatch]] = {}
+        self.waiting: dict[ExportPartition, list[pa.RecordBatch]] = {}
 
-    def add(self, batch: pa.RecordBatch) -> Iterator[tuple[Partition, pa.Table]]:
+    def add(self, batch: pa.RecordBatch) -> Iterator[tuple[ExportPartition, pa.Table]]:
         """Take the rows of a batch that is ordered by partition; first yields all waiting rows if there is no room for it."""
         if self.bytes + batch.nbytes > self.bytes_max:
             yield from self.rest()
@@ -31,7 +31,7 @@ class Window:
             self.waiting.setdefault(partition, []).append(rows)
         self.bytes += batch.nbytes
 
-    def rest(self) -> Iterator[tuple[Partition, pa.Table]]:
+    def rest(self) -> Iterator[tuple[ExportPartition, pa.Table]]:
         """Remove and yield all waiting rows: a table for each partition."""
         while self.waiting:
             partition = next(iter(self.waiting))
@@ -39,7 +39,7 @@ class Window:
         self.bytes = 0
         pa.default_memory_pool().release_unused()  # else it keeps freed memory for a second, and takes new pages meanwhile
 
-    def take(self, partition: Partition) -> pa.Table | None:
+    def take(self, partition: ExportPartition) -> pa.Table | None:
         """Remove and return the waiting rows of one partition; None without any."""
         batches = self.waiting.pop(partition, None)
         return None if batches is None else pa.Table.from_batches(batches)

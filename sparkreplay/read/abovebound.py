@@ -13,7 +13,7 @@ from sparkreplay.errors import LogCorrupted, SegmentGone
 from sparkreplay.read.plan import WINDOW_BYTES, record_at_or_after
 from sparkreplay.records.decode import ChunkColumns, Selection
 from sparkreplay.records.walk import Stretch, chunks_of
-from sparkreplay.store.framing import Chunk
+from sparkreplay.store.framing import RecordChunk
 from sparkreplay.store.segments import open_segment
 from sparkreplay.store.snapshot import Segment, StoreSnapshot
 
@@ -95,6 +95,6 @@ def records_from(store: StoreSnapshot, segment: Segment, walked: int) -> Iterato
                 yield start, chunk.end_offset, stored_within(chunk, segment)
 
 
-def stored_within(chunk: Chunk, segment: Segment) -> list[int]:
+def stored_within(chunk: RecordChunk, segment: Segment) -> list[int]:
     stored = ChunkColumns(chunk, EVERYTHING, segment.path).native("store_timestamp")
     return [int(stored.min()), int(stored.max())]

@@ -42,7 +42,7 @@ IDENTITY = np.dtype(
 
 
 @dataclass(frozen=True)
-class Entries:
+class IndexEntries:
     """The entries of some records, in log order. `queues` are indexes into `names`, of (topic, queue id)."""
 
     offsets: NDArray[np.int64]
@@ -114,7 +114,7 @@ def stored_by(file: OpenFile, segment: Segment, offset: int, end: int, time_ms: 
 
 def positions_of(
     files: Files, topics: frozenset[str] | None, queue_ids: frozenset[int] | None, start: int, end: int
-) -> Entries:
+) -> IndexEntries:
     """The entries of records that begin in [start, end). None means all topics, or all queue ids."""
     parts = []
     for queue in queues_of(files, topics, queue_ids):
@@ -128,7 +128,7 @@ def positions_of(
     queues = np.repeat(np.arange(len(parts)), [len(part[0]) for part in parts])
     order = np.argsort(offsets, kind="stable")
     names = tuple(part[3] for part in parts)
-    return Entries(offsets[order], sizes[order], queues[order], queue_offsets[order], names)
+    return IndexEntries(offsets[order], sizes[order], queues[order], queue_offsets[order], names)
 
 
 def read_indexed(
@@ -155,7 +155,7 @@ def read_indexed(
 
 
 def picked_batches(
-    files: Files, segment: Segment, entries: Entries, selection: Selection
+    files: Files, segment: Segment, entries: IndexEntries, selection: Selection
 ) -> Iterator[pa.RecordBatch]:
     topics = pa.array([topic for topic, _ in entries.names], pa.string())
     for records, first, last in picked(files, segment, entries):
@@ -169,7 +169,7 @@ def picked_batches(
 
 
 def picked(
-    files: Files, segment: Segment, entries: Entries, chunk_bytes: int = CHUNK_BYTES
+    files: Files, segment: Segment, entries: IndexEntries, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[tuple[PickedRecords, int, int]]:
     """The records of entries [first, last), for all entries, about `chunk_bytes` of records at a time."""
     ends = np.cumsum(entries.sizes)
@@ -188,7 +188,7 @@ def picked(
 
 
 def compacted(
-    files: Files, segment: Segment, entries: Entries, buffer_bytes: int
+    files: Files, segment: Segment, entries: IndexEntries, buffer_bytes: int
 ) -> Iterator[tuple[NDArray[np.uint8], int]]:
     """Concatenated records, and the number of the entry after them; one buffer is reused for reading."""
     offsets, sizes = entries.offsets, entries.sizes
@@ -222,7 +222,7 @@ def compacted(
 
 
 def require_identity(
-    segment: Segment, entries: Entries, records: PickedRecords, first: int, last: int
+    segment: Segment, entries: IndexEntries, records: PickedRecords, first: int, last: int
 ) -> None:
     """Each record must be the one that its entry means; its physical offset is checked when it is decoded."""
     everywhere = np.ndarray(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sparkreplay.records.rowfilter import Between, Condition, Negated, OneOf, TopicOneOf
+from sparkreplay.records.rowfilter import Between, Condition, NegatedFilter, OneOfFilter, TopicOneOf
 
 NUMBERS = (
     "queue_id", "queue_offset", "physical_offset", "flag", "sys_flag", "reconsume_times", "prepared_transaction_offset",
@@ -68,14 +68,14 @@ def row_condition(comparison: Comparison) -> Condition | None:
             condition = time_condition(comparison.column, comparison.how, times)
     if condition is None or not comparison.negated:
         return condition
-    return None if len(values) != len(comparison.values) else Negated(condition)
+    return None if len(values) != len(comparison.values) else NegatedFilter(condition)
 
 
 def number_condition(field: str, how: str, values: list[int]) -> Condition | None:
     value = values[0]
     match how:
         case "EqualTo" | "EqualNullSafe" | "In":
-            return OneOf(field, tuple(values))
+            return OneOfFilter(field, tuple(values))
         case "GreaterThan":
             return Between(field, low=value + 1)
         case "GreaterThanOrEqual":
@@ -92,7 +92,7 @@ def time_condition(field: str, how: str, values: list[int]) -> Condition | None:
     whole, rest = divmod(values[0], 1000)
     match how:
         case "EqualTo" | "EqualNullSafe" | "In":
-            return OneOf(field, tuple(value // 1000 for value in values if value % 1000 == 0))
+            return OneOfFilter(field, tuple(value // 1000 for value in values if value % 1000 == 0))
         case "GreaterThan":
             return Between(field, low=whole + 1)
         case "GreaterThanOrEqual":

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from messagestore.record import RECORD_SIZE_MIN
 from sparkreplay.errors import IndexUnusable
-from sparkreplay.store.files import Entry, Files
+from sparkreplay.store.files import Files, FolderMember
 from sparkreplay.store.framing import RECORD_SIZE_MAX
 from sparkreplay.store.queueentries import BATCH_FOLDER, ENTRY, FOLDER, NAME_DIGITS, PRE_BLANK_SIZE
 
@@ -26,7 +26,7 @@ PROBE_ENTRIES = 512
 
 
 @dataclass(frozen=True)
-class QueueFile:
+class QueueIndexFile:
     """`first` is the queue offset of its first entry."""
 
     name: str
@@ -41,7 +41,7 @@ class Queue:
     files: Files
     topic: str
     queue_id: int
-    parts: tuple[QueueFile, ...]
+    parts: tuple[QueueIndexFile, ...]
 
     @property
     def first_queue_offset(self) -> int:
@@ -149,7 +149,7 @@ def queues_of(
 
 def indexed_topics(files: Files) -> frozenset[str]:
     """Topics all of whose messages have entries, as far as queues show: not those of inner batches, nor light ones."""
-    batches: list[Entry] = []
+    batches: list[FolderMember] = []
     with suppress(FileNotFoundError):
         batches = files.entries(BATCH_FOLDER)
     try:
@@ -160,9 +160,9 @@ def indexed_topics(files: Files) -> frozenset[str]:
     return plain - {topic.name for topic in batches}
 
 
-def queue_files(files: Files, folder: str, queue: Entry) -> tuple[QueueFile, ...]:
+def queue_files(files: Files, folder: str, queue: FolderMember) -> tuple[QueueIndexFile, ...]:
     """Its files in order; they must be contiguous."""
-    parts: list[QueueFile] = []
+    parts: list[QueueIndexFile] = []
     for file in folder_entries(files, folder, queue):
         name = f"{folder}/{queue.name}/{file.name}"
         start = int(file.name) if len(file.name) == NAME_DIGITS and file.name.isdecimal() else -1
@@ -172,11 +172,11 @@ def queue_files(files: Files, folder: str, queue: Entry) -> tuple[QueueFile, ...
         if parts and parts[-1].first + parts[-1].count != first:
             raise IndexUnusable(files.shown(name), f"does not follow {parts[-1].name}")
         if file.size_bytes >= ENTRY.itemsize:
-            parts.append(QueueFile(name, first, file.size_bytes // ENTRY.itemsize))
+            parts.append(QueueIndexFile(name, first, file.size_bytes // ENTRY.itemsize))
     return tuple(parts)
 
 
-def folder_entries(files: Files, parent: str, folder: Entry) -> list[Entry]:
+def folder_entries(files: Files, parent: str, folder: FolderMember) -> list[FolderMember]:
     if folder.is_link or not folder.is_folder:
         raise IndexUnusable(files.shown(f"{parent}/{folder.name}"), "is not a folder")
     with raising_unusable(files, f"{parent}/{folder.name}"):

@@ -20,7 +20,7 @@ from messagestore.record import (
 )
 from sparkreplay.errors import OptionError, SegmentGone
 from sparkreplay.read.plan import bytes_at
-from sparkreplay.records.rowfilter import Between, Condition, OneOf
+from sparkreplay.records.rowfilter import Between, Condition, OneOfFilter
 from sparkreplay.store.files import Files
 from sparkreplay.store.segments import Segment, open_segment
 
@@ -30,7 +30,7 @@ HEADER_BYTES_MAX = 112
 
 
 @dataclass(frozen=True)
-class Window:
+class TimeWindow:
     """Store times [low, high] in ms; None is no limit."""
 
     low: int | None = None
@@ -43,7 +43,7 @@ class Window:
         return not early and not late
 
 
-def window_of(conditions: Iterable[Condition]) -> Window:
+def window_of(conditions: Iterable[Condition]) -> TimeWindow:
     """The store times that satisfy all conditions."""
     lows: list[int] = []
     highs: list[int] = []
@@ -51,16 +51,16 @@ def window_of(conditions: Iterable[Condition]) -> Window:
         if isinstance(condition, Between) and condition.field == FIELD:
             lows += [] if condition.low is None else [condition.low]
             highs += [] if condition.high is None else [condition.high]
-        elif isinstance(condition, OneOf) and condition.field == FIELD and condition.numbers:
+        elif isinstance(condition, OneOfFilter) and condition.field == FIELD and condition.numbers:
             lows.append(min(condition.numbers))
             highs.append(max(condition.numbers))
-    return Window(max(lows, default=None), min(highs, default=None))
+    return TimeWindow(max(lows, default=None), min(highs, default=None))
 
 
-def segments_within(files: Files, segments: Sequence[Segment], end: int, window: Window) -> list[Segment]:
+def segments_within(files: Files, segments: Sequence[Segment], end: int, window: TimeWindow) -> list[Segment]:
     """Those of the consecutive `segments` that may hold rows of `window` below `end`. Raises OptionError if the times of the
     first records are not ordered."""
-    if window == Window():
+    if window == TimeWindow():
         return list(segments)
     times = [first_stored_ms(files, segment, end) for segment in segments]
     require_order(segments, times)

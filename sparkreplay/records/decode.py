@@ -23,7 +23,7 @@ from sparkreplay.errors import LogCorrupted, NotText
 from sparkreplay.records.bodies import decompressed
 from sparkreplay.records.fixedparts import FixedParts
 from sparkreplay.records.innerbatch import StoredRecord, has_batches, unwrapped
-from sparkreplay.records.properties import Properties
+from sparkreplay.records.properties import RowProperties
 from sparkreplay.records.rowfilter import RowFilter
 from sparkreplay.records.schema import TIMESTAMP, arrow_schema
 
@@ -56,7 +56,7 @@ class Selection:
     row_filter: RowFilter | None = None
 
 
-class Records(Protocol):
+class RecordsBuffer(Protocol):
     """Whole records in one buffer, concatenated: a chunk of a walk, or records found by an index."""
 
     @property
@@ -70,12 +70,12 @@ class Records(Protocol):
         """Physical offsets."""
 
 
-def decode_chunk(chunk: Records, selection: Selection, path: str) -> pa.RecordBatch:
+def decode_chunk(chunk: RecordsBuffer, selection: Selection, path: str) -> pa.RecordBatch:
     """Raises LogCorrupted when a record's own lengths, place or CRC contradict it, NotText for a topic that is not UTF-8."""
     return messages_of(chunk, selection, path).batch()
 
 
-def messages_of(chunk: Records, selection: Selection, path: str) -> ChunkColumns:
+def messages_of(chunk: RecordsBuffer, selection: Selection, path: str) -> ChunkColumns:
     """The columns of a chunk, each message of an inner batch as a record of its own. Raises what decode_chunk raises."""
     if has_batches(chunk.data, chunk.positions):
         stored = ChunkColumns(chunk, replace(selection, columns=(), row_filter=None), path)
@@ -90,7 +90,7 @@ class ChunkColumns:
     """The columns of one chunk, each made when first requested."""
 
     def __init__(
-        self, chunk: Records, selection: Selection, path: str, batch_places: Rows | None = None
+        self, chunk: RecordsBuffer, selection: Selection, path: str, batch_places: Rows | None = None
     ) -> None:
         """`batch_places` are the indexes of records in inner batches, -1 for others."""
         self.chunk = chunk
@@ -281,13 +281,13 @@ class ChunkColumns:
         return values if self.are_all else values[self.rows]
 
     @cached_property
-    def property_pieces(self) -> Properties:
+    def property_pieces(self) -> RowProperties:
         try:
             texts = self.text(PROPERTIES, self.rows, spare=True)
         except pa.ArrowInvalid:  # invalid UTF-8 of a client: replaced, as Java's consumers do
             stored = self.pieces(PROPERTIES, self.rows).to_pylist()
             texts = pa.array([properties.decode("utf-8", "replace") for properties in stored], pa.string())
-        return Properties(texts)
+        return RowProperties(texts)
 
     def numbers(self, name: str) -> pa.Array:
         return pa.array(self.picked(self.native(name)))

@@ -19,7 +19,7 @@ PIECES_COMPARED_MAX = 64
 """In rows with more properties, equal names are found one by one."""
 
 
-class Properties:
+class RowProperties:
     """Properties of the rows of `texts`: valid UTF-8, a string array that begins at its buffers' start. They are copied,
     unless the buffer has a few more bytes than the text."""
 

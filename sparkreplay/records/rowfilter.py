@@ -45,7 +45,7 @@ class Between:
 
 
 @dataclass(frozen=True)
-class OneOf:
+class OneOfFilter:
     """The field is one of some numbers."""
 
     field: str
@@ -76,7 +76,7 @@ class TopicMatches:
 
 
 @dataclass(frozen=True)
-class Negated:
+class NegatedFilter:
     condition: Condition
 
     def mask(self, columns: FilteredColumns, rows: Rows) -> NDArray[np.bool_]:
@@ -108,7 +108,7 @@ class QueueWindows:
         return kept
 
 
-Condition = Between | OneOf | TopicOneOf | TopicMatches | Negated | QueueWindows
+Condition = Between | OneOfFilter | TopicOneOf | TopicMatches | NegatedFilter | QueueWindows
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from sparkreplay.errors import LogCorrupted, SeamMisplaced, SegmentGone
 from sparkreplay.store.files import Files
-from sparkreplay.store.framing import PREFIX_BYTES, Chunk, Part
+from sparkreplay.store.framing import PREFIX_BYTES, RecordChunk, SegmentPart
 from sparkreplay.store.snapshot import Segment
 
 CHUNK_BYTES = 4 << 20
@@ -35,7 +35,7 @@ class Stretch:
     """The number of the store in the read."""
 
 
-def chunks_of(files: Files, stretch: Stretch, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
+def chunks_of(files: Files, stretch: Stretch, chunk_bytes: int = CHUNK_BYTES) -> Iterator[RecordChunk]:
     """Raises LogCorrupted if the stretch contradicts its plan, SegmentGone if its file was deleted.
 
     Chunks have at most `chunk_bytes` (and at least eight bytes of room), or a single larger record."""
@@ -58,7 +58,7 @@ def chunks_of(files: Files, stretch: Stretch, chunk_bytes: int = CHUNK_BYTES) ->
                     segment.path, at + held, "the file ends before the planned end of the read"
                 )
             ends = at + held == stretch.end
-            part = Part(segment.path, at, segment.end_offset, stretch.end)
+            part = SegmentPart(segment.path, at, segment.end_offset, stretch.end)
             frames, used, blank = framing.frames(buffer, held, part)
             chunk = framing.records(buffer, frames, used, part)
             if len(chunk.positions):

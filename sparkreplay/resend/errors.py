@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparkreplay.errors import ReplayError
 
 
-class LedgerUnusable(ReplayError):
+class ResendLedgerUnusable(ReplayError):
     """A ledger of progress that cannot be continued: damaged, or of another resend."""
 
     def __init__(

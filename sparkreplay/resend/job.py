@@ -25,11 +25,11 @@ from mqruntime.clock import SystemClock
 from sparkreplay.errors import OptionError
 from sparkreplay.read.plan import boundary_of
 from sparkreplay.read.reader import ReadPlan
-from sparkreplay.resend.errors import LedgerUnusable
+from sparkreplay.resend.errors import ResendLedgerUnusable
 from sparkreplay.resend.ledger import Ledger, SourceProgress, decode_ledger
 from sparkreplay.resend.rate import RateLimit
 from sparkreplay.resend.rewrite import ROW_COLUMNS
-from sparkreplay.resend.run import ALL, Counts, Limits, Run, Share
+from sparkreplay.resend.run import ALL, ResendCounts, ResendLimits, Run, WorkerShare
 from sparkreplay.resend.target import QueueSender, TargetQueue, same_queues, target_queues
 from sparkreplay.store.samelog import first_apart, marks_of
 from sparkreplay.store.snapshot import StoreSnapshot
@@ -64,7 +64,7 @@ class ResendJob:
     rows: Mapping[str, str] = field(default_factory=dict)
     """The result of rows_by."""
 
-    def ledger_of(self, share: Share) -> Path:
+    def ledger_of(self, share: WorkerShare) -> Path:
         return Path(self.ledger if share.count == 1 else f"{self.ledger}.{share.number}-of-{share.count}")
 
 
@@ -141,23 +141,25 @@ def only_run(job: ResendJob, count: int) -> Iterator[None]:
 def refuse_other_workers(job: ResendJob, count: int) -> None:
     """Raises LedgerUnusable when the ledger was begun by another number of workers: each keeps a part of its own."""
     path = Path(job.ledger)
-    mine = {str(job.ledger_of(Share(number, count))) for number in range(count)}
+    mine = {str(job.ledger_of(WorkerShare(number, count))) for number in range(count)}
     parts = [path, *path.parent.glob(f"{glob.escape(path.name)}.*-of-*[0-9]")]  # no lock, none unfinished
     others = [str(part) for part in parts if part.exists() and str(part) not in mine]
     if others:
         begun = others[0].rpartition("-of-")[2] if others[0] != job.ledger else "1"
-        raise LedgerUnusable(others[0], f"was begun with --workers {begun}; go on with as many")
+        raise ResendLedgerUnusable(others[0], f"was begun with --workers {begun}; go on with as many")
 
 
 def send_share(
-    job: ResendJob, share: Share = ALL, on_progress: Callable[[int, int], None] = lambda size, rows: None
-) -> Counts:
+    job: ResendJob,
+    share: WorkerShare = ALL,
+    on_progress: Callable[[int, int], None] = lambda size, rows: None,
+) -> ResendCounts:
     """Send one worker's queues, without the messages that an earlier run of the same ledger sent. Raises KeyboardInterrupt on
     SIGINT, and on SIGTERM if that is set up to raise it."""
     return uvloop.run(ended_by_sigterm(send_with_ledger(job, share, job.ledger_of(share), on_progress)))
 
 
-async def ended_by_sigterm(work: Coroutine[Any, Any, Counts]) -> Counts:
+async def ended_by_sigterm(work: Coroutine[Any, Any, ResendCounts]) -> ResendCounts:
     """SIGTERM cancels, as uvloop does for SIGINT: an exception of a signal handler would be lost in a connection's callback."""
     if signal.getsignal(signal.SIGTERM) is not signal.default_int_handler:
         return await work
@@ -174,8 +176,8 @@ async def ended_by_sigterm(work: Coroutine[Any, Any, Counts]) -> Counts:
 
 
 async def send_with_ledger(
-    job: ResendJob, share: Share, path: Path, on_progress: Callable[[int, int], None]
-) -> Counts:
+    job: ResendJob, share: WorkerShare, path: Path, on_progress: Callable[[int, int], None]
+) -> ResendCounts:
     async with client_of(job) as client:
         queues = await target_queues(client, job.cluster, job.to_topic)
         with only_one(path):
@@ -186,10 +188,10 @@ async def send_to(
     queues: list[TargetQueue],
     client: Client,
     job: ResendJob,
-    share: Share,
+    share: WorkerShare,
     path: Path,
     on_progress: Callable[[int, int], None],
-) -> Counts:
+) -> ResendCounts:
     ledger = open_ledger(path, job, queues)
     queues = same_queues(ledger.purpose["queues"], queues)
     producer = client.producer(PRODUCER_GROUP, message_bytes_max=None)
@@ -199,7 +201,7 @@ async def send_to(
         path,
         topic=job.topic,
         sender_of=lambda queue_id: QueueSender(producer, queues[queue_id % len(queues)]).send,
-        limits=Limits(RateLimit(job.messages_per_s), RateLimit(job.bytes_per_s), job.not_taken_s_max),
+        limits=ResendLimits(RateLimit(job.messages_per_s), RateLimit(job.bytes_per_s), job.not_taken_s_max),
         share=share,
         on_progress=on_progress,
     )
@@ -219,10 +221,10 @@ def open_ledger(path: Path, job: ResendJob, queues: list[TargetQueue]) -> Ledger
         return Ledger(wanted, fresh)
     for name in ("topic", "target"):
         if found.purpose[name] != wanted[name]:
-            raise LedgerUnusable(str(path), f"is of {name} {found.purpose[name]}, not {wanted[name]}")
+            raise ResendLedgerUnusable(str(path), f"is of {name} {found.purpose[name]}, not {wanted[name]}")
     begun, asked = found.purpose["namesrv"], wanted["namesrv"]
     if not set(begun) & set(asked):  # clusters often share a name
-        raise LedgerUnusable(
+        raise ResendLedgerUnusable(
             str(path),
             f"was begun with the name servers {';'.join(begun)}, not {';'.join(asked)} (where they are of one cluster, name "
             f"both: -n '{';'.join((*begun, *asked))}')",
@@ -230,26 +232,26 @@ def open_ledger(path: Path, job: ResendJob, queues: list[TargetQueue]) -> Ledger
     before, now = found.purpose["rows"], wanted["rows"]
     for name in ROWS_BY:
         if before.get(name) != now.get(name):
-            raise LedgerUnusable(
+            raise ResendLedgerUnusable(
                 str(path),
                 f"was begun with {name} {before.get(name, 'left out')} and not {now.get(name, 'left out')}; the rows that it "
                 "passed over would never be sent",
             )
     for broker_name, progress in found.sources.items():
         if broker_name not in fresh:
-            raise LedgerUnusable(
+            raise ResendLedgerUnusable(
                 str(path), f"is also of broker set {broker_name}, which is not among the stores"
             )
         store = store_of(job.read, broker_name)
         if (apart := first_apart(store, found.purpose["logs"][broker_name])) is not None:
-            raise LedgerUnusable(
+            raise ResendLedgerUnusable(
                 str(path),
                 f"is of another log of the name {broker_name}: {store.root} begins with another record at {apart}",
             )
         were, are = found.purpose["epochs"][broker_name], wanted["epochs"][broker_name]
         low = store.min_offset
         if epochs_between(were, low, progress.sent_below) != epochs_between(are, low, progress.sent_below):
-            raise LedgerUnusable(
+            raise ResendLedgerUnusable(
                 str(path),
                 f"knows the log of {broker_name} up to {progress.sent_below} with the epochs {were}, but they are {are}: "
                 "it was truncated below what was sent",
@@ -303,7 +305,7 @@ def what_is_left(read: ReadPlan, ledger: Ledger, path: str) -> ReadPlan:
     for source in read.sources:
         done_below = ledger.sources[source.store.broker_name].done_below
         if done_below < source.store.min_offset:
-            raise LedgerUnusable(
+            raise ResendLedgerUnusable(
                 path,
                 f"ends at {done_below} of {source.store.broker_name}, but its log begins at {source.store.min_offset}: "
                 "what lies between was deleted before it was sent",
@@ -329,7 +331,7 @@ def locked(path: Path, ledger: Path) -> int:
         try:
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:  # another ledger is no remedy: it would send everything again
-            raise LedgerUnusable(
+            raise ResendLedgerUnusable(
                 str(ledger),
                 f"{path.name} cannot be made next to it ({error.strerror})",
                 "make the folder writable with room in it, or move the ledger to one that is, and name it there",
@@ -338,7 +340,7 @@ def locked(path: Path, ledger: Path) -> int:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
-            raise LedgerUnusable(str(ledger), "is in use by another run", "wait for its end") from None
+            raise ResendLedgerUnusable(str(ledger), "is in use by another run", "wait for its end") from None
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(lock), os.stat(path)):
                 return lock

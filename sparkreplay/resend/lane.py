@@ -15,7 +15,7 @@ from mqclient.message import OutgoingMessage
 from mqclient.producer import SendResult
 from remoting.codes import ResponseCode
 from sparkreplay.resend.errors import ResendFailed
-from sparkreplay.resend.rewrite import Row
+from sparkreplay.resend.rewrite import QueueMessage
 
 WAITING_MAX, WAITING_LOW = 512, 384
 BATCH_MESSAGES_MAX = 64
@@ -30,7 +30,7 @@ FINAL = frozenset(
 class Parcel(NamedTuple):
     """A row and the message that is made of it."""
 
-    row: Row
+    row: QueueMessage
     message: OutgoingMessage
 
 

@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkreplay.resend.errors import LedgerUnusable
+from sparkreplay.resend.errors import ResendLedgerUnusable
 
 VERSION = 2
 PURPOSE = ("topic", "target", "namesrv", "queues", "rows", "epochs", "logs")
@@ -65,7 +65,7 @@ def decode_ledger(path: str, data: bytes) -> Ledger:
     try:
         found = json.loads(data)
         if found["version"] != VERSION:
-            raise LedgerUnusable(path, f"has version {found['version']}; this program writes {VERSION}")
+            raise ResendLedgerUnusable(path, f"has version {found['version']}; this program writes {VERSION}")
         purpose = {name: found["purpose"][name] for name in PURPOSE}
         sources = {
             str(name): SourceProgress(
@@ -79,7 +79,7 @@ def decode_ledger(path: str, data: bytes) -> Ledger:
             raise KeyError("epochs")
         return Ledger(purpose, sources, int(found["acknowledged"]), int(found["maybe_twice"]))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise LedgerUnusable(path, f"is damaged ({error!r})") from error
+        raise ResendLedgerUnusable(path, f"is damaged ({error!r})") from error
 
 
 class Tracker:

@@ -33,7 +33,7 @@ message that does not wait for its replicas could be lost although it was acknow
 ORIGIN, ORIGIN_QUEUE, ORIGIN_EPOCH = "REPLAY_SRC", "REPLAY_QUEUE", "REPLAY_EPOCH"
 
 
-class Row(NamedTuple):
+class QueueMessage(NamedTuple):
     """One message of one queue; `end` is the end of its record, or of its part of a batch's record.
 
     `born_ms` is its time of birth, ms, None if no timestamp holds it; `properties` are the stored ones if they are `text`."""
@@ -51,7 +51,7 @@ class Row(NamedTuple):
     text: bool
 
 
-def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
+def rows_of(batch: pa.RecordBatch) -> Iterator[QueueMessage]:
     """The rows of a batch of ROW_COLUMNS."""
     born = batch.column("born_timestamp").cast(pa.int64()).to_pylist()
     columns = [batch.column(name).to_pylist() for name in ROW_COLUMNS if name != "born_timestamp"]
@@ -63,7 +63,7 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
             end if at == before else at
         ) + size  # messages of one batch share its record, each has a part of it
         before = at
-        yield Row(
+        yield QueueMessage(
             queue_id,
             queue_offset,
             at,
@@ -87,7 +87,7 @@ def is_text(stored: bytes) -> bool:
     return True
 
 
-def sent_properties(row: Row, broker_name: str, topic: str) -> dict[str, str]:
+def sent_properties(row: QueueMessage, broker_name: str, topic: str) -> dict[str, str]:
     """The message's properties; its former place is added, and replaced if it was sent again before."""
     kept = {name: value for name, value in row.properties.items() if name not in SPECIAL}
     kept[ORIGIN] = f"{broker_name}@{row.physical_offset}"

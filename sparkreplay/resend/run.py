@@ -23,7 +23,7 @@ from sparkreplay.resend.errors import ResendFailed
 from sparkreplay.resend.lane import Lane, Parcel, Sender
 from sparkreplay.resend.ledger import Ledger, SourceProgress, Tracker
 from sparkreplay.resend.rate import RateLimit
-from sparkreplay.resend.rewrite import SENT_FLAGS, Row, rows_of, sent_properties
+from sparkreplay.resend.rewrite import SENT_FLAGS, QueueMessage, rows_of, sent_properties
 
 WINDOW_BYTES_MIN = 1 << 20
 WINDOW_BYTES_MAX = 64 << 20
@@ -37,7 +37,7 @@ AGAIN_MESSAGES = 200
 
 
 @dataclass(frozen=True)
-class Share:
+class WorkerShare:
     """The queues of one worker: those whose id modulo `count` is `number`."""
 
     number: int = 0
@@ -50,11 +50,11 @@ class Share:
         return batch.filter(pa.array(mine))
 
 
-ALL = Share()
+ALL = WorkerShare()
 
 
 @dataclass(frozen=True)
-class Limits:
+class ResendLimits:
     """Rates, and for how many seconds a message that is not accepted is retried."""
 
     messages: RateLimit
@@ -67,7 +67,7 @@ class Limits:
 
 
 @dataclass
-class Counts:
+class ResendCounts:
     """Counts of one run, and of earlier runs of its ledger. `maybe_twice`: sends that may have left the target with one copy
     more than the source has."""
 
@@ -105,12 +105,14 @@ class Run:
         *,
         topic: str,
         sender_of: Callable[[int], Sender],
-        limits: Limits,
-        share: Share = ALL,
+        limits: ResendLimits,
+        share: WorkerShare = ALL,
         on_progress: Callable[[int, int], None] = lambda size, rows: None,
     ) -> None:
         """`on_progress(bytes of log read, messages acknowledged)` gets the increments now and then."""
-        self.counts = Counts(acknowledged_before=ledger.acknowledged, maybe_twice_before=ledger.maybe_twice)
+        self.counts = ResendCounts(
+            acknowledged_before=ledger.acknowledged, maybe_twice_before=ledger.maybe_twice
+        )
         self._on_progress = on_progress
         self._reported = 0
         self._read = read
@@ -126,7 +128,7 @@ class Run:
         }
         self._window_bytes = WINDOW_BYTES_MIN
         self._written_at = 0.0
-        self._noted = Counts()  # the part of `counts` that is in the ledger
+        self._noted = ResendCounts()  # the part of `counts` that is in the ledger
         self._again_left = 0  # of AGAIN_MESSAGES: in the ledger's count, not yet in this run's
         self._unsent_bytes = 0
         self._room = asyncio.Event()
@@ -218,7 +220,7 @@ class Run:
         self._tasks.append(tasks.create_task(lane.run(), name=f"resend {lane.origin}"))
         return lane
 
-    def _message(self, row: Row, broker_name: str) -> OutgoingMessage:
+    def _message(self, row: QueueMessage, broker_name: str) -> OutgoingMessage:
         properties = sent_properties(row, broker_name, self._topic)
         place = f"{broker_name} {self._topic}/{row.queue_id}: the message at physical offset {row.physical_offset}"
         if not row.text:
@@ -276,7 +278,7 @@ class Run:
         again = self.counts.maybe_twice + self._again_left
         self._ledger.acknowledged += self.counts.acknowledged - self._noted.acknowledged
         self._ledger.maybe_twice += again - self._noted.maybe_twice
-        self._noted = Counts(acknowledged=self.counts.acknowledged, maybe_twice=again)
+        self._noted = ResendCounts(acknowledged=self.counts.acknowledged, maybe_twice=again)
         replace_durably(self._ledger_path, self._ledger.encode())
         self._written_at = asyncio.get_running_loop().time()
 

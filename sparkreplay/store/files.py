@@ -22,7 +22,7 @@ FOLDER_ENTRIES_MAX = 200_000
 
 
 @dataclass(frozen=True)
-class Entry:
+class FolderMember:
     """One member of a folder. `size_bytes` is 0 unless it is a plain file."""
 
     name: str
@@ -54,7 +54,7 @@ class Files(Protocol):
     def shown(self, name: str) -> str:
         """The name as errors show it."""
 
-    def entries(self, folder: str) -> list[Entry]:
+    def entries(self, folder: str) -> list[FolderMember]:
         """Sorted by name."""
 
     def read(self, name: str) -> bytes:
@@ -94,7 +94,7 @@ class LocalFiles:
     def shown(self, name: str) -> str:
         return os.path.join(self.root, name)
 
-    def entries(self, folder: str) -> list[Entry]:
+    def entries(self, folder: str) -> list[FolderMember]:
         path = self.shown(folder)
         with raising_unreadable(path), os.scandir(path) as found:
             members = islice(found, FOLDER_ENTRIES_MAX + 1)
@@ -113,7 +113,7 @@ class LocalFiles:
         return LocalFile(self.shown(name))
 
 
-def in_order(path: str, entries: list[Entry]) -> list[Entry]:
+def in_order(path: str, entries: list[FolderMember]) -> list[FolderMember]:
     """The entries of a folder by name. Raises StoreUnreadable for more than a store can have."""
     if len(entries) > FOLDER_ENTRIES_MAX:
         raise StoreUnreadable(
@@ -133,14 +133,14 @@ def small(path: str, data: bytes) -> bytes:
     return data
 
 
-def entry_of(member: os.DirEntry[str]) -> Entry | None:
+def entry_of(member: os.DirEntry[str]) -> FolderMember | None:
     """None if it was deleted since the folder was listed."""
     try:
         status = member.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None
     plain = stat.S_ISREG(status.st_mode)
-    return Entry(
+    return FolderMember(
         member.name,
         status.st_size if plain else 0,
         is_folder=stat.S_ISDIR(status.st_mode),

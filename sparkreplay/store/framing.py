@@ -31,7 +31,7 @@ Places: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Part:
+class SegmentPart:
     """The content of a buffer: bytes of the segment at `path` from physical offset `start` on. `bound` is the end of the
     read."""
 
@@ -42,7 +42,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Chunk:
+class RecordChunk:
     """Whole records in `data`, concatenated; the buffer may be reused for the next chunk."""
 
     data: NDArray[np.uint8]
@@ -61,11 +61,11 @@ class Framing(Protocol):
     def lead_bytes(self) -> int:
         """How far before its record a frame begins."""
 
-    def frames(self, buffer: bytearray, held: int, part: Part) -> tuple[Places, int, bool]:
+    def frames(self, buffer: bytearray, held: int, part: SegmentPart) -> tuple[Places, int, bool]:
         """Positions of the whole frames in `buffer[:held]`, which begins at a boundary, their end, and whether the file's
         records end there. Raises LogCorrupted for any other bytes between them."""
 
-    def records(self, buffer: bytearray, frames: Places, used: int, part: Part) -> Chunk:
+    def records(self, buffer: bytearray, frames: Places, used: int, part: SegmentPart) -> RecordChunk:
         """The records of `frames`, which end at `used`. Raises LogCorrupted if a frame contradicts itself."""
 
     def size_of(self, window: bytes | bytearray) -> int:
@@ -103,7 +103,7 @@ class PlainFraming:
     def lead_bytes(self) -> int:
         return 0
 
-    def frames(self, buffer: bytearray, held: int, part: Part) -> tuple[Places, int, bool]:
+    def frames(self, buffer: bytearray, held: int, part: SegmentPart) -> tuple[Places, int, bool]:
         positions, position, blank = one_by_one(buffer, 0, held, part, SAMPLE_RECORDS)
         found = np.array(positions, np.int64)
         if len(positions) < SAMPLE_RECORDS:
@@ -117,8 +117,10 @@ class PlainFraming:
         positions, position, blank = one_by_one(buffer, position, held, part)
         return np.concatenate((found, np.array(positions, np.int64))), position, blank
 
-    def records(self, buffer: bytearray, frames: Places, used: int, part: Part) -> Chunk:
-        return Chunk(np.frombuffer(buffer, np.uint8, used), frames, part.start + frames, part.start + used)
+    def records(self, buffer: bytearray, frames: Places, used: int, part: SegmentPart) -> RecordChunk:
+        return RecordChunk(
+            np.frombuffer(buffer, np.uint8, used), frames, part.start + frames, part.start + used
+        )
 
     def size_of(self, window: bytes | bytearray) -> int:
         return int(PREFIX.unpack_from(window)[0])
@@ -150,7 +152,7 @@ PLAIN = PlainFraming()
 
 
 def one_by_one(
-    buffer: bytearray, position: int, held: int, part: Part, count_max: int = RECORD_SIZE_MAX
+    buffer: bytearray, position: int, held: int, part: SegmentPart, count_max: int = RECORD_SIZE_MAX
 ) -> tuple[list[int], int, bool]:
     """`PlainFraming.frames` from `position` on, as a plain walk, at most `count_max` frames."""
     positions: list[int] = []

@@ -28,7 +28,7 @@ ANOTHER = "copy the ledger's checkpoint first and then its index and data, or re
 
 
 @dataclass(frozen=True)
-class LedgerLog:
+class StoredLedger:
     """`folder` is `dledger-` and the member's id."""
 
     folder: str

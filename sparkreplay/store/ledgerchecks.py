@@ -15,7 +15,7 @@ from sparkreplay.store.ledgerindex import DATA_READ_BYTES, read_at
 from sparkreplay.store.segments import Segment
 
 
-class Window:
+class SegmentWindow:
     """The bytes of a segment below physical offset `end`, read a few MiB at a time."""
 
     def __init__(self, file: OpenFile, segment: Segment, end: int) -> None:
@@ -42,7 +42,7 @@ def broken_checks(
 ) -> Iterator[tuple[int, str]]:
     """Physical offset and description of each entry of a segment that lies below `end` and differs from what was written.
     `before` is the check of the last entry before it, None if unknown."""
-    window = Window(file, segment, end)
+    window = SegmentWindow(file, segment, end)
     at: int | None = segment.start_offset
     while at is not None and at < end:
         head = entry_head(window.at(at, HEADER.size), at)
@@ -62,7 +62,7 @@ def check_of(entry: memoryview, before: int) -> int:
     return crc32(entry[CHECK_END:], crc32(entry[:CHECK_AT], before)) or 0xFFFFFFFF
 
 
-def next_entry(window: Window, at: int) -> int | None:
+def next_entry(window: SegmentWindow, at: int) -> int | None:
     """The first entry after `at`; None after the last one of a file."""
     prefix = window.at(at, 8)
     if len(prefix) < 8 or LEDGER.ends_file(bytes(prefix)):

@@ -15,7 +15,15 @@ from messagestore.record import MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN
 from sparkreplay.errors import LogCorrupted
 from sparkreplay.store.compact import without_gaps
 from sparkreplay.store.cutrecord import contradiction
-from sparkreplay.store.framing import PREFIX, RECORD_SIZE_MAX, SIZE_AND_MAGIC, Chunk, Part, Places, impossible
+from sparkreplay.store.framing import (
+    PREFIX,
+    RECORD_SIZE_MAX,
+    SIZE_AND_MAGIC,
+    Places,
+    RecordChunk,
+    SegmentPart,
+    impossible,
+)
 
 HEADER = struct.Struct(
     ">"  # offset field
@@ -82,7 +90,7 @@ class LedgerFraming:
     def lead_bytes(self) -> int:
         return HEADER.size
 
-    def frames(self, buffer: bytearray, held: int, part: Part) -> tuple[Places, int, bool]:
+    def frames(self, buffer: bytearray, held: int, part: SegmentPart) -> tuple[Places, int, bool]:
         positions: list[int] = []
         append = positions.append
         unpack = SIZE_AND_MAGIC.unpack_from
@@ -112,7 +120,7 @@ class LedgerFraming:
             raise LogCorrupted(part.path, part.start + position, wrong)
         return found, position, blank
 
-    def records(self, buffer: bytearray, frames: Places, used: int, part: Part) -> Chunk:
+    def records(self, buffer: bytearray, frames: Places, used: int, part: SegmentPart) -> RecordChunk:
         data = np.frombuffer(buffer, np.uint8, used)
         offsets, end = part.start + frames, part.start + used
         heads = gathered(data, frames, HEADER.size).view(FIELDS)
@@ -149,10 +157,10 @@ class LedgerFraming:
         fills[full] = prefixes["size"] == sizes[full] - HEADER.size
         require(fills | ~holds, "the record does not fill its entry")
         if not holds.any():
-            return Chunk(data[:0], frames[:0], frames[:0], end)
+            return RecordChunk(data[:0], frames[:0], frames[:0], end)
         sizes = sizes[holds] - HEADER.size
         records = without_gaps(data, places[holds], sizes)
-        return Chunk(records, np.cumsum(sizes) - sizes, offsets[holds] + HEADER.size, end)
+        return RecordChunk(records, np.cumsum(sizes) - sizes, offsets[holds] + HEADER.size, end)
 
     def size_of(self, window: bytes | bytearray) -> int:
         return int(PREFIX.unpack_from(window)[1])

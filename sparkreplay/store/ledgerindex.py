@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparkreplay.errors import StoreUnreadable
-from sparkreplay.store.files import Entry, Files, OpenFile
+from sparkreplay.store.files import Files, FolderMember, OpenFile
 from sparkreplay.store.ledgerframing import FIELDS, HEADER, LEDGER, MAGIC, entry_head, gathered
 from sparkreplay.store.segments import Segment, is_segment_name, open_segment
 
@@ -109,7 +109,7 @@ class LedgerIndex:
                 return at, f"does not name the place of entry {index}"
         return None
 
-    def file(self, part: Entry) -> OpenFile:
+    def file(self, part: FolderMember) -> OpenFile:
         if part.name not in self.opened:
             name = f"{self.folder}/{part.name}"
             try:

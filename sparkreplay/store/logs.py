@@ -9,7 +9,7 @@ from sparkreplay.errors import StoreUnreadable
 from sparkreplay.store.classic import CLASSIC_LOG
 from sparkreplay.store.epochs import FILE as EPOCH_FILE
 from sparkreplay.store.files import Files
-from sparkreplay.store.ledger import PREFIX, LedgerLog
+from sparkreplay.store.ledger import PREFIX, StoredLedger
 from sparkreplay.store.log import PLAIN_LOG, Log
 from sparkreplay.store.segments import FOLDER, is_segment_name
 
@@ -34,10 +34,10 @@ def log_of(files: Files) -> Log:
                 f"has several ledgers, {' and '.join(ledgers)}; move those elsewhere that are not its broker's",
             ) from None
         if ledgers:
-            return LedgerLog(ledgers[0])
+            return StoredLedger(ledgers[0])
         return CLASSIC_LOG if files_of(files, FOLDER) else PLAIN_LOG
     going_on = [ledger for ledger in ledgers if continues(files, ledger)]
-    return LedgerLog(going_on[0]) if len(going_on) == 1 else PLAIN_LOG
+    return StoredLedger(going_on[0]) if len(going_on) == 1 else PLAIN_LOG
 
 
 def continues(files: Files, ledger: str) -> bool:

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from sparkreplay.store.files import Entry, Files
+from sparkreplay.store.files import Files, FolderMember
 
 FOLDER = "consumequeue"
 BATCH_FOLDER = "batchconsumequeue"
@@ -41,7 +41,7 @@ class QueueFiles:
         return self.files.shown(self.folder)
 
     @cached_property
-    def named(self) -> list[Entry]:
+    def named(self) -> list[FolderMember]:
         """By offset; empty when the queue has no folder, or its topic is no folder name."""
         if "/" in self.topic or "\0" in self.topic or self.topic in ("", ".", ".."):
             return []

@@ -16,7 +16,15 @@ import pyarrow as pa
 from pyarrow import fs
 
 from sparkreplay.errors import OptionError, SegmentGone, StoreUnreadable
-from sparkreplay.store.files import SMALL_FILE_BYTES_MAX, Entry, Files, LocalFiles, OpenFile, in_order, small
+from sparkreplay.store.files import (
+    SMALL_FILE_BYTES_MAX,
+    Files,
+    FolderMember,
+    LocalFiles,
+    OpenFile,
+    in_order,
+    small,
+)
 from sparkreplay.store.segments import SEVERAL_FOLDERS
 
 READ_AHEAD_BYTES = 256 << 10
@@ -88,12 +96,12 @@ class RemoteFiles:
                 return self
         raise StoreUnreadable(self.root, NOT_THERE)
 
-    def entries(self, folder: str) -> list[Entry]:
+    def entries(self, folder: str) -> list[FolderMember]:
         with self.raising_unreadable(folder):
             filesystem, root = self.connect()
             found = filesystem.get_file_info(fs.FileSelector(f"{root}/{folder}" if folder else root))
         entries = [
-            Entry(
+            FolderMember(
                 info.base_name,
                 info.size or 0 if info.type == fs.FileType.File else 0,
                 is_folder=info.type == fs.FileType.Directory,

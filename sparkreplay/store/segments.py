@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sparkreplay.errors import SegmentGone, StoreUnreadable
-from sparkreplay.store.files import Entry, Files, OpenFile
+from sparkreplay.store.files import Files, FolderMember, OpenFile
 from sparkreplay.store.framing import PLAIN, Framing
 
 FOLDER = "commitlog"
@@ -81,7 +81,7 @@ def open_segment(files: Files, segment: Segment) -> OpenFile:
         raise SegmentGone(segment.path) from None
 
 
-def segment_of(files: Files, entry: Entry, folder: str, framing: Framing) -> Segment:
+def segment_of(files: Files, entry: FolderMember, folder: str, framing: Framing) -> Segment:
     name = f"{folder}/{entry.name}"
     path = files.shown(name if entry.name.isprintable() else f"{folder}/{ascii(entry.name)}")
     if not is_segment_name(entry.name):

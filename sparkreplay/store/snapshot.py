@@ -31,7 +31,7 @@ LOOKS_MAX = 5
 
 
 @dataclass(frozen=True)
-class Identity:
+class StoreIdentity:
     """The store's identity: `cluster#brokerName#id`."""
 
     cluster_name: str
@@ -154,7 +154,7 @@ def bounded_by(store: StoreSnapshot, end: int, source: str) -> StoreSnapshot:
     return replace(store, bound=end, bound_source=source, bound_note=note, committed=store.bound)
 
 
-def read_identity(files: Files) -> Identity | None:
+def read_identity(files: Files) -> StoreIdentity | None:
     """None if there is no identity file, as in a copy. Raises StoreUnreadable."""
     try:
         text = files.read(IDENTITY_FILE).decode("utf-8", "replace").strip()
@@ -171,7 +171,7 @@ def read_identity(files: Files) -> Identity | None:
             files.shown(IDENTITY_FILE),
             f"{text[:60]!r} is not cluster#brokerName#id; copy it again from the broker",
         )
-    return Identity(parts[0], parts[1], int(parts[2]))
+    return StoreIdentity(parts[0], parts[1], int(parts[2]))
 
 
 def contract_of(files: Files, log_min: int, view: BrokerView | None) -> str:

@@ -73,7 +73,7 @@ def shares(limit: int, pending: Mapping[str, int]) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
-class Cut:
+class BatchCut:
     """Where a batch may end in one store, and the number of messages before it (None: not counted)."""
 
     offset: int
@@ -88,15 +88,15 @@ def cut(
     max_bytes: int | None,
     max_messages: int | None,
     count: bool = False,
-    walked: Cut | None = None,
-) -> Cut:
+    walked: BatchCut | None = None,
+) -> BatchCut:
     """The last record boundary of (start, end] that the limits allow; at least one record, where a whole one is there.
 
     `walked` is an earlier cut for the same start, which is walked on from where the limits allow it."""
     upto = end if max_bytes is None else min(end, start + max_bytes)
-    at = Cut(start, 0)
+    at = BatchCut(start, 0)
     if not count and max_messages is None:
-        at = Cut(max(start, beginning_of_segment(store, upto)), None)
+        at = BatchCut(max(start, beginning_of_segment(store, upto)), None)
     elif walked is not None and walked.offset <= upto and within(walked.messages, max_messages):
         at = walked
     found = walk_on(store, at, upto, max_messages)
@@ -114,7 +114,7 @@ def beginning_of_segment(store: StoreSnapshot, offset: int) -> int:
     return max((part.start_offset for part in store.segments if part.start_offset <= offset), default=0)
 
 
-def walk_on(store: StoreSnapshot, at: Cut, upto: int, max_messages: int | None) -> Cut:
+def walk_on(store: StoreSnapshot, at: BatchCut, upto: int, max_messages: int | None) -> BatchCut:
     """Walk records from the boundary `at` to the last boundary at or below `upto`, or to the `max_messages`-th.
 
     Raises LogCorrupted if records end before `upto`."""
@@ -129,9 +129,9 @@ def walk_on(store: StoreSnapshot, at: Cut, upto: int, max_messages: int | None) 
         for chunk in chunks_of(store.files, stretch):
             if max_messages is not None and messages + len(chunk.positions) > max_messages:
                 offset = int(chunk.offsets[max_messages - messages]) - segment.framing.lead_bytes
-                return Cut(offset, None if at.messages is None else max_messages)
+                return BatchCut(offset, None if at.messages is None else max_messages)
             messages += len(chunk.positions)
             offset = chunk.end_offset
         if not stretch.at_bound:
             offset = segment.end_offset
-    return Cut(offset, None if at.messages is None else messages)
+    return BatchCut(offset, None if at.messages is None else messages)

@@ -19,7 +19,7 @@ from sparkreplay.read.reader import ReadPlan, SourcePlan, selection_of, split_by
 from sparkreplay.store.hold import LogHold, hold_on, new_holder
 from sparkreplay.store.replicas import rank
 from sparkreplay.store.snapshot import StoreSnapshot
-from sparkreplay.stream.admission import UNLIMITED, Admission, Cut, cut, shares
+from sparkreplay.stream.admission import UNLIMITED, Admission, BatchCut, cut, shares
 from sparkreplay.stream.losses import messages_lost
 from sparkreplay.stream.position import SetOffset, StreamOffset, first_offset, require_same_log
 
@@ -49,7 +49,7 @@ class LogStream:
         self.frozen: dict[str, int] | None = None
         self.waiting_since_s = clock_s()
         self.seen: Replicas | None = None
-        self.cuts: dict[str, tuple[SetOffset, Cut]] = {}
+        self.cuts: dict[str, tuple[SetOffset, BatchCut]] = {}
         self.warned: set[tuple[str, int]] = set()
         self.holder = new_holder()
         self.holds: dict[str, LogHold] = {}
@@ -124,7 +124,7 @@ class LogStream:
         at: Mapping[str, SetOffset],
         ends: Mapping[str, int],
         pending: Mapping[str, int],
-    ) -> dict[str, Cut]:
+    ) -> dict[str, BatchCut]:
         """The cut of each set with pending bytes, each with its share of the limits."""
         bytes_of = shares(admission.max_bytes, pending) if admission.max_bytes else {}
         messages_of = shares(admission.max_messages, pending) if admission.max_messages else {}
@@ -144,7 +144,7 @@ class LogStream:
             )
         return {name: self.cuts[name][1] for name in pending}
 
-    def too_few(self, admission: Admission, pending: Mapping[str, int], cuts: Mapping[str, Cut]) -> bool:
+    def too_few(self, admission: Admission, pending: Mapping[str, int], cuts: Mapping[str, BatchCut]) -> bool:
         """Whether to wait for more messages. A batch that its byte limit cuts is not small, and the last one (AvailableNow)
         does not wait."""
         if admission.min_messages is None or self.frozen is not None:

@@ -69,7 +69,7 @@ class QueueSummary:
 
 
 @dataclass(frozen=True)
-class Gap:
+class QueueGap:
     """A queue whose records do not hold each offset between the first and the last once."""
 
     broker_name: str
@@ -152,7 +152,7 @@ def moment(us: int | None) -> str:
     return "" if us is None else f"{np.datetime64(us, 'us').astype('datetime64[ms]')}Z"
 
 
-def gaps(table: pa.Table) -> list[Gap]:
+def gaps(table: pa.Table) -> list[QueueGap]:
     """Queues with an offset missing or duplicated, among records that have one: those of no transaction, and committed ones.
     Queues of batches are left out."""
     if not table.num_rows:
@@ -164,7 +164,7 @@ def gaps(table: pa.Table) -> list[Gap]:
         .aggregate([("store_size_count", "sum"), ("queue_offset_min", "min"), ("queue_offset_max", "max")])
     )
     found = [
-        Gap(
+        QueueGap(
             row["broker_name"],
             row["topic"],
             row["queue_id"],

@@ -16,7 +16,7 @@ from localcluster.cluster import WHOLE_TIMEOUT_MS, Cluster
 from localcluster.layout import Layout
 from localcluster.waiting import NotYet, WaitExpired
 from mqadmin.admin import AdminClient
-from mqadmin.replies import SyncState
+from mqadmin.replies import SyncStateInfo
 from mqruntime.clock import SystemClock
 from tests.interop.javapeer import (
     NEWER,
@@ -101,7 +101,7 @@ class Fleet(Cluster):
         made.restarts, made.stalls = Counter(), Counter()
         return made
 
-    async def wait_whole(self, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> SyncState:
+    async def wait_whole(self, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> SyncStateInfo:
         """As a cluster's. What the threads of a Java slave that stays out are at is in its log then. Where all brokers are
         Java's it is started anew, and counted: one that registered before its new master had was told the former one's HA
         address, and follows that for good. Beside a broker of ours it might be ours that keeps it out: only one that cuts its

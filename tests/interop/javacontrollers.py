@@ -16,7 +16,7 @@ from localcluster.ports import lease_any
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
-from mqadmin.replies import SyncState
+from mqadmin.replies import SyncStateInfo
 from mqruntime.clock import SystemClock
 from tests.interop.javapeer import JavaClient
 from tests.interop.javaserver import NO_SPIN, java_broker, java_server
@@ -190,10 +190,10 @@ class Controllers:
 
         return self.until("a leader", told)
 
-    def settle(self, count: int = 2, *, master_id: int | None = None) -> SyncState:
+    def settle(self, count: int = 2, *, master_id: int | None = None) -> SyncStateInfo:
         """The set, once so many replicas are in sync, under the master that is named, if any."""
 
-        async def told(admin: AdminClient) -> SyncState | None:
+        async def told(admin: AdminClient) -> SyncStateInfo | None:
             state = (await admin.sync_states(self.list, ["broker-a"])).get("broker-a")
             if state is None or len(state.in_sync) != count:
                 return None

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from localcluster.history import Verdict
-from localcluster.load import Load
+from localcluster.load import SteadyLoad
 from localcluster.waiting import NotYet, WaitExpired, wait_for
-from mqadmin.replies import SyncState
+from mqadmin.replies import SyncStateInfo
 from mqruntime.clock import SystemClock
 from tests.interop.fleet import Fleet
 from tests.interop.mixes import under_load
@@ -31,7 +31,7 @@ END_MS_MAX = 15_000
 class Migration:
     """`say` is told each step."""
 
-    def __init__(self, fleet: Fleet, load: Load, say: Callable[[str], None]) -> None:
+    def __init__(self, fleet: Fleet, load: SteadyLoad, say: Callable[[str], None]) -> None:
         self._fleet = fleet
         self._load = load
         self._say = say
@@ -97,7 +97,7 @@ class Migration:
         words = {"NAMESRV": layout.namesrv, "CONTROLLERS": layout.controller_list, **words}
         return await asyncio.to_thread(self.runbook.run, command, **words)
 
-    async def _whole(self) -> SyncState:
+    async def _whole(self) -> SyncStateInfo:
         """Everybody is in the set, the name server knows them all, and clients are answered."""
         state = await self._fleet.wait_whole(timeout_ms=WAIT_MS)
         await self._asked(SHOW)

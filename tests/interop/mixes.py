@@ -18,12 +18,12 @@ from typing import Any
 
 import orjson
 
-from localcluster.drill import Kind, drill_once, elect_another
+from localcluster.drill import DrillKind, drill_once, elect_another
 from localcluster.history import Verdict, judge
-from localcluster.load import Load, read_back
+from localcluster.load import SteadyLoad, read_back
 from localcluster.processes import command_of, environment
 from localcluster.waiting import NotYet, wait_for
-from mqadmin.replies import SyncState
+from mqadmin.replies import SyncStateInfo
 from mqclient.client import Client
 from mqclient.errors import ClientError
 from mqclient.message import decode_messages
@@ -60,14 +60,14 @@ class Outcome:
 
 
 @asynccontextmanager
-async def under_load(fleet: Fleet, seed: int, judged: list[Verdict]) -> AsyncIterator[Load]:
+async def under_load(fleet: Fleet, seed: int, judged: list[Verdict]) -> AsyncIterator[SteadyLoad]:
     """A producer sends all the time; at the end everything is read back, and the verdict goes to `judged`."""
     chance = random.Random(seed)
     clock = SystemClock()
     await fleet.create_topic(TOPIC, QUEUES)
     async with Client(fleet.layout.namesrv, clock=clock, random=chance) as client:
         producer = client.producer("MixedProducers")
-        load = Load(producer, TOPIC, queues=QUEUES, clock=clock, random=chance, interval_ms=10)
+        load = SteadyLoad(producer, TOPIC, queues=QUEUES, clock=clock, random=chance, interval_ms=10)
         load.start()
         try:
             yield load
@@ -88,7 +88,7 @@ async def failovers(fleet: Fleet, count: int, *, seed: int = 1, facts: bool = Fa
     filters: list[int] = []
     async with under_load(fleet, seed, judged) as load:
         for number in range(count):
-            kind = Kind.ELECT if number % 2 else Kind.KILL
+            kind = DrillKind.ELECT if number % 2 else DrillKind.KILL
             done = await drill_once(fleet, kind, load, QUIET_MS, partial(strike, fleet, kind, masters))
             masters[done.new_master] += 1
             outages.append(done.outage_ms or 0)
@@ -101,9 +101,11 @@ async def failovers(fleet: Fleet, count: int, *, seed: int = 1, facts: bool = Fa
     return Outcome(judged[0], masters, outages)
 
 
-async def strike(fleet: Fleet, kind: Kind, masters: Counter[str], state: SyncState, master: str) -> None:
+async def strike(
+    fleet: Fleet, kind: DrillKind, masters: Counter[str], state: SyncStateInfo, master: str
+) -> None:
     """On the master; elected is who was least often."""
-    if kind is Kind.KILL:
+    if kind is DrillKind.KILL:
         fleet.kill([master], signal.SIGKILL)
         return
     others = [replica for replica in state.in_sync if replica.broker_id != state.master_id]

@@ -14,7 +14,7 @@ import pytest
 
 from localcluster.cluster import Cluster
 from localcluster.drill import elect_another, other_members
-from mqadmin.replies import SyncState
+from mqadmin.replies import SyncStateInfo
 from tests.interop.peerprocess import PeerProcess
 from tests.waits import WAIT_MS
 
@@ -34,7 +34,7 @@ def started(cluster: Cluster, home: Path) -> PeerProcess:
     return PeerProcess([sys.executable, "-P", program, cluster.layout.namesrv], {"HOME": str(home)})
 
 
-def whole(cluster: Cluster) -> SyncState:
+def whole(cluster: Cluster) -> SyncStateInfo:
     return asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
 
 

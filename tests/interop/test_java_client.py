@@ -13,7 +13,7 @@ import pytest
 
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
-from mqadmin.replies import SyncState
+from mqadmin.replies import SyncStateInfo
 from tests.interop.javapeer import JavaClient, missing
 from tests.waits import WAIT_MS
 
@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 
-def whole(cluster: Cluster) -> SyncState:
+def whole(cluster: Cluster) -> SyncStateInfo:
     return asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from localcluster.drill import DrillFailed, elect_another, other_members
 from localcluster.history import Verdict, judge
-from localcluster.load import Load, read_back
+from localcluster.load import SteadyLoad, read_back
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
 from mqclient.client import Client
@@ -106,7 +106,7 @@ async def leads(fleet: Fleet, name: str) -> None:
     await wait_for(f"{name} is master", probe, WAIT_MS)
 
 
-async def alone(fleet: Fleet, name: str, load: Load) -> None:
+async def alone(fleet: Fleet, name: str, load: SteadyLoad) -> None:
     """mqadmin shows `name` as the set's only member, and it acknowledges what is sent from then on."""
     await wait_for(f"{name} is alone", partial(shown, fleet, {name}), WAIT_MS)
     assert await load.acknowledged_after(SystemClock().now_ms(), WAIT_MS, ALONE)

@@ -13,7 +13,7 @@ import pytest
 
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
-from mqadmin.replies import SyncState
+from mqadmin.replies import SyncStateInfo
 from mqclient.client import Client
 from mqclient.errors import PullFailed, RouteUnknown
 from tests.interop.conftest import ASKED_SOON
@@ -32,7 +32,7 @@ ARRIVED_S = 0.5
 """What was sent is read by then; and commits are told in the log, which is where a Java broker looks for them."""
 
 
-def whole(cluster: Cluster) -> SyncState:
+def whole(cluster: Cluster) -> SyncStateInfo:
     return asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
 
 

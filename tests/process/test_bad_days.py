@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from localcluster.cluster import Cluster
-from localcluster.history import Attempt, judge
+from localcluster.history import SendAttempt, judge
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
-from localcluster.load import Load, read_back
-from mqadmin.replies import SyncState
+from localcluster.load import SteadyLoad, read_back
+from mqadmin.replies import SyncStateInfo
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
 from remoting.client import RemotingClient
@@ -66,7 +66,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield made
 
 
-def whole(cluster: Cluster) -> SyncState:
+def whole(cluster: Cluster) -> SyncStateInfo:
     return asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
 
 
@@ -198,12 +198,12 @@ def test_a_slave_refuses_sends_and_commands_of_strangers(cluster: Cluster) -> No
     assert all("Traceback" not in text for text in logs(cluster).values())
 
 
-async def load_under(cluster: Cluster, harm: list[int]) -> list[Attempt]:
+async def load_under(cluster: Cluster, harm: list[int]) -> list[SendAttempt]:
     """Sends all the time while 1 MiB of garbage goes to each port of `harm`; nothing acknowledged may be missing."""
     clock = SystemClock()
     await cluster.create_topic("Harmed")
     async with Client(cluster.layout.namesrv, clock=clock, random=random.Random(3)) as client:
-        load = Load(client.producer("PG"), "Harmed", queues=4, clock=clock, random=random.Random(4))
+        load = SteadyLoad(client.producer("PG"), "Harmed", queues=4, clock=clock, random=random.Random(4))
         load.start()
         assert await load.acknowledged_after(0, WAIT_MS, count=20)
         for _ in range(3):

@@ -21,7 +21,7 @@ from localcluster import ports
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError, RequestRefused
-from mqadmin.replies import SyncState, TopicSettings
+from mqadmin.replies import SyncStateInfo, TopicSettings
 from mqclient.client import Client
 from mqclient.errors import RouteUnknown, SendOutcomeUnknown, SendRefused
 from mqclient.producer import SendStatus
@@ -159,8 +159,8 @@ class Scene:
 
         return self.until("a leader", told)
 
-    def set_of(self, met: Callable[[SyncState], bool]) -> SyncState:
-        async def told(admin: AdminClient) -> SyncState | None:
+    def set_of(self, met: Callable[[SyncStateInfo], bool]) -> SyncStateInfo:
+        async def told(admin: AdminClient) -> SyncStateInfo | None:
             state = (await admin.sync_states(self.controllers, ["broker-a"])).get("broker-a")
             return state if state is not None and met(state) else None
 

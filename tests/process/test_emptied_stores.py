@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from localcluster.cluster import Cluster
-from localcluster.history import Attempt, Outcome, Place, judge
+from localcluster.history import MessagePlace, SendAttempt, SendOutcome, judge
 from localcluster.load import body_hash, read_back
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
-from mqadmin.replies import SyncState
+from mqadmin.replies import SyncStateInfo
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
 from tests.waits import WAIT_MS
@@ -29,14 +29,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield made
 
 
-def whole(cluster: Cluster) -> SyncState:
+def whole(cluster: Cluster) -> SyncStateInfo:
     return asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
 
 
-def sent(cluster: Cluster, topic: str, count: int) -> list[Attempt]:
+def sent(cluster: Cluster, topic: str, count: int) -> list[SendAttempt]:
     """Acknowledged by all members of the set."""
 
-    async def send() -> list[Attempt]:
+    async def send() -> list[SendAttempt]:
         await cluster.create_topic(topic)
         attempts = []
         async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(1)) as client:
@@ -44,15 +44,15 @@ def sent(cluster: Cluster, topic: str, count: int) -> list[Attempt]:
             for number in range(count):
                 result = await producer.send(topic, b"body %d" % number, keys=str(number), timeout_ms=WAIT_MS)
                 assert result.acknowledged
-                place = Place(str(result.queue), result.queue_offset)
+                place = MessagePlace(str(result.queue), result.queue_offset)
                 digest = body_hash(b"body %d" % number)
-                attempts.append(Attempt(str(number), digest, Outcome.ACKNOWLEDGED, 0, 1, place))
+                attempts.append(SendAttempt(str(number), digest, SendOutcome.ACKNOWLEDGED, 0, 1, place))
         return attempts
 
     return asyncio.run(send())
 
 
-def nothing_is_lost(cluster: Cluster, topic: str, attempts: list[Attempt]) -> None:
+def nothing_is_lost(cluster: Cluster, topic: str, attempts: list[SendAttempt]) -> None:
     async def read() -> None:
         async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(2)) as client:
             found = await read_back(client.consumer("CG"), topic, attempts, WAIT_MS)
@@ -61,17 +61,17 @@ def nothing_is_lost(cluster: Cluster, topic: str, attempts: list[Attempt]) -> No
     asyncio.run(read())
 
 
-def slave_of(cluster: Cluster, state: SyncState) -> str:
+def slave_of(cluster: Cluster, state: SyncStateInfo) -> str:
     return next(
         name for name in cluster.layout.broker_names if cluster.layout.address(name) != state.master_address
     )
 
 
-async def outside_of_the_set(cluster: Cluster, name: str) -> SyncState:
+async def outside_of_the_set(cluster: Cluster, name: str) -> SyncStateInfo:
     """Once this broker is alive there, and the controllers know that nobody leads."""
     admin = AdminClient(SystemClock())
 
-    async def probe() -> SyncState:
+    async def probe() -> SyncStateInfo:
         state = await cluster.sync_state(admin)
         address = cluster.layout.address(name)
         alive = any(replica.alive and replica.address == address for replica in state.not_in_sync)

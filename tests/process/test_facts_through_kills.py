@@ -12,7 +12,7 @@ from localcluster.layout import BROKER_SET
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
-from mqadmin.replies import SyncState, TopicSettings
+from mqadmin.replies import SyncStateInfo, TopicSettings
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
 from remoting.bodies.groups import SubscriptionGroupConfig
@@ -31,7 +31,7 @@ class Scene:
     def __init__(self, cluster: Cluster, admin: AdminClient) -> None:
         self.cluster = cluster
         self.admin = admin
-        self.state: SyncState | None = None
+        self.state: SyncStateInfo | None = None
 
     @property
     def master(self) -> str:
@@ -53,7 +53,7 @@ class Scene:
         assert name is not None
         self.cluster.kill([name], signal.SIGKILL)
 
-        async def another() -> SyncState:
+        async def another() -> SyncStateInfo:
             state = await self.cluster_state()
             if state.master_address in (None, former):
                 raise NotYet("no new master")
@@ -63,7 +63,7 @@ class Scene:
         await wait_for("its role", self.takes_sends, WAIT_MS)
         self.cluster.start([name])
 
-    async def cluster_state(self) -> SyncState:
+    async def cluster_state(self) -> SyncStateInfo:
         try:
             return (await self.admin.sync_states(self.cluster.layout.controller_list, [BROKER_SET]))[
                 BROKER_SET

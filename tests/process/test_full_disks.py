@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from localcluster.cluster import Cluster
-from localcluster.history import Outcome, judge
+from localcluster.history import SendOutcome, judge
 from localcluster.layout import BROKER_SET, CLUSTER_NAME, Mode
-from localcluster.load import Load, read_back
+from localcluster.load import SteadyLoad, read_back
 from localcluster.raftset import transfer
 from mqadmin.admin import AdminClient
-from mqadmin.replies import SyncState
+from mqadmin.replies import SyncStateInfo
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
 from tests.process.smalldisk import small_disk
@@ -62,7 +62,7 @@ def raft_set(tmp_path: Path) -> Iterator[Cluster]:
         yield made
 
 
-async def lead(cluster: Cluster, wanted: bool) -> SyncState:
+async def lead(cluster: Cluster, wanted: bool) -> SyncStateInfo:
     """Makes the broker on the small disk the master, or another one."""
     state = await cluster.wait_whole(timeout_ms=WAIT_MS)
     if (cluster.layout.name_of(state.master_address or "") == FULL) is wanted:
@@ -80,12 +80,12 @@ async def lead(cluster: Cluster, wanted: bool) -> SyncState:
     return await cluster.wait_whole(timeout_ms=WAIT_MS)
 
 
-async def filled(cluster: Cluster, *, goes_on: bool) -> Counter[Outcome]:
+async def filled(cluster: Cluster, *, goes_on: bool) -> Counter[SendOutcome]:
     """Sends until the small disk is full; nothing acknowledged may be missing afterwards."""
     clock = SystemClock()
     await cluster.create_topic("Filling", 4)
     async with Client(cluster.layout.namesrv, clock=clock, random=random.Random(3)) as client:
-        load = Load(client.producer("PG"), "Filling", queues=4, clock=clock, random=random.Random(4))
+        load = SteadyLoad(client.producer("PG"), "Filling", queues=4, clock=clock, random=random.Random(4))
         await load.send_burst(BURST, in_flight=100, progress=lambda ended: None)
         if goes_on:
             load.start()
@@ -115,7 +115,7 @@ def test_a_slave_without_room_leaves_the_set_and_the_others_go_on(cluster: Clust
 def test_a_master_without_room_refuses_what_it_cannot_store_and_keeps_the_rest(cluster: Cluster) -> None:
     asyncio.run(lead(cluster, True))
     outcomes = asyncio.run(filled(cluster, goes_on=False))
-    assert outcomes[Outcome.ACKNOWLEDGED] > 1000 and outcomes[Outcome.REFUSED] > 0
+    assert outcomes[SendOutcome.ACKNOWLEDGED] > 1000 and outcomes[SendOutcome.REFUSED] > 0
     assert said_calmly(cluster)
 
 

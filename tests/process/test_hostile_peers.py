@@ -16,10 +16,10 @@ from pathlib import Path
 from localcluster.cluster import Cluster
 from localcluster.history import judge
 from localcluster.layout import BROKER_SET, CLUSTER_NAME, CONTROLLER_GROUP, Mode
-from localcluster.load import Load, read_back, read_messages
+from localcluster.load import SteadyLoad, read_back, read_messages
 from localcluster.peers import owner_of
 from localcluster.waiting import NotYet, wait_for
-from mqadmin.replies import SyncState
+from mqadmin.replies import SyncStateInfo
 from mqclient.client import Client
 from mqclient.consumer import PullConsumer
 from mqclient.message import SYS_FLAG_COMPRESSED
@@ -76,7 +76,7 @@ def test_a_set_in_raft_mode_bears_strangers(tmp_path: Path) -> None:
         asyncio.run(bears(cluster, [strange_sizes]))
 
 
-Attack = Callable[[Cluster, SyncState], Awaitable[None]]
+Attack = Callable[[Cluster, SyncStateInfo], Awaitable[None]]
 
 
 async def bears(cluster: Cluster, attacks: list[Attack], pages: Sequence[int] = ()) -> None:
@@ -118,10 +118,10 @@ async def bears(cluster: Cluster, attacks: list[Attack], pages: Sequence[int] = 
 
 
 @asynccontextmanager
-async def a_client(cluster: Cluster) -> AsyncIterator[tuple[Load, PullConsumer]]:
+async def a_client(cluster: Cluster) -> AsyncIterator[tuple[SteadyLoad, PullConsumer]]:
     """It sends all the while, and reads one queue."""
     async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(5)) as client:
-        load = Load(
+        load = SteadyLoad(
             client.producer("Producers"), TOPIC, queues=4, clock=SystemClock(), random=random.Random(6),
             interval_ms=20, timeout_ms=10_000,
         )  # fmt: skip
@@ -196,7 +196,7 @@ async def strange_connections(cluster: Cluster) -> list[HostilePeer]:
     return peers
 
 
-async def strange_requests(cluster: Cluster, state: SyncState) -> None:
+async def strange_requests(cluster: Cluster, state: SyncStateInfo) -> None:
     """Each code that a port serves, with all headers and bodies; what it does not serve, once."""
     for name, port in remoting_ports(cluster):
         is_fast_port = port + 2 in cluster.layout.ports_of(
@@ -210,7 +210,7 @@ async def strange_requests(cluster: Cluster, state: SyncState) -> None:
             assert {answer.code for answer in answers} > {0, 1}
 
 
-async def strange_members(cluster: Cluster, state: SyncState) -> None:
+async def strange_members(cluster: Cluster, state: SyncStateInfo) -> None:
     """Of the Raft groups, with their members' names."""
     layout = cluster.layout
     group, names = (
@@ -223,7 +223,7 @@ async def strange_members(cluster: Cluster, state: SyncState) -> None:
         await HostilePeer(layout.ports_of(name)[-1]).ask(members.between_members(group, sender, receiver))
 
 
-async def strange_roles(cluster: Cluster, state: SyncState) -> None:
+async def strange_roles(cluster: Cluster, state: SyncStateInfo) -> None:
     """Of the set as it is: who leads it, who is in it, of this epoch and of others. In Raft mode nobody says so."""
     addresses = {each.broker_id: each.address for each in state.in_sync}
     said = list(roles.notifications(addresses, state.master_epoch, state.sync_state_set_epoch))
@@ -233,7 +233,7 @@ async def strange_roles(cluster: Cluster, state: SyncState) -> None:
         assert {answer.code for answer in answers} == refused
 
 
-async def strange_links(cluster: Cluster, state: SyncState) -> None:
+async def strange_links(cluster: Cluster, state: SyncStateInfo) -> None:
     """On the replication ports; some stay on as if they were slow."""
     layout = cluster.layout
     for name in layout.broker_names:
@@ -244,7 +244,7 @@ async def strange_links(cluster: Cluster, state: SyncState) -> None:
         peer.leave()
 
 
-async def strange_brokers(cluster: Cluster, state: SyncState) -> None:
+async def strange_brokers(cluster: Cluster, state: SyncStateInfo) -> None:
     """Who says to controllers that it is a broker of the set."""
     slave = next(each.broker_id for each in state.in_sync if each.broker_id != state.master_id)
     for name in cluster.layout.controller_names:
@@ -252,7 +252,7 @@ async def strange_brokers(cluster: Cluster, state: SyncState) -> None:
         await HostilePeer(cluster.layout.ports_of(name)[0]).ask(claims)
 
 
-async def strange_sizes(cluster: Cluster, state: SyncState) -> None:
+async def strange_sizes(cluster: Cluster, state: SyncStateInfo) -> None:
     """Bodies that are small until they are opened, or name more than anybody has."""
     layout = cluster.layout
     topics = b"".join(
@@ -280,7 +280,7 @@ async def strange_sizes(cluster: Cluster, state: SyncState) -> None:
     assert {answer.opaque: answer.code for answer in answers} == {1: 1, 2: 0}
 
 
-async def strange_pages(cluster: Cluster, state: SyncState) -> None:
+async def strange_pages(cluster: Cluster, state: SyncStateInfo) -> None:
     for name in SHOWN:
         peer = HostilePeer(pages_port(cluster, name))
         await asyncio.gather(*(peer.say(data) for data in (*HTTP.values(), *frames.OTHER_PROTOCOLS.values())))

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from localcluster.cluster import Cluster
-from localcluster.history import Outcome
-from localcluster.load import Load
+from localcluster.history import SendOutcome
+from localcluster.load import SteadyLoad
 from messagestore.contractmark import FILE as CONTRACT_A
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
@@ -64,14 +64,14 @@ async def read_while_sending(cluster: Cluster, master: str, looks: int) -> None:
     the same up to what they are committed to."""
     clock = SystemClock()
     async with Client(cluster.layout.namesrv, clock=clock, random=random.Random(3)) as client:
-        load = Load(
+        load = SteadyLoad(
             client.producer("PG"), TOPIC, queues=4, clock=clock, random=random.Random(5), interval_ms=20
         )
         load.start()
         for look in range(looks):
             assert await load.acknowledged_after(clock.now_ms(), WAIT_MS, count=40)
             acknowledged = {
-                attempt.message_id for attempt in load.attempts if attempt.outcome is Outcome.ACKNOWLEDGED
+                attempt.message_id for attempt in load.attempts if attempt.outcome is SendOutcome.ACKNOWLEDGED
             }
             store = await asyncio.to_thread(opened, cluster, master, master)
             assert store.bound_source.startswith("broker ")

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from localcluster.cluster import Cluster
-from localcluster.drill import DrillReport, Kind, run_drills
-from localcluster.history import Attempt, Found, Outcome, Place, judge
+from localcluster.drill import DrillKind, DrillReport, run_drills
+from localcluster.history import Found, MessagePlace, SendAttempt, SendOutcome, judge
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from localcluster.load import body_hash, read_back
 from localcluster.processes import ProcessTable
@@ -26,7 +26,7 @@ from localcluster.status import StatusRow, status_rows
 from localcluster.transacting import QUICK_CHECKS
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
-from mqadmin.replies import SyncState
+from mqadmin.replies import SyncStateInfo
 from mqclient.client import Client
 from mqclient.consumer import PullStatus
 from mqclient.errors import SendOutcomeUnknown, SendRefused
@@ -56,11 +56,11 @@ def mqadmin(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def whole(cluster: Cluster) -> SyncState:
+def whole(cluster: Cluster) -> SyncStateInfo:
     return asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
 
 
-def drilled(cluster: Cluster, kind: Kind, topic: str, count: int = 1) -> DrillReport:
+def drilled(cluster: Cluster, kind: DrillKind, topic: str, count: int = 1) -> DrillReport:
     said: list[str] = []
     report = asyncio.run(
         run_drills(
@@ -86,24 +86,24 @@ def drilled(cluster: Cluster, kind: Kind, topic: str, count: int = 1) -> DrillRe
     return report
 
 
-async def send_and_read_back(cluster: Cluster, topic: str, count: int) -> list[Attempt]:
+async def send_and_read_back(cluster: Cluster, topic: str, count: int) -> list[SendAttempt]:
     """Sends `count` messages at once; every one has to be acknowledged and readable. Returns what was sent."""
     await cluster.create_topic(topic)
     clock = SystemClock()
     async with Client(cluster.layout.namesrv, clock=clock, random=random.Random(3)) as client:
         producer = client.producer("PG")
 
-        async def send(number: int) -> Attempt:
+        async def send(number: int) -> SendAttempt:
             body = f"body {number}".encode() * (1 + number % 50)
             result = await producer.send(topic, body, keys=str(number), timeout_ms=WAIT_MS)
             assert result.acknowledged
-            return Attempt(
+            return SendAttempt(
                 str(number),
                 body_hash(body),
-                Outcome.ACKNOWLEDGED,
+                SendOutcome.ACKNOWLEDGED,
                 0,
                 1,
-                Place(str(result.queue), result.queue_offset),
+                MessagePlace(str(result.queue), result.queue_offset),
             )
 
         attempts = list(await asyncio.gather(*map(send, range(count))))
@@ -113,7 +113,7 @@ async def send_and_read_back(cluster: Cluster, topic: str, count: int) -> list[A
     return attempts
 
 
-async def found_in(cluster: Cluster, topic: str, attempts: list[Attempt]) -> list[Found]:
+async def found_in(cluster: Cluster, topic: str, attempts: list[SendAttempt]) -> list[Found]:
     async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(4)) as client:
         return await read_back(client.consumer("CG"), topic, attempts, WAIT_MS)
 
@@ -194,14 +194,14 @@ def test_the_admin_tool_shows_the_cluster_as_it_is(cluster: Cluster) -> None:
 
 
 def test_killing_the_master_loses_nothing_and_it_rejoins(cluster: Cluster) -> None:
-    [drill] = drilled(cluster, Kind.KILL, "Killed").drills
+    [drill] = drilled(cluster, DrillKind.KILL, "Killed").drills
     assert drill.new_epoch > drill.old_epoch
     assert drill.new_master != drill.old_master
     assert drill.marks_ms["elected"] <= drill.marks_ms["writable"]
 
 
 def test_a_master_that_stands_still_is_replaced_and_follows_when_it_goes_on(cluster: Cluster) -> None:
-    [drill] = drilled(cluster, Kind.PAUSE, "Paused").drills
+    [drill] = drilled(cluster, DrillKind.PAUSE, "Paused").drills
     assert drill.new_epoch > drill.old_epoch
     assert drill.new_master != drill.old_master
     assert drill.marks_ms["detected"] <= drill.marks_ms["elected"], (
@@ -210,8 +210,8 @@ def test_a_master_that_stands_still_is_replaced_and_follows_when_it_goes_on(clus
 
 
 def test_mastership_is_handed_over_on_command_under_load(cluster: Cluster) -> None:
-    drilled(cluster, Kind.ELECT, "Elected", count=2)
-    drilled(cluster, Kind.TERM, "Ended")
+    drilled(cluster, DrillKind.ELECT, "Elected", count=2)
+    drilled(cluster, DrillKind.TERM, "Ended")
     state = whole(cluster)
     other = next(replica for replica in state.in_sync if replica.broker_id != state.master_id)
     elected = mqadmin(

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from localcluster.cluster import Cluster, ClusterError
-from localcluster.drill import DrillResult, Kind, drill_once, run_drills
+from localcluster.drill import DrillKind, DrillResult, drill_once, run_drills
 from localcluster.history import Verdict, judge
 from localcluster.layout import HOST_BEHIND_RELAY
-from localcluster.load import Load, read_back
-from localcluster.partitions import CLIENT, Partition, Roles, Shape, draw
+from localcluster.load import SteadyLoad, read_back
+from localcluster.partitions import CLIENT, NetworkPartition, Roles, Shape, draw
 from localcluster.relayprocess import RelayProcess
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
-from mqadmin.replies import SyncState
+from mqadmin.replies import SyncStateInfo
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
 from tests.waits import WAIT_MS
@@ -56,7 +56,7 @@ async def cut_the_master_off_until_it_is_replaced(
 ) -> tuple[DrillResult, Verdict]:
     """The client reaches both sides all the time and sends to whom it finds."""
 
-    async def strike(state: SyncState, master: str) -> Partition:
+    async def strike(state: SyncStateInfo, master: str) -> NetworkPartition:
         slaves = [name for name in cluster.layout.broker_names if name != master]
         leader, *followers = cluster.layout.controller_names
         partition = draw(Shape.MASTER_ALONE, Roles(master, slaves, leader, followers), random.Random(1))
@@ -79,10 +79,10 @@ async def cut_the_master_off_until_it_is_replaced(
     await cluster.create_topic("Cut")
     chance = random.Random(5)
     async with Client(cluster.layout.namesrv, clock=SystemClock(), random=chance) as client:
-        load = Load(client.producer("PG"), "Cut", queues=4, clock=SystemClock(), random=chance)
+        load = SteadyLoad(client.producer("PG"), "Cut", queues=4, clock=SystemClock(), random=chance)
         load.start()
         try:
-            result = await drill_once(cluster, Kind.PARTITION, load, 100, strike)
+            result = await drill_once(cluster, DrillKind.PARTITION, load, 100, strike)
         finally:
             await load.stop()
         consumer = client.consumer("CG")
@@ -97,7 +97,7 @@ def test_what_was_acknowledged_outlives_partitions_that_a_seed_drew(
     report = asyncio.run(
         run_drills(
             cluster,
-            Kind.PARTITION,
+            DrillKind.PARTITION,
             2,
             seed=TWO_SHORT_ONES,
             topic="Drawn",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from localcluster.cluster import Cluster
-from localcluster.drill import Kind, run_drills
+from localcluster.drill import DrillKind, run_drills
 from localcluster.layout import BROKER_SET, CLUSTER_NAME, Mode
 from localcluster.raftset import transfer
 from localcluster.transacting import QUICK_CHECKS
@@ -85,8 +85,8 @@ async def lead(cluster: Cluster, name: str) -> None:
     assert state.master_id == number + 1
 
 
-@pytest.mark.parametrize("kind", [Kind.KILL, Kind.ELECT, *long([Kind.TERM, Kind.PAUSE])])
-def test_nothing_acknowledged_is_lost(cluster: Cluster, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [DrillKind.KILL, DrillKind.ELECT, *long([DrillKind.TERM, DrillKind.PAUSE])])
+def test_nothing_acknowledged_is_lost(cluster: Cluster, kind: DrillKind) -> None:
     topic = f"Drill-{kind.value}"
     report = asyncio.run(
         run_drills(

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from localcluster.cluster import Cluster
-from localcluster.history import Outcome
-from localcluster.load import Load
+from localcluster.history import SendOutcome
+from localcluster.load import SteadyLoad
 from mqclient.client import Client
 from mqclient.message import StoredMessage
 from mqruntime.clock import SystemClock
@@ -102,7 +102,7 @@ def test_a_log_that_is_kept_for_seconds_stays_small_on_every_replica(cluster: Cl
         clock = SystemClock()
         await cluster.create_topic("Rolling", 4)
         async with Client(cluster.layout.namesrv, clock=clock, random=random.Random(3)) as client:
-            load = Load(
+            load = SteadyLoad(
                 client.producer("PG"),
                 "Rolling",
                 queues=4,
@@ -114,7 +114,7 @@ def test_a_log_that_is_kept_for_seconds_stays_small_on_every_replica(cluster: Cl
                 await load.send_burst(BURST, in_flight=100, progress=lambda ended: None)
                 for name in BROKERS:
                     await until(cluster, partial(keeps_little, cluster, name))
-            acknowledged = [each for each in load.attempts if each.outcome is Outcome.ACKNOWLEDGED]
+            acknowledged = [each for each in load.attempts if each.outcome is SendOutcome.ACKNOWLEDGED]
             assert len(acknowledged) > ROUNDS * BURST * 0.9  # an answer may say "unknown" all the same
             for name in BROKERS:
                 assert len(segments(cluster, name)) < 10
@@ -134,7 +134,9 @@ def test_a_log_that_is_kept_for_seconds_stays_small_on_every_replica(cluster: Cl
             for name in BROKERS:  # a round that did not see the lease may have been under way
                 await until(cluster, partial(says, cluster, name, f"read by {READER}"))
             await load.send_burst(50, in_flight=10, progress=lambda ended: None)
-            newest = {each.message_id for each in load.attempts[-50:] if each.outcome is Outcome.ACKNOWLEDGED}
+            newest = {
+                each.message_id for each in load.attempts[-50:] if each.outcome is SendOutcome.ACKNOWLEDGED
+            }
             assert newest <= {message.properties["KEYS"] for message in await kept(client)}
         assert all("Traceback" not in cluster.log_file(name).read_text() for name in cluster.layout.names)
 

@@ -17,7 +17,7 @@ from localcluster import ports
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
-from mqadmin.replies import SyncState
+from mqadmin.replies import SyncStateInfo
 from mqruntime.clock import SystemClock
 from tests.waits import WAIT_MS
 
@@ -70,10 +70,10 @@ def running(module: str, file: Path, folder: Path) -> Iterator[None]:
     assert process.returncode == 0 and "WARNING mqruntime" not in log.read_text(), log.read_text()
 
 
-async def in_sync(controllers: str, count: int) -> SyncState:
+async def in_sync(controllers: str, count: int) -> SyncStateInfo:
     admin = AdminClient(SystemClock())
 
-    async def probe() -> SyncState:
+    async def probe() -> SyncStateInfo:
         try:
             states = await admin.sync_states(controllers, ["broker-a"])
         except AdminError as error:

@@ -14,7 +14,7 @@ from localcluster.drill import DrillFailed, elect_another
 from localcluster.layout import BROKER_SET
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
-from mqadmin.replies import SyncState
+from mqadmin.replies import SyncStateInfo
 from mqclient.client import Client
 from mqclient.errors import LockFailed
 from mqclient.producer import SendStatus
@@ -95,7 +95,7 @@ def client(cluster: Cluster, seed: int) -> Client:
     return Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(seed))
 
 
-async def successor(cluster: Cluster, before: SyncState) -> str:
+async def successor(cluster: Cluster, before: SyncStateInfo) -> str:
     """The address of another master than that of `before`, which an operator wants."""
     admin = AdminClient(SystemClock())
     chosen = next(replica for replica in before.in_sync if replica.broker_id != before.master_id)

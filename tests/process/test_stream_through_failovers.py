@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("pyspark")
 
 from localcluster.cluster import Cluster
-from localcluster.drill import DrillReport, Kind, run_drills
-from localcluster.history import Found, Place
+from localcluster.drill import DrillKind, DrillReport, run_drills
+from localcluster.history import Found, MessagePlace
 from localcluster.layout import BROKER_SET
 from localcluster.load import body_hash
 from mqclient.client import Client
@@ -32,7 +32,7 @@ def found_in(query: Query) -> list[Found]:
         Found(
             row["keys"],
             body_hash(row["body"]),
-            Place(str(MessageQueue(TOPIC, BROKER_SET, row["queue_id"])), row["queue_offset"]),
+            MessagePlace(str(MessageQueue(TOPIC, BROKER_SET, row["queue_id"])), row["queue_offset"]),
         )
         for row in query.rows
     ]
@@ -68,7 +68,7 @@ def test_a_stream_over_all_replicas_in_turn_has_every_acknowledged_message_once(
             reports.append(
                 await run_drills(
                     cluster,
-                    Kind.KILL,
+                    DrillKind.KILL,
                     FAILOVERS,
                     seed=5,
                     topic=TOPIC,

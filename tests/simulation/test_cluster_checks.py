@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from broker.role.identity import IDENTITY_FILE, Identity
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from broker.tables.delayoffsets import DelayOffsets
 from controller.events import AlterSyncStateSet, ApplyBrokerId, ElectMaster, Event, encode
 from controller.state import SyncState
@@ -51,7 +51,7 @@ class ScriptedBroker:
     broker_id: int
     log: bytes
     epochs: list[tuple[int, int]]
-    role: Role = Role.SLAVE
+    role: ReplicaRole = ReplicaRole.SLAVE
     epoch: int = 0  # accepted; the newest of `epochs` unless given
     counted: frozenset[int] = field(default_factory=frozenset)
     acked: int = 0
@@ -80,7 +80,7 @@ class ScriptedBroker:
 
 
 def master(acked: int = 0, epoch: int = 1) -> ScriptedBroker:
-    return ScriptedBroker(1, b"x" * 100, [(epoch, 0)], Role.MASTER, epoch, frozenset({1, 2}), acked)
+    return ScriptedBroker(1, b"x" * 100, [(epoch, 0)], ReplicaRole.MASTER, epoch, frozenset({1, 2}), acked)
 
 
 def looked(grants: Grants, *brokers: ScriptedBroker) -> None:
@@ -173,11 +173,13 @@ def leads(check: ClusterCheck, broker: ScriptedBroker) -> None:
 def test_who_leads_the_newest_epoch_with_less_than_was_confirmed_is_found() -> None:
     check = ClusterCheck(newest=(2, 5), confirmed=bytearray(b"x" * 100))
     leads(check, master(epoch=2))
-    leads(check, ScriptedBroker(1, b"x" * 80, [(1, 0)], Role.MASTER))  # deposed, and does not know it yet
+    leads(
+        check, ScriptedBroker(1, b"x" * 80, [(1, 0)], ReplicaRole.MASTER)
+    )  # deposed, and does not know it yet
     with pytest.raises(
         Violation, match="C6: broker 1 leads epoch 2 with a log that ends at 80, 100 was confirmed"
     ):
-        leads(check, ScriptedBroker(1, b"x" * 80, [(2, 0)], Role.MASTER))
+        leads(check, ScriptedBroker(1, b"x" * 80, [(2, 0)], ReplicaRole.MASTER))
 
 
 WRITTEN = Append(broker_id=1, epoch=3, start=100, end=200)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.events import AlterSyncStateSet, ApplyBrokerId, CleanBrokerData, ElectMaster, Event, encode
-from remoting.bodies.replicas import SyncStateSet
+from remoting.bodies.replicas import SyncStateSetBody
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.header import Header
@@ -63,7 +63,7 @@ class History:
         reply = request.reply(code)
         reply.ext = ext
         if code == ResponseCode.SUCCESS and ask.members:
-            reply.body = SyncStateSet(ask.members, ask.set_epoch + 1).encode()
+            reply.body = SyncStateSetBody(ask.members, ask.set_epoch + 1).encode()
         self.check.answered(ask, reply)
         self.check.raise_found()
 
@@ -85,7 +85,7 @@ def alter(
     members_min: int = 0,
 ) -> RemotingCommand:
     header = AlterSyncStateSetHeader("a", master_id, epoch, min_in_sync_replicas=members_min)
-    body = SyncStateSet(members, set_epoch).encode()
+    body = SyncStateSetBody(members, set_epoch).encode()
     return request(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, body)
 
 
@@ -217,7 +217,7 @@ def test_a_read_tells_of_a_moment_after_it_began(history: History, epoch: str, s
     ask = history.ask(reading)
     reply = reading.reply()
     reply.ext = {"masterEpoch": epoch} | ({} if stands else {"masterBrokerId": "1"})
-    reply.body = SyncStateSet(frozenset({1}), 1).encode()
+    reply.body = SyncStateSetBody(frozenset({1}), 1).encode()
     history.check.answered(ask, reply)
     if stands:
         history.check.raise_found()

@@ -16,7 +16,7 @@ from controller.server import ControllerApp
 from controller.settings import ControllerSettings
 from controller.state import ReplicasState
 from dledger.raft.actions import PersistThenSend
-from remoting.bodies.replicas import SyncStateSet
+from remoting.bodies.replicas import SyncStateSetBody
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -96,7 +96,9 @@ class ManySets:
                 await client.one_way(address, RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, beat))
         client = self.clients[name, 1]
         await self._call(client, 1002, ElectMasterHeader(name, "c", 1))
-        await self._call(client, 1001, AlterHeader(name, 1, 1), SyncStateSet(frozenset({1, 2}), 1).encode())
+        await self._call(
+            client, 1001, AlterHeader(name, 1, 1), SyncStateSetBody(frozenset({1, 2}), 1).encode()
+        )
 
     async def _call(
         self, client: RemotingClient, code: int, header: Header, body: bytes | None = None

@@ -10,7 +10,7 @@ import pytest
 
 from controller.settings import ControllerSettings
 from mqruntime.settings import OURS
-from remoting.bodies.replicas import SyncStateSet
+from remoting.bodies.replicas import SyncStateSetBody
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
@@ -141,7 +141,7 @@ def test_hostile_requests_are_refused_and_move_nothing(cluster: ControllerWorld)
         (request(alter, {"brokerName": BROKER_NAME, "masterBrokerId": str(2**63), "masterEpoch": "1"}), 1),
         (
             request(
-                alter, AlterSyncStateSetHeader(BROKER_NAME, other, 1), SyncStateSet(frozenset()).encode()
+                alter, AlterSyncStateSetHeader(BROKER_NAME, other, 1), SyncStateSetBody(frozenset()).encode()
             ),
             2002,
         ),

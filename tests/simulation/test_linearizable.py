@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from simulation.raft.linearizable import NEVER, History, Kind, Operation, first_unexplained
+from simulation.raft.linearizable import NEVER, Operation, OperationHistory, OperationKind, first_unexplained
 
 
 def op(line: str) -> Operation:
@@ -22,7 +22,7 @@ def op(line: str) -> Operation:
     known = [None if value == "-" else value for value in values]
     expected = known.pop(0) if kind == "swap" else None
     end = NEVER if returned == "?" else float(returned)
-    return Operation(Kind(kind), "k", 0, float(called), known[0], expected, swapped, end)
+    return Operation(OperationKind(kind), "k", 0, float(called), known[0], expected, swapped, end)
 
 
 LINEARIZABLE = {
@@ -103,19 +103,19 @@ def test_many_that_nobody_heard_of_again_are_no_hindrance() -> None:
     assert found is not None and found[-1].called == 64
 
 
-def drawn(seed: int) -> History:
+def drawn(seed: int) -> OperationHistory:
     """Operations on a register that is right, of clients that overlap; some never hear of theirs."""
-    chance, history, state, now = random.Random(seed), History(), None, 0.0
+    chance, history, state, now = random.Random(seed), OperationHistory(), None, 0.0
     for number in range(60):
         now += chance.random()
-        kind = chance.choice([*Kind])
+        kind = chance.choice([*OperationKind])
         operation = Operation(kind, "k", 0, now - 2 * chance.random(), str(number))
-        if kind is Kind.READ:
+        if kind is OperationKind.READ:
             operation.value = state
-        elif kind is Kind.SWAP:
+        elif kind is OperationKind.SWAP:
             operation.expected = state if chance.random() < 0.5 else "none"
             operation.swapped = operation.expected == state
-        if chance.random() < 0.1 and kind is not Kind.READ:
+        if chance.random() < 0.1 and kind is not OperationKind.READ:
             operation.swapped = None
         else:
             operation.returned = now + 2 * chance.random()
@@ -128,7 +128,7 @@ def drawn(seed: int) -> History:
 def test_a_register_that_is_right_passes_and_one_changed_answer_is_found(seed: int) -> None:
     history = drawn(seed)
     assert history.unexplained() is None
-    read = next(each for each in history.operations() if each.kind is Kind.READ)
+    read = next(each for each in history.operations() if each.kind is OperationKind.READ)
     read.value = "never written"
     found = history.unexplained()
     assert found is not None and read in found

@@ -14,7 +14,7 @@ import pytest
 
 from broker.retention.leases import Leases
 from messagestore.leases import FOLDER
-from messagestore.log.retention import HOUR_MS, Hold, Moment, decide
+from messagestore.log.retention import HOUR_MS, Moment, RetentionHold, decide
 from messagestore.store.messagestore import MessageStore
 from mqruntime.realruntime import real_runtime
 from sparkreplay.engine.engine import missing_for_spark
@@ -72,7 +72,7 @@ class Retention:
         segments = await store.oldest_segments(rules.segments_max)
         if not segments:
             return
-        holds = [*await leases.holds(wall_ms()), Hold(store.vouched_offset(), "not vouched for")]
+        holds = [*await leases.holds(wall_ms()), RetentionHold(store.vouched_offset(), "not vouched for")]
         decision = decide(segments, holds, moment, rules)
         await store.begin_at(decision.end, lambda: True)
         with self.looked:

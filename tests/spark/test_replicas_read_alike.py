@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 from localcluster.cluster import Cluster
-from localcluster.drill import DrillReport, Kind, run_drills
-from localcluster.history import Found, Place
+from localcluster.drill import DrillKind, DrillReport, run_drills
+from localcluster.history import Found, MessagePlace
 from localcluster.layout import BROKER_SET
 from localcluster.load import read_back
 from mqclient.client import Client
@@ -72,7 +72,11 @@ def found_by_spark(spark: Any, store: str, bound: int) -> list[Found]:
     )
     rows = frame.select("keys", "queue_id", "queue_offset", f.sha2("body", 256).alias("hash")).collect()
     found = [
-        Found(row.keys, row.hash, Place(str(MessageQueue(TOPIC, BROKER_SET, row.queue_id)), row.queue_offset))
+        Found(
+            row.keys,
+            row.hash,
+            MessagePlace(str(MessageQueue(TOPIC, BROKER_SET, row.queue_id)), row.queue_offset),
+        )
         for row in rows
     ]
     return sorted(found, key=lambda message: message.place)
@@ -92,7 +96,14 @@ def test_all_replicas_give_one_output_for_one_bound_through_ten_failovers(
     async def drills() -> None:
         reports.append(
             await run_drills(
-                cluster, Kind.KILL, FAILOVERS, seed=11, topic=TOPIC, say=print, settle_ms=200, read=by_spark
+                cluster,
+                DrillKind.KILL,
+                FAILOVERS,
+                seed=11,
+                topic=TOPIC,
+                say=print,
+                settle_ms=200,
+                read=by_spark,
             )
         )
 

@@ -10,7 +10,7 @@ from broker.app import BrokerApp
 from broker.role.controllercalls import ControllerCalls
 from broker.role.identity import IdentityInvalid
 from broker.role.manager import ReplicasManager
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from epochfile.history import EpochHistory
 from ha.epochs import KeptEpochs
 from ha.syncstateset import Alter
@@ -60,7 +60,7 @@ def test_nothing_acknowledged_is_lost_when_the_master_is_killed(seed: int) -> No
         cluster.run(cluster.send_all(second))
         cluster.start(old)
         cluster.wait_in_sync(3)
-        assert cluster.app(old).membership.role is Role.SLAVE
+        assert cluster.app(old).membership.role is ReplicaRole.SLAVE
         read = [message.body for message in cluster.run(cluster.read_all())]
         assert set(first + second) <= set(read)
         ends = {cluster.app(node).store.max_offset() for node in cluster.brokers}
@@ -154,7 +154,7 @@ def test_an_isolated_master_acknowledges_nothing_and_follows_when_it_is_back() -
         assert app.store.confirm_offset() == app.store.max_offset()
         for host in others:
             world.network.heal(old.host, host)
-        world.run_until(lambda: cluster.app(old).membership.role is Role.SLAVE, 30_000)
+        world.run_until(lambda: cluster.app(old).membership.role is ReplicaRole.SLAVE, 30_000)
         cluster.wait_in_sync(3, limit_ms=30_000)
         assert {message.body for message in cluster.run(cluster.read_all())} == {b"before"}
 
@@ -213,7 +213,7 @@ def test_an_elected_slave_takes_over_and_all_others_follow_it() -> None:
         cluster.run(elect())
         world.run_until(lambda: cluster.masters == [chosen], 2_000)
         cluster.wait_in_sync(3, limit_ms=3_000)
-        assert cluster.app(old).membership.role is Role.SLAVE
+        assert cluster.app(old).membership.role is ReplicaRole.SLAVE
         assert cluster.in_sync(3)
 
 

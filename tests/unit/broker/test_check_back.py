@@ -11,14 +11,14 @@ from typing import Any, cast
 
 import pytest
 
-from broker.clients.groups import Client
+from broker.clients.groups import GroupClient
 from broker.settings.broker import BrokerSettings
 from broker.tables.topics import Topics
 from broker.transactions.checkback import CheckBack
-from broker.transactions.outcomes import Outcome
+from broker.transactions.outcomes import TransactionOutcome
 from broker.transactions.records import half_of
 from messagestore.errors import RecordDamaged
-from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntry
+from messagestore.messages import MessageToStore, PutResult, PutStatus, QueueEntry
 from messagestore.record import PROPERTIES_BYTES_MAX, decode
 from messagestore.systemtopics import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
 from remoting.command import RemotingCommand
@@ -53,7 +53,7 @@ class Asker:
         self.role = ScriptedRole()
         self.asked: list[RemotingCommand] = []
         self.peer = ScriptedPeer(self.asked)
-        self.producers = [Client("10.0.4.1@p", cast(Any, self.peer), "JAVA", 0)]
+        self.producers = [GroupClient("10.0.4.1@p", cast(Any, self.peer), "JAVA", 0)]
         self.check_back = CheckBack(
             self.bench.transactions,
             store=self.bench.log,
@@ -65,12 +65,12 @@ class Asker:
             settings=BrokerSettings(),
         )
 
-    def half(self, body: bytes) -> Appended:
+    def half(self, body: bytes) -> PutResult:
         appended = self.bench.log.half(body)
         self.bench.transactions.half_stored(half_message(self.bench, appended), appended)
         return appended
 
-    def java_half(self, body: bytes) -> Appended:
+    def java_half(self, body: bytes) -> PutResult:
         """One whose properties leave no room for what putting it back adds."""
         own = half_of(MessageToStore("orders", 1, body, b"PGROUP\x01PG\x02"))
         long = b"own\x01" + b"x" * (PROPERTIES_BYTES_MAX - len(own.properties) - 5) + b"\x02"
@@ -142,13 +142,13 @@ def test_what_waits_to_be_asked_for_holds_no_more_than_so_many_bytes(monkeypatch
     assert len(asker.asked) >= 5
 
 
-def measured(log: ScriptedLog) -> Callable[[MessageToStore], Appended]:
+def measured(log: ScriptedLog) -> Callable[[MessageToStore], PutResult]:
     """Its append, that refuses what no record can have, as the store does."""
     append = log._append
 
-    def within(message: MessageToStore) -> Appended:
+    def within(message: MessageToStore) -> PutResult:
         if len(message.properties) > 32_767:
-            return Appended(-1, -1, -1, 0, 0, PutStatus.PROPERTIES_SIZE_EXCEEDED)
+            return PutResult(-1, -1, -1, 0, 0, PutStatus.PROPERTIES_SIZE_EXCEEDED)
         return append(message)
 
     return within
@@ -217,7 +217,7 @@ def test_so_many_are_asked_for_where_they_are_at_a_time(
         asker.java_half(body)
     asker.rounds(2)
     assert asker.asked_for() == 2 * [b"a", b"b"]
-    asker.bench.transactions.ended(replace_half(asker.bench, 0), Outcome.ROLLBACK)
+    asker.bench.transactions.ended(replace_half(asker.bench, 0), TransactionOutcome.ROLLBACK)
     asker.rounds(1)
     assert asker.asked_for()[4:] == [b"b", b"c"]
     asker.rounds(30)
@@ -232,9 +232,9 @@ def test_a_half_that_no_record_has_room_for_elsewhere_is_given_up_where_it_is_an
     java = asker.java_half(b"java's")
     append = asker.bench.log._append
 
-    def refused_there(message: MessageToStore) -> Appended:
+    def refused_there(message: MessageToStore) -> PutResult:
         if message.topic == CHECKED_TOO_OFTEN_TOPIC:
-            return Appended(-1, -1, -1, 0, 0, PutStatus.MESSAGE_ILLEGAL)
+            return PutResult(-1, -1, -1, 0, 0, PutStatus.MESSAGE_ILLEGAL)
         return append(message)
 
     monkeypatch.setattr(asker.bench.log, "_append", refused_there)
@@ -323,7 +323,7 @@ def test_a_producer_that_reads_takes_the_share_of_one_that_does_not(monkeypatch:
     asker = Asker()
     clock_runs(asker, monkeypatch, lambda: None)
     slow: list[RemotingCommand] = []
-    asker.producers.append(Client("10.0.4.2@p", cast(Any, ScriptedPeer(slow, slow=True)), "JAVA", 0))
+    asker.producers.append(GroupClient("10.0.4.2@p", cast(Any, ScriptedPeer(slow, slow=True)), "JAVA", 0))
     for body in LARGE * 2:
         asker.half(body)
     asker.rounds(1)

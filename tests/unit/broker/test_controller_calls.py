@@ -13,8 +13,8 @@ from broker.role.membership import Membership
 from controller.commands import alter_sync_state_set
 from controller.heartbeats import Heartbeats
 from controller.state import ReplicasState
-from ha.syncstateset import Alter, Applied, NotKept, NotSent, Refused, Unknown
-from remoting.bodies.replicas import SyncStateSet
+from ha.syncstateset import Alter, AlterNotSent, AlterRefused, AlterUnknown, Applied, NotKept
+from remoting.bodies.replicas import SyncStateSetBody
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 
@@ -36,12 +36,12 @@ def test_a_proposal_names_the_set_and_the_epochs_that_it_stands_on() -> None:
     command = calls().alter(ALTER, 5)
     assert command.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET
     assert (command.ext["masterBrokerId"], command.ext["masterEpoch"]) == ("1", "4")
-    assert SyncStateSet.decode(command.body) == SyncStateSet(frozenset({1, 2}), 7)
+    assert SyncStateSetBody.decode(command.body) == SyncStateSetBody(frozenset({1, 2}), 7)
     assert command.ext["minInSyncReplicas"] == "2"
 
 
 def test_success_brings_the_set_that_counts() -> None:
-    body = SyncStateSet(frozenset({1, 2}), 8).encode()
+    body = SyncStateSetBody(frozenset({1, 2}), 8).encode()
     assert calls().fate(ALTER, answer(ResponseCode.SUCCESS, body)) == Applied(frozenset({1, 2}), 8)
 
 
@@ -49,16 +49,16 @@ def test_success_brings_the_set_that_counts() -> None:
     "code", [ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, ResponseCode.CONTROLLER_INVALID_MASTER]
 )
 def test_a_newer_epoch_of_the_master_says_nothing_of_what_was_decided_before_it(code: int) -> None:
-    assert calls().fate(ALTER, answer(code)) == Unknown()
+    assert calls().fate(ALTER, answer(code)) == AlterUnknown()
 
 
 @pytest.mark.parametrize(
     "code", [ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE]
 )
 def test_a_verdict_that_left_the_set_as_it_was_is_a_refusal_and_may_tell_its_new_epoch(code: int) -> None:
-    assert calls().fate(ALTER, answer(code)) == Refused()
-    body = SyncStateSet(frozenset({1}), 8).encode()
-    assert calls().fate(ALTER, answer(code, body)) == Refused(frozenset({1}), 8)
+    assert calls().fate(ALTER, answer(code)) == AlterRefused()
+    body = SyncStateSetBody(frozenset({1}), 8).encode()
+    assert calls().fate(ALTER, answer(code, body)) == AlterRefused(frozenset({1}), 8)
 
 
 def test_upstreams_controllers_refuse_a_set_that_does_not_change() -> None:
@@ -74,7 +74,7 @@ def test_a_set_that_nobody_knows_any_more_is_not_taken_for_one_of_upstreams_cont
     )  # fmt: skip
     unknown = calls().alter(ALTER, 0).reply(decision.code, decision.remark)
     assert unknown.code == ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
-    assert calls().fate(replace(ALTER, same_members=True), unknown) == Unknown()
+    assert calls().fate(replace(ALTER, same_members=True), unknown) == AlterUnknown()
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_a_set_that_nobody_knows_any_more_is_not_taken_for_one_of_upstreams_cont
     ],
 )
 def test_an_answer_that_leaves_the_outcome_open_says_nothing(code: int) -> None:
-    assert calls().fate(ALTER, answer(code)) == Unknown()
+    assert calls().fate(ALTER, answer(code)) == AlterUnknown()
 
 
 def test_a_follower_judges_nothing() -> None:
-    assert calls().fate(ALTER, answer(ResponseCode.CONTROLLER_NOT_LEADER)) == NotSent()
+    assert calls().fate(ALTER, answer(ResponseCode.CONTROLLER_NOT_LEADER)) == AlterNotSent()

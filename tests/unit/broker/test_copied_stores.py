@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.app import BrokerApp
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from controller.server import ControllerApp
 from simulation.kernel.images import image_of, restore
 from simulation.kernel.node import Node
@@ -50,7 +50,7 @@ def test_the_registered_process_goes_on_whatever_its_copy_says(
         cluster.run(cluster.send_all(SECOND))
         world.run_for_ms(BOTH_MS)
         app = copy.app
-        assert isinstance(app, BrokerApp) and app.membership.role is Role.NONE
+        assert isinstance(app, BrokerApp) and app.membership.role is ReplicaRole.NONE
         assert cluster.app(cluster.master).membership.master_epoch == epoch, "nobody was deposed"
         assert registered_at(cluster, app.membership.broker_id) == {address}
         assert told(caplog, "controller.livebrokers")[0]["other"] == app.address

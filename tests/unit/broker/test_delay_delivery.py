@@ -12,7 +12,7 @@ from broker.sends.delaydelivery import IN_FLIGHT_MAX, RETRY_MS, SIGHTINGS_PER_DE
 from broker.sends.scheduling import scheduled
 from broker.tables.delayoffsets import DelayOffsets
 from messagestore.errors import RecordDamaged
-from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntry
+from messagestore.messages import MessageToStore, PutResult, PutStatus, QueueEntry
 from messagestore.record import Message, encode, pack_host
 from remoting.bodies.offsets import DelayOffsetWrapper
 from tests.unit.doubles import ManualClock
@@ -77,15 +77,15 @@ class ScriptedLog:
         record = self.records.get(physical_offset)
         return None if record is None else memoryview(record)
 
-    def append(self, messages: Sequence[MessageToStore]) -> list[Appended]:
+    def append(self, messages: Sequence[MessageToStore]) -> list[PutResult]:
         return [self._append(message) for message in messages]
 
-    def _append(self, message: MessageToStore) -> Appended:
+    def _append(self, message: MessageToStore) -> PutResult:
         if self.errors and (error := self.errors.pop(0)) is not None:
-            return Appended(-1, -1, -1, 0, -1, error)
+            return PutResult(-1, -1, -1, 0, -1, error)
         self.put.append(message)
         self.end += 10
-        return Appended(self.end - 10, self.end, 0, 1, 0)
+        return PutResult(self.end - 10, self.end, 0, 1, 0)
 
 
 class ScriptedRole:

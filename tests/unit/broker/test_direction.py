@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from broker.pulls.direction import MASTER_ID, Answer, PullRouting
+from broker.pulls.direction import MASTER_ID, Direction, PullRouting
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from messagestore.messages import GetResult, GetStatus
 from remoting.bodies.groups import SubscriptionGroupConfig
@@ -38,7 +38,7 @@ def answered(
     keys: Keys | None = None,
     memory_bytes: int = MEMORY,
     settled: bool = True,
-) -> Answer:
+) -> Direction:
     """To a pull at queue offset 7 whose messages stand at `at` of a log that ends at 10000."""
     groups = SubscriptionGroups(ManualClock(), auto_create=False, on_change=lambda: None)
     groups.put(SubscriptionGroupConfig("group", broker_id=0, which_broker_when_consume_slowly=1))
@@ -58,7 +58,7 @@ def answered(
 
 @pytest.mark.parametrize(("at", "broker_id"), [(9_600, 0), (9_599, 1)])
 def test_a_master_sends_who_reads_below_its_memory_to_a_slave(at: int, broker_id: int) -> None:
-    assert answered(GetStatus.FOUND, FOUND, at=at) == Answer(FOUND, 9, broker_id)
+    assert answered(GetStatus.FOUND, FOUND, at=at) == Direction(FOUND, 9, broker_id)
 
 
 @pytest.mark.parametrize("changed", [{"keys": Keys(slave_read_enable=False)}, {"memory_bytes": 0}])
@@ -68,7 +68,7 @@ def test_nobody_is_sent_to_slaves_that_serve_nobody_or_when_the_memory_is_unknow
 
 @pytest.mark.parametrize(("at", "broker_id"), [(9_700, 0), (9_699, 1)])
 def test_a_slave_keeps_who_reads_far_back_and_sends_others_home(at: int, broker_id: int) -> None:
-    assert answered(GetStatus.FOUND, FOUND, at=at, is_slave=True) == Answer(FOUND, 9, broker_id)
+    assert answered(GetStatus.FOUND, FOUND, at=at, is_slave=True) == Direction(FOUND, 9, broker_id)
 
 
 @pytest.mark.parametrize(("ratio", "broker_id"), [(15, 1), (10, 1), (60, 0)])
@@ -88,7 +88,7 @@ def test_who_reads_far_back_is_sent_to_a_slave_by_what_nobody_wanted_too(
 ) -> None:
     code = ResponseCode.PULL_RETRY_IMMEDIATELY
     told = answered(GetStatus.NO_MATCHED_MESSAGE, code, at=at, is_slave=is_slave)
-    assert told == Answer(code, 9, broker_id)
+    assert told == Direction(code, 9, broker_id)
 
 
 @pytest.mark.parametrize(
@@ -102,12 +102,12 @@ def test_who_reads_far_back_is_sent_to_a_slave_by_what_nobody_wanted_too(
 )
 def test_a_slave_moves_nobodys_offset(status: GetStatus, code: ResponseCode) -> None:
     """Its queues may end, or begin, elsewhere than the master's."""
-    sent_home = Answer(ResponseCode.PULL_RETRY_IMMEDIATELY, 7, MASTER_ID)
+    sent_home = Direction(ResponseCode.PULL_RETRY_IMMEDIATELY, 7, MASTER_ID)
     assert answered(status, code, is_slave=True) == sent_home
-    assert answered(status, code, is_slave=True, linked=False) == Answer(
+    assert answered(status, code, is_slave=True, linked=False) == Direction(
         ResponseCode.PULL_NOT_FOUND, 7, MASTER_ID
     )
-    assert answered(status, code) == Answer(code, 9, MASTER_ID)
+    assert answered(status, code) == Direction(code, 9, MASTER_ID)
 
 
 @pytest.mark.parametrize(
@@ -117,13 +117,15 @@ def test_a_slave_moves_nobodys_offset(status: GetStatus, code: ResponseCode) -> 
 def test_a_new_master_takes_nobody_back_below_what_a_former_one_has_served(status: GetStatus) -> None:
     """Its queues end before what it holds of former epochs, until a quorum confirms that it does."""
     moved = ResponseCode.PULL_OFFSET_MOVED
-    waits = Answer(ResponseCode.PULL_NOT_FOUND, 7, MASTER_ID)
+    waits = Direction(ResponseCode.PULL_NOT_FOUND, 7, MASTER_ID)
     assert answered(status, moved, settled=False) == waits
-    assert answered(status, moved) == Answer(moved, 9, MASTER_ID)
+    assert answered(status, moved) == Direction(moved, 9, MASTER_ID)
     removed = GetStatus.OFFSET_TOO_SMALL
-    assert answered(removed, moved, settled=False) == Answer(moved, 9, MASTER_ID)
+    assert answered(removed, moved, settled=False) == Direction(moved, 9, MASTER_ID)
 
 
 def test_a_slave_goes_on_behind_what_nobody_wanted() -> None:
     code = ResponseCode.PULL_RETRY_IMMEDIATELY
-    assert answered(GetStatus.NO_MATCHED_MESSAGE, code, at=9_900, is_slave=True) == Answer(code, 9, MASTER_ID)
+    assert answered(GetStatus.NO_MATCHED_MESSAGE, code, at=9_900, is_slave=True) == Direction(
+        code, 9, MASTER_ID
+    )

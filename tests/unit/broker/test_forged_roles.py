@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker.clients.requesters import Requesters
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from broker.switchover.passage import Stage
 from controller.server import ControllerApp
 from mqclient.producer import SendStatus
@@ -152,7 +152,7 @@ def test_in_a_pair_a_notification_is_refused_and_moves_nothing(world: World, epo
         assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
         assert "has the role that its configuration says" in (answer.remark or "")
     world.run_for_ms(1_000)
-    assert pair.leads() and pair.app(pair.slave).membership.role is Role.SLAVE
+    assert pair.leads() and pair.app(pair.slave).membership.role is ReplicaRole.SLAVE
     assert pair.send(b"taken")[0].status is SendStatus.SEND_OK
 
 

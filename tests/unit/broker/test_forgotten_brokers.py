@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from controller.server import ControllerApp
 from remoting.codes import RequestCode
 from remoting.headers.controller import CleanBrokerDataHeader
@@ -47,7 +47,7 @@ def test_a_broker_that_was_forgotten_comes_back_as_slave_under_its_id(lives: boo
         world.run_until(lambda: broker_id in known_set(cluster), 20_000)
         cluster.wait_in_sync(3)
         membership = cluster.app(slave).membership
-        assert (membership.role, membership.broker_id) == (Role.SLAVE, broker_id)
+        assert (membership.role, membership.broker_id) == (ReplicaRole.SLAVE, broker_id)
         assert membership.registered
         cluster.master.kill()
         cluster.world.run_until(lambda: cluster.in_sync(2), 20_000)

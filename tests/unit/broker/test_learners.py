@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from controller.server import ControllerApp
 from controller.state import SyncState
 from remoting.codes import RequestCode, ResponseCode
@@ -31,7 +31,7 @@ def end(cluster: Cluster, node: Node) -> tuple[int, int]:
 
 def wait_level(cluster: Cluster, node: Node) -> None:
     def level() -> bool:
-        started = node.app is not None and cluster.app(node).membership.role is Role.SLAVE
+        started = node.app is not None and cluster.app(node).membership.role is ReplicaRole.SLAVE
         return started and bool(cluster.masters) and end(cluster, node) == end(cluster, cluster.master)
 
     cluster.world.run_until(level, 30_000)
@@ -82,7 +82,8 @@ def test_a_learner_that_comes_first_waits_for_a_master_and_follows_it() -> None:
         cluster.start(learner, asyncLearner=True)
         world.run_for_ms(15_000)
         assert (
-            cluster.app(learner).membership.role is Role.NONE and cluster.app(learner).membership.registered
+            cluster.app(learner).membership.role is ReplicaRole.NONE
+            and cluster.app(learner).membership.registered
         )
         cluster.brokers.append(world.node("broker-0", "10.0.2.1"))
         cluster.start(cluster.brokers[0])
@@ -108,7 +109,7 @@ def test_where_all_members_are_gone_a_learner_keeps_what_it_has_and_does_not_lea
         elect = cluster.ask(reply.ext["controllerLeaderAddress"], RequestCode.CONTROLLER_ELECT_MASTER, header)
         assert cluster.run(elect).code != ResponseCode.SUCCESS
         world.run_for_ms(5_000)
-        assert cluster.app(learner).membership.role is Role.SLAVE and end(cluster, learner) == held
+        assert cluster.app(learner).membership.role is ReplicaRole.SLAVE and end(cluster, learner) == held
         assert state(cluster).master_id is None
         for node in cluster.brokers:
             cluster.start(node)

@@ -9,6 +9,7 @@ from broker.role.actions import (
     ApplyIdCall,
     AskAll,
     BeginHeartbeats,
+    ControllerReply,
     Disbelieved,
     Duplicate,
     ElectCall,
@@ -20,7 +21,6 @@ from broker.role.actions import (
     NoteSetBack,
     PollCall,
     RegisterCall,
-    Reply,
     RoleAnnounced,
     SaveIdentity,
     SaveTemporary,
@@ -33,7 +33,7 @@ from broker.role.identity import (
     decode_identity,
     decode_temporary,
 )
-from broker.role.membership import Membership, Role
+from broker.role.membership import Membership, ReplicaRole
 from mqruntime.core import NEVER_MS
 from remoting.codes import ResponseCode
 
@@ -62,7 +62,7 @@ def registered(found: Grant | None = None, now_ms: int = 0) -> tuple[Membership,
     """Broker 1 after its registration, and what it does then."""
     broker = broker_with(IDENTITY)
     assert broker.tick(now_ms) == [RegisterCall(1)]
-    begin, *actions = broker.replied(RegisterCall(1), Reply(0, found), now_ms, WALL_MS)
+    begin, *actions = broker.replied(RegisterCall(1), ControllerReply(0, found), now_ms, WALL_MS)
     assert begin == BeginHeartbeats()
     return broker, actions
 
@@ -83,7 +83,7 @@ def polling(broker: Membership, now_ms: int = 0) -> Membership:
 
 def told(broker: Membership, found: Grant, now_ms: int = 0) -> list[Action]:
     """What it does when one of all the controllers that it asked says this."""
-    return broker.answered(Reply(0, found, found.master_epoch), now_ms)
+    return broker.answered(ControllerReply(0, found, found.master_epoch), now_ms)
 
 
 # -- identity
@@ -92,10 +92,12 @@ def told(broker: Membership, found: Grant, now_ms: int = 0) -> list[Action]:
 def test_a_new_broker_draws_an_id_and_writes_each_file_before_it_tells_anybody() -> None:
     broker = broker_with()
     assert broker.tick(0) == [NextIdCall()]
-    assert broker.replied(NextIdCall(), Reply(0, next_broker_id=3), 0, WALL_MS) == [SaveTemporary(TEMPORARY)]
+    assert broker.replied(NextIdCall(), ControllerReply(0, next_broker_id=3), 0, WALL_MS) == [
+        SaveTemporary(TEMPORARY)
+    ]
     assert broker.saved(0) == [ApplyIdCall(TEMPORARY)]
     saving = [SaveIdentity(Identity("DefaultCluster", "broker-a", 3, TEMPORARY.check_code))]
-    assert broker.replied(ApplyIdCall(TEMPORARY), Reply(0), 0, WALL_MS) == saving
+    assert broker.replied(ApplyIdCall(TEMPORARY), ControllerReply(0), 0, WALL_MS) == saving
     assert broker.broker_id is None
     assert broker.saved(0) == [RegisterCall(3)]
     assert broker.broker_id == 3
@@ -113,14 +115,16 @@ def test_an_application_without_an_answer_is_repeated_with_the_same_id_and_check
 def test_an_application_refused_for_an_unclear_reason_is_repeated(code: int) -> None:
     broker = broker_with(TEMPORARY)
     broker.tick(0)
-    assert broker.replied(ApplyIdCall(TEMPORARY), Reply(code), 0, WALL_MS) == []
+    assert broker.replied(ApplyIdCall(TEMPORARY), ControllerReply(code), 0, WALL_MS) == []
     assert broker.tick(broker.next_tick_ms) == [ApplyIdCall(TEMPORARY)]
 
 
 def test_an_id_that_another_broker_has_is_given_up_for_the_next_one() -> None:
     broker = broker_with(TEMPORARY)
     broker.tick(0)
-    broker.replied(ApplyIdCall(TEMPORARY), Reply(ResponseCode.CONTROLLER_BROKER_ID_INVALID), 0, WALL_MS)
+    broker.replied(
+        ApplyIdCall(TEMPORARY), ControllerReply(ResponseCode.CONTROLLER_BROKER_ID_INVALID), 0, WALL_MS
+    )
     assert broker.tick(broker.next_tick_ms) == [NextIdCall()]
 
 
@@ -153,7 +157,7 @@ def test_an_identity_that_is_damaged_or_anothers_stops_the_start(data: bytes) ->
 def test_without_a_master_a_registered_broker_asks_for_an_election() -> None:
     broker, actions = registered()
     assert actions == [ElectCall(1)]
-    refused = Reply(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED)
+    refused = ControllerReply(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED)
     assert broker.replied(ElectCall(1), refused, 0, WALL_MS) == []
     due_ms = broker.next_tick_ms
     assert 0 < due_ms <= 1_000
@@ -163,7 +167,7 @@ def test_without_a_master_a_registered_broker_asks_for_an_election() -> None:
 def test_an_election_that_finds_the_master_still_there_counts_as_won() -> None:
     broker, _ = registered()
     found = grant(2, master_id=2)
-    reply = Reply(ResponseCode.CONTROLLER_MASTER_STILL_EXIST, found)
+    reply = ControllerReply(ResponseCode.CONTROLLER_MASTER_STILL_EXIST, found)
     assert broker.replied(ElectCall(1), reply, 0, WALL_MS) == [RoleAnnounced(found), Follow(found, 1)]
 
 
@@ -177,11 +181,11 @@ def test_a_running_broker_polls_in_its_period_and_at_once_when_it_has_reason_to(
 def test_a_set_that_the_controllers_forgot_is_registered_again() -> None:
     broker = polling(master())
     code = ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
-    assert broker.replied(PollCall(), Reply(code), 10, WALL_MS) == []
+    assert broker.replied(PollCall(), ControllerReply(code), 10, WALL_MS) == []
     assert broker.tick(broker.next_tick_ms) == [RegisterCall(1)]
     later_ms = 10 + POLL_MS
-    assert broker.replied(RegisterCall(1), Reply(UNKNOWN_ID), later_ms, WALL_MS) == [PollCall()]
-    assert broker.replied(PollCall(), Reply(code), later_ms, WALL_MS) == [], (
+    assert broker.replied(RegisterCall(1), ControllerReply(UNKNOWN_ID), later_ms, WALL_MS) == [PollCall()]
+    assert broker.replied(PollCall(), ControllerReply(code), later_ms, WALL_MS) == [], (
         "that set begins without this log"
     )
     assert broker.next_tick_ms == later_ms + POLL_MS
@@ -193,7 +197,7 @@ def slave_granted(check_code: str) -> Membership:
     broker = broker_with(Identity("DefaultCluster", "broker-a", 1, check_code))
     given = grant(4, master_id=2)
     broker.tick(0)
-    broker.replied(RegisterCall(1), Reply(0, given), 0, WALL_MS)
+    broker.replied(RegisterCall(1), ControllerReply(0, given), 0, WALL_MS)
     broker.role_taken(given, 0)
     return broker
 
@@ -203,39 +207,41 @@ def test_who_was_forgotten_while_it_lives_asks_for_its_id_again_and_stays_slave(
     broker = polling(slave_granted(known_code))
     code = known_code or f"10.0.0.1:10911;{WALL_MS};{NONCE}"
     asked = TemporaryIdentity("DefaultCluster", "broker-a", 1, code)
-    assert broker.replied(PollCall(), Reply(UNKNOWN_ID), 0, WALL_MS) == [SaveTemporary(asked)]
+    assert broker.replied(PollCall(), ControllerReply(UNKNOWN_ID), 0, WALL_MS) == [SaveTemporary(asked)]
     assert broker.saved(0) == [ApplyIdCall(asked)]
     again = SaveIdentity(Identity("DefaultCluster", "broker-a", 1, code))
-    assert broker.replied(ApplyIdCall(asked), Reply(0), 0, WALL_MS) == [again]
+    assert broker.replied(ApplyIdCall(asked), ControllerReply(0), 0, WALL_MS) == [again]
     assert broker.saved(0) == [RegisterCall(1)]
-    assert broker.replied(RegisterCall(1), Reply(0, grant(4, master_id=2)), 0, WALL_MS) == [BeginHeartbeats()]
-    assert (broker.role, broker.broker_id, broker.check_code) == (Role.SLAVE, 1, code)
+    assert broker.replied(RegisterCall(1), ControllerReply(0, grant(4, master_id=2)), 0, WALL_MS) == [
+        BeginHeartbeats()
+    ]
+    assert (broker.role, broker.broker_id, broker.check_code) == (ReplicaRole.SLAVE, 1, code)
 
 
 def test_who_was_forgotten_while_it_was_down_asks_for_its_id_again_if_its_set_goes_on() -> None:
     broker = broker_with(Identity("DefaultCluster", "broker-a", 1, "x;7"))
     assert broker.tick(0) == [RegisterCall(1)]
-    assert broker.replied(RegisterCall(1), Reply(UNKNOWN_ID), 0, WALL_MS) == [PollCall()]
+    assert broker.replied(RegisterCall(1), ControllerReply(UNKNOWN_ID), 0, WALL_MS) == [PollCall()]
     assert broker.not_replied(0) == []
     assert broker.tick(broker.next_tick_ms) == [PollCall()]
     asked = TemporaryIdentity("DefaultCluster", "broker-a", 1, "x;7")
-    assert broker.replied(PollCall(), Reply(UNKNOWN_ID), 500, WALL_MS) == [SaveTemporary(asked)]
+    assert broker.replied(PollCall(), ControllerReply(UNKNOWN_ID), 500, WALL_MS) == [SaveTemporary(asked)]
 
 
 def test_where_controllers_cannot_tell_whose_set_it_is_nothing_is_applied_for() -> None:
     broker = broker_with(Identity("DefaultCluster", "broker-a", 1, "x;7"))
     broker.tick(0)
-    broker.replied(RegisterCall(1), Reply(UNKNOWN_ID), 0, WALL_MS)
-    assert broker.replied(PollCall(), Reply(0, grant(4, 2)), 0, WALL_MS) == []
+    broker.replied(RegisterCall(1), ControllerReply(UNKNOWN_ID), 0, WALL_MS)
+    assert broker.replied(PollCall(), ControllerReply(0, grant(4, 2)), 0, WALL_MS) == []
     assert broker.tick(broker.next_tick_ms) == [RegisterCall(1)]
 
 
 def test_an_id_that_is_anothers_by_now_is_not_taken_from_it_nor_another_one_for_this_log() -> None:
     broker = polling(slave_granted("x;7"))
-    broker.replied(PollCall(), Reply(UNKNOWN_ID), 0, WALL_MS)
+    broker.replied(PollCall(), ControllerReply(UNKNOWN_ID), 0, WALL_MS)
     broker.saved(0)
     asked = TemporaryIdentity("DefaultCluster", "broker-a", 1, "x;7")
-    taken = Reply(ResponseCode.CONTROLLER_BROKER_ID_INVALID)
+    taken = ControllerReply(ResponseCode.CONTROLLER_BROKER_ID_INVALID)
     assert broker.replied(ApplyIdCall(asked), taken, 0, WALL_MS) == []
     assert broker.next_tick_ms == POLL_MS
     assert broker.tick(POLL_MS) == [RegisterCall(1)]
@@ -247,10 +253,10 @@ def test_an_id_that_is_anothers_by_now_is_not_taken_from_it_nor_another_one_for_
 def test_a_role_counts_as_taken_only_after_the_change_succeeded() -> None:
     given = grant(4)
     broker, actions = registered(given)
-    assert (broker.role, broker.master_epoch, broker.accepts_sends) == (Role.NONE, 0, False)
+    assert (broker.role, broker.master_epoch, broker.accepts_sends) == (ReplicaRole.NONE, 0, False)
     assert actions == [RoleAnnounced(given), Lead(given)]
     assert broker.role_taken(given, 0) == []
-    assert (broker.role, broker.master_epoch, broker.accepts_sends) == (Role.MASTER, 4, True)
+    assert (broker.role, broker.master_epoch, broker.accepts_sends) == (ReplicaRole.MASTER, 4, True)
     assert (broker.role_id, broker.broker_id) == (0, 1)
 
 
@@ -259,7 +265,7 @@ def test_a_role_change_that_broke_off_is_repeated_and_nothing_is_served_meanwhil
     broker = master()
     assert told(broker, given) == [RoleAnnounced(given), Follow(given, 1)]
     assert broker.role_failed(0) == []
-    assert (broker.role, broker.role_id) == (Role.NONE, None)
+    assert (broker.role, broker.role_id) == (ReplicaRole.NONE, None)
     assert not broker.accepts_sends
     assert broker.tick(broker.next_tick_ms - 1) == []
     assert broker.tick(broker.next_tick_ms) == [Follow(given, 1)]
@@ -269,7 +275,7 @@ def test_a_role_that_the_log_refused_is_never_tried_again_but_a_newer_one_is() -
     broker, _ = registered(grant(2))
     assert broker.role_refused(grant(2), 0) == []
     assert told(broker, grant(2), 0) == []
-    assert broker.role is Role.NONE
+    assert broker.role is ReplicaRole.NONE
     assert told(broker, grant(3), 0) == [RoleAnnounced(grant(3)), Lead(grant(3))]
 
 
@@ -284,7 +290,7 @@ def test_a_master_stops_accepting_as_soon_as_it_hears_of_a_newer_epoch() -> None
     broker = master(epoch=4)
     told(broker, grant(5, master_id=2), 0)
     assert not broker.accepts_sends
-    assert broker.role is Role.MASTER, "it is still the master of its own log until the change"
+    assert broker.role is ReplicaRole.MASTER, "it is still the master of its own log until the change"
 
 
 def test_a_broker_that_stops_accepts_nothing_and_keeps_its_role_for_those_that_it_leaves() -> None:
@@ -295,10 +301,13 @@ def test_a_broker_that_stops_accepts_nothing_and_keeps_its_role_for_those_that_i
 
 def test_a_master_stops_accepting_when_the_controllers_have_deposed_it_without_a_successor() -> None:
     broker = polling(master(epoch=4))
-    assert broker.replied(PollCall(), Reply(0, None, master_epoch=5), 0, WALL_MS) == [ElectCall(1)]
+    assert broker.replied(PollCall(), ControllerReply(0, None, master_epoch=5), 0, WALL_MS) == [ElectCall(1)]
     assert not broker.accepts_sends
     again = grant(6)
-    assert broker.replied(ElectCall(1), Reply(0, again), 0, WALL_MS) == [RoleAnnounced(again), Lead(again)]
+    assert broker.replied(ElectCall(1), ControllerReply(0, again), 0, WALL_MS) == [
+        RoleAnnounced(again),
+        Lead(again),
+    ]
     broker.role_taken(again, 0)
     assert broker.accepts_sends
 
@@ -334,9 +343,9 @@ FORGED = {
 def test_nothing_is_taken_of_a_notification_but_that_controllers_are_to_be_asked(said: Grant) -> None:
     broker = master(epoch=4, members=(1, 2), set_epoch=7)
     assert broker.notified(said, 0) == [AskAll()]
-    assert (broker.role, broker.master_epoch, broker.accepts_sends) == (Role.MASTER, 4, True)
+    assert (broker.role, broker.master_epoch, broker.accepts_sends) == (ReplicaRole.MASTER, 4, True)
     assert told(broker, grant(4, 1, (1, 2), 7), 1) == [SetRead(frozenset({1, 2}), 7)]
-    assert (broker.role, broker.master_epoch, broker.accepts_sends) == (Role.MASTER, 4, True)
+    assert (broker.role, broker.master_epoch, broker.accepts_sends) == (ReplicaRole.MASTER, 4, True)
 
 
 def test_what_the_controllers_answer_is_taken_whatever_call_is_under_way() -> None:
@@ -369,9 +378,9 @@ def test_where_no_controller_that_was_asked_leads_the_poll_looks_for_one() -> No
 
 
 def test_an_answer_without_a_master_is_left_to_the_poll() -> None:
-    assert master(epoch=4).answered(Reply(0, None, 5), 0) == [PollCall()]
-    assert master(epoch=4).answered(Reply(0, None, 3), 0) == []
-    assert master(epoch=4).answered(Reply(UNKNOWN_ID), 0) == [PollCall()]
+    assert master(epoch=4).answered(ControllerReply(0, None, 5), 0) == [PollCall()]
+    assert master(epoch=4).answered(ControllerReply(0, None, 3), 0) == []
+    assert master(epoch=4).answered(ControllerReply(UNKNOWN_ID), 0) == [PollCall()]
 
 
 def test_an_answer_of_all_that_were_asked_vouches_for_nobody() -> None:
@@ -379,7 +388,7 @@ def test_an_answer_of_all_that_were_asked_vouches_for_nobody() -> None:
     broker = master(epoch=4)
     assert told(broker, grant(4), 0) == [SetRead(frozenset({1}), 1)]
     assert broker.may_have_a_successor(0)
-    polling(broker).replied(PollCall(), Reply(0, grant(4), 4), 0, WALL_MS)
+    polling(broker).replied(PollCall(), ControllerReply(0, grant(4), 4), 0, WALL_MS)
     assert not broker.may_have_a_successor(0)
 
 
@@ -405,11 +414,11 @@ def test_no_answer_takes_a_broker_to_an_epoch_that_cannot_be(said: Grant) -> Non
     broker = master(epoch=4, set_epoch=7)
     [refused] = told(broker, said, 0)
     assert isinstance(refused, Disbelieved) and refused.source == "answer"
-    [refused] = polling(broker).replied(PollCall(), Reply(0, said, said.master_epoch), 0, WALL_MS)
+    [refused] = polling(broker).replied(PollCall(), ControllerReply(0, said, said.master_epoch), 0, WALL_MS)
     assert isinstance(refused, Disbelieved)
     assert broker.accepts_sends and broker.master_epoch == 4
     assert broker.tick(300) == [PollCall()], "it is asked again"
-    [refused] = broker.replied(PollCall(), Reply(0, None, FAR), 300, WALL_MS)
+    [refused] = broker.replied(PollCall(), ControllerReply(0, None, FAR), 300, WALL_MS)
     assert isinstance(refused, Disbelieved) and broker.accepts_sends
 
 
@@ -419,7 +428,7 @@ def test_a_restarted_broker_measures_epochs_by_those_of_its_log(step: int) -> No
     broker.restore(IDENTITY, log_epoch=40)
     broker.reached_at("10.0.0.1:10911")
     broker.tick(0)
-    actions = broker.replied(RegisterCall(1), Reply(0, grant(40 + step, master_id=2)), 0, WALL_MS)
+    actions = broker.replied(RegisterCall(1), ControllerReply(0, grant(40 + step, master_id=2)), 0, WALL_MS)
     assert isinstance(actions[0], BeginHeartbeats if step == 2**20 else Disbelieved)
 
 
@@ -440,11 +449,11 @@ def test_what_was_granted_to_the_process_before_is_not_taken() -> None:
     broker, actions = registered()
     assert actions == [ElectCall(1)]
     assert broker.notified(grant(2), 1) == [], "it asks for an election now"
-    failed = Reply(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED)
+    failed = ControllerReply(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED)
     assert broker.replied(ElectCall(1), failed, 2, 0) == [PollCall()]
     assert told(broker, grant(2), 3) == [], "of a controller that it did not register at, perhaps"
-    broker.replied(PollCall(), Reply(ResponseCode.SUCCESS, None, 3), 4, 0)
-    assert told(broker, grant(2), 5) == [] and broker.role is Role.NONE
+    broker.replied(PollCall(), ControllerReply(ResponseCode.SUCCESS, None, 3), 4, 0)
+    assert told(broker, grant(2), 5) == [] and broker.role is ReplicaRole.NONE
     assert told(broker, grant(4), 6) == [RoleAnnounced(grant(4)), Lead(grant(4))]
 
 
@@ -459,9 +468,9 @@ def test_an_async_learner_asks_for_no_election() -> None:
     broker.restore(IDENTITY)
     broker.reached_at("10.0.0.1:10911")
     assert broker.tick(0) == [RegisterCall(1)]
-    assert broker.replied(RegisterCall(1), Reply(ResponseCode.SUCCESS), 0, 0) == [BeginHeartbeats()]
+    assert broker.replied(RegisterCall(1), ControllerReply(ResponseCode.SUCCESS), 0, 0) == [BeginHeartbeats()]
     assert broker.tick(5_000) == [PollCall()]
-    assert broker.replied(PollCall(), Reply(ResponseCode.SUCCESS, None, 3), 5_001, 0) == []
+    assert broker.replied(PollCall(), ControllerReply(ResponseCode.SUCCESS, None, 3), 5_001, 0) == []
     assert broker.tick(5_600) == []
 
 
@@ -469,7 +478,7 @@ def test_a_slave_follows_its_master_to_a_new_address() -> None:
     broker, _ = registered(grant(4, master_id=2))
     broker.role_taken(grant(4, master_id=2), 0)
     moved = grant(4, master_id=2, address="10.0.0.9:10911")
-    reply = Reply(0, moved, master_epoch=4)
+    reply = ControllerReply(0, moved, master_epoch=4)
     assert polling(broker).replied(PollCall(), reply, 0, WALL_MS) == [MasterMoved("10.0.0.9:10911", 4)]
     assert broker.master_address == "10.0.0.9:10911"
     assert polling(broker).replied(PollCall(), reply, 0, WALL_MS) == []
@@ -477,7 +486,7 @@ def test_a_slave_follows_its_master_to_a_new_address() -> None:
 
 def test_a_master_hears_of_the_set_that_the_controllers_have() -> None:
     broker = polling(master(epoch=4))
-    reply = Reply(0, grant(4, 1, (1, 2), 8), master_epoch=4)
+    reply = ControllerReply(0, grant(4, 1, (1, 2), 8), master_epoch=4)
     assert broker.replied(PollCall(), reply, 0, WALL_MS) == [SetRead(frozenset({1, 2}), 8)]
     assert told(broker, grant(4, 1, (1, 2, 3), 9), 0) == [SetRead(frozenset({1, 2, 3}), 9)]
 
@@ -526,17 +535,17 @@ def test_a_slave_of_a_pair_learns_its_master_from_name_servers() -> None:
 def test_a_disk_that_was_set_back_is_noted_before_the_broker_registers() -> None:
     broker = broker_with(IDENTITY)
     broker.tick(0)
-    old = Reply(ResponseCode.CONTROLLER_INVALID_REQUEST, known_start_number=40)
+    old = ControllerReply(ResponseCode.CONTROLLER_INVALID_REQUEST, known_start_number=40)
     assert broker.replied(RegisterCall(1), old, 0, WALL_MS) == [NoteSetBack(40)]
     assert not broker.registered and broker.next_tick_ms == NEVER_MS
     assert broker.saved(0) == [RegisterCall(1)]
-    assert broker.replied(RegisterCall(1), Reply(0), 0, WALL_MS)[0] == BeginHeartbeats()
+    assert broker.replied(RegisterCall(1), ControllerReply(0), 0, WALL_MS)[0] == BeginHeartbeats()
 
 
 def test_a_copy_of_a_broker_that_lives_asks_again_now_and_then() -> None:
     broker = broker_with(IDENTITY)
     broker.tick(0)
-    copy = Reply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, other_address="h9:1")
+    copy = ControllerReply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, other_address="h9:1")
     assert broker.replied(RegisterCall(1), copy, 0, WALL_MS) == [Duplicate("h9:1", registered=True)]
     assert not broker.registered and broker.next_tick_ms == POLL_MS
     assert broker.tick(POLL_MS) == [RegisterCall(1)]

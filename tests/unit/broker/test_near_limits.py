@@ -11,7 +11,7 @@ import pytest
 
 from broker.sends.scheduling import delivered, scheduled
 from broker.transactions.records import committed, given_up, half_of, put_back
-from messagestore.messages import Appended, MessageToStore, PutStatus
+from messagestore.messages import MessageToStore, PutResult, PutStatus
 from messagestore.record import Message, check, decode, pack_host
 from messagestore.store.messagestore import MessageStore
 from remoting.codes import RequestCode
@@ -48,12 +48,12 @@ async def opened(root: Path, *, crc: bool, size: int = 4096) -> MessageStore:
     return store
 
 
-def append(store: MessageStore, message: MessageToStore) -> Appended:
+def append(store: MessageStore, message: MessageToStore) -> PutResult:
     (appended,) = store.append([message])
     return appended
 
 
-def record_of(store: MessageStore, appended: Appended) -> bytes:
+def record_of(store: MessageStore, appended: PutResult) -> bytes:
     return bytes(store.read(appended.physical_offset, appended.record_bytes))
 
 

@@ -14,11 +14,11 @@ from broker.settings.transactions import TransactionSettings
 from broker.tables.consumeroffsets import TRANSACTIONS_GROUP, ConsumerOffsets
 from broker.transactions.donequeue import MARKS_MAX, DoneQueue
 from broker.transactions.openhalves import Half, OpenHalves
-from broker.transactions.outcomes import OUTCOMES_MAX, Outcome, Outcomes
+from broker.transactions.outcomes import OUTCOMES_MAX, Outcomes, TransactionOutcome
 from broker.transactions.records import ROOT, committed, done_offsets, done_records, half_of, put_back
 from broker.transactions.transactions import MARK_BYTES, Transactions
 from messagestore.log.commits import CommitsFound, commits_in
-from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntry
+from messagestore.messages import MessageToStore, PutResult, PutStatus, QueueEntry
 from messagestore.properties import format_properties, parse_properties
 from messagestore.record import Message, decode, encode, pack_host
 from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC
@@ -85,9 +85,13 @@ def test_groups_that_producers_make_up_are_forgotten_with_their_halves() -> None
 def test_outcomes_are_bounded() -> None:
     outcomes = Outcomes()
     for root in range(OUTCOMES_MAX + 1):
-        outcomes.note(root, Outcome.COMMIT)
-    outcomes.note(1, Outcome.ROLLBACK)
-    assert (outcomes.of(0), outcomes.of(1), outcomes.of(2)) == (None, Outcome.ROLLBACK, Outcome.COMMIT)
+        outcomes.note(root, TransactionOutcome.COMMIT)
+    outcomes.note(1, TransactionOutcome.ROLLBACK)
+    assert (outcomes.of(0), outcomes.of(1), outcomes.of(2)) == (
+        None,
+        TransactionOutcome.ROLLBACK,
+        TransactionOutcome.COMMIT,
+    )
 
 
 def test_done_halves_are_told_together() -> None:
@@ -132,10 +136,10 @@ class ScriptedLog:
         self.first = 0
         self.looks: list[int] = []
 
-    def append(self, messages: Sequence[MessageToStore]) -> list[Appended]:
+    def append(self, messages: Sequence[MessageToStore]) -> list[PutResult]:
         return [self._append(message) for message in messages]
 
-    def _append(self, message: MessageToStore) -> Appended:
+    def _append(self, message: MessageToStore) -> PutResult:
         queue, place = self.queues.setdefault(message.topic, []), len(self.bytes)
         now_ms = self.clock.now_ms()
         record = encode(
@@ -147,21 +151,21 @@ class ScriptedLog:
         )  # fmt: skip
         self.bytes += record
         queue.append(QueueEntry(place, len(record), 0))
-        return Appended(place, len(self.bytes), len(queue) - 1, 1, now_ms)
+        return PutResult(place, len(self.bytes), len(queue) - 1, 1, now_ms)
 
     def at(self, place: int) -> Message:
         return decode(self.bytes, place)
 
-    def half(self, body: bytes, group: str = "PG") -> Appended:
+    def half(self, body: bytes, group: str = "PG") -> PutResult:
         properties = f"UNIQ_KEY\x01{body.decode()}\x02PGROUP\x01{group}\x02TRAN_MSG\x01true\x02".encode()
         return self._append(half_of(MessageToStore("orders", 1, body, properties)))
 
-    def commit(self, half: Appended) -> Appended:
+    def commit(self, half: PutResult) -> PutResult:
         message = committed(self.at(half.physical_offset))
         assert message is not None
         return self._append(message)
 
-    def done(self, *halves: Appended) -> Appended:
+    def done(self, *halves: PutResult) -> PutResult:
         (message,) = done_records([half.queue_offset for half in halves], HOST, 0)
         return self._append(message)
 
@@ -269,7 +273,7 @@ def test_a_new_master_reads_which_halves_are_open() -> None:
     (told,) = [log.at(entry.physical_offset).body for entry in log.queues[OP_HALF_TOPIC][1:]]
     assert sorted(told.decode().strip(",").split(",")) == ["2", "3"]
     assert bench.kept(HALF_TOPIC) is None, "the first one is open"
-    bench.transactions.ended(replace_half(bench, 0), Outcome.COMMIT)
+    bench.transactions.ended(replace_half(bench, 0), TransactionOutcome.COMMIT)
     bench.clock.ms += 3_000
     bench.step()
     assert bench.kept(HALF_TOPIC) == 4
@@ -327,7 +331,7 @@ def test_nothing_is_known_before_all_of_the_log_is_confirmed() -> None:
     assert bench.open == [0, 1]
 
 
-def half_message(bench: Bench, appended: Appended) -> MessageToStore:
+def half_message(bench: Bench, appended: PutResult) -> MessageToStore:
     half = bench.log.at(appended.physical_offset)
     return MessageToStore(half.topic, 0, half.body, half.properties)
 
@@ -338,7 +342,7 @@ def test_progress_is_kept_only_of_what_is_confirmed() -> None:
     bench.lead()
     bench.log.confirmed = len(bench.log.bytes)
     bench.log.commit(half)
-    bench.transactions.ended(replace_half(bench, 0), Outcome.COMMIT)
+    bench.transactions.ended(replace_half(bench, 0), TransactionOutcome.COMMIT)
     bench.transactions.write_ops()
     bench.transactions.acknowledged()
     assert bench.kept(HALF_TOPIC) is None
@@ -357,13 +361,13 @@ def test_no_half_is_past_before_it_is_told_done() -> None:
     bench.transactions.half_stored(half_message(bench, again), again)
     bench.transactions.mark_done(second.queue_offset)
     bench.log.commit(first)
-    bench.transactions.ended(replace_half(bench, 0), Outcome.COMMIT)
+    bench.transactions.ended(replace_half(bench, 0), TransactionOutcome.COMMIT)
     bench.transactions.note_progress()
     assert bench.kept(HALF_TOPIC) is None
     # the next one has this table, and tells
     assert bench.lead() == [1]
     bench.log.commit(again)
-    bench.transactions.ended(replace_half(bench, 1), Outcome.COMMIT)
+    bench.transactions.ended(replace_half(bench, 1), TransactionOutcome.COMMIT)
     bench.transactions.write_ops()
     assert [
         done_offsets(bench.log.at(entry.physical_offset).body) for entry in bench.log.queues[OP_HALF_TOPIC]
@@ -381,7 +385,7 @@ def test_who_leads_no_more_has_its_table_written_behind_what_it_rests_on_all_the
     half = bench.log.half(b"a")
     bench.lead()
     bench.log.commit(half)
-    bench.transactions.ended(replace_half(bench, 0), Outcome.COMMIT)
+    bench.transactions.ended(replace_half(bench, 0), TransactionOutcome.COMMIT)
     bench.transactions.write_ops()
     bench.transactions.acknowledged()
     told = bench.offsets.rests_on
@@ -397,7 +401,7 @@ def test_a_pairs_slaves_get_its_progress_when_one_has_the_log_and_retention_wait
     bench.lead()
     bench.offsets.commit("CG", "orders", 0, 9)
     bench.log.commit(half)
-    bench.transactions.ended(replace_half(bench, 0), Outcome.COMMIT)
+    bench.transactions.ended(replace_half(bench, 0), TransactionOutcome.COMMIT)
     bench.transactions.write_ops()
     bench.transactions.acknowledged()
     assert (bench.kept(HALF_TOPIC), bench.kept(OP_HALF_TOPIC), bench.transactions.first_open()) == (
@@ -426,7 +430,7 @@ def test_the_kept_offsets_rest_on_the_last_record_that_tells() -> None:
     bench.lead()
     assert bench.copied() == ({}, 0), "nothing of the broker's own is there"
     bench.log.commit(halves[0])
-    bench.transactions.ended(replace_half(bench, 0), Outcome.COMMIT)
+    bench.transactions.ended(replace_half(bench, 0), TransactionOutcome.COMMIT)
     end = bench.transactions.write_ops()
     assert bench.copied()[1] == bench.offsets.rests_on == end == len(bench.log.bytes)
 
@@ -437,7 +441,7 @@ def test_a_table_that_tells_of_ends_beyond_the_log_is_not_believed(topic: str) -
     halves = [bench.log.half(name) for name in (b"a", b"b", b"c")]
     bench.lead()
     bench.log.commit(halves[1])
-    bench.transactions.ended(replace_half(bench, 1), Outcome.COMMIT)
+    bench.transactions.ended(replace_half(bench, 1), TransactionOutcome.COMMIT)
     bench.transactions.write_ops()
     bench.offsets.keep(HALF_TOPIC, 0, 2)
     bench.offsets.keep(topic, 0, 9)
@@ -486,7 +490,7 @@ def test_what_upstream_put_back_stands_for_the_half_before_it() -> None:
     bench = Bench()
     log = bench.log
 
-    def put_back_by_upstream(half: Appended) -> Appended:
+    def put_back_by_upstream(half: PutResult) -> PutResult:
         again = put_back(log.at(half.physical_offset), root=half.queue_offset, asks=True)
         pairs = {key: value for key, value in parse_properties(again.properties).items() if key != ROOT}
         return log._append(replace(again, properties=format_properties(pairs)))
@@ -510,12 +514,12 @@ def test_what_a_full_disk_takes_is_told_once(monkeypatch: pytest.MonkeyPatch) ->
     for root in bench.open:
         found = bench.transactions.open.find(root) if bench.transactions.open else None
         assert found is not None
-        bench.transactions.ended(found, Outcome.ROLLBACK)
+        bench.transactions.ended(found, TransactionOutcome.ROLLBACK)
     append, room = bench.log._append, [1]
 
-    def until_full(message: MessageToStore) -> Appended:
+    def until_full(message: MessageToStore) -> PutResult:
         if not room[0]:
-            return Appended(-1, -1, -1, 0, 0, PutStatus.SERVICE_NOT_AVAILABLE)
+            return PutResult(-1, -1, -1, 0, 0, PutStatus.SERVICE_NOT_AVAILABLE)
         room[0] -= 1
         return append(message)
 

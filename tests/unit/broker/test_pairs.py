@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from broker.clients.refusals import REJECTED
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from ha.classic.master import ClassicMasterLink
 from ha.errors import StoreOfSet
 from mqclient.producer import SendStatus
@@ -109,7 +109,7 @@ def test_name_servers_show_the_pair_and_a_slave_takes_no_sends() -> None:
         pair = Pair(world, slaves=2)
         pair.start_up()
         for node in pair.nodes[1:]:
-            assert pair.app(node).membership.role is Role.SLAVE
+            assert pair.app(node).membership.role is ReplicaRole.SLAVE
             assert pair.app(node).membership.master_address == pair.app(pair.master).address
         request = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader("orders"))
         [broker] = TopicRouteData.decode(pair.run(pair.asked(NAMESRV, request)).body).broker_datas

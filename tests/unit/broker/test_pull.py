@@ -10,7 +10,7 @@ import pytest
 
 from broker.clients.refusals import REJECTED
 from broker.clients.subscription import tag_filter
-from broker.pulls.direction import Answer
+from broker.pulls.direction import Direction
 from broker.pulls.foundframe import frame_of
 from messagestore.errors import QueueDamaged, RecordDamaged, StoreError
 from messagestore.messages import GetResult, GetStatus, QueueGrew, TagFilter
@@ -153,7 +153,7 @@ def test_a_pull_commits_the_offset_it_brings() -> None:
 def test_the_frame_of_found_messages_is_that_of_any_reply(size: int) -> None:
     buffers = [memoryview(b"1" * size), memoryview(b"2" * size)]
     result = GetResult(GetStatus.FOUND, 2, 0, (1 << 63) - 1, 2, 0, [], buffers)
-    said = Answer(ResponseCode.SUCCESS, 100, 3)
+    said = Direction(ResponseCode.SUCCESS, 100, 3)
     header = PullMessageResponseHeader(3, 100, 0, (1 << 63) - 1)
     reply = pull().reply(ResponseCode.SUCCESS, "FOUND", header, b"".join(buffers))
     written = frame_of(7, said, result)

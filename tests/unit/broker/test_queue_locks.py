@@ -12,11 +12,10 @@ from contextlib import suppress
 import pytest
 
 from broker.tables import queuelocks
-from broker.tables.queuelocks import LEASE_MS, QueueLocks
+from broker.tables.queuelocks import LEASE_MS, RebalanceLocks
 from mqclient.client import Client
 from mqclient.errors import LockFailed
-from mqclient.queuelocks import TRUST_MS
-from mqclient.queuelocks import QueueLocks as ClientLocks
+from mqclient.queuelocks import TRUST_MS, QueueLocks
 from mqclient.route import MessageQueue
 from remoting.bodies.queues import LockBatchResponseBody, LockQueuesBody
 from remoting.bodies.queues import MessageQueue as WireQueue
@@ -52,7 +51,7 @@ class Table:
     def __init__(self) -> None:
         self.clock = Clock()
         self.changes = 0
-        self.locks = QueueLocks(self.clock, self._changed)
+        self.locks = RebalanceLocks(self.clock, self._changed)
 
     def _changed(self) -> None:
         self.changes += 1
@@ -324,7 +323,7 @@ def test_who_renews_through_a_hand_over_holds_on(readers: Readers) -> None:
     async def renewed() -> list[bool]:
         held = []
         async with cluster.client() as client:
-            locks: ClientLocks = client.locks("CG", "a")
+            locks: QueueLocks = client.locks("CG", "a")
             await locks.lock(QUEUES)
             wanted = next(
                 cluster.app(node).membership.broker_id
@@ -346,7 +345,7 @@ def test_who_renews_through_a_hand_over_holds_on(readers: Readers) -> None:
 def test_what_was_said_counts_from_when_it_was_asked(readers: Readers) -> None:
     async def trusted() -> list[bool]:
         async with readers.cluster.client() as client:
-            locks: ClientLocks = client.locks("CG", "a")
+            locks: QueueLocks = client.locks("CG", "a")
             said = [locks.holds(QUEUES[0])]
             await locks.lock(QUEUES)
             said.append(locks.holds(QUEUES[0]))
@@ -365,7 +364,7 @@ def test_a_master_that_may_have_a_successor_renews_nothing_by_itself(readers: Re
     world, cluster = readers.world, readers.cluster
     there, former = world.node("client there", "10.0.4.2"), cluster.master
     client = Client(NAMESRV, clock=SimulatedClock(there), random=random.Random(1))
-    one: ClientLocks = client.locks("CG", "a")
+    one: QueueLocks = client.locks("CG", "a")
 
     async def renew() -> None:
         while True:
@@ -375,7 +374,7 @@ def test_a_master_that_may_have_a_successor_renews_nothing_by_itself(readers: Re
 
     async def other_holds() -> bool:
         async with cluster.client() as client:
-            locks: ClientLocks = client.locks("CG", "b")
+            locks: QueueLocks = client.locks("CG", "b")
             while not locks.holds(QUEUES[0]):
                 with suppress(LockFailed):
                     await locks.lock(QUEUES)
@@ -405,7 +404,7 @@ def test_what_is_given_up_while_its_lock_is_asked_for_is_not_held(readers: Reade
 
     async def trusted() -> tuple[set[MessageQueue], bool, bool, set[MessageQueue]]:
         async with readers.cluster.client() as client:
-            locks: ClientLocks = client.locks("CG", "a")
+            locks: QueueLocks = client.locks("CG", "a")
             await locks.lock(QUEUES[1:])
             asked = asyncio.create_task(locks.lock(QUEUES))
             await asyncio.sleep(0.0001)

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 import orjson
 import pytest
 
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from dledger.client import DLedgerClient, Refused
 from messagestore.record import decode
 from messagestore.store.brokerstore import BrokerStore
@@ -66,7 +66,7 @@ def test_what_is_acknowledged_is_read_from_every_leader(world: World) -> None:
     group.run(group.send_all(sent[40:]))
     group.start(former)
     group.world.run_until(group.level, 20_000)
-    group.world.run_until(lambda: group.app(former).membership.role is Role.SLAVE, 5_000)
+    group.world.run_until(lambda: group.app(former).membership.role is ReplicaRole.SLAVE, 5_000)
     group.master.kill()
     group.wait_for_master()
     assert bodies_of(group) == sorted(sent)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from dledger.client import DLedgerClient, Refused
 from mqclient.errors import SendOutcomeUnknown, SendRefused
 from simulation.kernel.node import Node
@@ -115,7 +115,7 @@ def test_a_dead_member_is_replaced_under_load_and_nothing_is_lost(world: World, 
     acknowledged = under_load(group, replace)
     world.run_until(group.level, 30_000)
     newcomer = group.brokers[-1]
-    assert group.app(newcomer).membership.role is Role.SLAVE
+    assert group.app(newcomer).membership.role is ReplicaRole.SLAVE
     assert group.app(newcomer).membership.broker_id == 4
     group.master.kill()  # the new one is needed now
     group.wait_for_master()

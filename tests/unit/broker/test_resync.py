@@ -12,7 +12,7 @@ import pytest
 
 from broker.resync import storeaside
 from broker.resync.storeaside import StoreAside, StoreAsideUnreadable, entries
-from broker.role.membership import Role
+from broker.role.membership import ReplicaRole
 from controller.processor import RequestProcessor
 from controller.server import ControllerApp
 from remoting.codes import RequestCode, ResponseCode
@@ -384,7 +384,7 @@ def test_killed_at_any_moment_it_ends_whole_in_the_set(seed: int, power_cut: boo
                 cluster.start(slave)
         cluster.wait_in_sync(3, 20_000)
         world.run_until(lambda: not aside(slave) and storeaside.FILE not in slave.disk.entries, 20_000)
-        assert cluster.app(slave).membership.role is Role.SLAVE
+        assert cluster.app(slave).membership.role is ReplicaRole.SLAVE
         assert len(cluster.run(cluster.read_all())) == 30
         stores = [cluster.app(node).store for node in cluster.brokers]
         world.run_until(lambda: len({store.max_offset() for store in stores}) == 1, 10_000)

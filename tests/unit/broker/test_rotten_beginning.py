@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.groups.decided import BLANK_MAGIC, HEADER, RECORD_HEAD, Entry, entry_in
+from simulation.groups.decided import BLANK_MAGIC, HEADER, RECORD_HEAD, CommittedEntry, entry_in
 from simulation.kernel.world import World
 from tests.unit.broker.groupset import GroupSet
 
@@ -14,7 +14,7 @@ STORED_AT = HEADER.size + RECORD_HEAD.size + 8
 """Of an entry: when its message was stored."""
 
 
-def last_entry(content: bytes) -> Entry:
+def last_entry(content: bytes) -> CommittedEntry:
     """Of the log's first file."""
     at, found = 0, None
     while (entry := entry_in(content, at, SEGMENT)) is not None:

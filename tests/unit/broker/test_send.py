@@ -16,7 +16,7 @@ from broker.sends.request import read_send_request
 from broker.settings.transactions import TransactionSettings
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics, system_topics
-from messagestore.messages import Appended, MessageToStore, PutStatus
+from messagestore.messages import MessageToStore, PutResult, PutStatus
 from messagestore.properties import parse_properties
 from messagestore.record import pack_host
 from remoting.bodies.groups import SubscriptionGroupConfig
@@ -40,17 +40,17 @@ class ScriptedLog:
         self.end = 0
         self.error: PutStatus | None = None
 
-    def append(self, messages: Sequence[MessageToStore]) -> list[Appended]:
+    def append(self, messages: Sequence[MessageToStore]) -> list[PutResult]:
         self.batches.append(list(messages))
         return [self._append(message) for message in messages]
 
-    def _append(self, message: MessageToStore) -> Appended:
+    def _append(self, message: MessageToStore) -> PutResult:
         if self.error is not None:
-            return Appended(-1, -1, -1, 0, -1, self.error)
+            return PutResult(-1, -1, -1, 0, -1, self.error)
         start, count = self.end, 2 if message.batch else 1
         self.end += RECORD_BYTES * count
         offsets = tuple(range(start, self.end, RECORD_BYTES)) if message.batch else ()
-        return Appended(start, self.end, start // RECORD_BYTES, count, 0, None, offsets)
+        return PutResult(start, self.end, start // RECORD_BYTES, count, 0, None, offsets)
 
 
 class ScriptedReplication:
@@ -96,7 +96,7 @@ class Bench:
         self.groups.put(SubscriptionGroupConfig("CG", retry_max_times=2))
         self.peer = RecordingPeer()
         self.settings = TransactionSettings()
-        self.halves: list[tuple[MessageToStore, Appended]] = []
+        self.halves: list[tuple[MessageToStore, PutResult]] = []
         self.processor = SendProcessor(
             log=self.log,
             admission=SendAdmission(

@@ -12,7 +12,7 @@ from broker.switchover.forwarding import READS, WRITES, Forwarding
 from broker.switchover.passage import FORWARD_MS, Stage
 from broker.tables import saidhere
 from broker.tables.consumeroffsets import ConsumerOffsets
-from broker.tables.queuelocks import LEASE_MS, QueueLocks
+from broker.tables.queuelocks import LEASE_MS, RebalanceLocks
 from mqruntime.tasks import Tasks
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.queues import LockBatchResponseBody, LockQueuesBody, MessageQueue
@@ -38,7 +38,7 @@ KEY = (GROUP, *QUEUE)
 
 
 def test_a_lock_that_its_holder_asked_for_here_is_not_given_up_by_what_is_passed_on() -> None:
-    locks = QueueLocks(ManualClock(), lambda: None)
+    locks = RebalanceLocks(ManualClock(), lambda: None)
     locks.lock(GROUP, [QUEUE], "x", is_passed_on=True)
     locks.unlock(GROUP, [QUEUE], "x", is_passed_on=True)
     assert locks.lock(GROUP, [QUEUE], "x", is_passed_on=True) == [QUEUE]
@@ -52,7 +52,7 @@ def test_a_lock_that_its_holder_asked_for_here_is_not_given_up_by_what_is_passed
 
 
 def test_a_queue_that_was_given_up_here_is_not_locked_by_what_is_passed_on() -> None:
-    locks = QueueLocks(clock := ManualClock(), lambda: None)
+    locks = RebalanceLocks(clock := ManualClock(), lambda: None)
     locks.lock(GROUP, [QUEUE], "x")
     locks.unlock(GROUP, [QUEUE], "x")
     assert locks.lock(GROUP, [QUEUE], "x", is_passed_on=True) == []
@@ -64,7 +64,7 @@ def test_a_queue_that_was_given_up_here_is_not_locked_by_what_is_passed_on() -> 
 
 
 def test_a_new_master_was_asked_for_nothing_yet() -> None:
-    locks = QueueLocks(ManualClock(), lambda: None)
+    locks = RebalanceLocks(ManualClock(), lambda: None)
     locks.lock(GROUP, [QUEUE], "x")
     locks.begin()
     locks.unlock(GROUP, [QUEUE], "x", is_passed_on=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.tables.consumeroffsets import TRANSACTIONS_GROUP, ConsumerOffsets
-from broker.transactions.outcomes import Outcome
+from broker.transactions.outcomes import TransactionOutcome
 from broker.transactions.records import CHECK_TIMES, IMMUNITY_S, ROOT, facts_of, half_of
-from messagestore.messages import Appended, MessageToStore, PutStatus
+from messagestore.messages import MessageToStore, PutResult, PutStatus
 from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC
 from tests.unit.broker.test_open_transactions import Bench, replace_half
 
@@ -18,7 +18,7 @@ def sent(**properties: str) -> MessageToStore:
     return MessageToStore("orders", 1, b"x", text.encode())
 
 
-def stored(bench: Bench, message: MessageToStore) -> Appended:
+def stored(bench: Bench, message: MessageToStore) -> PutResult:
     half = half_of(message)
     appended = bench.log._append(half)
     bench.transactions.half_stored(half, appended)
@@ -87,12 +87,14 @@ def test_a_full_disk_in_the_middle_of_what_is_told_hides_no_commit(monkeypatch: 
     halves = [stored(bench, sent(UNIQ_KEY=f"{number}")) for number in range(1_100)]
     for half in halves:
         committed = bench.log.commit(half)
-        bench.transactions.ended(replace_half(bench, half.queue_offset), Outcome.COMMIT, committed.end_offset)
+        bench.transactions.ended(
+            replace_half(bench, half.queue_offset), TransactionOutcome.COMMIT, committed.end_offset
+        )
     append, room = bench.log._append, [1]
 
-    def until_full(message: MessageToStore) -> Appended:
+    def until_full(message: MessageToStore) -> PutResult:
         if not room[0]:
-            return Appended(-1, -1, -1, 0, 0, PutStatus.SERVICE_NOT_AVAILABLE)
+            return PutResult(-1, -1, -1, 0, 0, PutStatus.SERVICE_NOT_AVAILABLE)
         room[0] -= 1
         return append(message)
 

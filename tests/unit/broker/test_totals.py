@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from broker.metrics.totals import Amount, Totals
-from messagestore.messages import Appended, MessageToStore, PutStatus
+from messagestore.messages import MessageToStore, PutResult, PutStatus
 
 
 def message(topic: str) -> MessageToStore:
     return MessageToStore(topic, 0, b"body")
 
 
-def stored(size: int, count: int = 1) -> Appended:
-    return Appended(1000, 1000 + size, 0, count, 0)
+def stored(size: int, count: int = 1) -> PutResult:
+    return PutResult(1000, 1000 + size, 0, count, 0)
 
 
-REFUSED = Appended(-1, -1, -1, 0, -1, PutStatus.MESSAGE_ILLEGAL)
+REFUSED = PutResult(-1, -1, -1, 0, -1, PutStatus.MESSAGE_ILLEGAL)
 
 
 def test_a_batch_of_one_topic_is_added_as_it_was_counted() -> None:

@@ -7,7 +7,7 @@ import asyncio
 from controller.electionrecorder import FILE, SETS_A_TURN, ElectionRecorder
 from controller.events import ApplyBrokerId, CleanBrokerData, ElectMaster, Event
 from controller.heartbeats import Heartbeats
-from controller.holdings import Holdings, Report
+from controller.holdings import Holdings, LogReport
 from controller.holdingsfile import FILE as HOLDINGS_FILE
 from controller.holdingsfile import ROWS_A_TURN, HoldingsFile
 from controller.state import ReplicasState
@@ -96,7 +96,7 @@ def test_holdings_are_encoded_a_few_in_a_turn() -> None:
         file = HoldingsFile(files, lambda key: "h:1;7", ManualClock())
         count = 5 * ROWS_A_TURN
         for broker_id in range(count):
-            file.holdings.heard(("c", "a", broker_id), 1, Report(1, 900, 900), member=True)
+            file.holdings.heard(("c", "a", broker_id), 1, LogReport(1, 900, 900), member=True)
         saving = asyncio.create_task(file.save())
         turns = 0
         while not saving.done():

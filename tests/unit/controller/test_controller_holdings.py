@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from controller.holdings import RECORD_BYTES_MAX, Held, Holdings, HoldingsDamaged, Report
+from controller.holdings import RECORD_BYTES_MAX, Held, Holdings, HoldingsDamaged, LogReport
 from controller.holdingsfile import FILE, HoldingsFile
 from tests.unit.doubles import ManualClock, MemoryFiles
 
@@ -35,13 +35,13 @@ class Table:
         epoch: int = 1,
         member: bool = True,
     ) -> Held | None:
-        report = Report(epoch, end, end if confirm is None else confirm)
+        report = LogReport(epoch, end, end if confirm is None else confirm)
         return self.holdings.heard(key, connection, report, member=member)
 
     @staticmethod
-    def report(end: int, confirmed: int, start_number: int) -> Report:
+    def report(end: int, confirmed: int, start_number: int) -> LogReport:
         """Of epoch 1."""
-        return Report(1, end, confirmed, start_number)
+        return LogReport(1, end, confirmed, start_number)
 
     @property
     def lacking(self) -> frozenset[tuple[str, str, int]]:
@@ -199,7 +199,7 @@ def test_a_damaged_file_counts_as_none_and_is_replaced() -> None:
         files = MemoryFiles({FILE: b"nonsense"})
         file = HoldingsFile(files, lambda key: "h1:1;7", ManualClock())
         await file.load()
-        file.holdings.heard(ONE, 1, Report(1, 900, 900), member=True)
+        file.holdings.heard(ONE, 1, LogReport(1, 900, 900), member=True)
         await file.save()
         assert files.content[FILE] == b'[["c", "a", 1, "h1:1;7", 1, 900]]'
         await file.save()

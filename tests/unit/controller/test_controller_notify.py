@@ -5,7 +5,7 @@ from typing import cast
 
 from controller.notify import BEGUN_A_TURN, Notifier
 from mqruntime.tasks import Tasks
-from remoting.bodies.replicas import SyncStateSet
+from remoting.bodies.replicas import SyncStateSetBody
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
 from remoting.headers.controller import NotifyBrokerRoleChangedHeader
@@ -23,7 +23,7 @@ class Client:
         if self.hangs:
             await asyncio.Event().wait()
         header = NotifyBrokerRoleChangedHeader.from_ext(command.ext)
-        assert SyncStateSet.decode(command.body).sync_state_set == frozenset({1})
+        assert SyncStateSetBody.decode(command.body).sync_state_set == frozenset({1})
         self.sent.append((address, header.master_epoch or 0))
 
 

@@ -15,7 +15,7 @@ from controller.events import ElectMaster
 from controller.heartbeats import Heartbeats, Liveness
 from controller.runner import WAITING_MAX, Busy, CommandRunner
 from controller.state import ReplicasState
-from controller.turns import ITSELF, Asker, Rank, TurnNotCome, Turns
+from controller.turns import ITSELF, BrokerTurns, CommandSource, Rank, TurnNotCome
 from dledger.node.node import DLedgerNode
 from dledger.raft.errors import NotLeader, OutcomeUnknown
 from tests.waits import WAIT_S
@@ -251,7 +251,7 @@ def test_a_proposal_that_nobody_waits_for_any_more_is_of_unknown_fate() -> None:
 
 def test_nothing_is_kept_of_sets_that_nobody_waits_for() -> None:
     async def scenario() -> None:
-        turns = Turns()
+        turns = BrokerTurns()
         end = asyncio.get_running_loop().time() + WAIT_S
         order: list[int] = []
 
@@ -272,20 +272,20 @@ def test_nothing_is_kept_of_sets_that_nobody_waits_for() -> None:
 
 def test_the_controllers_own_command_comes_first_then_brokers_and_each_connection_has_its_turn() -> None:
     async def scenario() -> None:
-        turns, order = Turns(), []
+        turns, order = BrokerTurns(), []
         end = asyncio.get_running_loop().time() + WAIT_S
 
-        async def take(name: str, asker: Asker) -> None:
+        async def take(name: str, asker: CommandSource) -> None:
             async with turns.of("a", end, asker):
                 order.append(name)
                 await asyncio.sleep(0)
 
-        flood, other = Asker(Rank.ANYBODY, 7), Asker(Rank.ANYBODY, 8)
+        flood, other = CommandSource(Rank.ANYBODY, 7), CommandSource(Rank.ANYBODY, 8)
         async with asyncio.TaskGroup() as group:
             for number in range(4):
                 group.create_task(take(f"flood {number}", flood))
             group.create_task(take("other", other))
-            group.create_task(take("broker", Asker(Rank.BROKER, 9)))
+            group.create_task(take("broker", CommandSource(Rank.BROKER, 9)))
             group.create_task(take("election", ITSELF))
         assert order == ["flood 0", "election", "broker", "flood 1", "other", "flood 2", "flood 3"]
         assert turns.waiting == 0 and not turns._turns and not turns._waiting_of
@@ -295,7 +295,7 @@ def test_the_controllers_own_command_comes_first_then_brokers_and_each_connectio
 
 def test_a_turn_that_comes_as_its_asker_goes_is_the_next_ones() -> None:
     async def scenario() -> None:
-        turns = Turns()
+        turns = BrokerTurns()
         end = asyncio.get_running_loop().time() + WAIT_S
         took = asyncio.Event()
 
@@ -319,7 +319,7 @@ def test_where_one_connection_takes_all_room_there_is_some_for_others() -> None:
         commands = runner_of(member)
 
         member.fate = hangs
-        flood = Asker(Rank.ANYBODY, 7)
+        flood = CommandSource(Rank.ANYBODY, 7)
         held = [asyncio.create_task(commands.run("a", lambda state, live: ELECT, flood))]
         await asyncio.sleep(0)
         held += [
@@ -329,7 +329,7 @@ def test_where_one_connection_takes_all_room_there_is_some_for_others() -> None:
         await asyncio.sleep(0)
         with pytest.raises(Busy):
             await commands.run("a", lambda state, live: ELECT, flood)
-        for asker in (Asker(Rank.ANYBODY, 8), Asker(Rank.BROKER, 9), ITSELF):
+        for asker in (CommandSource(Rank.ANYBODY, 8), CommandSource(Rank.BROKER, 9), ITSELF):
             waits = asyncio.create_task(commands.run("a", lambda state, live: ELECT, asker))
             held.append(waits)
             await asyncio.sleep(0)

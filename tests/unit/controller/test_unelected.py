@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from controller.elections import Waiting, waiting
+from controller.elections import WaitingReason, waiting
 from controller.events import ElectMaster
 from controller.guard import LOG_EVERY_MS
 from controller.heartbeats import Liveness
@@ -17,10 +17,10 @@ from tests.unit.controller.test_controller_eligibility import alive, applied, me
 from tests.unit.controller.test_controller_guard import Scene, play
 
 STRUCK_OFF = ElectMaster("a", None)
-WAITS = Waiting({1: 50}, frozenset({2}), 1)
+WAITS = WaitingReason({1: 50}, frozenset({2}), 1)
 
 
-def stands(state: ReplicasState, live: Liveness) -> Waiting | None:
+def stands(state: ReplicasState, live: Liveness) -> WaitingReason | None:
     return waiting(state, live, broker_name="a")
 
 
@@ -34,11 +34,11 @@ def test_who_lives_may_lack_what_a_missing_member_held() -> None:
 def test_who_is_eligible_is_waited_for_too_and_the_longest_log_is_the_best() -> None:
     state = applied(members(1, eligible=(2, 3)), STRUCK_OFF)
     live = alive(b1=report(50, may_lack=True), b2=report(70, may_lack=True))
-    assert stands(state, live) == Waiting({1: 50, 2: 70}, frozenset({3}), 2)
+    assert stands(state, live) == WaitingReason({1: 50, 2: 70}, frozenset({3}), 2)
 
 
 def test_who_was_not_in_the_set_is_not_the_best_of_it() -> None:
-    assert stands(applied(members(1, 2), STRUCK_OFF), alive(b3=report(90))) == Waiting(
+    assert stands(applied(members(1, 2), STRUCK_OFF), alive(b3=report(90))) == WaitingReason(
         {}, frozenset({1, 2}), None
     )
 
@@ -75,7 +75,7 @@ def test_where_all_are_there_and_empty_nobody_is_said_to_be_missing(caplog: pyte
     state = applied(members(1, 2), STRUCK_OFF)
     empty = {f"b{each}": report(0, may_lack=True) for each in (1, 2)}
     found = stands(state, alive(**empty, lacking=(1, 2)))
-    assert found == Waiting({1: 0, 2: 0}, frozenset(), 1)
+    assert found == WaitingReason({1: 0, 2: 0}, frozenset(), 1)
     Unelected().log("a", found)
     assert "the logs of all members are empty" in caplog.text
     assert all("missing" not in record.__dict__["fields"]["hint"] for record in caplog.records)
@@ -93,7 +93,7 @@ def test_a_set_that_was_led_meanwhile_has_its_time_again(caplog: pytest.LogCaptu
 def test_where_no_member_lives_nobody_is_named(caplog: pytest.LogCaptureFixture) -> None:
     unelected = Unelected()
     for now_ms in (0, UNELECTED_MS):
-        unelected.look({"a": Waiting({}, frozenset({2, 1}), None)}, now_ms)
+        unelected.look({"a": WaitingReason({}, frozenset({2, 1}), None)}, now_ms)
     (record,) = caplog.records
     assert "enableElectUncleanMaster" in record.__dict__["fields"]["hint"]
     assert told(caplog) == [{"broker": "a", "missing": [1, 2]}]

@@ -9,7 +9,7 @@ from dledger.raft.actions import Action, Commit, PersistThenSend, ReadReady, Rep
 from dledger.raft.entries import NO_INDEX, Entry
 from dledger.raft.leader import LeaderState
 from dledger.raft.log import UNLIMITED, RaftLog
-from dledger.raft.membership import Members, Membership, Stated
+from dledger.raft.membership import Members, RaftMembership, Stated
 from dledger.raft.messages import Message, VoteRequest, VoteResponse, VoteResult
 from dledger.raft.raft import Raft
 from dledger.raft.settings import DLedgerSettings
@@ -42,7 +42,7 @@ def core(
     held = RaftLog(log, recent_bytes_max=recent_bytes_max)
     held.forget(held.last_index)
     return Raft(
-        membership=Membership(name, Members(dict.fromkeys(members, "")), stated),
+        membership=RaftMembership(name, Members(dict.fromkeys(members, "")), stated),
         settings=SETTINGS,
         draw=lambda low, high: low,
         now_ms=now_ms,

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dledger.node.authenticator import PeerAuthenticator, Refusal, TheirList
+from dledger.node.authenticator import MessageRefusal, PeerAuthenticator, TheirList
 from dledger.raft.membership import Members
 from dledger.raft.messages import HeartBeatRequest, HeartBeatResponse, ResultCode
 from tests.unit.doubles import ManualClock
@@ -30,7 +30,7 @@ def guard(index: int = -1, before: dict[str, str] | None = None) -> PeerAuthenti
 
 def judged(
     made: PeerAuthenticator, sender: str, text: str, index: int, host: str = "10.0.0.4", term: int = 5
-) -> Refusal | None:
+) -> MessageRefusal | None:
     request = HeartBeatRequest(term)
     return asyncio.run(made.check_request(sender, request, TheirList(text, index), f"{host}:40000"))
 
@@ -38,16 +38,16 @@ def judged(
 @pytest.mark.parametrize(
     ("own", "sender", "text", "index", "refusal"),
     [
-        (-1, "n3", WITH_N3, -1, Refusal.PEERS),  # two settings
+        (-1, "n3", WITH_N3, -1, MessageRefusal.PEERS),  # two settings
         (-1, "n3", WITH_N3, 9, None),  # a newer list names both
         (7, "n3", WITH_N3, 9, None),
-        (9, "n3", WITH_N3, 7, Refusal.PEERS),  # it was removed
-        (7, "n3", OTHERS, 9, Refusal.PEERS),  # not a list with this one in it
-        (7, "n3", WITH_N3, -1, Refusal.PEERS),  # not a member yet
+        (9, "n3", WITH_N3, 7, MessageRefusal.PEERS),  # it was removed
+        (7, "n3", OTHERS, 9, MessageRefusal.PEERS),  # not a list with this one in it
+        (7, "n3", WITH_N3, -1, MessageRefusal.PEERS),  # not a member yet
     ],
 )
 def test_a_stranger_is_believed_where_a_newer_list_names_both(
-    own: int, sender: str, text: str, index: int, refusal: Refusal | None
+    own: int, sender: str, text: str, index: int, refusal: MessageRefusal | None
 ) -> None:
     made = guard(own)
     assert judged(made, sender, text, index) is refusal
@@ -62,24 +62,24 @@ def test_a_member_is_believed_whatever_list_it_has_come_to() -> None:
 
 def test_a_vouched_one_is_held_to_its_address_and_to_terms_that_can_be() -> None:
     made = guard(7)
-    assert judged(made, "n3", WITH_N3, 9, host="10.0.0.9") is Refusal.ADDRESS
-    assert judged(made, "n3", "", -2, host="10.0.0.9") is Refusal.ADDRESS
-    assert judged(made, "n3", WITH_N3, 9, term=1 << 40) is Refusal.TERM
+    assert judged(made, "n3", WITH_N3, 9, host="10.0.0.9") is MessageRefusal.ADDRESS
+    assert judged(made, "n3", "", -2, host="10.0.0.9") is MessageRefusal.ADDRESS
+    assert judged(made, "n3", WITH_N3, 9, term=1 << 40) is MessageRefusal.TERM
     made.members_are(9, Members(PEERS), {})
-    assert made.vouched == {} and judged(made, "n3", WITH_N3, 9) is Refusal.PEERS
+    assert made.vouched == {} and judged(made, "n3", WITH_N3, 9) is MessageRefusal.PEERS
 
 
 def test_strangers_of_a_made_up_list_are_no_majority_for_a_term_far_above() -> None:
     made = guard(7)
     made_up = f"{WITH_N3};n4-10.0.0.5:1"
     told = [("n3", "10.0.0.4"), ("n4", "10.0.0.5"), ("n3", "10.0.0.4")]
-    assert [judged(made, name, made_up, 9, host, 1 << 40) for name, host in told] == [Refusal.TERM] * 3
+    assert [judged(made, name, made_up, 9, host, 1 << 40) for name, host in told] == [MessageRefusal.TERM] * 3
 
 
 def test_who_left_by_a_change_that_is_not_decided_is_believed() -> None:
     made = guard(9, before={"n3": "10.0.0.4:1"})
     assert judged(made, "n3", WITH_N3, 7) is None and made.vouched == {}
-    assert judged(made, "n3", WITH_N3, 7, host="10.0.0.9") is Refusal.ADDRESS
+    assert judged(made, "n3", WITH_N3, 7, host="10.0.0.9") is MessageRefusal.ADDRESS
 
 
 def test_it_is_noted_who_can_read_changes() -> None:
@@ -94,7 +94,7 @@ def test_it_is_noted_who_can_read_changes() -> None:
 
 def test_a_refusal_tells_who_is_no_member_there() -> None:
     made = guard()
-    assert made.check_refusal("n1", TheirList("n1-10.0.0.2:1;n2-10.0.0.3:1", 5)) is Refusal.PEERS
+    assert made.check_refusal("n1", TheirList("n1-10.0.0.2:1;n2-10.0.0.3:1", 5)) is MessageRefusal.PEERS
     assert made.refused["n1", "peers"] == 1
 
 
@@ -117,11 +117,11 @@ def test_members_whose_logs_go_on_from_different_ones_refuse_each_other(
     )
     answer = HeartBeatResponse(1, ResultCode.SUCCESS)
     assert made.check_response("n1", answer, same) is None and heard == []
-    assert made.check_response("n1", answer, other) is Refusal.ORIGIN
-    assert made.check_response("n2", answer, none) is Refusal.ORIGIN
+    assert made.check_response("n1", answer, other) is MessageRefusal.ORIGIN
+    assert made.check_response("n2", answer, none) is MessageRefusal.ORIGIN
     assert heard == ["n1", "n2"]
     assert "here a log up to 4096, there a log up to 8192" in caplog.text and "there none" in caplog.text
-    assert (made.refused["n1", "origin"], Refusal.ORIGIN.code) == (1, ResultCode.UNKNOWN_MEMBER)
+    assert (made.refused["n1", "origin"], MessageRefusal.ORIGIN.code) == (1, ResultCode.UNKNOWN_MEMBER)
 
 
 def test_a_former_member_that_was_added_again_is_vouched_for() -> None:

@@ -10,7 +10,7 @@ from dledger.raft.membership import (
     Change,
     History,
     Members,
-    Membership,
+    RaftMembership,
     Step,
     decode_members,
     decode_stated,
@@ -97,7 +97,7 @@ def said(index: int, members: Members) -> Entry:
 
 
 def test_the_newest_list_in_the_log_is_in_force_until_it_is_cut() -> None:
-    membership = Membership("n0", THREE)
+    membership = RaftMembership("n0", THREE)
     assert (membership.index, membership.peers, membership.voters) == (-1, ("n1", "n2"), ("n1", "n2"))
     assert membership.take([Entry(0, 1, b""), said(1, FOUR), Entry(2, 1, b"x")])
     assert (membership.index, membership.peers, membership.voters) == (1, ("n1", "n2", "n3"), ("n1", "n2"))
@@ -111,7 +111,7 @@ def test_the_newest_list_in_the_log_is_in_force_until_it_is_cut() -> None:
 
 
 def test_who_left_by_an_undecided_change_is_still_known() -> None:
-    membership = Membership("n1", THREE, [(5, FOUR), (9, Members({"n1": "h1:1", "n2": "h2:1"}))])
+    membership = RaftMembership("n1", THREE, [(5, FOUR), (9, Members({"n1": "h1:1", "n2": "h2:1"}))])
     assert membership.before(4) == THREE.addresses | FOUR.addresses
     assert membership.before(8) == FOUR.addresses and membership.knows("n0", 8)
     assert membership.before(9) == {} and not membership.knows("n0", 9)

@@ -44,7 +44,7 @@ from dledger.raft.actions import (
 from dledger.raft.entries import NO_INDEX, Entries, Entry
 from dledger.raft.errors import ChangeRefused
 from dledger.raft.log import RaftLog
-from dledger.raft.membership import Change, Members, Membership, Step
+from dledger.raft.membership import Change, Members, RaftMembership, Step
 from dledger.raft.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
@@ -218,7 +218,7 @@ class Transcript:
         log = RaftLog(disk.log)
         log.forget(log.last_index)
         self.cores[name] = Raft(
-            membership=Membership(name, Members({member: f"{member}:1" for member in members}), ()),
+            membership=RaftMembership(name, Members({member: f"{member}:1" for member in members}), ()),
             settings=SETTINGS,
             draw=lambda low, high: low if high < 1 << 40 else len(self.sessions) + 1,
             now_ms=self.now_ms,

@@ -14,10 +14,10 @@ import uvloop
 from epochfile.file import EpochFile
 from ha.errors import ReplicasUnread
 from ha.frames import Handshake, HandshakeReply, encode_ack
-from ha.master.admittance import Replica, Table
+from ha.master.admittance import RegisteredReplica, Table
 from ha.service.haservice import HAService
 from ha.settings import HASettings
-from ha.syncstateset import Alter, Applied, NotSent
+from ha.syncstateset import Alter, AlterNotSent, Applied
 from mqruntime.clock import SystemClock
 from tests.unit.doubles import MemoryFiles
 from tests.unit.ha.memorylog import MemoryLog, record
@@ -81,7 +81,7 @@ class Node:
         self.members_min = 1
         self.catch_up_limit: int | None = None
         self.controller_up = True
-        self.replicas: Table = {known: Replica(frozenset({HOST})) for known in range(1, 10)}
+        self.replicas: Table = {known: RegisteredReplica(frozenset({HOST})) for known in range(1, 10)}
         self.replicas_read = 0
         self.ha = self.new_service(0)
 
@@ -127,7 +127,7 @@ class Node:
         if mastership is None:
             return
         if not self.controller_up:
-            mastership.alter_ended(alter, NotSent())
+            mastership.alter_ended(alter, AlterNotSent())
             return
         self.set_epoch = alter.set_epoch + 1
         mastership.alter_ended(alter, Applied(alter.members, self.set_epoch))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ha.slaveprogress import Limits
+from ha.slaveprogress import SetLimits
 from ha.syncstateset import (
     Action,
     Alter,
@@ -10,7 +10,7 @@ from ha.syncstateset import (
     SyncStateSet,
 )
 
-LIMITS = Limits(
+LIMITS = SetLimits(
     not_caught_up_ms_max=15_000,
     disconnected_ms_max=1_000,
     join_lag_ms_max=1_000,

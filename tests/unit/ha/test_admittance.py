@@ -16,7 +16,7 @@ from ha.master.admittance import (
     Newcomer,
     Read,
     Refuse,
-    Replica,
+    RegisteredReplica,
     Why,
     newcomer_of,
     plain,
@@ -35,9 +35,9 @@ from tests.unit.ha.hascene import (
 )
 
 
-def at(*hosts: str) -> Replica:
+def at(*hosts: str) -> RegisteredReplica:
     """Registered with its first address."""
-    return Replica(frozenset(hosts), f"{hosts[0]}:10911")
+    return RegisteredReplica(frozenset(hosts), f"{hosts[0]}:10911")
 
 
 TABLE = {1: at("10.0.0.1"), 2: at("10.0.0.2", "10.1.0.2")}
@@ -196,7 +196,7 @@ REFUSED = "replication link refused"
 
 @played_by(1)
 async def test_an_old_slave_is_served_under_the_id_of_its_address(a: Node) -> None:
-    a.replicas = {1: at(HOST), 2: Replica(frozenset({HOST}), f"{HOST}:20911")}
+    a.replicas = {1: at(HOST), 2: RegisteredReplica(frozenset({HOST}), f"{HOST}:20911")}
     await a.lead(1)
     fill(a, "x", 3)
     reader, writer = await asyncio.open_connection(HOST, a.port)
@@ -230,7 +230,7 @@ async def registered_elsewhere(a: Node, broker_id: int) -> None:
     ids=["unknown id", "other host"],
 )
 async def test_a_refused_link_gets_no_answer_and_leaves_nothing_behind(
-    a: Node, registered: dict[int, Replica], said: str, caplog: pytest.LogCaptureFixture
+    a: Node, registered: dict[int, RegisteredReplica], said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     a.replicas = registered
     await a.lead(1)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ha.classic.frames import BODY_SIZE_MAX, TransferHeader, decode_report, encode_report
+from ha.classic.frames import BODY_SIZE_MAX, PairTransferHeader, decode_report, encode_report
 from ha.classic.master import ClassicMasterLink, ClassicMasterState
 from ha.classic.slave import ClassicSlaveLink
-from ha.frames import FrameError
+from ha.frames import HAFrameError
 from ha.master.link import Acked, Action, Batch, Close, Hold
 from ha.slave.link import Action as SlaveAction
 from ha.slave.link import Advance, Confirm, LogRange, Send
@@ -43,14 +43,14 @@ def stream(name: str, side: str) -> bytes:
 def test_the_frames_have_upstreams_bytes() -> None:
     assert encode_report(3280).hex() == "0000000000000cd0"
     assert decode_report(bytes.fromhex("0000000000000cd0")) == 3280
-    assert TransferHeader(3280, 0).encode().hex() == "0000000000000cd000000000"
-    assert TransferHeader.decode(bytes.fromhex("0000000000000cd0000001f4")) == (3280, 500)
+    assert PairTransferHeader(3280, 0).encode().hex() == "0000000000000cd000000000"
+    assert PairTransferHeader.decode(bytes.fromhex("0000000000000cd0000001f4")) == (3280, 500)
 
 
 @pytest.mark.parametrize("header", [(-1, 0), (0, -1), (0, BODY_SIZE_MAX + 1)])
 def test_a_header_that_no_frame_can_have_is_refused(header: tuple[int, int]) -> None:
-    with pytest.raises(FrameError):
-        TransferHeader.decode(TransferHeader(*header).encode())
+    with pytest.raises(HAFrameError):
+        PairTransferHeader.decode(PairTransferHeader(*header).encode())
 
 
 # -- the master's end
@@ -79,7 +79,7 @@ def frames(link: ClassicMasterLink, now_ms: int = 0) -> list[tuple[int, int]]:
     while batches := link.writable(now_ms):
         [batch] = batches
         assert isinstance(batch, Batch)
-        assert TransferHeader.decode(batch.header) == (batch.offset, batch.size)
+        assert PairTransferHeader.decode(batch.header) == (batch.offset, batch.size)
         sent.append((batch.offset, batch.size))
     return sent
 
@@ -163,7 +163,7 @@ def test_a_quiet_link_gets_a_heartbeat_and_a_silent_slave_is_dropped() -> None:
     link.receive(encode_report(1000), 0)
     assert link.next_tick_ms == 5000 and link.tick(4999) == []
     [heartbeat] = link.tick(5000)
-    assert isinstance(heartbeat, Batch) and TransferHeader.decode(heartbeat.header) == (1000, 0)
+    assert isinstance(heartbeat, Batch) and PairTransferHeader.decode(heartbeat.header) == (1000, 0)
     assert link.next_tick_ms == 10_000
     assert "nothing heard for 20000 ms" in reason(link.tick(20_000))
     assert link.state is ClassicMasterState.CLOSED
@@ -249,7 +249,7 @@ class SlaveDriver:
 
 
 def frame(offset: int, body: bytes = b"") -> bytes:
-    return TransferHeader(offset, len(body)).encode() + body
+    return PairTransferHeader(offset, len(body)).encode() + body
 
 
 @pytest.mark.parametrize("step", [1 << 30, 1, 7])
@@ -290,7 +290,7 @@ def test_an_empty_log_begins_with_a_segment_and_takes_heartbeats_of_any_place() 
 
 def test_what_came_is_confirmed_here_and_no_more() -> None:
     slave = SlaveDriver(MemoryLog(data=bytes(100)))
-    slave.feed(TransferHeader(100, 50).encode() + bytes(20))
+    slave.feed(PairTransferHeader(100, 50).encode() + bytes(20))
     assert slave.log.confirm_offset() == slave.log.max_offset() == 120
     assert slave.sent[-1] == 120
 

@@ -10,7 +10,7 @@ from ha.frames import (
     EPOCH_ENTRY,
     HANDSHAKE_REPLY,
     TRANSFER,
-    FrameError,
+    HAFrameError,
     Handshake,
     HandshakeReply,
     TransferHeader,
@@ -52,19 +52,19 @@ def test_the_ack() -> None:
 
 @pytest.mark.parametrize("size", [-1, -(2**31), BODY_SIZE_MAX + 1, 2**31 - 1])
 def test_a_transfer_body_of_an_impossible_size_is_refused_r34(size: int) -> None:
-    with pytest.raises(FrameError, match="body"):
+    with pytest.raises(HAFrameError, match="body"):
         TransferHeader.decode(TRANSFER.pack(2, size, 0, 1, 0, 0))
 
 
 @pytest.mark.parametrize("state", [-1, 0, 1, 3, 4, 2**31 - 1])
 def test_a_transfer_frame_of_another_state_is_refused(state: int) -> None:
-    with pytest.raises(FrameError, match="state"):
+    with pytest.raises(HAFrameError, match="state"):
         TransferHeader.decode(TRANSFER.pack(state, 0, 0, 1, 0, 0))
 
 
 @pytest.mark.parametrize("size", [-12, 0, 13, 12 * 100_001, 2**31 - 1])
 def test_a_handshake_reply_with_an_impossible_epoch_list_is_refused(size: int) -> None:
-    with pytest.raises(FrameError, match="epochs"):
+    with pytest.raises(HAFrameError, match="epochs"):
         HandshakeReply.body_size(HANDSHAKE_REPLY.pack(1, size, 0, 1))
 
 
@@ -73,13 +73,13 @@ def test_a_handshake_reply_with_an_impossible_epoch_list_is_refused(size: int) -
 )
 def test_a_handshake_reply_with_epochs_out_of_order_is_refused(entries: list[tuple[int, int]]) -> None:
     body = b"".join(EPOCH_ENTRY.pack(*entry) for entry in entries)
-    with pytest.raises(FrameError):
+    with pytest.raises(HAFrameError):
         HandshakeReply.decode(HANDSHAKE_REPLY.pack(1, len(body), 100, 1), body)
 
 
 def test_a_handshake_reply_with_an_epoch_beyond_the_log_is_refused() -> None:
     data = HandshakeReply(1000, TWO_EPOCHS).encode()
-    with pytest.raises(FrameError, match="beyond"):
+    with pytest.raises(HAFrameError, match="beyond"):
         HandshakeReply.decode(data[:20], data[20:])
 
 
@@ -107,6 +107,6 @@ def test_bytes_8_to_11_tell_the_two_handshakes_apart() -> None:
 
 @pytest.mark.parametrize("data", [ADDRESSED[:8] + b"\0\0\4\1", ADDRESSED[:12] + b"\xff" * 14])
 def test_an_address_that_is_too_long_or_no_text_is_refused(data: bytes) -> None:
-    with pytest.raises(FrameError):
+    with pytest.raises(HAFrameError):
         Handshake.size_of(data)
         Handshake.decode(data)

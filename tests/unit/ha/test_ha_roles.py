@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from ha.errors import EpochFenced, EpochHistoryMissing
-from ha.syncstateset import Alter, Applied, Refused
+from ha.syncstateset import Alter, AlterRefused, Applied
 from tests.unit.ha.hascene import Node, fill, in_step, played_by, turns, until
 from tests.unit.ha.memorylog import record
 
@@ -40,7 +40,7 @@ async def test_an_answer_to_an_alter_that_cannot_be_true_is_not_taken(
     await b.ha.stop()
     fill(a, "two", 10)
     await until(lambda: bool(asked))
-    for fate in (Refused(frozenset({1}), known + 2), Refused(frozenset({1, 77}), known + 1)):
+    for fate in (AlterRefused(frozenset({1}), known + 2), AlterRefused(frozenset({1, 77}), known + 1)):
         mastership.alter_ended(asked[-1], fate)
         assert a.ha.applied_members() == {1, 2} and mastership.sync_state_set.set_epoch == known
         count = len(asked)

@@ -14,10 +14,10 @@ import pytest
 
 from epochfile.file import EpochFile
 from ha.errors import EpochFenced, ReplicasUnread
-from ha.master.admittance import Replica, Table
+from ha.master.admittance import RegisteredReplica, Table
 from ha.service.haservice import HAService
 from ha.settings import HASettings
-from ha.syncstateset import Alter, Applied, Fate, Refused, Unknown
+from ha.syncstateset import Alter, AlterRefused, AlterUnknown, Applied, Fate
 from mqruntime.runtime import Runtime
 from simulation.kernel.world import World
 from tests.unit.ha.memorylog import MemoryLog, record
@@ -112,7 +112,7 @@ class App:
         await asyncio.sleep(self.broker.random.uniform(0, 0.3))
         if self.broker.cut_off:
             raise ReplicasUnread("cut off")
-        return {broker_id: Replica(frozenset({f"10.0.0.{broker_id}"})) for broker_id in (1, 2, 3)}
+        return {broker_id: RegisteredReplica(frozenset({f"10.0.0.{broker_id}"})) for broker_id in (1, 2, 3)}
 
     def alter_sync_state_set(self, alter: Alter) -> None:
         self.broker.node.spawn(self.alter(alter))
@@ -128,9 +128,9 @@ class App:
         accepted = not lost and not late and controllers.alter(*asked)
         reply_lost = chance.random() < 0.3
         await asyncio.sleep(chance.uniform(0, 0.3))
-        fate: Fate = Applied(alter.members, alter.set_epoch + 1) if accepted else Refused()
+        fate: Fate = Applied(alter.members, alter.set_epoch + 1) if accepted else AlterRefused()
         if self.ha.mastership is not None:
-            self.ha.mastership.alter_ended(alter, Unknown() if lost or late or reply_lost else fate)
+            self.ha.mastership.alter_ended(alter, AlterUnknown() if lost or late or reply_lost else fate)
 
 
 class Broker:

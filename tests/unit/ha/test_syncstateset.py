@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from ha import confirm
 from ha.syncstateset import (
     Alter,
+    AlterNotSent,
+    AlterRefused,
+    AlterUnknown,
     Applied,
     Confirmed,
     NotKept,
-    NotSent,
-    Refused,
-    Unknown,
 )
 from tests.unit.ha.syncstatesets import (
     LIMITS,
@@ -134,7 +134,9 @@ def test_whatever_happens_the_confirm_offset_never_falls_r9_c2(steps: list[tuple
             for member in wanted.members - sss.applied_members:
                 assert member in sss.union()  # R6, C1: waited for since it held what is confirmed
             set_epoch = sss.set_epoch + 1
-            fate = [Applied(wanted.members, set_epoch), Unknown(), Refused(), NotSent()][value % 4]
+            fate = [Applied(wanted.members, set_epoch), AlterUnknown(), AlterRefused(), AlterNotSent()][
+                value % 4
+            ]
             sss.alter_ended(wanted, fate, now_ms)
         ends = [held[member] if member in linked else -1 for member in sss.union() - {1}]
         expected = min([end, *ends]) if sss.may_confirm() else -1
@@ -229,7 +231,7 @@ def test_what_was_told_may_have_been_a_fence_while_its_own_fate_is_unknown() -> 
     sss = newly_elected(1)
     told = alter(sss.begin(0))
     assert told is not None
-    sss.alter_ended(told, Unknown(), 5)
+    sss.alter_ended(told, AlterUnknown(), 5)
     sss.observe(ids(1), 8, 6)
     assert sss.acked_end() == 0
     again = asked(sss, 600)
@@ -253,7 +255,7 @@ def test_a_late_report_of_an_older_telling_does_not_undo_a_newer_one() -> None:
     sss = newly_elected(1)
     older = alter(sss.begin(0))
     assert older is not None
-    sss.alter_ended(older, Unknown(), 5)
+    sss.alter_ended(older, AlterUnknown(), 5)
     sss.observe(ids(1), 8, 6)
     sss.members_min_is(2, 7)
     joining = alter(attach(sss, 2, 1000, 600))
@@ -437,7 +439,7 @@ def test_the_same_mastership_goes_on_in_a_new_epoch_m5() -> None:
     told = Alter(ids(1, 2), set_epoch=11, master_epoch=5, same_members=True)
     assert sss.epoch_began(5, 1000, ids(1, 2), 11, 2_000) == [Confirmed(1000), told]
     assert sss.union() == ids(1, 2) and sss.set_epoch == 11
-    for fate in (Refused(), Unknown(), Applied(ids(1), 12)):
+    for fate in (AlterRefused(), AlterUnknown(), Applied(ids(1), 12)):
         assert sss.alter_ended(former, fate, 2_001) == [], "a proposal of the old epoch is nobody's any more"
     sss.log_grew(1300)
     attach(sss, 2, 1300, 2_002)

@@ -15,8 +15,17 @@ from controller.eligibility import after_election
 from controller.events import ApplyBrokerId, ElectMaster
 from controller.heartbeats import Heartbeat, Heartbeats, Liveness
 from controller.state import ReplicasState, SyncState
-from ha.slaveprogress import Limits
-from ha.syncstateset import Action, Alter, Applied, Fate, NotSent, Refused, SyncStateSet, Unknown
+from ha.slaveprogress import SetLimits
+from ha.syncstateset import (
+    Action,
+    Alter,
+    AlterNotSent,
+    AlterRefused,
+    AlterUnknown,
+    Applied,
+    Fate,
+    SyncStateSet,
+)
 from remoting.bodies import replicas
 from remoting.codes import ResponseCode
 from tests.longtests import long
@@ -27,7 +36,7 @@ HAPPENINGS = [
     *("append", "ack", "ack", "link", "silence", "minimum"),
     *("deliver", "deliver", "late", "elected", "told"),
 ]
-LIMITS = Limits(
+LIMITS = SetLimits(
     not_caught_up_ms_max=3_000,
     disconnected_ms_max=1_000,
     join_lag_ms_max=500,
@@ -100,10 +109,10 @@ class Story:
             self.state.apply(event)
         self.check()
         if decision.body is not None:
-            told = replicas.SyncStateSet.decode(decision.body)
-            kind = Applied if decision.code == ResponseCode.SUCCESS else Refused
+            told = replicas.SyncStateSetBody.decode(decision.body)
+            kind = Applied if decision.code == ResponseCode.SUCCESS else AlterRefused
             return kind(told.sync_state_set, told.sync_state_set_epoch)
-        return Unknown()
+        return AlterUnknown()
 
     def check(self) -> None:
         self.answered = max(self.answered, self.core.acked_end())
@@ -136,7 +145,7 @@ class Story:
                 self.perform(core.members_min_is(self.members_min, self.now_ms))
             case "deliver" if self.sent:
                 alter = self.sent.pop(0)
-                fate: Fate = Unknown()
+                fate: Fate = AlterUnknown()
                 match chance.choice(["answered", "answered", "unanswered", "late", "unsent"]):
                     case "answered":
                         fate = self.judged(alter)
@@ -145,7 +154,7 @@ class Story:
                     case "late":
                         self.held_up.append(alter)
                     case "unsent":
-                        fate = NotSent()
+                        fate = AlterNotSent()
                 assert core.why_untrue(alter, fate) is None, "what our controllers answer is believed"
                 self.perform(core.alter_ended(alter, fate, self.now_ms))
             case "late" if self.held_up:

@@ -7,12 +7,12 @@ import pytest
 
 from ha.syncstateset import (
     Alter,
+    AlterNotSent,
+    AlterRefused,
+    AlterUnknown,
     Applied,
     Confirmed,
-    NotSent,
     ReadSet,
-    Refused,
-    Unknown,
 )
 from tests.unit.ha.syncstatesets import (
     alter,
@@ -53,13 +53,13 @@ def test_a_definite_refusal_makes_the_union_smaller_again_r25() -> None:
     sss.disconnected(2, 5)
     sss.log_grew(1100)
     assert sss.confirm_offset == 1000
-    assert sss.alter_ended(wanted, Refused(), 10) == [Confirmed(1100)]
+    assert sss.alter_ended(wanted, AlterRefused(), 10) == [Confirmed(1100)]
     assert sss.union() == ids(1) and sss.confirm_offset == 1100
 
 
 def test_a_refused_proposal_is_made_again_no_sooner_than_the_retry() -> None:
     sss, wanted = joining()
-    sss.alter_ended(wanted, Refused(), 10)
+    sss.alter_ended(wanted, AlterRefused(), 10)
     assert alter(sss.acked(2, 1000, 20, 20)) is None
     assert sss.next_tick_ms <= 510
     assert asked(sss, 510).members == ids(1, 2)
@@ -68,7 +68,7 @@ def test_a_refused_proposal_is_made_again_no_sooner_than_the_retry() -> None:
 def test_a_proposal_that_was_certainly_not_sent_is_over() -> None:
     sss, wanted = joining()
     sss.disconnected(2, 5)
-    assert sss.alter_ended(wanted, NotSent(), 10) == []
+    assert sss.alter_ended(wanted, AlterNotSent(), 10) == []
     assert sss.union() == ids(1)
 
 
@@ -78,7 +78,7 @@ def test_an_unknown_fate_keeps_the_union_until_the_set_is_looked_up_and_the_same
     sss, wanted = joining()
     attach(sss, 3, 1000)
     sss.disconnected(2, 5)
-    assert sss.alter_ended(wanted, Unknown(), 10) == [ReadSet()], "the union stays"
+    assert sss.alter_ended(wanted, AlterUnknown(), 10) == [ReadSet()], "the union stays"
     assert sss.union() == ids(1, 2, 3)
     assert alter(sss.tick(100)) is None
     assert sss.observe(ids(1), 7, 110) == [wanted], "unchanged, whatever is wanted now"
@@ -89,7 +89,7 @@ def test_an_unknown_fate_keeps_the_union_until_the_set_is_looked_up_and_the_same
 def test_an_unknown_fate_that_nobody_can_look_up_is_sent_again_all_the_same() -> None:
     """A poll that hangs on the leader that died with the alter, or is refused, held the union for seconds."""
     sss, wanted = joining()
-    sss.alter_ended(wanted, Unknown(), 10)
+    sss.alter_ended(wanted, AlterUnknown(), 10)
     assert sss.next_tick_ms <= 510
     assert sss.tick(510) == [wanted]
 
@@ -97,7 +97,7 @@ def test_an_unknown_fate_that_nobody_can_look_up_is_sent_again_all_the_same() ->
 def test_a_slave_that_could_not_enter_is_proposed_again_without_another_ack() -> None:
     """With too few in sync nothing is appended, so a level slave acks again with its next heartbeat only."""
     sss, wanted = joining()
-    for fate, ended_ms in ((NotSent(), 3_000), (Refused(), 6_500)):
+    for fate, ended_ms in ((AlterNotSent(), 3_000), (AlterRefused(), 6_500)):
         assert alter(sss.tick(ended_ms - 500)) is None, "under way, long past the time that a joiner has"
         sss.alter_ended(wanted, fate, ended_ms)
         assert sss.union() == ids(1, 2)
@@ -111,13 +111,13 @@ def test_a_slave_that_fell_behind_while_it_could_not_enter_is_given_up() -> None
     sss.log_grew(5000)
     sss.tick(5_001)
     assert sss.confirm_offset == 1000
-    assert sss.alter_ended(wanted, NotSent(), 6_000) == [Confirmed(5000)]
+    assert sss.alter_ended(wanted, AlterNotSent(), 6_000) == [Confirmed(5000)]
     assert sss.union() == ids(1)
 
 
 def test_an_unknown_fate_is_settled_by_a_newer_set() -> None:
     sss, wanted = joining()
-    sss.alter_ended(wanted, Unknown(), 10)
+    sss.alter_ended(wanted, AlterUnknown(), 10)
     assert sss.observe(ids(1, 2), 8, 20) == [Confirmed(1000)]
     assert sss.union() == ids(1, 2) and alter(sss.tick(600)) is None
 
@@ -125,25 +125,25 @@ def test_an_unknown_fate_is_settled_by_a_newer_set() -> None:
 def test_a_refusal_of_the_same_proposal_does_not_settle_what_another_controller_may_yet_accept() -> None:
     sss, wanted = joining()
     sss.disconnected(2, 5)
-    sss.alter_ended(wanted, Unknown(), 10)
+    sss.alter_ended(wanted, AlterUnknown(), 10)
     sss.observe(ids(1), 7, 20)
-    assert sss.alter_ended(wanted, Refused(), 30) == [ReadSet()]
+    assert sss.alter_ended(wanted, AlterRefused(), 30) == [ReadSet()]
     assert sss.union() == ids(1, 2), "the first sending may be held up, and its controller lead again"
 
 
 def test_it_settles_what_it_has_fenced_with_a_newer_epoch_of_the_set() -> None:
     sss, wanted = joining()
     sss.disconnected(2, 5)
-    sss.alter_ended(wanted, Unknown(), 10)
+    sss.alter_ended(wanted, AlterUnknown(), 10)
     sss.observe(ids(1), 7, 20)
-    assert sss.alter_ended(wanted, Refused(ids(1), 8), 30) == [Confirmed(1000)]
+    assert sss.alter_ended(wanted, AlterRefused(ids(1), 8), 30) == [Confirmed(1000)]
     assert sss.union() == ids(1) and sss.set_epoch == 8
     assert alter(sss.tick(31)) is None
 
 
 def test_a_refused_slave_that_is_level_is_waited_for_and_asked_for_again_but_not_at_once() -> None:
     sss, wanted = joining()
-    sss.alter_ended(wanted, Refused(ids(1), 8), 30)
+    sss.alter_ended(wanted, AlterRefused(ids(1), 8), 30)
     assert sss.union() == ids(1, 2)
     assert alter(sss.acked(2, 1000, 100, 100)) is None
     assert asked(sss, 530) == Alter(ids(1, 2), 8, 4)
@@ -153,7 +153,7 @@ def test_refusals_in_a_row_are_asked_for_more_and_more_rarely() -> None:
     sss, wanted = joining()
     now_ms, waits = 0, []
     for _ in range(7):
-        sss.alter_ended(wanted, Refused(ids(1), wanted.set_epoch + 1), now_ms)
+        sss.alter_ended(wanted, AlterRefused(ids(1), wanted.set_epoch + 1), now_ms)
         refused_ms = now_ms
         while (again := alter(sss.acked(2, 1000, now_ms, now_ms))) is None:
             now_ms += 100
@@ -170,10 +170,10 @@ def test_who_may_have_entered_and_lead_now_is_waited_for_until_a_newer_epoch_is_
     was refused, for another one led; then its master acknowledged alone what nobody else held."""
     sss, wanted = joining()
     sss.disconnected(2, 5)
-    sss.alter_ended(wanted, Unknown(), 10)
+    sss.alter_ended(wanted, AlterUnknown(), 10)
     confirmed = sss.confirm_offset
     resent = asked(sss, 510)
-    assert sss.alter_ended(resent, Unknown(), 520) == [ReadSet()], "2002: the current leader is 2"
+    assert sss.alter_ended(resent, AlterUnknown(), 520) == [ReadSet()], "2002: the current leader is 2"
     assert sss.log_grew(5_000) == []
     assert sss.union() == ids(1, 2) and sss.confirm_offset == confirmed
     sss.epoch_began(6, 1_000, ids(1), 9, 600)
@@ -183,9 +183,9 @@ def test_who_may_have_entered_and_lead_now_is_waited_for_until_a_newer_epoch_is_
 def test_a_second_sending_that_reached_nobody_says_nothing_about_the_first() -> None:
     sss, wanted = joining()
     sss.disconnected(2, 5)
-    sss.alter_ended(wanted, Unknown(), 10)
+    sss.alter_ended(wanted, AlterUnknown(), 10)
     sss.observe(ids(1), 7, 20)
-    assert sss.alter_ended(wanted, NotSent(), 30) == [ReadSet()]
+    assert sss.alter_ended(wanted, AlterNotSent(), 30) == [ReadSet()]
     assert sss.union() == ids(1, 2)
     assert sss.observe(ids(1), 7, 40) == [wanted], "and may go at once: no controller has seen it"
 
@@ -193,18 +193,18 @@ def test_a_second_sending_that_reached_nobody_says_nothing_about_the_first() -> 
 def test_a_proposal_that_may_have_been_judged_says_so_when_it_is_sent_again() -> None:
     sss, wanted = joining()
     assert not wanted.again
-    sss.alter_ended(wanted, Unknown(), 10)
+    sss.alter_ended(wanted, AlterUnknown(), 10)
     resent = asked(sss, 510)
     assert resent == wanted and resent.again
-    sss.alter_ended(resent, Refused(ids(1), 8), 520)
+    sss.alter_ended(resent, AlterRefused(ids(1), 8), 520)
     assert not asked(sss, 1_020).again
 
 
 def test_the_same_proposal_is_sent_again_and_again_but_not_in_a_tight_loop() -> None:
     sss, wanted = joining()
-    sss.alter_ended(wanted, Unknown(), 10)
+    sss.alter_ended(wanted, AlterUnknown(), 10)
     assert sss.observe(ids(1), 7, 11) == [wanted], "at once the first time"
-    sss.alter_ended(wanted, Unknown(), 12)
+    sss.alter_ended(wanted, AlterUnknown(), 12)
     assert sss.observe(ids(1), 7, 13) == []
     assert sss.next_tick_ms <= 512
     assert sss.tick(512) == [wanted]
@@ -224,13 +224,13 @@ def test_an_alter_that_was_accepted_with_no_newer_set_has_no_known_fate() -> Non
         Applied(ids(1, 2, 77), 8),
         Applied(ids(1, 2), 2**31 - 1),
         Applied(ids(1, 2), 7),
-        Refused(ids(1, 77), 8),
-        Refused(ids(2), 8),
-        Refused(ids(1), 2**31 - 1),
-        Refused(frozenset(), 8),
+        AlterRefused(ids(1, 77), 8),
+        AlterRefused(ids(2), 8),
+        AlterRefused(ids(1), 2**31 - 1),
+        AlterRefused(frozenset(), 8),
     ],
 )
-def test_an_answer_that_no_controller_gives_is_not_believed(fate: Applied | Refused) -> None:
+def test_an_answer_that_no_controller_gives_is_not_believed(fate: Applied | AlterRefused) -> None:
     sss, wanted = joining()
     assert wanted.set_epoch == 7 and sss.why_untrue(wanted, fate) is not None
 
@@ -241,20 +241,20 @@ def test_what_controllers_answer_is_believed_also_where_members_were_forgotten()
     wanted = asked(sss, 2_000)
     for fate in (
         Applied(ids(1, 3), 9),
-        Refused(ids(1, 2, 3), 9),
-        Refused(ids(1, 3), 9),
-        Refused(),
-        Unknown(),
+        AlterRefused(ids(1, 2, 3), 9),
+        AlterRefused(ids(1, 3), 9),
+        AlterRefused(),
+        AlterUnknown(),
     ):
         assert sss.why_untrue(wanted, fate) is None
     sss.observe(ids(1, 2, 3, 4), 10, 2_001)
-    assert sss.why_untrue(wanted, Refused(ids(1, 2, 3), 9)) is None, "an older one, of no effect"
+    assert sss.why_untrue(wanted, AlterRefused(ids(1, 2, 3), 9)) is None, "an older one, of no effect"
 
 
 def test_a_refusal_that_comes_after_the_set_was_read_changes_nothing() -> None:
     sss, wanted = joining()
     sss.observe(ids(1, 2), 8, 0)
-    assert sss.alter_ended(wanted, Refused(), 1) == []
+    assert sss.alter_ended(wanted, AlterRefused(), 1) == []
     assert sss.applied_members == ids(1, 2)
 
 

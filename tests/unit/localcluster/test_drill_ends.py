@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from localcluster.ends import ChosenEnd, judge_ends
-from localcluster.history import Outcome
+from localcluster.history import SendOutcome
 
 DECIDED = {
-    "committed": ChosenEnd(Outcome.ACKNOWLEDGED, True),
-    "rolled-back": ChosenEnd(Outcome.ACKNOWLEDGED, False),
-    "perhaps": ChosenEnd(Outcome.UNKNOWN, True),
-    "perhaps-not": ChosenEnd(Outcome.UNKNOWN, False),
-    "refused": ChosenEnd(Outcome.REFUSED, True),
+    "committed": ChosenEnd(SendOutcome.ACKNOWLEDGED, True),
+    "rolled-back": ChosenEnd(SendOutcome.ACKNOWLEDGED, False),
+    "perhaps": ChosenEnd(SendOutcome.UNKNOWN, True),
+    "perhaps-not": ChosenEnd(SendOutcome.UNKNOWN, False),
+    "refused": ChosenEnd(SendOutcome.REFUSED, True),
 }
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from localcluster.history import (
-    Attempt,
     Found,
+    MessagePlace,
     Outage,
-    Outcome,
-    Place,
+    SendAttempt,
+    SendOutcome,
     first_acknowledgement,
     judge,
     longest_outage,
@@ -15,16 +15,18 @@ from localcluster.history import (
 )
 
 
-def acked(name: str, offset: int, ended_ms: int = 0, *, body: str = "h") -> Attempt:
-    return Attempt(name, body, Outcome.ACKNOWLEDGED, ended_ms - 1, ended_ms, Place("q0", offset))
+def acked(name: str, offset: int, ended_ms: int = 0, *, body: str = "h") -> SendAttempt:
+    return SendAttempt(
+        name, body, SendOutcome.ACKNOWLEDGED, ended_ms - 1, ended_ms, MessagePlace("q0", offset)
+    )
 
 
-def failed(name: str, outcome: Outcome) -> Attempt:
-    return Attempt(name, "h", outcome, 0, 1, why="timeout")
+def failed(name: str, outcome: SendOutcome) -> SendAttempt:
+    return SendAttempt(name, "h", outcome, 0, 1, why="timeout")
 
 
 def there(name: str, offset: int, *, body: str = "h", queue: str = "q0") -> Found:
-    return Found(name, body, Place(queue, offset))
+    return Found(name, body, MessagePlace(queue, offset))
 
 
 def test_every_acknowledged_message_in_its_place_is_a_kept_promise() -> None:
@@ -40,13 +42,13 @@ def test_an_acknowledged_message_that_is_nowhere_is_lost() -> None:
 
 
 def test_of_a_lost_message_what_stands_in_its_place_is_told() -> None:
-    attempts = [acked("a", 0), acked("b", 1), failed("u", Outcome.UNKNOWN)]
+    attempts = [acked("a", 0), acked("b", 1), failed("u", SendOutcome.UNKNOWN)]
     verdict = judge(attempts, [there("a", 0), there("u", 1)])
     assert verdict.lost == ["b was acknowledged at q0@1 and is nowhere; u is there"]
 
 
 def test_two_messages_at_one_place_are_named() -> None:
-    attempts = [acked("a", 0), failed("u", Outcome.UNKNOWN)]
+    attempts = [acked("a", 0), failed("u", SendOutcome.UNKNOWN)]
     verdict = judge(attempts, [there("a", 0), there("u", 0)])
     assert verdict.gaps == ["q0@0 is where a and u are"]
 
@@ -68,22 +70,22 @@ def test_an_acknowledged_message_elsewhere_has_moved() -> None:
 
 
 def test_a_message_that_is_there_twice_is_duplicated_whatever_its_outcome() -> None:
-    attempts = [acked("a", 0), failed("u", Outcome.UNKNOWN)]
+    attempts = [acked("a", 0), failed("u", SendOutcome.UNKNOWN)]
     verdict = judge(attempts, [there("a", 0), there("a", 1), there("u", 2), there("u", 3)])
     assert verdict.duplicated == ["a is there 2 times: q0@0, q0@1", "u is there 2 times: q0@2, q0@3"]
 
 
 def test_an_attempt_of_unknown_outcome_may_be_there_or_not() -> None:
-    attempts = [failed("u", Outcome.UNKNOWN), failed("v", Outcome.UNKNOWN)]
+    attempts = [failed("u", SendOutcome.UNKNOWN), failed("v", SendOutcome.UNKNOWN)]
     verdict = judge(attempts, [there("u", 0)])
     assert verdict.holds
     assert (verdict.unknown, verdict.unknown_present) == (2, 1)
 
 
 def test_a_refused_message_must_never_appear() -> None:
-    verdict = judge([failed("r", Outcome.REFUSED)], [there("r", 0)])
+    verdict = judge([failed("r", SendOutcome.REFUSED)], [there("r", 0)])
     assert verdict.refused_present == ["r was refused (timeout) and is at q0@0"]
-    assert judge([failed("r", Outcome.REFUSED)], []).holds
+    assert judge([failed("r", SendOutcome.REFUSED)], []).holds
 
 
 def test_a_message_that_nobody_sent_is_a_fault() -> None:
@@ -100,7 +102,7 @@ def test_a_hole_in_a_queue_is_a_fault() -> None:
 def test_queues_count_their_offsets_apart() -> None:
     attempts = [
         acked("a", 0),
-        Attempt("b", "h", Outcome.ACKNOWLEDGED, 0, 1, Place("q1", 0)),
+        SendAttempt("b", "h", SendOutcome.ACKNOWLEDGED, 0, 1, MessagePlace("q1", 0)),
     ]
     assert judge(attempts, [there("a", 0), there("b", 0, queue="q1")]).holds
 
@@ -118,7 +120,7 @@ def test_an_outage_is_the_longest_silence_that_the_fault_touches() -> None:
 def test_the_first_acknowledgement_by_the_next_master_is_no_later_silences_end() -> None:
     attempts = [
         *(acked(str(moment), 0, moment) for moment in (90, 240, 300, 900)),
-        failed("u", Outcome.UNKNOWN),
+        failed("u", SendOutcome.UNKNOWN),
     ]
     assert longest_outage(attempts, fault_ms=100, until_ms=1000) == Outage(300, 900)
     assert first_acknowledgement(attempts, since_ms=181) == 240
@@ -126,7 +128,7 @@ def test_the_first_acknowledgement_by_the_next_master_is_no_later_silences_end()
 
 
 def test_only_acknowledgements_end_an_outage() -> None:
-    attempts = [acked("a", 0, 0), failed("u", Outcome.UNKNOWN), acked("b", 1, 500)]
+    attempts = [acked("a", 0, 0), failed("u", SendOutcome.UNKNOWN), acked("b", 1, 500)]
     assert longest_outage(attempts, 0, 500) == Outage(0, 500)
 
 

@@ -7,10 +7,10 @@ import random
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
-from localcluster.drill import HEADING, DrillReport, DrillResult, Kind
+from localcluster.drill import HEADING, DrillKind, DrillReport, DrillResult
 from localcluster.drillcli import summary
-from localcluster.history import Attempt, Outcome, Place, judge
-from localcluster.load import Load, read_back, wait_readable
+from localcluster.history import MessagePlace, SendAttempt, SendOutcome, judge
+from localcluster.load import SteadyLoad, read_back, wait_readable
 from localcluster.partitions import Roles, Shape, draw
 from mqclient.errors import SendOutcomeUnknown, SendRefused
 from mqclient.message import StoredMessage
@@ -36,9 +36,9 @@ class ScriptedProducer:
         return SendResult(answer, MessageQueue(topic, "broker-a", queue_id), number, (keys,), "")
 
 
-def sent_by(producer: ScriptedProducer, count: int) -> list[Attempt]:
-    async def session() -> list[Attempt]:
-        load = Load(
+def sent_by(producer: ScriptedProducer, count: int) -> list[SendAttempt]:
+    async def session() -> list[SendAttempt]:
+        load = SteadyLoad(
             producer,  # type: ignore[arg-type]
             "T",
             queues=4,
@@ -62,7 +62,7 @@ def test_every_message_has_its_own_id_and_goes_to_the_queues_in_turn() -> None:
     assert {attempt.place.queue for attempt in attempts if attempt.place} == {
         f"T/broker-a/{number}" for number in range(4)
     }
-    assert attempts[5].place == Place("T/broker-a/1", 5)
+    assert attempts[5].place == MessagePlace("T/broker-a/1", 5)
 
 
 def test_only_send_ok_counts_as_acknowledged() -> None:
@@ -75,12 +75,17 @@ def test_only_send_ok_counts_as_acknowledged() -> None:
         lambda number: answers[number] if number < len(answers) else SendStatus.SEND_OK
     )
     outcomes = [attempt.outcome for attempt in sent_by(producer, 1)[:4]]
-    assert outcomes == [Outcome.UNKNOWN, Outcome.REFUSED, Outcome.UNKNOWN, Outcome.ACKNOWLEDGED]
+    assert outcomes == [
+        SendOutcome.UNKNOWN,
+        SendOutcome.REFUSED,
+        SendOutcome.UNKNOWN,
+        SendOutcome.ACKNOWLEDGED,
+    ]
 
 
 def test_a_client_that_gets_no_acknowledgement_is_not_waited_for_without_end() -> None:
     async def session() -> None:
-        load = Load(
+        load = SteadyLoad(
             ScriptedProducer(lambda number: SendRefused("T", "no")),  # type: ignore[arg-type]
             "T",
             queues=1,
@@ -97,7 +102,7 @@ def test_a_client_that_gets_no_acknowledgement_is_not_waited_for_without_end() -
 
 def result(outage_ms: int) -> DrillResult:
     return DrillResult(
-        Kind.KILL,
+        DrillKind.KILL,
         "broker-0",
         "broker-1",
         3,
@@ -127,7 +132,7 @@ def test_a_drill_is_a_row_of_a_table() -> None:
 
 
 def test_the_summary_gives_outages_and_counts_and_each_fault() -> None:
-    attempts = [Attempt("a", "h", Outcome.ACKNOWLEDGED, 0, 1, Place("q", 0))]
+    attempts = [SendAttempt("a", "h", SendOutcome.ACKNOWLEDGED, 0, 1, MessagePlace("q", 0))]
     report = DrillReport([result(80), result(70), result(400)], judge(attempts, []))
     lines = summary(report)
     assert lines[0] == "client outage of 3 drills: min 70, median 80, max 400 ms"
@@ -181,9 +186,9 @@ class ScriptedQueues:
 
 def test_reading_back_waits_until_every_queue_shows_what_was_acknowledged_in_it() -> None:
     attempts = [
-        Attempt("a", "h", Outcome.ACKNOWLEDGED, 0, 1, Place("T/broker-a/0", 4)),
-        Attempt("b", "h", Outcome.ACKNOWLEDGED, 0, 1, Place("T/broker-a/1", 2)),
-        Attempt("c", "h", Outcome.UNKNOWN, 0, 1, Place("T/broker-a/1", 9)),
+        SendAttempt("a", "h", SendOutcome.ACKNOWLEDGED, 0, 1, MessagePlace("T/broker-a/0", 4)),
+        SendAttempt("b", "h", SendOutcome.ACKNOWLEDGED, 0, 1, MessagePlace("T/broker-a/1", 2)),
+        SendAttempt("c", "h", SendOutcome.UNKNOWN, 0, 1, MessagePlace("T/broker-a/1", 9)),
     ]
     late = ScriptedQueues([4, 5, 2, 5, 3])
     asyncio.run(wait_readable(late, "T", attempts, WAIT_MS))  # type: ignore[arg-type]
@@ -212,7 +217,7 @@ class TwoReplicas(ScriptedQueues):
 
 def test_reading_back_reads_as_far_as_a_queue_has_shown_though_another_replica_is_behind() -> None:
     """The last message of a queue was judged as lost, which the next one asked had not listed yet."""
-    attempts = [Attempt("a", "h", Outcome.ACKNOWLEDGED, 0, 1, Place("T/broker-a/0", 4))]
+    attempts = [SendAttempt("a", "h", SendOutcome.ACKNOWLEDGED, 0, 1, MessagePlace("T/broker-a/0", 4))]
     replicas = TwoReplicas([5, 3, 4, 6])
     asyncio.run(read_back(replicas, "T", attempts, WAIT_MS))  # type: ignore[arg-type]
     assert replicas.asked == [(0, 0, 5), (1, 0, 6)]

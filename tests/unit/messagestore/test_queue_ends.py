@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from messagestore.errors import BadSegments, QueueUnmendable
-from messagestore.queues.ends import FILE, Span, decode_queue_ends
+from messagestore.queues.ends import FILE, OffsetSpan, decode_queue_ends
 from messagestore.store.messagestore import MessageStore
 from tests.unit.messagestore.storehelp import message, open_store, queue_entries, small_settings
 
@@ -263,7 +263,7 @@ def test_what_is_remembered_is_what_was_listed(tmp_path: Path) -> None:
         ends = decode_queue_ends((tmp_path / FILE).read_bytes())
         assert ends is not None
         assert ends.spans == {
-            (topic.encode(), queue_id): Span(0, count) for (topic, queue_id), count in COUNTS.items()
+            (topic.encode(), queue_id): OffsetSpan(0, count) for (topic, queue_id), count in COUNTS.items()
         }
         for size in range(0, 90, 7):
             assert decode_queue_ends((tmp_path / FILE).read_bytes()[:size]) is None

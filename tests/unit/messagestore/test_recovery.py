@@ -13,7 +13,7 @@ from messagestore.checkpoint import Checkpoint, CheckpointDamaged, decode_checkp
 from messagestore.dispatch.dispatcher import Dispatcher
 from messagestore.dispatch.indexmending import GapWriter
 from messagestore.errors import BadSegments, LogMissing, StoreCorrupted
-from messagestore.messages import Appended
+from messagestore.messages import PutResult
 from messagestore.record import QueueFacts, decode, encode_blank
 from messagestore.store.messagestore import MessageStore
 from tests.unit.messagestore.storehelp import message, open_store, queue_entries, small_settings
@@ -37,7 +37,7 @@ def write_at(path: Path, at: int, content: bytes) -> None:
         file.write(content)
 
 
-async def crashed_store(root: Path, count: int, confirmed: int) -> list[Appended]:
+async def crashed_store(root: Path, count: int, confirmed: int) -> list[PutResult]:
     """A store directory as a killed process leaves it: `count` records, the first `confirmed` of them confirmed."""
     store = open_store(root)
     await store.start()

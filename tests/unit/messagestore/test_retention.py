@@ -6,9 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from messagestore.log.retention import HOUR_MS, Decision, Hold, Moment, Rules, Segment, decide, hours_of
+from messagestore.log.retention import (
+    HOUR_MS,
+    Moment,
+    RetainedSegment,
+    RetentionDecision,
+    RetentionHold,
+    Rules,
+    decide,
+    hours_of,
+)
 from messagestore.store.settings import StoreSettings
-from mqruntime.changedsettings import ChangeRefused, asked_for
+from mqruntime.changedsettings import SettingsRefused, asked_for
 from mqruntime.settings import SettingsError
 
 RULES = Rules(
@@ -23,40 +32,42 @@ RULES = Rules(
 NOW_MS = 1_000 * HOUR_MS
 AT_FOUR = Moment(NOW_MS, 4, 0.5, asked=False)
 AT_FIVE = Moment(NOW_MS, 5, 0.5, asked=False)
-CONFIRMED = Hold(10_000, "confirmed up to here")
+CONFIRMED = RetentionHold(10_000, "confirmed up to here")
 
 
-def log(*hours_ago: int | None) -> list[Segment]:
+def log(*hours_ago: int | None) -> list[RetainedSegment]:
     """Segments of 100 bytes from 300 on, whose newest record was stored so many hours ago."""
     return [
-        Segment(300 + 100 * n, 400 + 100 * n, None if ago is None else NOW_MS - ago * HOUR_MS)
+        RetainedSegment(300 + 100 * n, 400 + 100 * n, None if ago is None else NOW_MS - ago * HOUR_MS)
         for n, ago in enumerate(hours_ago)
     ]
 
 
 def test_at_its_hour_what_has_aged_goes_and_nothing_else() -> None:
-    assert decide(log(100, 72, 71, 1), [CONFIRMED], AT_FOUR, RULES) == Decision(500, 2, 0, None)
-    assert decide(log(71, 1), [CONFIRMED], AT_FOUR, RULES) == Decision(300, 0, 0, None)
+    assert decide(log(100, 72, 71, 1), [CONFIRMED], AT_FOUR, RULES) == RetentionDecision(500, 2, 0, None)
+    assert decide(log(71, 1), [CONFIRMED], AT_FOUR, RULES) == RetentionDecision(300, 0, 0, None)
 
 
 def test_at_other_hours_nothing_goes_unless_asked_or_the_disk_is_rather_full() -> None:
     aged = log(100, 100, 1)
     assert decide(aged, [CONFIRMED], AT_FIVE, RULES).segments == 0
-    assert decide(aged, [CONFIRMED], AT_FIVE._replace(asked=True), RULES) == Decision(500, 2, 0, None)
+    assert decide(aged, [CONFIRMED], AT_FIVE._replace(asked=True), RULES) == RetentionDecision(
+        500, 2, 0, None
+    )
     assert decide(aged, [CONFIRMED], AT_FIVE._replace(disk_used=0.75), RULES).segments == 0
     assert decide(aged, [CONFIRMED], AT_FIVE._replace(disk_used=0.76), RULES).segments == 2
 
 
 def test_a_full_disk_takes_what_has_not_aged_if_that_is_allowed() -> None:
     full = AT_FIVE._replace(disk_used=0.86)
-    assert decide(log(100, 1, 0), [CONFIRMED], full, RULES) == Decision(600, 3, 2, None)
+    assert decide(log(100, 1, 0), [CONFIRMED], full, RULES) == RetentionDecision(600, 3, 2, None)
     forbidden = replace(RULES, may_clean_forcibly=False)
-    assert decide(log(100, 1, 0), [CONFIRMED], full, forbidden) == Decision(400, 1, 0, None)
+    assert decide(log(100, 1, 0), [CONFIRMED], full, forbidden) == RetentionDecision(400, 1, 0, None)
 
 
 def test_a_round_takes_so_many_segments_at_most() -> None:
     few = replace(RULES, segments_max=2)
-    assert decide(log(100, 100, 100), [CONFIRMED], AT_FOUR, few) == Decision(500, 2, 0, None)
+    assert decide(log(100, 100, 100), [CONFIRMED], AT_FOUR, few) == RetentionDecision(500, 2, 0, None)
 
 
 @pytest.mark.parametrize("moment", [AT_FOUR, AT_FOUR._replace(disk_used=0.99, asked=True)])
@@ -64,7 +75,7 @@ def test_a_round_takes_so_many_segments_at_most() -> None:
 def test_nothing_goes_above_the_lowest_hold_whatever_age_and_disk_say(
     moment: Moment, offset: int, end: int
 ) -> None:
-    hold = Hold(offset, "a slave reads there")
+    hold = RetentionHold(offset, "a slave reads there")
     decision = decide(log(100, 100, 100), [CONFIRMED, hold], moment, RULES)
     assert (decision.end, decision.held) == (end, hold)
 
@@ -119,6 +130,6 @@ def test_what_are_no_hours_is_refused_with_its_key_and_the_form(wrong: str) -> N
         StoreSettings.load(None, [f"deleteWhen={wrong}"])
     why = "must be hours of the day, 00 to 23, separated by semicolons, as 04 or 00;12"
     assert str(refused.value) == f"command line: deleteWhen={wrong}: {why}"
-    with pytest.raises(ChangeRefused) as changed:
+    with pytest.raises(SettingsRefused) as changed:
         asked_for(StoreSettings(), f"deleteWhen={wrong}\n".encode(), {"deleteWhen"})
     assert str(changed.value) == f"deleteWhen={wrong}: {why}"

@@ -11,7 +11,7 @@ import pytest
 
 from messagestore.errors import OffsetOutOfRange, RecordDamaged, StoreError
 from messagestore.queues.consumequeue import ENTRY
-from messagestore.scrub.walk import Walked
+from messagestore.scrub.walk import WalkedSlice
 from messagestore.store.messagestore import MessageStore
 from tests.unit.messagestore.storehelp import NOW_MS, message, open_store, small_settings
 
@@ -313,7 +313,7 @@ async def test_what_retention_took_while_it_was_looked_at_again_ends_the_look(
         await store.begin_at(SEGMENT, lambda: True)
         return await is_boundary(offset + SEGMENT - offset % SEGMENT)
 
-    async def counted(position: int, limit: int) -> Walked:
+    async def counted(position: int, limit: int) -> WalkedSlice:
         walks.append(position)
         assert len(walks) < 100, "it looks for good"
         return await walk(position, limit)

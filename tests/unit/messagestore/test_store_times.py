@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from messagestore.log.files import LogFiles
-from messagestore.log.retention import Segment
+from messagestore.log.retention import RetainedSegment
 from messagestore.record import RECORD_SIZE_MIN, store_timestamp
 from messagestore.store.messagestore import MessageStore
 from tests.unit.doubles import ManualClock
@@ -53,7 +53,7 @@ def size_at(store: MessageStore, offset: int) -> int:
 
 
 async def ages(store: MessageStore, count: int = 10) -> list[int | None]:
-    found: list[Segment] = await store.oldest_segments(count)
+    found: list[RetainedSegment] = await store.oldest_segments(count)
     return [segment.newest_ms for segment in found]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from messagestore.errors import BadSegments, StoreCorrupted
 from messagestore.record import encode, encode_blank
-from messagestore.walker import Segment, SegmentWalk, Stop, order_segments, segment_name, walk
+from messagestore.walker import SegmentWalk, Stop, WalkedSegment, order_segments, segment_name, walk
 from tests.unit.messagestore.storehelp import worked
 
 SIZE = 512
@@ -83,5 +83,5 @@ def test_files_that_are_no_sequence_are_refused_by_name(files: list[tuple[str, i
 
 def test_a_log_may_begin_later_than_zero() -> None:
     assert order_segments("log", [("00000000000000001024", 512)]) == [
-        Segment(1024, "00000000000000001024", 512)
+        WalkedSegment(1024, "00000000000000001024", 512)
     ]

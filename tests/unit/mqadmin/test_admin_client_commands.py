@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mqadmin import runninginfo
-from mqadmin.calls.groups import Progress
+from mqadmin.calls.groups import GroupProgress
 from mqadmin.commands import groups
 from mqadmin.commands.groups import file_for
 from remoting.bodies.queues import ConsumerQueues, MessageQueue, OffsetWrapper
@@ -203,5 +203,5 @@ def test_what_is_undone_is_summed_by_topic() -> None:
         queue("T", 1): OffsetWrapper(9, 8, 8, 900),
         queue("U", 0): OffsetWrapper(3, 3, 3, 100),
     }
-    rows = groups.undone_of("G", Progress(offsets, 0.0), now_ms=1000)
+    rows = groups.undone_of("G", GroupProgress(offsets, 0.0), now_ms=1000)
     assert [row[1:] for row in rows] == [("T", 5, 4, 600), ("U", 0, 0, 0)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 
-from mqadmin.calls.groups import Progress
+from mqadmin.calls.groups import GroupProgress
 from mqadmin.commands import groups, offsets
 from mqadmin.commands.groups import GroupRow
 from remoting.bodies.groups import SubscriptionGroupConfig
@@ -41,7 +41,7 @@ def test_a_groups_progress_reads_as_upstreams() -> None:
     [reply] = json.loads((VECTORS / "replies.json").read_text())["consumerProgress"]
     stats = ConsumeStats.decode(reply["body"].encode())
     offsets = {queue: row for queue, row in stats.offset_table.items() if queue.topic == "VecTopic"}
-    assert groups.format_progress(Progress(offsets, 0.0), UTC) == upstream_printed("consumerProgress")
+    assert groups.format_progress(GroupProgress(offsets, 0.0), UTC) == upstream_printed("consumerProgress")
 
 
 def test_the_list_of_groups_reads_as_upstreams() -> None:

@@ -13,11 +13,11 @@ from mqadmin.commands import brokers, controllers, topics
 from mqadmin.errors import ReplyMalformed
 from mqadmin.replies import (
     BrokerEpochs,
-    ClusterInfo,
+    ClusterMembers,
     ControllerMetadata,
-    ElectedMaster,
     HAStatus,
-    SyncState,
+    MasterInfo,
+    SyncStateInfo,
     TopicSettings,
 )
 from remoting import fastjson
@@ -49,13 +49,13 @@ def test_a_controller_that_knows_no_leader_says_null() -> None:
 @pytest.mark.parametrize("name", ["getSyncStateSet", "getSyncStateSet-one-dead"])
 def test_a_sync_state_set_reads_as_upstreams(name: str) -> None:
     [(_, _, body)] = answers(name)
-    states = SyncState.table_from_json(body)
+    states = SyncStateInfo.table_from_json(body)
     assert controllers.format_sync_state(states["broker-a"]) == upstream_printed(name)
 
 
 def test_an_elected_master_reads_as_upstreams() -> None:
     [(_, ext, body)] = answers("electMaster")
-    elected = ElectedMaster.from_reply(ext, body)
+    elected = MasterInfo.from_reply(ext, body)
     printed = controllers.format_elected("DefaultCluster", "broker-a", elected)
     assert printed == upstream_printed("electMaster")
     assert elected.members[3] == "127.0.0.1:24210"
@@ -103,7 +103,7 @@ def test_a_broker_that_does_not_answer_still_has_a_row() -> None:
 def cluster_rows(name: str) -> list[brokers.BrokerRow]:
     (_, _, cluster), *answered = answers(name)
     info = {server: body["table"] for server, _, body in answered}
-    [members] = ClusterInfo.from_json(cluster).sets_of("DefaultCluster")
+    [members] = ClusterMembers.from_json(cluster).sets_of("DefaultCluster")
     return [
         brokers.BrokerRow(members.cluster, members.broker_name, broker_id, address, info[address])
         for broker_id, address in members.addresses.items()
@@ -131,4 +131,4 @@ def test_an_answer_without_its_members_is_refused() -> None:
     with pytest.raises(ReplyMalformed, match="no HA status"):
         HAStatus.from_json({})
     with pytest.raises(ReplyMalformed, match="elected master"):
-        ElectedMaster.from_reply({"masterBrokerId": "x"}, {})
+        MasterInfo.from_reply({"masterBrokerId": "x"}, {})

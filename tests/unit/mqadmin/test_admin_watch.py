@@ -11,7 +11,7 @@ import pytest
 from mqadmin.watch.screen import span
 from mqadmin.watch.story import Story, reason
 from mqadmin.watch.timelines import ELECTIONS_MAX
-from mqadmin.watch.view import ControllerView, Election, View
+from mqadmin.watch.view import ControllerView, View, WatchedElection
 from remoting.codes import RequestCode
 from tests.unit.mqadmin.watchscene import ADDRESSES, NOON_MS, broker_set, drawn, member
 
@@ -32,14 +32,14 @@ def test_a_master_that_went_silent_was_lost_and_one_that_lives_handed_over() -> 
 
 def test_why_is_said_only_of_elections_that_were_seen() -> None:
     story = Story()
-    logged = (Election(4, 100, 200, first_message_ms=5, master=ADDRESSES[0]),)
+    logged = (WatchedElection(4, 100, 200, first_message_ms=5, master=ADDRESSES[0]),)
     first = story.goes_on(broker_set(1, 4, member(1), member(2), elections=logged), 10)
     assert first.elections == logged
     unheard = story.goes_on(broker_set(None, None, member(1), elections=logged), 20)
     assert unheard.elections == logged
     later = story.goes_on(broker_set(2, 6, member(1), member(2), elections=logged), 30)
-    assert later.elections[0] == Election(6, master=ADDRESSES[1], at_ms=30, why="handed over by 1")
-    in_its_log = (Election(6, 200, 300, at_ms=29), *logged)
+    assert later.elections[0] == WatchedElection(6, master=ADDRESSES[1], at_ms=30, why="handed over by 1")
+    in_its_log = (WatchedElection(6, 200, 300, at_ms=29), *logged)
     again = story.goes_on(broker_set(2, 6, member(1), member(2), elections=in_its_log), 40)
     seen = again.elections[0]
     assert (seen.start_offset, seen.at_ms, seen.why) == (200, 29, "handed over by 1")
@@ -54,7 +54,7 @@ def test_ten_elections_are_remembered() -> None:
 
 def test_the_view_fits_80_columns_with_long_addresses_and_large_logs() -> None:
     elections = [
-        Election(epoch, 10**11 * epoch, 10**11 * (epoch + 1), NOON_MS, ADDRESSES[0])
+        WatchedElection(epoch, 10**11 * epoch, 10**11 * (epoch + 1), NOON_MS, ADDRESSES[0])
         for epoch in range(9, 0, -1)
     ]
     elections[0] = replace(elections[0], at_ms=NOON_MS, why="nobody fit was alive")

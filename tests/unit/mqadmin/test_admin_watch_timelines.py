@@ -11,9 +11,9 @@ from mqadmin.admin import AdminClient
 from mqadmin.watch.gather import Gatherer
 from mqadmin.watch.story import Story
 from mqadmin.watch.timelines import fullest, joined
-from mqadmin.watch.view import Election, View
+from mqadmin.watch.view import View, WatchedElection
 from mqruntime.clock import SystemClock
-from remoting.bodies.elections import Election as Told
+from remoting.bodies.elections import Election
 from remoting.codes import RequestCode
 from tests.unit.mqadmin.watchscene import ADDRESSES, NOON_MS, broker_set, drawn, member
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from tests.unit.mqadmin.conftest import ScriptedServer
 
 
-def lost(epoch: int, old: int | None, new: int | None, at_ms: int, **more: Any) -> Told:
+def lost(epoch: int, old: int | None, new: int | None, at_ms: int, **more: Any) -> Election:
     """Noticed at `at_ms`, elected 12 ms later."""
-    return Told(epoch, old, new, "connection lost", at_ms - 400, at_ms, at_ms, at_ms + 12, **more)
+    return Election(epoch, old, new, "connection lost", at_ms - 400, at_ms, at_ms, at_ms + 12, **more)
 
 
 def test_timelines_are_told_in_80_columns_whatever_the_figures() -> None:
@@ -31,11 +31,11 @@ def test_timelines_are_told_in_80_columns_whatever_the_figures() -> None:
     told = {
         one.epoch: one
         for one in (
-            Told(1, None, 1, "first election"),
-            Told(2, 1, 2, "operator asked", None, None, days_ago, days_ago + 3),
+            Election(1, None, 1, "first election"),
+            Election(2, 1, 2, "operator asked", None, None, days_ago, days_ago + 3),
             lost(3, 2, 1, NOON_MS - 90_000, notified_ms=NOON_MS - 89_987, writable_ms=NOON_MS - 89_905),
             replace(lost(4, 1, None, NOON_MS - 10_000), reason="heartbeat lost", heard_ms=NOON_MS - 20_001),
-            Told(
+            Election(
                 5,
                 None,
                 3,
@@ -73,21 +73,25 @@ def test_a_set_that_lost_its_master_says_since_when_and_why() -> None:
 
 
 def test_elections_of_several_sets_stand_under_their_names() -> None:
-    one = broker_set(1, 1, member(1), elections=(Election(1),))
+    one = broker_set(1, 1, member(1), elections=(WatchedElection(1),))
     lines = drawn(View(NOON_MS, (), (one, replace(one, broker_name="broker-b"))))
     assert lines.index("broker-a") < lines.index("broker-b")
 
 
 def test_each_election_is_told_by_the_controller_that_knows_most_of_it() -> None:
-    leader = [lost(2, 1, 2, 5_000, notified_ms=5_013, writable_ms=5_095), Told(3, 2, 1)]
-    follower = [Told(1, None, 1, "first election"), Told(2, 1, 2, elected_ms=5_020), lost(3, 2, 1, 9_000)]
+    leader = [lost(2, 1, 2, 5_000, notified_ms=5_013, writable_ms=5_095), Election(3, 2, 1)]
+    follower = [
+        Election(1, None, 1, "first election"),
+        Election(2, 1, 2, elected_ms=5_020),
+        lost(3, 2, 1, 9_000),
+    ]
     assert fullest([leader, follower]) == {1: follower[0], 2: leader[0], 3: follower[2]}
     assert fullest([follower, leader]) == fullest([leader, follower])
     assert fullest([]) == {}
 
 
 def test_told_elections_are_joined_with_the_epochs_in_the_log() -> None:
-    logged = (Election(4, 100, 200, 7, ADDRESSES[0]), Election(2, 0, 100, 5, ADDRESSES[1]))
+    logged = (WatchedElection(4, 100, 200, 7, ADDRESSES[0]), WatchedElection(2, 0, 100, 5, ADDRESSES[1]))
     told = {epoch: lost(epoch, 1, 2, epoch * 1000, writable_ms=epoch * 1000 + 50) for epoch in range(3, 14)}
     rows = joined(logged, told)
     assert [row.epoch for row in rows] == list(range(13, 3, -1))
@@ -105,14 +109,14 @@ def test_told_elections_are_joined_with_the_epochs_in_the_log() -> None:
 def test_what_was_told_counts_more_than_what_was_seen() -> None:
     story = Story()
     story.goes_on(broker_set(1, 4, member(1), member(2)), 10)
-    elections = joined((), {5: Told(5, 1, 2, "operator asked")})
+    elections = joined((), {5: Election(5, 1, 2, "operator asked")})
     look = story.goes_on(broker_set(2, 5, member(1, alive=False), member(2), elections=elections), 20)
     assert look.elections[0].why == "operator asked"
 
 
 def test_what_controllers_tell_of_elections_is_shown_with_what_the_log_has(leads: ScriptedServer) -> None:
     told = lost(3, 2, 1, NOON_MS, notified_ms=NOON_MS + 13, writable_ms=NOON_MS + 95)
-    body = {"electionsTable": {"broker-a": [Told(2, 1, 2).to_json(), told.to_json()]}}
+    body = {"electionsTable": {"broker-a": [Election(2, 1, 2).to_json(), told.to_json()]}}
     ext = {"controllerLeaderId": "n0", "controllerLeaderAddress": leads.address, "isLeader": "true"}
     leads.says(RequestCode.CONTROLLER_GET_METADATA_INFO, body, ext=ext)
     result = leads.run("watch", "--once")
@@ -141,7 +145,7 @@ def test_what_controllers_tell_of_elections_is_shown_with_what_the_log_has(leads
 def test_a_live_view_remembers_what_controllers_told_before_they_fell_silent(leads: ScriptedServer) -> None:
     told = lost(3, 2, 1, NOON_MS, writable_ms=NOON_MS + 95)
     ext = {"controllerLeaderId": "n0", "controllerLeaderAddress": leads.address, "isLeader": "true"}
-    body = {"electionsTable": {"broker-a": [told.to_json(), Told(9, 1, 2).to_json()]}}
+    body = {"electionsTable": {"broker-a": [told.to_json(), Election(9, 1, 2).to_json()]}}
     leads.says(RequestCode.CONTROLLER_GET_METADATA_INFO, body, ext=ext)
 
     async def looks() -> list[View]:

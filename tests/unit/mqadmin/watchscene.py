@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from mqadmin.watch.screen import screen
-from mqadmin.watch.view import BrokerView, SetView, View
+from mqadmin.watch.view import MemberView, SetView, View
 from remoting.codes import RequestCode
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ NOON_MS = 1795262400000  # 2026-11-21 12:00:00
 ADDRESSES = ("192.168.100.201:10911", "192.168.100.202:10911", "192.168.100.203:10911")
 
 
-def member(broker_id: int, **more: Any) -> BrokerView:
+def member(broker_id: int, **more: Any) -> MemberView:
     own: dict[str, Any] = {"role": "slave", "epoch": 4, "max_offset": 10**12, "alive": True, "in_sync": True}
-    return BrokerView(ADDRESSES[broker_id - 1], broker_id, **own | more)
+    return MemberView(ADDRESSES[broker_id - 1], broker_id, **own | more)
 
 
-def broker_set(master: int | None, epoch: int | None, *members: BrokerView, **more: Any) -> SetView:
+def broker_set(master: int | None, epoch: int | None, *members: MemberView, **more: Any) -> SetView:
     address = None if master is None else ADDRESSES[master - 1]
     return SetView("broker-a", "DefaultCluster", master, address, epoch, 7, members, **more)
 

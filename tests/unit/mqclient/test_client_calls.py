@@ -14,7 +14,7 @@ from mqclient.errors import PullFailed, SendOutcomeUnknown, SendRefused
 from mqclient.message import OutgoingMessage, decode_properties
 from mqclient.producer import SendStatus
 from mqclient.route import MessageQueue
-from mqclient.routetable import RouteTable
+from mqclient.routetable import TopicRoutes
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.pull import PullMessageHeader, PullMessageResponseHeader
@@ -383,7 +383,7 @@ def test_a_client_like_javas_asks_for_routes_when_they_are_old_and_not_when_a_se
     namesrv, broker = cluster(stored_as())
 
     async def scenario(client: Client) -> None:
-        patient = RouteTable(
+        patient = TopicRoutes(
             client.routes._namesrv[0], client.remoting, client.clock, asks_after_failures=False
         )
         known = await patient.get("T")

@@ -7,7 +7,7 @@ from typing import Self
 import pytest
 from pydantic import Field, model_validator
 
-from mqruntime.changedsettings import ChangeRefused, asked_for, change
+from mqruntime.changedsettings import SettingsRefused, asked_for, change
 from mqruntime.settings import Settings
 
 CHANGEABLE = {"retries", "enabled"}
@@ -28,7 +28,7 @@ def test_new_values_are_set_and_told_and_keys_that_no_server_has_are_passed_over
 
 def test_a_change_longer_than_any_settings_is_refused_unread() -> None:
     settings = ServerSettings()
-    with pytest.raises(ChangeRefused, match="a change of 65537 bytes; 65536 are read"):
+    with pytest.raises(SettingsRefused, match="a change of 65537 bytes; 65536 are read"):
         change(settings, b"retries=5\n".ljust(65_537, b"#"), CHANGEABLE)
     assert settings.retries == 3
     assert change(settings, b"retries=5\n".ljust(65_536, b"#"), CHANGEABLE) == {"retries": 5}
@@ -47,7 +47,7 @@ class Exclusive(ServerSettings):
 def test_what_nobody_has_set_contradicts_no_change() -> None:
     settings = Exclusive(enabled=True)
     assert change(settings, b"retries=5\n", CHANGEABLE) == {"retries": 5}
-    with pytest.raises(ChangeRefused, match="contradict each other"):
+    with pytest.raises(SettingsRefused, match="contradict each other"):
         change(settings, b"serverHome=/x\n", CHANGEABLE)
 
 
@@ -75,7 +75,7 @@ def test_what_nobody_has_set_contradicts_no_change() -> None:
 )
 def test_a_change_that_is_refused_changes_nothing(body: bytes, why: str, forbidden: bool) -> None:
     settings = ServerSettings()
-    with pytest.raises(ChangeRefused) as refused:
+    with pytest.raises(SettingsRefused) as refused:
         change(settings, body, CHANGEABLE, black_list={"rocketmqHome"})
     assert (str(refused.value), refused.value.forbidden) == (why, forbidden)
     assert settings == ServerSettings()
@@ -83,6 +83,6 @@ def test_a_change_that_is_refused_changes_nothing(body: bytes, why: str, forbidd
 
 def test_blanks_around_a_value_count_unless_it_is_trimmed() -> None:
     settings = ServerSettings()
-    with pytest.raises(ChangeRefused):
+    with pytest.raises(SettingsRefused):
         change(settings, b"enabled=\\ true\n", CHANGEABLE)
     assert asked_for(settings, b"enabled=\\ true\n", CHANGEABLE, trimmed=True) == {"enabled": True}

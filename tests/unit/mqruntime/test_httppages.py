@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from mqruntime.httppages import CONNECTIONS_MAX, HEAD_BYTES_MAX, HttpPages, Page, PagesCannotListen
+from mqruntime.httppages import CONNECTIONS_MAX, HEAD_BYTES_MAX, HttpPage, HttpPages, PagesCannotListen
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -26,13 +26,13 @@ def run(request: pytest.FixtureRequest) -> Run:
     return on_this_loop
 
 
-def failing() -> Page:
+def failing() -> HttpPage:
     raise RuntimeError("a bug in a page")
 
 
 PAGES = {
-    "/up": lambda: Page(b"yes\n"),
-    "/master": lambda: Page(b"{}", "application/json", 503),
+    "/up": lambda: HttpPage(b"yes\n"),
+    "/master": lambda: HttpPage(b"{}", "application/json", 503),
     "/broken": failing,
 }
 

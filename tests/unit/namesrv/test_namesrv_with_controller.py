@@ -31,13 +31,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def plan_of(folder: Path, text: str, *overrides: str, strict: bool = True) -> serve.Plan:
+def plan_of(folder: Path, text: str, *overrides: str, strict: bool = True) -> serve.ServerPlan:
     file = folder / "namesrv.conf"
     file.write_text(text)
     return planned(file, list(overrides), strict=strict)
 
 
-def settings_of(plan: serve.Plan) -> tuple[NamesrvSettings, ControllerSettings]:
+def settings_of(plan: serve.ServerPlan) -> tuple[NamesrvSettings, ControllerSettings]:
     name_server, controller = plan.settings
     assert isinstance(name_server, NamesrvSettings) and isinstance(controller, ControllerSettings)
     return name_server, controller

@@ -8,7 +8,7 @@ import pytest
 
 from mqruntime.slices import Steps, whole
 from namesrv import views
-from namesrv.routes import OneTopicRefused, Registered, Registration, RouteTable
+from namesrv.routes import BrokerRegistration, OneTopicRefused, Registered, RouteTable
 from remoting.bodies.dataversion import DataVersion
 from remoting.bodies.routes import BrokerData, ClusterInfo, QueueData, TopicList
 from remoting.bodies.topics import TopicConfig
@@ -32,8 +32,8 @@ def says(
     table: dict[str, TopicConfig] | None = None,
     name: str = "broker-a",
     acting_master: bool | None = False,
-) -> Registration:
-    return Registration(
+) -> BrokerRegistration:
+    return BrokerRegistration(
         "DefaultCluster",
         name,
         address,
@@ -46,7 +46,7 @@ def says(
     )
 
 
-def table_with(*registrations: Registration) -> RouteTable:
+def table_with(*registrations: BrokerRegistration) -> RouteTable:
     table = RouteTable()
     for registration in registrations:
         table.register(registration, now_ms=0)

@@ -24,7 +24,7 @@ from dledger.storage.entry import BLANK, ENTRY_HEADER_BYTES, header_of
 from dledger.storage.entrylog import outermost_positions
 from messagestore.log.appender import Appender
 from messagestore.log.commitlog import CommitLog
-from messagestore.messages import Appended, MessageToStore, PlainAppended, ReplyForm
+from messagestore.messages import MessageToStore, PlainAppended, PutResult, ReplyForm
 from messagestore.record import PREFIX, encode_blank, pack_host
 from mqruntime.histogram import Histogram
 from nativepath import presence
@@ -157,7 +157,7 @@ class Store:
             cast(Any, self.log), MESSAGE_BYTES_MAX, next_offsets, 5, deque(maxlen=0), record_crcs=crcs
         )
 
-    def append(self, messages: Sequence[MessageToStore]) -> list[Appended]:
+    def append(self, messages: Sequence[MessageToStore]) -> list[PutResult]:
         return self._appender.append(messages, self.store_host, self._clock.now_ms())
 
     def append_plain(

@@ -11,7 +11,7 @@ from dledger.storage.entry import BLANK, BLANK_MAGIC, CHECK_END, CHECK_START, he
 from messagestore.record import Message, encode
 from messagestore.recordcrc import seal, with_room
 from raftstore.folder import read_log
-from raftstore.framing import StoredMessage
+from raftstore.framing import PlacedMessage
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "raftstore"
 FILE_BYTES = 16_384
@@ -87,7 +87,7 @@ class StoreOfMessages:
         return self.root
 
 
-def messages_in(root: Path) -> tuple[list[StoredMessage], str]:
+def messages_in(root: Path) -> tuple[list[PlacedMessage], str]:
     """All messages, and what is wrong with the log."""
     log = read_log(root)
     return list(log.messages()), log.census.damage

@@ -24,7 +24,7 @@ from mqruntime.smallfiles import RealSmallFiles
 from raftstore.adoption import adopt
 from raftstore.cli import raftstore
 from raftstore.folder import read_log
-from raftstore.framing import StoredMessage
+from raftstore.framing import PlacedMessage
 from raftstore.messagelog import MessageLog
 from tests.unit.raftstore.raftstores import (
     FILE_BYTES,
@@ -163,7 +163,7 @@ def test_a_pair_takes_nothing_over(tmp_path: Path) -> None:
 class Broken(MessageLog):
     """Its disk fails on the way."""
 
-    def messages(self) -> Iterator[StoredMessage]:
+    def messages(self) -> Iterator[PlacedMessage]:
         for number, each in enumerate(super().messages()):
             if number == 40:
                 raise OSError(errno.EIO, "read error")

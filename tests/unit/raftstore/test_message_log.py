@@ -19,7 +19,7 @@ from messagestore.walker import SegmentWalk, Stop
 from mqruntime.slices import run_without_loop
 from raftstore.cli import raftstore
 from raftstore.folder import read_log
-from raftstore.framing import StoredMessage, facts_of, moved
+from raftstore.framing import PlacedMessage, facts_of, moved
 from raftstore.placing import stretches
 from tests.unit.raftstore.raftstores import (
     FILE_BYTES,
@@ -226,7 +226,7 @@ def test_any_log_becomes_a_commit_log_of_the_same_messages(
     pieces = list(stretches(found, file_bytes, begin))
     made = b"".join(pieces)
     end = begin + len(made)
-    walked: list[StoredMessage] = []
+    walked: list[PlacedMessage] = []
     for start in range(begin, end, file_bytes):
         segment = made[start - begin :][:file_bytes].ljust(file_bytes, b"\0")
         steps = SegmentWalk(segment, start, start, end)
@@ -234,7 +234,7 @@ def test_any_log_becomes_a_commit_log_of_the_same_messages(
             content = segment[offset - start :][:size]
             facts = facts_of(content, offset - 48)
             assert facts is not None
-            walked.append(StoredMessage(offset, content, facts))
+            walked.append(PlacedMessage(offset, content, facts))
         assert steps.stop in (Stop.END_OF_SEGMENT, Stop.LIMIT)
     assert [each.facts for each in walked] == [each.facts for each in found]
     assert [decode(each.content).body for each in walked] == [decode(each.content).body for each in found]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from raftstore.queueends import QueueEnd, QueueEndsUnreadable, decode_queue_ends, encode_queue_ends
+from raftstore.queueends import EmptiedQueueEnd, QueueEndsUnreadable, decode_queue_ends, encode_queue_ends
 
-ENDS = [QueueEnd("a", 0, 7), QueueEnd("a", 1, 3), QueueEnd("ä%b", 0, 1 << 40)]
+ENDS = [EmptiedQueueEnd("a", 0, 7), EmptiedQueueEnd("a", 1, 3), EmptiedQueueEnd("ä%b", 0, 1 << 40)]
 
 
 def test_ends_come_back_as_they_were() -> None:
-    assert decode_queue_ends(encode_queue_ends([*ENDS, QueueEnd("empty", 0, 0)])) == ENDS
-    assert encode_queue_ends([QueueEnd("a", 0, 7)]) == b'{"queueEnds":[["a",0,7]]}'
+    assert decode_queue_ends(encode_queue_ends([*ENDS, EmptiedQueueEnd("empty", 0, 0)])) == ENDS
+    assert encode_queue_ends([EmptiedQueueEnd("a", 0, 7)]) == b'{"queueEnds":[["a",0,7]]}'
 
 
 def test_a_log_that_begins_with_its_first_message_has_none() -> None:

@@ -15,7 +15,7 @@ from dledger.storage.entry import CHECK_START, ENTRY_HEADER_BYTES, IndexUnit, he
 from messagestore.record import encode
 from messagestore.scrub.soundness import Damage
 from raftstore.mending import OWN_END, Around
-from raftstore.repair import LedgerRepair, NotRepaired
+from raftstore.repair import EntryNotRepaired, LedgerRepair
 from remoting.router import Router
 from tests.unit.doubles import ManualClock
 from tests.unit.raftstore.raftstores import message
@@ -83,7 +83,7 @@ def test_the_entry_that_the_own_index_has_is_taken() -> None:
 def test_an_entry_that_the_own_index_has_not_is_not_taken(theirs: bytes) -> None:
     """A store of Java's has no check values, so its index alone proves which entry was here."""
     scene = Scene(theirs)
-    with pytest.raises(NotRepaired, match="another one than here"):
+    with pytest.raises(EntryNotRepaired, match="another one than here"):
         asyncio.run(scene.repair())
     assert scene.mended == []
 
@@ -91,6 +91,6 @@ def test_an_entry_that_the_own_index_has_not_is_not_taken(theirs: bytes) -> None
 def test_what_is_not_known_to_be_committed_is_not_repaired_nor_asked_for() -> None:
     """Another leader may replace it: what a former one wrote there would come back."""
     scene = Scene(java_entry(TERM, body(b"x")), decided=POSITION)
-    with pytest.raises(NotRepaired, match="not known to be committed"):
+    with pytest.raises(EntryNotRepaired, match="not known to be committed"):
         asyncio.run(scene.repair())
     assert scene.mended == [] and scene.asked == 0

@@ -13,20 +13,20 @@ from messagestore.record import decode
 from messagestore.walker import segment_name
 from mqruntime.realruntime import real_runtime
 from raftstore.folder import plain_log, read_log
-from raftstore.framing import StoredMessage
+from raftstore.framing import PlacedMessage
 from raftstore.givingback import give_back
 from raftstore.placing import stretches
 from tests.unit.raftstore.raftstores import StoreOfMessages, message
 
 
-def whole(root: Path) -> list[StoredMessage]:
+def whole(root: Path) -> list[PlacedMessage]:
     log = read_log(root)
     found = list(log.messages())
     assert log.census.damage == ""
     return found
 
 
-def write_plain(root: Path, messages: list[StoredMessage], segment_bytes: int) -> int:
+def write_plain(root: Path, messages: list[PlacedMessage], segment_bytes: int) -> int:
     """The segments of a commit log of them below `root`; where it ends."""
     log = b"".join(stretches(messages, segment_bytes, 0))
     (root / "commitlog").mkdir(parents=True)

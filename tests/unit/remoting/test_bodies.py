@@ -22,7 +22,7 @@ from tests.unit.remoting.goldenframes import FOLDER, golden_frames
 REQUESTS: dict[int, type[Body]] = {
     34: heartbeats.HeartbeatData,
     46: heartbeats.CheckClientConfigBody, 103: RegisterBrokerBody, 200: groups.SubscriptionGroupConfig,
-    217: routes.TopicRouteData, 322: DataVersion, 1001: replicas.SyncStateSet, 1008: replicas.SyncStateSet,
+    217: routes.TopicRouteData, 322: DataVersion, 1001: replicas.SyncStateSetBody, 1008: replicas.SyncStateSetBody,
 }  # fmt: skip
 RESPONSES: dict[int, type[Body]] = {
     21: topics.TopicConfigWrapper, 28: routes.KVTable, 38: heartbeats.ConsumerIdList,
@@ -32,8 +32,8 @@ RESPONSES: dict[int, type[Body]] = {
     206: routes.TopicList, 208: queues.ConsumeStats, 219: routes.KVTable, 222: queues.ResetOffsetBody,
     224: routes.TopicList, 300: routes.GroupList, 304: routes.TopicList, 322: DataVersion, 351: topics.TopicConfig,
     352: groups.SubscriptionGroupConfig, 402: groups.MessageRequestModes, 901: routes.GetBrokerMemberGroupBody,
-    1001: replicas.SyncStateSet, 1002: replicas.ElectMasterBody,
-    1003: replicas.SyncStateSet, 1004: replicas.SyncStateSet, 1006: replicas.BrokerReplicasInfo,
+    1001: replicas.SyncStateSetBody, 1002: replicas.ElectMasterBody,
+    1003: replicas.SyncStateSetBody, 1004: replicas.SyncStateSetBody, 1006: replicas.BrokerReplicasInfo,
     1007: epochs.EpochCache,
 }  # fmt: skip
 ANSWERED_WITH_BODY = (0, 2011)
@@ -81,7 +81,7 @@ def test_captured_bodies_are_read_and_written_back_with_the_same_content() -> No
 
 
 def test_members_are_written_in_alphabetical_order_without_nulls() -> None:
-    info = replicas.SyncStateSet(frozenset({3, 1, 2}), 5)
+    info = replicas.SyncStateSetBody(frozenset({3, 1, 2}), 5)
     assert info.encode() == b'{"syncStateSet":[1,2,3],"syncStateSetEpoch":5}'
     assert routes.TopicList(["T"]).encode() == b'{"topicList":["T"]}'
     group = routes.BrokerData("c", "b", {0: "10.0.0.1:1"})
@@ -130,14 +130,18 @@ def test_an_old_client_s_heartbeat_with_ordinals_and_quoted_numbers_is_read() ->
 @pytest.mark.parametrize(
     ("kind", "text", "names"),
     [
-        (replicas.SyncStateSet, b"", "no body"),
-        (replicas.SyncStateSet, b"{}", "syncStateSet"),
-        (replicas.SyncStateSet, b"[]", "not a JSON object"),
-        (replicas.SyncStateSet, b'{"syncStateSet":1}', "syncStateSet"),
-        (replicas.SyncStateSet, b'{"syncStateSet":["1_0"]}', r"syncStateSet\[0\]"),
-        (replicas.SyncStateSet, b'{"syncStateSet":[9223372036854775808]}', r"syncStateSet\[0\]"),
-        (replicas.SyncStateSet, b'{"syncStateSet":[true]}', r"syncStateSet\[0\]"),
-        (replicas.SyncStateSet, b'{"syncStateSet":[1],"syncStateSetEpoch":2147483648}', "syncStateSetEpoch"),
+        (replicas.SyncStateSetBody, b"", "no body"),
+        (replicas.SyncStateSetBody, b"{}", "syncStateSet"),
+        (replicas.SyncStateSetBody, b"[]", "not a JSON object"),
+        (replicas.SyncStateSetBody, b'{"syncStateSet":1}', "syncStateSet"),
+        (replicas.SyncStateSetBody, b'{"syncStateSet":["1_0"]}', r"syncStateSet\[0\]"),
+        (replicas.SyncStateSetBody, b'{"syncStateSet":[9223372036854775808]}', r"syncStateSet\[0\]"),
+        (replicas.SyncStateSetBody, b'{"syncStateSet":[true]}', r"syncStateSet\[0\]"),
+        (
+            replicas.SyncStateSetBody,
+            b'{"syncStateSet":[1],"syncStateSetEpoch":2147483648}',
+            "syncStateSetEpoch",
+        ),
         (routes.BrokerData, b'{"cluster":"c","brokerName":"b","brokerAddrs":{"x":"y"}}', "brokerAddrs"),
         (topics.TopicConfig, b'{"topicName":"T","order":"maybe"}', "order"),
         (queues.ResetOffsetBody, b'{"offsetTable":{"x":1}}', "offsetTable"),

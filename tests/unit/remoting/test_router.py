@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from remoting.command import RemotingCommand
-from remoting.dispatch import Dispatcher
+from remoting.dispatch import RequestDispatcher
 from remoting.peer import Peer
 from remoting.router import Handler, Outcome, Reply, Router
 
@@ -126,7 +126,7 @@ def test_a_handler_that_was_not_begun_when_the_server_stopped_is_closed() -> Non
             return results[-1]
 
         router.add(1, noting)
-        dispatcher = Dispatcher(router, 10)
+        dispatcher = RequestDispatcher(router, 10)
         ends = list[str]()
         peer = SimpleNamespace(
             closed=False, remote_address="x", began=lambda: None, ended=lambda: ends.append("x")

@@ -15,7 +15,7 @@ import pytest
 
 from sparkreplay.export import job as exporting
 from sparkreplay.export import partfiles
-from sparkreplay.export.manifest import Manifest, Part, encode
+from sparkreplay.export.manifest import Manifest, ParquetPart, encode
 from sparkreplay.export.partitions import escaped
 from sparkreplay.read.reader import ReadPlan, read_stretch
 from sparkreplay.records.walk import Stretch
@@ -179,7 +179,7 @@ def test_a_folder_that_is_taken_away_meanwhile_is_told_as_that(
 ) -> None:
     path, folder = two_days(tmp_path / "store").write(), tmp_path / "parquet"
 
-    def take(job: exporting.ExportJob, number: int) -> list[Part]:
+    def take(job: exporting.ExportJob, number: int) -> list[ParquetPart]:
         shutil.rmtree(folder / taken)
         return exporting.export_stretch(job, number)
 

@@ -15,7 +15,7 @@ import pytest
 from sparkreplay.export import partfiles
 from sparkreplay.export.partfiles import CountedFile, PartFiles
 from sparkreplay.export.partitions import DAY_US
-from sparkreplay.export.window import Window
+from sparkreplay.export.window import WriteWindow
 from sparkreplay.records.schema import TIMESTAMP
 
 MIB = 1 << 20
@@ -43,14 +43,14 @@ def batches(log_bytes: int, body_bytes: int = 1000) -> Iterator[pa.RecordBatch]:
         yield made.sort_by([("topic", "ascending"), ("store_timestamp", "ascending")])
 
 
-def part_files(folder: Path, window: Window) -> PartFiles:
+def part_files(folder: Path, window: WriteWindow) -> PartFiles:
     folder.mkdir()
     return PartFiles(folder, "part", "broker-a", COLUMNS, window)
 
 
 @pytest.mark.parametrize("bytes_max", [0, 100_000, 1_000_000])
 def test_rows_that_wait_are_never_more_than_the_window_or_one_batch(bytes_max: int) -> None:
-    window = Window(bytes_max)
+    window = WriteWindow(bytes_max)
     rows = 0
     for batch in batches(4 * MIB):
         for _, table in window.add(batch):
@@ -85,7 +85,7 @@ def test_an_export_of_many_topics_and_days_holds_no_more_when_the_log_is_longer(
     for log_bytes in (4 * MIB, 12 * MIB):
         before = pa.total_allocated_bytes()
         held.clear()
-        files = part_files(tmp_path / str(log_bytes), Window(MIB))
+        files = part_files(tmp_path / str(log_bytes), WriteWindow(MIB))
         for batch in batches(log_bytes):
             files.add(batch)
         parts = files.finish()
@@ -100,7 +100,7 @@ def test_open_files_that_hold_too_much_are_finished_the_fullest_first(
 ) -> None:
     limit = 40 * len(COLUMNS) * partfiles.ENCODER_BYTES
     monkeypatch.setattr(partfiles, "OPEN_BYTES_MAX", limit)
-    files = part_files(tmp_path / "parts", Window(300_000))
+    files = part_files(tmp_path / "parts", WriteWindow(300_000))
     for batch in batches(8 * MIB):
         files.add(batch)
         held = sum(file.held_bytes for file in files.open.values())
@@ -124,7 +124,7 @@ def test_a_disk_that_is_full_is_told_once_with_the_file(
 ) -> None:
     unraisable: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
-    files = part_files(tmp_path / "parts", Window(100_000))
+    files = part_files(tmp_path / "parts", WriteWindow(100_000))
 
     class FullDisk:
         def write(self, data: Any) -> int:

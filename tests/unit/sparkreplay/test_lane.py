@@ -9,11 +9,11 @@ from mqclient.message import OutgoingMessage
 from mqclient.producer import SendResult, SendStatus
 from mqclient.route import MessageQueue
 from sparkreplay.resend.lane import BATCH_MESSAGES_MAX, WAITING_LOW, WAITING_MAX, Lane, Parcel
-from sparkreplay.resend.rewrite import Row
+from sparkreplay.resend.rewrite import QueueMessage
 
 
 def parcel(number: int, *, born_ms: int = 0, sys_flag: int = 0) -> Parcel:
-    row = Row(0, number, 100 * number, 100 * number + 100, born_ms, 0, sys_flag, 1, b"x", {}, True)
+    row = QueueMessage(0, number, 100 * number, 100 * number + 100, born_ms, 0, sys_flag, 1, b"x", {}, True)
     return Parcel(
         row, OutgoingMessage(str(number).encode(), {}, born_timestamp_ms=born_ms, sys_flag=sys_flag)
     )

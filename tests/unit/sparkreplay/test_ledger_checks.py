@@ -16,12 +16,12 @@ from dledger.storage.store import Store
 from mqruntime.segments import RealSegmentDirectory
 from mqruntime.smallfiles import RealSmallFiles
 from sparkreplay.store.files import Files, LocalFiles
-from sparkreplay.store.ledger import LedgerLog
+from sparkreplay.store.ledger import StoredLedger
 from sparkreplay.store.ledgerindex import LedgerIndex
 
 NAME = "dledger-n0"
 SETTINGS = DLedgerSettings(data_file_bytes=4096, index_file_bytes=1024, entry_bytes_max=1024)
-LOG = LedgerLog(NAME)
+LOG = StoredLedger(NAME)
 
 
 def written(root: Path, seed: int) -> None:

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from messagestore.properties import parse_properties
-from sparkreplay.records.properties import PIECES_COMPARED_MAX, Properties
+from sparkreplay.records.properties import PIECES_COMPARED_MAX, RowProperties
 
 PARTS = (
     "TAGS", "KEYS", "UNIQ_KEY", "UNIQ_KEYS", "TAGSX", "LONGNAME_A", "LONGNAME_B", "\x01", "\x01", "\x02", "\x02", "a",
@@ -24,7 +24,7 @@ MANY = "".join(f"n{number % 80}\x01v{number}\x02" for number in range(PIECES_COM
 @example([MANY, "TAGS\x01a\x02TAGS\x01b\x02", MANY])
 @example(["LONGNAME_A\x011\x02LONGNAME_B\x012\x02LONGNAME_A\x013\x02"])
 def test_columns_and_maps_hold_what_a_plain_parser_finds(texts: list[str]) -> None:
-    found = Properties(pa.array(texts, pa.string()))
+    found = RowProperties(pa.array(texts, pa.string()))
     expected = [parse_properties(text.encode()) for text in texts]
     rows = found.map().to_pylist()
     assert [dict(row) for row in rows] == expected

@@ -23,7 +23,7 @@ from sparkreplay.commands.resend import default_ledger
 from sparkreplay.errors import OptionError
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import plan_read, read_all
-from sparkreplay.resend.errors import LedgerUnusable, ResendFailed
+from sparkreplay.resend.errors import ResendFailed, ResendLedgerUnusable
 from sparkreplay.resend.job import (
     ResendJob,
     epochs_between,
@@ -39,13 +39,13 @@ from sparkreplay.resend.job import (
 from sparkreplay.resend.lane import Sender
 from sparkreplay.resend.ledger import Ledger, SourceProgress, decode_ledger
 from sparkreplay.resend.rate import RateLimit
-from sparkreplay.resend.run import Counts, Limits, Run, Share
+from sparkreplay.resend.run import ResendCounts, ResendLimits, Run, WorkerShare
 from sparkreplay.resend.target import TargetQueue
 from tests.unit.sparkreplay.ledgerfolder import LedgerFolder
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
 QUEUES = [TargetQueue("copy", "broker-z", number) for number in range(4)]
-NO_LIMIT = Limits(RateLimit(None), RateLimit(None), not_taken_s_max=0.2)
+NO_LIMIT = ResendLimits(RateLimit(None), RateLimit(None), not_taken_s_max=0.2)
 
 
 class Killed(BaseException):
@@ -102,12 +102,14 @@ def job_of(
     )
 
 
-def run_of(job: ResendJob, target: Target, share: Share | None = None, limits: Limits = NO_LIMIT) -> Run:
+def run_of(
+    job: ResendJob, target: Target, share: WorkerShare | None = None, limits: ResendLimits = NO_LIMIT
+) -> Run:
     path = Path(job.ledger)
     ledger = open_ledger(path, job, QUEUES)
     return Run(
         what_is_left(job.read, ledger, str(path)), ledger, path, topic=job.topic, sender_of=target.sender_of, limits=limits,
-        share=share or Share(),
+        share=share or WorkerShare(),
     )  # fmt: skip
 
 
@@ -356,14 +358,14 @@ def test_a_ledger_is_not_continued_for_rows_that_it_passed_over(
     path, ledger = store.write(), tmp_path / "ledger"
     begun = {name: value.replace("END", str(store.ends[29])) for name, value in first.items()}
     asyncio.run(run_of(job_of(path, ledger, **begun), Target()).send_all())
-    with pytest.raises(LedgerUnusable, match=f"{told}.* would never be sent"):
+    with pytest.raises(ResendLedgerUnusable, match=f"{told}.* would never be sent"):
         run_of(job_of(path, ledger, **then), Target())
 
 
 def test_a_ledger_is_not_continued_for_another_cluster_of_the_same_name(tmp_path: Path) -> None:
     path, ledger = source_store(tmp_path / "store").write(), tmp_path / "ledger"
     asyncio.run(run_of(job_of(path, ledger, "prod-1:9876;prod-2:9876"), Target()).send_all())
-    with pytest.raises(LedgerUnusable, match="name servers prod-1:9876;prod-2:9876, not staging:9876"):
+    with pytest.raises(ResendLedgerUnusable, match="name servers prod-1:9876;prod-2:9876, not staging:9876"):
         run_of(job_of(path, ledger, "staging:9876"), Target())
     for namesrv in ("prod-2:9876", "prod-3:9876; prod-1:9876", "prod-3:9876"):
         run = run_of(job_of(path, ledger, namesrv), Target())
@@ -377,7 +379,7 @@ def test_a_ledger_is_not_continued_for_another_log_of_the_same_broker_name(tmp_p
     other = StoreFolder(tmp_path / "other", segment_bytes=4096)
     for number in range(60):
         other.add(topic="orders", stored_ms=1_800_000_000_000 + number)
-    with pytest.raises(LedgerUnusable, match="another log of the name broker-a.*another record at 0"):
+    with pytest.raises(ResendLedgerUnusable, match="another log of the name broker-a.*another record at 0"):
         run_of(job_of(other.write(), ledger), Target())
 
 
@@ -419,7 +421,9 @@ def test_what_earlier_runs_may_have_sent_twice_stays_known(tmp_path: Path) -> No
 def test_a_ledger_that_cannot_be_locked_is_not_to_be_begun_anew(tmp_path: Path) -> None:
     (tmp_path / "ledger.lock").mkdir()  # stands for a folder that is read-only
     with (
-        pytest.raises(LedgerUnusable, match=r"ledger.lock cannot be made.*move the ledger to one that is"),
+        pytest.raises(
+            ResendLedgerUnusable, match=r"ledger.lock cannot be made.*move the ledger to one that is"
+        ),
         only_one(tmp_path / "ledger"),
     ):
         pass
@@ -428,11 +432,11 @@ def test_a_ledger_that_cannot_be_locked_is_not_to_be_begun_anew(tmp_path: Path) 
 def test_a_sigterm_whose_exception_a_callback_swallows_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def work(*arguments: object) -> Counts:
+    async def work(*arguments: object) -> ResendCounts:
         with suppress(KeyboardInterrupt):  # as uvloop does where it calls a protocol
             signal.raise_signal(signal.SIGTERM)
         await asyncio.sleep(1)
-        return Counts()
+        return ResendCounts()
 
     monkeypatch.setattr(sparkreplay.resend.job, "send_with_ledger", work)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -448,7 +452,7 @@ def test_a_ledgers_lock_goes_with_its_run(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     with only_one(ledger):
         with (
-            pytest.raises(LedgerUnusable, match="in use by another run; wait for its end$"),
+            pytest.raises(ResendLedgerUnusable, match="in use by another run; wait for its end$"),
             only_one(ledger),
         ):
             pass
@@ -461,24 +465,28 @@ def test_a_ledgers_lock_goes_with_its_run(tmp_path: Path) -> None:
 def test_another_number_of_workers_is_told_how_many_there_were(tmp_path: Path) -> None:
     job = job_of(source_store(tmp_path / "store").write(), tmp_path / "ledger")
     (tmp_path / "ledger.1-of-3").write_bytes(b"")
-    with pytest.raises(LedgerUnusable, match="begun with --workers 3; go on with as many"):
+    with pytest.raises(ResendLedgerUnusable, match="begun with --workers 3; go on with as many"):
         refuse_other_workers(job, 2)
     for left in ("ledger.1-of-2.unfinished", "ledger.0-of-2.lock"):  # by a kill
         (tmp_path / left).write_bytes(b"")
     (tmp_path / "ledger.1-of-3").replace(tmp_path / "ledger.1-of-2")
     refuse_other_workers(job, 2)
     (tmp_path / "ledger.1-of-2").replace(tmp_path / "ledger")
-    with pytest.raises(LedgerUnusable, match="begun with --workers 1; go on with as many"):
+    with pytest.raises(ResendLedgerUnusable, match="begun with --workers 1; go on with as many"):
         refuse_other_workers(job, 2)
 
 
 def test_runs_of_any_number_of_workers_exclude_each_other_before_there_is_a_ledger(tmp_path: Path) -> None:
     job = job_of(source_store(tmp_path / "store").write(), tmp_path / "ledger")
-    with only_run(job, 2), pytest.raises(LedgerUnusable, match="in use by another run"), only_run(job, 3):
+    with (
+        only_run(job, 2),
+        pytest.raises(ResendLedgerUnusable, match="in use by another run"),
+        only_run(job, 3),
+    ):
         pass
     with (
         only_run(job, 2),
-        pytest.raises(LedgerUnusable, match="in use by another run"),
+        pytest.raises(ResendLedgerUnusable, match="in use by another run"),
         only_one(tmp_path / "ledger"),
     ):
         pass
@@ -496,7 +504,7 @@ def test_workers_share_the_queues_among_them(tmp_path: Path) -> None:
     target = Target()
     for number in range(2):
         job = job_of(path, tmp_path / f"ledger{number}")
-        asyncio.run(run_of(job, target, Share(number, 2)).send_all())
+        asyncio.run(run_of(job, target, WorkerShare(number, 2)).send_all())
     assert ids(target) == expected(store)
 
 
@@ -507,13 +515,13 @@ def test_a_ledger_is_continued_for_the_same_resend_only(tmp_path: Path) -> None:
     other = ResendJob(
         job_of(str(tmp_path / "store"), ledger).read, "orders", "C", "elsewhere", "", str(ledger)
     )
-    with pytest.raises(LedgerUnusable, match="target C/copy, not C/elsewhere"):
+    with pytest.raises(ResendLedgerUnusable, match="target C/copy, not C/elsewhere"):
         open_ledger(ledger, other, QUEUES)
     store.write_epochs(((1, 0), (3, 100)))
-    with pytest.raises(LedgerUnusable, match="truncated below what was sent"):
+    with pytest.raises(ResendLedgerUnusable, match="truncated below what was sent"):
         run_of(job_of(str(tmp_path / "store"), ledger), Target())
     ledger.write_bytes(b'{"version": 1')
-    with pytest.raises(LedgerUnusable, match="is damaged"):
+    with pytest.raises(ResendLedgerUnusable, match="is damaged"):
         run_of(job_of(str(tmp_path / "store"), ledger), Target())
 
 
@@ -525,7 +533,7 @@ def test_what_was_deleted_before_it_was_sent_is_named(tmp_path: Path) -> None:
     for name in ("00000000000000000000", "00000000000000004096"):
         (tmp_path / "store" / "commitlog" / name).unlink()
     store.write_epochs(((1, 8192),))
-    with pytest.raises(LedgerUnusable, match="was deleted before it was sent"):
+    with pytest.raises(ResendLedgerUnusable, match="was deleted before it was sent"):
         run_of(job_of(str(tmp_path / "store"), ledger), Target())
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from sparkreplay.errors import EpochChanged, LogCorrupted, ReplayError, SegmentGone, StoreUnreadable
 from sparkreplay.records.walk import Stretch
-from sparkreplay.store.files import Entry, LocalFiles
+from sparkreplay.store.files import FolderMember, LocalFiles
 from sparkreplay.store.snapshot import StoreSnapshot, check_epochs, open_store
 from tests.unit.sparkreplay.storefolder import StoreFolder
 from tests.unit.sparkreplay.storerows import rows_in, stretches_of
@@ -212,7 +212,7 @@ class Interrupted(LocalFiles):
         self.happen(name)
         return data
 
-    def entries(self, folder: str) -> list[Entry]:
+    def entries(self, folder: str) -> list[FolderMember]:
         found = super().entries(folder)
         self.happen(folder)
         return found

@@ -11,8 +11,8 @@ from sparkreplay.errors import OptionError
 from sparkreplay.read.options import read_options
 from sparkreplay.read.pushed import Comparison
 from sparkreplay.read.reader import ReadPlan, plan_read, pruned, read_all
-from sparkreplay.read.times import Window, window_of
-from sparkreplay.records.rowfilter import Between, OneOf
+from sparkreplay.read.times import TimeWindow, window_of
+from sparkreplay.records.rowfilter import Between, OneOfFilter
 from sparkreplay.store.snapshot import open_store
 from sparkreplay.stream.request import beginnings
 from tests.unit.sparkreplay.storefolder import StoreFolder
@@ -122,8 +122,8 @@ def test_a_first_record_that_the_bound_cuts_tells_no_time(tmp_path: Path) -> Non
 
 def test_the_window_is_what_all_conditions_leave() -> None:
     field = "store_timestamp"
-    assert window_of([Between(field, low=3), Between(field, low=5, high=9), OneOf(field, (4, 8))]) == Window(
-        5, 8
-    )
-    assert window_of([Between("queue_offset", low=3)]) == Window()
-    assert window_of([OneOf(field, ())]) == Window()
+    assert window_of(
+        [Between(field, low=3), Between(field, low=5, high=9), OneOfFilter(field, (4, 8))]
+    ) == TimeWindow(5, 8)
+    assert window_of([Between("queue_offset", low=3)]) == TimeWindow()
+    assert window_of([OneOfFilter(field, ())]) == TimeWindow()

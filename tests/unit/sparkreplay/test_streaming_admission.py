@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from sparkreplay.errors import LogCorrupted, OptionError
-from sparkreplay.records.walk import Chunk, chunks_of
+from sparkreplay.records.walk import RecordChunk, chunks_of
 from sparkreplay.store.snapshot import StoreSnapshot, open_store
 from sparkreplay.stream import admission
-from sparkreplay.stream.admission import Admission, Cut, cut, read_admission, shares
+from sparkreplay.stream.admission import Admission, BatchCut, cut, read_admission, shares
 from tests.unit.sparkreplay.storefolder import StoreFolder, record
 
 
@@ -35,7 +35,7 @@ def starts_of(folder: StoreFolder) -> list[int]:
     return [0, *full]
 
 
-def unlimited(store: StoreSnapshot, start: int, end: int, *, count: bool = False) -> Cut:
+def unlimited(store: StoreSnapshot, start: int, end: int, *, count: bool = False) -> BatchCut:
     return cut(store, start, end, max_bytes=None, max_messages=None, count=count)
 
 
@@ -82,7 +82,7 @@ def test_both_limits_hold_at_once(tmp_path: Path) -> None:
 
 def test_messages_are_counted_up_to_the_bound(tmp_path: Path) -> None:
     _, store = grown(tmp_path)
-    assert unlimited(store, 0, store.bound, count=True) == Cut(store.bound, 100)
+    assert unlimited(store, 0, store.bound, count=True) == BatchCut(store.bound, 100)
 
 
 def test_a_cut_goes_on_from_the_one_before_without_walking_again(
@@ -92,7 +92,7 @@ def test_a_cut_goes_on_from_the_one_before_without_walking_again(
     half = cut(store, 0, folder.ends[49], max_bytes=None, max_messages=None, count=True)
     walked = watch_walks(monkeypatch)
     whole = cut(store, 0, store.bound, max_bytes=None, max_messages=None, count=True, walked=half)
-    assert whole == Cut(store.bound, 100)
+    assert whole == BatchCut(store.bound, 100)
     assert min(walked) == half.offset
 
 
@@ -101,7 +101,7 @@ def test_a_cut_that_went_further_than_the_limits_now_allow_is_walked_anew(tmp_pa
     far = cut(store, 0, store.bound, max_bytes=None, max_messages=None, count=True)
     by_bytes = cut(store, 0, store.bound, max_bytes=folder.ends[4], max_messages=None, count=True, walked=far)
     by_count = cut(store, 0, store.bound, max_bytes=None, max_messages=5, count=True, walked=far)
-    assert by_bytes == by_count == Cut(folder.ends[4], 5)
+    assert by_bytes == by_count == BatchCut(folder.ends[4], 5)
 
 
 def test_without_a_count_only_the_last_file_is_walked(
@@ -116,7 +116,7 @@ def test_without_a_count_only_the_last_file_is_walked(
 def watch_walks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     walked: list[int] = []
 
-    def watched(files: Any, stretch: Any) -> Iterator[Chunk]:
+    def watched(files: Any, stretch: Any) -> Iterator[RecordChunk]:
         walked.append(stretch.start)
         return chunks_of(files, stretch)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkreplay.store.files import Entry, LocalFiles, OpenFile
+from sparkreplay.store.files import FolderMember, LocalFiles, OpenFile
 from sparkreplay.stream.losses import messages_lost
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
@@ -63,7 +63,7 @@ def test_what_retention_deletes_while_it_is_counted_leaves_a_lower_limit(folder:
     class Shrinking(LocalFiles):
         """The queue files that are listed are gone when they are opened, and a topic goes as a whole."""
 
-        def entries(self, name: str) -> list[Entry]:
+        def entries(self, name: str) -> list[FolderMember]:
             if name == "consumequeue/payments":
                 raise FileNotFoundError(name)
             return super().entries(name)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sparkreplay.errors import BrokerSetMissing, DataLost, ForeignLog, OffsetUnreadable, StoreUnreadable
-from sparkreplay.records.walk import Chunk, chunks_of
+from sparkreplay.records.walk import RecordChunk, chunks_of
 from sparkreplay.stream import admission
 from tests.unit.sparkreplay.storefolder import StoreFolder
 from tests.unit.sparkreplay.streamscene import Query
@@ -80,8 +80,10 @@ def test_a_store_that_is_not_there_is_named_and_read_once_it_is(tmp_path: Path, 
     assert query.run() == [100]
 
 
-def deleting_at_the_first_walk(folder: StoreFolder, segments: int) -> Callable[[Any, Any], Iterator[Chunk]]:
-    def walked(files: Any, stretch: Any) -> Iterator[Chunk]:
+def deleting_at_the_first_walk(
+    folder: StoreFolder, segments: int
+) -> Callable[[Any, Any], Iterator[RecordChunk]]:
+    def walked(files: Any, stretch: Any) -> Iterator[RecordChunk]:
         if not folder.log_min:
             folder.delete_first(segments)
         return chunks_of(files, stretch)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from localcluster.history import Outcome
+from localcluster.history import SendOutcome
 from localcluster.soak.book import Book, Fault
 
 QUEUE, KEPT_MS = "Soak@broker-a:0", 1_000
 
 
 def sent(
-    book: Book, outcome: Outcome = Outcome.ACKNOWLEDGED, *, offset: int | None = None, began_ms: int = 0
+    book: Book,
+    outcome: SendOutcome = SendOutcome.ACKNOWLEDGED,
+    *,
+    offset: int | None = None,
+    began_ms: int = 0,
 ) -> int:
     number = book.begin()
     if offset is not None:
@@ -33,18 +37,18 @@ def test_messages_that_are_read_where_they_were_acknowledged_are_no_fault_in_eit
     second = book.begin()
     read(book, 1, second)
     book.queue(QUEUE).acknowledge(1, second, 0)
-    book.end(second, Outcome.ACKNOWLEDGED)
-    unknown = sent(book, Outcome.UNKNOWN)
+    book.end(second, SendOutcome.ACKNOWLEDGED)
+    unknown = sent(book, SendOutcome.UNKNOWN)
     read(book, 2, unknown)
     assert book.queue(QUEUE).judge_retained(0, 3, {0: first, 1: second, 2: unknown}) == 2
     assert not book.faults.counts
-    assert (book.read_count, book.outcomes[Outcome.ACKNOWLEDGED]) == (3, 2)
+    assert (book.read_count, book.outcomes[SendOutcome.ACKNOWLEDGED]) == (3, 2)
 
 
 def test_another_message_in_an_acknowledged_place_is_a_loss_whoever_sees_it_first() -> None:
     book = Book(KEPT_MS)
     sent(book, offset=0)
-    other = sent(book, Outcome.UNKNOWN)
+    other = sent(book, SendOutcome.UNKNOWN)
     read(book, 0, other)
     assert book.faults.lines == ["lost: 0 was acknowledged at Soak@broker-a:0@0, where 1 was read"]
     twice = Book(KEPT_MS)
@@ -81,7 +85,7 @@ def test_the_last_reading_tells_what_is_missing_of_what_is_left(
 
 def test_what_a_consumer_read_must_stay_though_nobody_acknowledged_it() -> None:
     book = Book(KEPT_MS)
-    read(book, 0, sent(book, Outcome.UNKNOWN))
+    read(book, 0, sent(book, SendOutcome.UNKNOWN))
     book.queue(QUEUE).judge_retained(0, 1, {0: 5})
     assert book.faults.counts == {Fault.TAKEN_BACK: 1}
 
@@ -103,7 +107,7 @@ def test_retention_may_remove_what_is_old_enough_and_nothing_else() -> None:
     assert account.base == 9
     sent(book, offset=8, began_ms=4_500)  # the acknowledgement came after its message had gone
     assert book.faults.counts == {Fault.TOO_YOUNG: 2}
-    read(book, 4, sent(book, Outcome.UNKNOWN))
+    read(book, 4, sent(book, SendOutcome.UNKNOWN))
     sent(book, offset=9, began_ms=5_000)
     assert account.judge_retained(9, 10, {9: 4}) == 0
 
@@ -113,16 +117,16 @@ def test_a_refused_message_must_not_be_there(refused_first: bool) -> None:
     book = Book(KEPT_MS)
     number = book.begin()
     if refused_first:
-        book.end(number, Outcome.REFUSED)
+        book.end(number, SendOutcome.REFUSED)
     read(book, 0, number)
     if not refused_first:
-        book.end(number, Outcome.REFUSED)
+        book.end(number, SendOutcome.REFUSED)
     assert book.faults.counts == {Fault.REFUSED_PRESENT: 1}
 
 
 def test_strangers_other_bodies_and_second_copies_are_told_apart() -> None:
     book = Book(KEPT_MS)
-    number = sent(book, Outcome.UNKNOWN)
+    number = sent(book, SendOutcome.UNKNOWN)
     read(book, 0, number, whole=False)
     read(book, 1, number)
     read(book, 2, None)
@@ -134,10 +138,10 @@ def test_delayed_messages_may_come_twice_but_must_come() -> None:
     book = Book(KEPT_MS)
     early, late, never, refused = (book.begin() for _ in range(4))
     book.read("D", 0, early, whole=True, now_ms=10)
-    book.end_delayed(early, Outcome.ACKNOWLEDGED, 10)
-    book.end_delayed(late, Outcome.ACKNOWLEDGED, 1_000)
-    book.end_delayed(never, Outcome.ACKNOWLEDGED, 1_000)
-    book.end_delayed(refused, Outcome.REFUSED, 1_000)
+    book.end_delayed(early, SendOutcome.ACKNOWLEDGED, 10)
+    book.end_delayed(late, SendOutcome.ACKNOWLEDGED, 1_000)
+    book.end_delayed(never, SendOutcome.ACKNOWLEDGED, 1_000)
+    book.end_delayed(refused, SendOutcome.REFUSED, 1_000)
     assert set(book.awaited) == {late, never}
     book.read("D", 1, late, whole=True, now_ms=1_300)
     book.read("D", 2, late, whole=True, now_ms=9_000)

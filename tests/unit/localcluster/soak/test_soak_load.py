@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from localcluster.history import Outcome
+from localcluster.history import SendOutcome
 from localcluster.soak.book import Book, Fault
 from localcluster.soak.consumer import Consumer
 from localcluster.soak.message import Messages
@@ -188,9 +188,9 @@ def test_every_send_ends_in_the_book_as_what_the_client_was_told() -> None:
     asyncio.run(asyncio.wait_for(scenario(), 60))
     count = len(producer.sent)
     acknowledged = -(-count // 4)
-    assert sender.acknowledged == book.outcomes[Outcome.ACKNOWLEDGED] == acknowledged
+    assert sender.acknowledged == book.outcomes[SendOutcome.ACKNOWLEDGED] == acknowledged
     assert book.outcomes.total() == count
-    assert abs(book.outcomes[Outcome.UNKNOWN] - count / 2) < 2
+    assert abs(book.outcomes[SendOutcome.UNKNOWN] - count / 2) < 2
     assert {queue for _, queue, delay in producer.sent if delay is None} == {0, 1, 2, 3}
     assert {delay for topic, _, delay in producer.sent if topic == "SoakDelayed"} == {"1", "2", "3"}
 

@@ -9,18 +9,22 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from localcluster.history import Outcome
+from localcluster.history import SendOutcome
 from localcluster.soak.book import Book, Fault
-from localcluster.soak.figures import Figure, column
-from localcluster.soak.page import Chart, Line, Mark, Page, Row
+from localcluster.soak.figures import SoakFigure, column
+from localcluster.soak.page import Chart, Line, Mark, SoakPage, VerdictRow
 from localcluster.soak.recording import Recording
-from localcluster.soak.verdict import MIB, Findings, passed, rows
+from localcluster.soak.verdict import MIB, SoakFindings, passed, rows
 
 NAN = math.nan
-ROWS = [Row("lost", True, "0"), Row("memory", False, "<more>"), Row("disk", None, "too short")]
+ROWS = [
+    VerdictRow("lost", True, "0"),
+    VerdictRow("memory", False, "<more>"),
+    VerdictRow("disk", None, "too short"),
+]
 
 
-def page(**changes: object) -> Page:
+def page(**changes: object) -> SoakPage:
     chart = Chart(
         "memory", True, [Line("broker-0", [0.0, 512.0, 1024.0]), Line("broker-1", [NAN, NAN, 256.0])]
     )
@@ -32,7 +36,7 @@ def page(**changes: object) -> Page:
         "charts": [chart],
     }
     marks = [Mark(25.0, 50.0, "SIGKILL </script><b>")]
-    return Page(**{**given, "marks": marks, "details": [("Why", ["a & b"]), ("None", [])], **changes})  # type: ignore[arg-type]
+    return SoakPage(**{**given, "marks": marks, "details": [("Why", ["a & b"]), ("None", [])], **changes})  # type: ignore[arg-type]
 
 
 def drawings(html: str) -> list[ElementTree.Element]:
@@ -99,19 +103,22 @@ def steady(memory_at: float = 1.0) -> Recording:
     recording = Recording()
     for number in range(240):
         factor = memory_at if number >= 160 else 1.0
-        row = {column("broker-0", Figure.MEMORY): 100 * MIB * factor, column("namesrv", Figure.DISK): 4096.0}
-        recording.add(5.0 * number, {**row, column("broker-0", Figure.DESCRIPTORS): 50.0})
+        row = {
+            column("broker-0", SoakFigure.MEMORY): 100 * MIB * factor,
+            column("namesrv", SoakFigure.DISK): 4096.0,
+        }
+        recording.add(5.0 * number, {**row, column("broker-0", SoakFigure.DESCRIPTORS): 50.0})
     return recording
 
 
-def verdicts(book: Book, recording: Recording, findings: Findings) -> dict[str, Row]:
+def verdicts(book: Book, recording: Recording, findings: SoakFindings) -> dict[str, VerdictRow]:
     return {row.what: row for row in rows(book, recording, findings, 64 * MIB, ["broker-0"], ["namesrv"])}
 
 
 def test_a_soak_passes_when_all_was_read_again_and_nothing_grew() -> None:
-    found = verdicts(Book(1000), steady(), Findings(retained=5))
+    found = verdicts(Book(1000), steady(), SoakFindings(retained=5))
     assert passed(found.values())
-    assert found["acknowledged messages lost"] == Row(
+    assert found["acknowledged messages lost"] == VerdictRow(
         "acknowledged messages lost", True, "0; 5 retained ones read again at the end"
     )
     assert found["anonymous memory stays"].text == "broker-0 100.0 MiB → 100.0 MiB"
@@ -119,33 +126,35 @@ def test_a_soak_passes_when_all_was_read_again_and_nothing_grew() -> None:
 
 
 def test_nothing_is_claimed_before_the_last_reading() -> None:
-    found = verdicts(Book(1000), Recording(), Findings())
+    found = verdicts(Book(1000), Recording(), SoakFindings())
     assert found["acknowledged messages lost"].holds is None
-    assert found["open descriptors stays"] == Row("open descriptors stays", None, "too short for a verdict")
+    assert found["open descriptors stays"] == VerdictRow(
+        "open descriptors stays", None, "too short for a verdict"
+    )
 
 
 @pytest.mark.parametrize(
     ("what", "findings"),
     [
-        ("a process ended by itself", Findings(ended=["broker-0 has ended"], retained=0)),
-        ("a strike that was not overcome", Findings(strikes=["not whole"], retained=0)),
-        ("errors in logs", Findings(log_lines=1, retained=0)),
+        ("a process ended by itself", SoakFindings(ended=["broker-0 has ended"], retained=0)),
+        ("a strike that was not overcome", SoakFindings(strikes=["not whole"], retained=0)),
+        ("errors in logs", SoakFindings(log_lines=1, retained=0)),
     ],
 )
-def test_what_should_not_happen_fails_a_soak(what: str, findings: Findings) -> None:
+def test_what_should_not_happen_fails_a_soak(what: str, findings: SoakFindings) -> None:
     found = verdicts(Book(1000), steady(), findings)
     assert [row.what for row in found.values() if row.holds is False] == [what]
 
 
 def test_growth_and_broken_promises_fail_a_soak() -> None:
-    grown = verdicts(Book(1000), steady(1.5), Findings(retained=0))["anonymous memory stays"]
+    grown = verdicts(Book(1000), steady(1.5), SoakFindings(retained=0))["anonymous memory stays"]
     assert grown.holds is False
     assert grown.text == "broker-0 100.0 MiB → 150.0 MiB (at most 118.0 MiB)"
     book = Book(1000)
     book.faults.add(Fault.LOST, "one")
     book.faults.add(Fault.GAP, "two")
-    book.end(book.begin(), Outcome.UNKNOWN)
-    found = verdicts(book, steady(), Findings())
+    book.end(book.begin(), SendOutcome.UNKNOWN)
+    found = verdicts(book, steady(), SoakFindings())
     assert found["acknowledged messages lost"].holds is False
     assert found["other broken promises"].text == "1 gap in a queue"
     assert found["messages"].text == "0 acknowledged, 0 refused, 1 of unknown outcome; 0 read by the consumer"

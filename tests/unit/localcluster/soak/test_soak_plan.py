@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from localcluster.soak.cli import soak
 from localcluster.soak.message import Messages
-from localcluster.soak.plan import Plan, page_after_s, reserved_s_for
-from localcluster.soak.strikekinds import Kind, kinds
+from localcluster.soak.plan import SoakPlan, page_after_s, reserved_s_for
+from localcluster.soak.strikekinds import StrikeKind, kinds
 
 MESSAGES = Messages("1x2f", "Soak", "SoakDelayed", 1000)
 
@@ -33,11 +33,11 @@ def test_bodies_follow_from_their_numbers_and_have_the_wanted_mean() -> None:
 
 
 def test_every_kind_of_strike_comes_before_one_comes_again() -> None:
-    drawn = list(islice(kinds(random.Random(3), tuple(Kind)), 3 * len(Kind)))
-    for begin in range(0, len(drawn), len(Kind)):
-        assert set(drawn[begin : begin + len(Kind)]) == set(Kind)
-    assert drawn == list(islice(kinds(random.Random(3), tuple(Kind)), 3 * len(Kind)))
-    assert set(islice(kinds(random.Random(3), [Kind.ELECT]), 5)) == {Kind.ELECT}
+    drawn = list(islice(kinds(random.Random(3), tuple(StrikeKind)), 3 * len(StrikeKind)))
+    for begin in range(0, len(drawn), len(StrikeKind)):
+        assert set(drawn[begin : begin + len(StrikeKind)]) == set(StrikeKind)
+    assert drawn == list(islice(kinds(random.Random(3), tuple(StrikeKind)), 3 * len(StrikeKind)))
+    assert set(islice(kinds(random.Random(3), [StrikeKind.ELECT]), 5)) == {StrikeKind.ELECT}
 
 
 @pytest.mark.parametrize(("seconds", "reserved_s"), [(3600, 300), (1800, 150), (40, 60)])
@@ -51,11 +51,11 @@ def test_pages_are_written_often_at_first(elapsed_s: float, after_s: float) -> N
 
 
 def test_brokers_remove_by_age_alone_and_look_often_enough() -> None:
-    settings = Plan(3600, 1, 200, 8192, 64 << 20, 300, tuple(Kind)).broker_settings()
+    settings = SoakPlan(3600, 1, 200, 8192, 64 << 20, 300, tuple(StrikeKind)).broker_settings()
     assert settings["fileReservedSeconds"] == "300"
     assert settings["cleanResourceInterval"] == "10000"
     assert settings["cleanFileForciblyEnable"] == "false"
-    assert Plan(40, 1, 200, 8192, 1 << 20, 5, ()).broker_settings()["cleanResourceInterval"] == "200"
+    assert SoakPlan(40, 1, 200, 8192, 1 << 20, 5, ()).broker_settings()["cleanResourceInterval"] == "200"
 
 
 def test_a_page_that_cannot_be_written_is_told_before_anything_starts(tmp_path: Path) -> None:
