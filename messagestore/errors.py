@@ -24,6 +24,15 @@ class BadSegments(StoreError):
         self.why = why
 
 
+class OtherSegmentSize(BadSegments):
+    """All of the `files` files of a log or queue have `size` bytes, and the settings say otherwise."""
+
+    def __init__(self, folder: str, why: str, size: int, files: int) -> None:
+        super().__init__(folder, "*", why)
+        self.size = size
+        self.files = files
+
+
 class StoreCorrupted(StoreError):
     """A record that was stored safely is no longer readable. Nothing is cut: that would lose acknowledged messages."""
 

@@ -5,11 +5,11 @@ Stale records of a truncated tail look valid, so a limit is always an argument, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from messagestore.errors import BadSegments, StoreCorrupted
+from messagestore.errors import BadSegments, OtherSegmentSize, StoreCorrupted
 from messagestore.record import END_OF_SEGMENT, Buffer, check
 
 NAME_DIGITS = 20
@@ -69,8 +69,8 @@ def check_names(folder: str, files: Iterable[tuple[str, int]]) -> None:
             raise BadSegments(folder, name, "not a segment: names are 20 digits; move this file elsewhere")
 
 
-def check_size_set(folder: str, files: Iterable[tuple[str, int]], segment_size: int, key: str) -> None:
-    """Raises BadSegments if all files have one size and it differs from the setting `key`; call it before their names are
+def check_size_set(folder: str, files: Collection[tuple[str, int]], segment_size: int, key: str) -> None:
+    """Raises OtherSegmentSize if all files have one size and it differs from the setting `key`; call it before their names are
     used."""
     sizes = {size for _, size in files if size}
     if len(sizes) == 1 and segment_size not in sizes:
@@ -79,7 +79,7 @@ def check_size_set(folder: str, files: Iterable[tuple[str, int]], segment_size: 
         if size < segment_size:
             why += "; if they were cut short instead, restore them, or, of consume queues, delete the folder consumequeue: "
             why += "it is rebuilt from the commit log"
-        raise BadSegments(folder, "*", why)
+        raise OtherSegmentSize(folder, why, size, len(files))
 
 
 class SegmentWalk:

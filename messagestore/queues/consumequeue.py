@@ -141,7 +141,8 @@ class ConsumeQueue:
             if not size:  # upstream creates a file before it sets its size; it would block the next one
                 await self._directory.delete(name)
         found = [(name, size) for name, size in listed if size]
-        check_size_set(folder, found, self._file_size, "mappedFileSizeConsumeQueue")
+        if all(size % ENTRY.size == 0 for _, size in found):  # else no setting made them
+            check_size_set(folder, found, self._file_size, "mappedFileSizeConsumeQueue")
         # a power cut may lose a new file's name and keep that of the next one
         if found and found[0][0].isdigit() and not trusted:
             names = [name for name, _ in found]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Container, Iterable, Iterator
 
-from messagestore.errors import BadSegments
+from messagestore.errors import BadSegments, OtherSegmentSize
 from messagestore.queues.consumequeue import ConsumeQueue, file_size_for
 from messagestore.queues.ends import Key, OffsetSpan, QueueEnds
 from messagestore.queues.openqueues import OpenQueues
@@ -40,9 +40,12 @@ class QueueTable:
         self._unsynced: dict[tuple[bytes, int], None] | None = None  # None: any may be
 
     async def load(self, log_min: int, phy_limit: int, *, trusted: bool) -> None:
-        """Open every queue on disk and drop entries of records that end above `phy_limit`. Raises BadSegments if no queue's
-        files match the settings, or a name is invalid; OSError."""
-        refused: BadSegments | None = None
+        """Open every queue on disk and drop entries of records that end above `phy_limit`. Raises OtherSegmentSize if the
+        setting cannot be the one of these files; BadSegments for a name that is none of a queue; OSError.
+
+        One file of another size is corrupt, and its queue is rebuilt. Where no queue can be opened and several files have
+        that size, the setting is wrong."""
+        other: list[OtherSegmentSize] = []
         opened = 0
         for topic in self.directory.subdirectories():
             folder, encoded = self.directory.subdirectory(topic), topic.encode()
@@ -59,11 +62,13 @@ class QueueTable:
                 try:
                     await queue.load(log_min, phy_limit, trusted=trusted)
                 except BadSegments as damage:
-                    refused = refused or damage
+                    if isinstance(damage, OtherSegmentSize):
+                        other.append(damage)
                     queue.leave_unopened()
                     self.broken.add((encoded, int(name)))
-        if refused is not None and len(self.broken) == len(self._queues):
-            raise refused
+        alike = sum(found.files for found in other if found.size == other[0].size)
+        if alike > 1 and len(self.broken) == len(self._queues):
+            raise other[0]
 
     async def reset(self) -> None:
         """Delete all queues: the log was replaced by another one. Raises OSError."""

@@ -85,7 +85,7 @@ class ClusterBounds:
             "ConsumeQueue._files": 1 + max(of_queues.values(), default=0),
             "ConsumeQueue._names": 1 + max(of_queues.values(), default=0),
             "Appender._next_offsets": queues,
-            "QueueEnds._ends": queues,
+            "QueueEndsTable._ends": queues,
             "OpenQueues._queues": queues,
             "QueueTable._queues": queues,
             "QueueTable._assigned_ends": queues,

@@ -51,6 +51,13 @@ class Copies(Fault):
         self.due_ms: int | None = self.random.randint(*FIRST_MS)
         self.running: Running | None = None
         self.was_alive = False
+        """Whether controllers heard the original all the while that its copy has been running."""
+        machines.world.loop.after_step.append(self.listen)
+
+    def listen(self) -> None:
+        """A connection that ended for a moment lets the copy register."""
+        if self.running is not None and self.was_alive:
+            self.was_alive = self.lives(self.running)
 
     def next_step(self) -> None:
         """Raises Violation."""
@@ -70,26 +77,28 @@ class Copies(Fault):
             return  # an operator requested a resync: its copy would begin again, too, with an id of its own
         until_ms = self.world.now_ms + self.random.randint(*RUNS_MS)
         self.running = Running(original, original.incarnation, look.broker_id, until_ms)
-        self.was_alive = False
+        self.was_alive = True
         restore(self.node.disk, image_of(original.disk))
         self.node.start(self.app_at(self.node.host))
         self.count()
 
     def look(self, running: Running) -> None:
         original = running.original
-        same = original.running and original.incarnation == running.incarnation
-        is_alive = same and self.is_alive(running.broker_id)
         app = started_broker(self.node)
         if app is not None and (app.membership.registered or app.membership.role is not ReplicaRole.NONE):
-            if is_alive and self.was_alive:
+            if self.was_alive:
                 raise Violation(
                     "B2",
                     f"{self.node.host} is registered as broker {running.broker_id}, and that of {original.name} lives",
                 )
             self.machines.check.forgetful.add(original.name)
-        self.was_alive = is_alive
-        if not is_alive or self.world.now_ms >= running.until_ms or not self.node.running:
+        if not self.was_alive or self.world.now_ms >= running.until_ms or not self.node.running:
             self.stop()
+
+    def lives(self, running: Running) -> bool:
+        original = running.original
+        same = original.running and original.incarnation == running.incarnation
+        return same and self.is_alive(running.broker_id)
 
     def is_alive(self, broker_id: int) -> bool:
         """Whether the leading controller receives that broker's heartbeats."""

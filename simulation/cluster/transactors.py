@@ -65,5 +65,6 @@ class Transactors(Fault):
     def at_the_end(self, log: bytearray, segment_bytes: int) -> None:
         """`log`: all records ever confirmed. Raises Violation."""
         ever = list(deleted_messages(log, len(log), segment_bytes))
-        self.abandoned.judge(ever, self.machines.spread_ms)
-        self.dealers.judge(ever)
+        spread_ms = self.machines.spread_ms
+        self.abandoned.judge(ever, spread_ms)
+        self.dealers.judge(ever, checks_due=spread_ms < self.abandoned.kept_ms)

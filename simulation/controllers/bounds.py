@@ -56,7 +56,7 @@ class ControllerBounds:
         ids = sum(self.highest.values()) + sum(map(len, self.sets.values()))
         per_set = max(self.highest.values(), default=0) + max(map(len, self.sets.values()))
         return {
-            "Counts.elections": REASONS * (sets + 1),
+            "RequestCounts.elections": REASONS * (sets + 1),
             "ElectionHistory._elections": sets,
             "ElectionHistory._elections[]": ELECTIONS_KEPT,
             "ElectionHistory._saved[]": ELECTIONS_KEPT,

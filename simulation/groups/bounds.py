@@ -96,7 +96,7 @@ class GroupBounds:
             "ConsumeQueue._files": 1 + max(of_queues.values(), default=0),
             "ConsumeQueue._names": 1 + max(of_queues.values(), default=0),
             "Appender._next_offsets": queues,
-            "QueueEnds._ends": queues,
+            "QueueEndsTable._ends": queues,
             "QueueTable._queues": queues,
             "QueueTable._assigned_ends": queues,
             "SavedQueues._boundaries": BOUNDARIES_MAX,
@@ -121,6 +121,6 @@ class GroupBounds:
             "RecentCommits._notes": NOTES_OF_A_MOMENT,
             "Outcomes._outcomes": self.deals(),
             "RaftLog._recent": ENTRIES_IN_MEMORY,
-            "Placing._ends": ENTRIES_IN_MEMORY,
+            "PositionTracker._ends": ENTRIES_IN_MEMORY,
             "Chain._ends": WALKS_ENDED,
         }

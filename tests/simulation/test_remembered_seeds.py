@@ -17,6 +17,9 @@ REMEMBERED = {
         7_010: "queue files are lost, then the disk is full",
         7_034: "a queue whose messages and files are gone assigned offsets twice",
         20_000_004: "more outcomes of transactions than the bound",
+        30_000_100: "clocks an hour apart, and a log kept for ten seconds",
+        30_000_139: "the only file of the only queue is cut short",
+        30_000_186: "a copy registers while its original is disconnected for a moment",
     },
     "groups": {
         5_044: "a stop in the midst of a start",

@@ -230,6 +230,42 @@ def test_sizes_that_no_queue_has_are_a_wrong_setting(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("size", [FILE_BYTES // 2, FILE_BYTES // 2 + 7])
+def test_one_file_of_another_size_is_corrupt(tmp_path: Path, size: int) -> None:
+    """Also where it is the only file of all queues."""
+
+    async def scenario() -> None:
+        store = open_store(tmp_path)
+        await store.start()
+        await store.become_master()
+        for number in range(PER_FILE - 2):
+            store.append([message(body(number), "TopicA", 0)])
+        everything_dispatched(store)
+        listed = queue_entries(store)
+        await store.stop()
+        cut_short("TopicA", 0, 0, size)(tmp_path)
+        store = open_store(tmp_path)
+        await store.start()
+        assert queue_entries(store) == listed
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
+def test_sizes_that_no_setting_makes_are_corrupt_files(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        listed = await filled(tmp_path)
+        for topic, queue_id in TOPICS:
+            for number, file in enumerate(files_of(tmp_path, topic, queue_id)):
+                shortened(file, FILE_BYTES - 20 * number - 1)
+        store = open_store(tmp_path)
+        await store.start()
+        assert queue_entries(store) == listed
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
 def test_a_file_that_is_none_of_a_queue_is_not_deleted(tmp_path: Path) -> None:
     async def scenario() -> None:
         await filled(tmp_path)

@@ -42,13 +42,13 @@ def test_a_task_of_spark_opens_its_work_without_pandas() -> None:
     work = pickle.dumps(partial(kind_of, "orders"))
     in_a_new_process(f"""
 import sys
-from sparkreplay.engine.sparkresults import Attempt
+from sparkreplay.engine.sparkresults import TaskAttempt
 class Results:
     def add(self, found):
         assert found == {{0: "message"}}
         assert "sparkreplay.summary.scan" in sys.modules and "pandas" not in sys.modules
 assert "pyarrow" not in sys.modules
-Attempt({work!r}, Results())(0)
+TaskAttempt({work!r}, Results())(0)
 """)
 
 

@@ -1,0 +1,36 @@
+"""The bounds of the worlds name attributes that exist: a name that fits nothing bounds nothing."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from tests.architecture.test_module_rules import HOUSE
+
+NAMED = re.compile(r'"([A-Z]\w*)\.(\w+)(?:\[\])*"')
+BOUNDS = re.compile(r"simulation\.\w+\.bounds")
+TEXTS = {module: path.read_text() for module, path in HOUSE.files.items()}
+
+
+def sources(owner: str) -> Iterator[str]:
+    """Of the modules that define this class or a base of it."""
+    for module in HOUSE.classes_by_name().get(owner, ()):
+        yield TEXTS[module]
+        for node in ast.walk(ast.parse(TEXTS[module])):
+            if isinstance(node, ast.ClassDef) and node.name == owner:
+                for base in node.bases:
+                    yield from sources(ast.unparse(base).split("[")[0])
+
+
+def test_each_bound_is_of_an_attribute_of_a_class() -> None:
+    named = {
+        found for module, text in TEXTS.items() if BOUNDS.fullmatch(module) for found in NAMED.findall(text)
+    }
+    assert len(named) > 50
+    lost = [
+        f"{owner}.{attribute}"
+        for owner, attribute in named
+        if not any(re.search(rf"\b{attribute}\b", source) for source in sources(owner))
+    ]
+    assert lost == []
