@@ -6,7 +6,7 @@ records hold them."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from messagestore.errors import BadSegments, OtherSegmentSize
 from messagestore.queues.consumequeue import ConsumeQueue, file_size_for
@@ -41,10 +41,7 @@ class QueueTable:
 
     async def load(self, log_min: int, phy_limit: int, *, trusted: bool) -> None:
         """Open every queue on disk and drop entries of records that end above `phy_limit`. Raises OtherSegmentSize if the
-        setting cannot be the one of these files; BadSegments for a name that is none of a queue; OSError.
-
-        One file of another size is corrupt, and its queue is rebuilt. Where no queue can be opened and several files have
-        that size, the setting is wrong."""
+        setting cannot be the one of these files; BadSegments for a name that is none of a queue; OSError."""
         other: list[OtherSegmentSize] = []
         opened = 0
         for topic in self.directory.subdirectories():
@@ -66,9 +63,12 @@ class QueueTable:
                         other.append(damage)
                     queue.leave_unopened()
                     self.broken.add((encoded, int(name)))
-        alike = sum(found.files for found in other if found.size == other[0].size)
-        if alike > 1 and len(self.broken) == len(self._queues):
+        if len(self.broken) == len(self._queues) and self._setting_is_wrong(other):
             raise other[0]
+
+    def _setting_is_wrong(self, other: Sequence[OtherSegmentSize]) -> bool:
+        """No queue could be opened: several files of one size show another setting, a single one is corrupt."""
+        return sum(found.files for found in other if found.size == other[0].size) > 1
 
     async def reset(self) -> None:
         """Delete all queues: the log was replaced by another one. Raises OSError."""

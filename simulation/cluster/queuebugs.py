@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from broker.sends.delaydelivery import DelayDelivery
 from broker.sends.scheduling import delivered
 from messagestore.dispatch.endcheck import QueueCheck
 from messagestore.dispatch.indexmending import IndexMending
 from messagestore.dispatch.savedqueues import SavedQueues
+from messagestore.errors import OtherSegmentSize
 from messagestore.index.file import IndexFile
 from messagestore.messages import MessageToStore, QueueEntry
 from messagestore.queues.consumequeue import ConsumeQueue
 from messagestore.queues.ends import Key
+from messagestore.queues.table import QueueTable
 from messagestore.record import decode
 from simulation.cluster.bugs import BUGS
 
@@ -21,6 +25,12 @@ bug = BUGS.playing("lost queues")
 async def as_their_files_say(self: QueueCheck, listed_end: int, loaded_limit: int, *, believes: bool) -> None:
     """Upstream: a consume queue ends where its own files end."""
     self._queues.broken.clear()
+
+
+@bug("one-file-is-a-setting", QueueTable, "_setting_is_wrong")
+def whatever_their_number(self: QueueTable, other: Sequence[OtherSegmentSize]) -> bool:
+    """The only queue's only file is cut short, and the broker does not start until somebody changes a setting."""
+    return bool(other)
 
 
 @BUGS.playing("lost queues", "retention")("ends-older-than-the-log", SavedQueues, "ends_known_beyond")
