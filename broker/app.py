@@ -43,9 +43,9 @@ from broker.role.controllercalls import ControllerCalls
 from broker.role.controllerclient import ControllerClient
 from broker.role.controllerhosts import ControllerHosts
 from broker.role.events import BrokerEvents
-from broker.role.fitness import HealthProblem, LeaderHealth
 from broker.role.identity import IDENTITY_FILE, Identity, TemporaryIdentity
 from broker.role.identityfiles import IdentityFiles, LogFound
+from broker.role.leaderhealth import HealthProblem, LeaderHealth
 from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership
 from broker.role.memorymark import KeptMemoryMark
@@ -53,7 +53,7 @@ from broker.role.replicatable import ReplicaTable
 from broker.role.startnumber import KeptStartNumber
 from broker.role.switch import RoleSwitch
 from broker.settings.broker import BrokerSettings
-from broker.switchover.farewell import GracefulShutdown
+from broker.switchover.gracefulshutdown import GracefulShutdown
 from broker.switchover.passeddeletions import PassedDeletions
 from broker.tables.tables import Tables
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
@@ -87,7 +87,7 @@ class BrokerApp:
         self._probes: HttpPages | None = None
         self._failed: asyncio.Future[BaseException] | None = None
         self._tasks = Tasks(self._fatal)
-        self._fitness = LeaderHealth(settings.yield_after)
+        self._health = LeaderHealth(settings.yield_after)
         self._level_epoch: int | None = None
         """The epoch in which the log caught up with a master's, until the memory mark notes it."""
         self._events = BrokerEvents()
@@ -176,7 +176,7 @@ class BrokerApp:
         )  # fmt: skip
         self._controllers = ControllerClient(self._neighbours.client, settings.controllers)
         self._calls = ControllerCalls(
-            membership, settings, self.store, ha, self.memory_mark, self._fitness, clock,
+            membership, settings, self.store, ha, self.memory_mark, self._health, clock,
             self._start_number, incarnation=clock.now_ms(),
         )  # fmt: skip
         self._manager = ReplicasManager(
@@ -184,7 +184,7 @@ class BrokerApp:
             self._switch,
             ha,
             identity_files=self._identity_files,
-            fitness=self._fitness,
+            health=self._health,
             timers=settings,
             calls=self._calls,
             controllers=self._controllers,
@@ -194,7 +194,7 @@ class BrokerApp:
             on_set_back=self._set_back,
             on_fatal=self._fatal,
         )
-        self._farewell = GracefulShutdown(
+        self._graceful_shutdown = GracefulShutdown(
             membership,
             ha,
             self._resign,
@@ -241,7 +241,7 @@ class BrokerApp:
         RetentionRequests(self._cleaner).add_to(router)
         Assignments(
             requests.consumers,
-            requests.unserved,
+            requests.unsupported,
             client=client,
             name_servers=settings.name_servers,
             clock=self._clock,
@@ -268,7 +268,7 @@ class BrokerApp:
         self._links: HAService | None = None
         if isinstance(log, GroupLog):
             self._group_roles = group_roles(
-                log, membership, self._manager, self._switch, self._events, self._fitness, self._clock
+                log, membership, self._manager, self._switch, self._events, self._health, self._clock
             )
             log.member.before_change(requests.agreement.why_not_replicated)
             return
@@ -348,7 +348,7 @@ class BrokerApp:
         """End gracefully within five seconds, also after a `start` that failed or was cut short. A former master with a
         successor forwards after that; its data is on disk by then."""
         self._neighbours.finder.retire()
-        forwards = await self._farewell.step_down()
+        forwards = await self._graceful_shutdown.step_down()
         self._switch.stop_serving()
         if forwards:
             self.requests.only_forward()
@@ -372,7 +372,7 @@ class BrokerApp:
             await self._note_failed_sync()
         await self.memory_mark.close(synced=self.store.is_on_disk)
         if forwards:
-            await self._farewell.forward()
+            await self._graceful_shutdown.forward()
             await self.requests.forwarding.stop()
             await self._ports.close()
         await self._neighbours.client.close()
@@ -382,7 +382,7 @@ class BrokerApp:
         if self._group_roles is not None:
             self._tasks.start(self._group_roles.hand_over(), name="hand over")
             return
-        self._fitness.stops()
+        self._health.stops()
         self._manager.beat_now()
 
     async def wait_failed(self) -> BaseException:
@@ -489,10 +489,10 @@ class BrokerApp:
             now_ms = self._clock.monotonic_ms()
             self._events.swept(now_ms)
             self._note_caught_up()
-            self._fitness.note(HealthProblem.DISK, not self.store.takes_messages(), now_ms)
-            self._fitness.note(HealthProblem.ROT, bool(self.store.integrity.damages), now_ms)
-            self._fitness.note(HealthProblem.READ, self.store.dispatch_waits, now_ms)
-            self._fitness.note(HealthProblem.SYNC, self.store.sync_lasts_ms() > SWEEP_MS, now_ms)
+            self._health.note(HealthProblem.DISK, not self.store.takes_messages(), now_ms)
+            self._health.note(HealthProblem.ROT, bool(self.store.integrity.damages), now_ms)
+            self._health.note(HealthProblem.READ, self.store.dispatch_waits, now_ms)
+            self._health.note(HealthProblem.SYNC, self.store.sync_lasts_ms() > SWEEP_MS, now_ms)
 
     async def _serve_probes(self) -> HttpPages:
         from broker.exporter.collector import BrokerCollector  # only here: it brings the Prometheus library

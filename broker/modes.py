@@ -14,7 +14,7 @@ from broker.replication.groupacknowledgement import GroupAcknowledgement
 from broker.replication.pairacknowledgement import PairAcknowledgement, StoredHere
 from broker.replication.writegate import ReplicationView, SendReplicationView
 from broker.role.events import BrokerEvents
-from broker.role.fitness import LeaderHealth
+from broker.role.leaderhealth import LeaderHealth
 from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership
 from broker.role.switch import RoleSwitch
@@ -148,13 +148,13 @@ def group_roles(
     manager: ReplicasManager,
     switch: RoleSwitch,
     events: BrokerEvents,
-    fitness: LeaderHealth,
+    health: LeaderHealth,
     clock: Clock,
 ) -> GroupRoles:
     """The part that passes the group's leader on to the membership."""
     from broker.role.grouproles import GroupRoles
 
-    return GroupRoles(membership, log.member, log.store, manager, switch, events, fitness, clock)
+    return GroupRoles(membership, log.member, log.store, manager, switch, events, health, clock)
 
 
 def group_tables(log: CopiedLog | GroupLog, tables: Tables, clock: Clock) -> GroupTables | None:

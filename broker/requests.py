@@ -9,14 +9,14 @@ from functools import partial
 
 from broker.admin.status import StatusRequests
 from broker.admin.tables import add_table_requests
-from broker.clients.early import ProvisionalSubscriptions
 from broker.clients.groups import ConsumerGroups
 from broker.clients.lockrequests import LockRequests
+from broker.clients.provisionalsubscriptions import ProvisionalSubscriptions
 from broker.clients.readgate import ReadGate
 from broker.clients.renewal import SubscriptionRenewal
 from broker.clients.requesters import Requesters
 from broker.clients.requests import ClientRequests
-from broker.clients.unserved import UnsupportedRequests
+from broker.clients.unsupportedrequests import UnsupportedRequests
 from broker.metrics.latencies import Latencies
 from broker.metrics.recent import RecentTotals
 from broker.metrics.totals import Totals
@@ -37,8 +37,8 @@ from broker.sends.processor import SEND_CODES, SendProcessor
 from broker.sends.replies import Replies
 from broker.sends.sendback import SendBack
 from broker.switchover.forwarding import Forwarding
+from broker.switchover.forwardingstate import FORWARD_MS
 from broker.switchover.handover import HandOverRequests
-from broker.switchover.passage import FORWARD_MS
 from broker.switchover.passedpulls import attach_subscriptions
 from broker.transactions.checkback import CheckBack
 from broker.transactions.ending import EndTransaction
@@ -60,7 +60,7 @@ CLIENTS_THEMSELVES = (
 """Requests that a broker which only forwards answers by itself: consumers send heartbeats to each broker of their set."""
 
 
-class TakingWrites:
+class WriteAdmission:
     """Whether this broker may store a message of its own accord, such as a delayed one that is due."""
 
     def __init__(self, membership: Membership, forwarding: Forwarding) -> None:
@@ -69,7 +69,7 @@ class TakingWrites:
 
     @property
     def accepts_sends(self) -> bool:
-        return self._membership.accepts_sends and self._forwarding.passage.writes_here
+        return self._membership.accepts_sends and self._forwarding.state.writes_here
 
     @property
     def is_slave(self) -> bool:
@@ -94,11 +94,11 @@ class Requests:
             Latencies(parts.clock, tables.topics, settings.slave_timeout) if settings.serves_metrics else None
         )
         self.consumers = ConsumerGroups(tables.filters)
-        self._early = ProvisionalSubscriptions(self.consumers)
+        self._provisional = ProvisionalSubscriptions(self.consumers)
         self._requesters = Requesters(self.consumers)
         self._reading = ReadGate(parts.membership, settings)
-        self.unserved = UnsupportedRequests()
-        self.router.on_unserved = self.unserved.asked
+        self.unsupported = UnsupportedRequests()
+        self.router.on_unserved = self.unsupported.asked
         self._add_write_gate()
         self._add_forwarding()
         self._add_pulls()
@@ -143,7 +143,7 @@ class Requests:
             forward_ms=max(FORWARD_MS, 1000 * settings.shutdown_forward_seconds),
         )
         forwarding.own_id = lambda: membership.broker_id
-        self._writing = TakingWrites(membership, forwarding)
+        self._writing = WriteAdmission(membership, forwarding)
 
         def role_taken(taken: RoleTaken) -> None:
             if taken.leads:
@@ -180,7 +180,7 @@ class Requests:
                 topics=tables.topics,
                 groups=tables.groups,
                 consumers=self.consumers,
-                early=self._early,
+                provisional=self._provisional,
                 limits=settings,
             ),
             direction=PullRouting(
@@ -193,12 +193,14 @@ class Requests:
                 lists_former_epochs=lambda: store.dispatched_offset() >= _newest_epoch_start(ha),
             ),
             offsets=tables.offsets,
-            renewal=SubscriptionRenewal(self.consumers, self._early, parts.tasks, self._requesters.is_former),
+            renewal=SubscriptionRenewal(
+                self.consumers, self._provisional, parts.tasks, self._requesters.is_former
+            ),
             held=self._held,
             clock=parts.clock,
             polling=settings,
             tasks=parts.tasks,
-            unserved=self.unserved,
+            unsupported=self.unsupported,
             totals=self.totals,
             latencies=self.latencies,
             elsewhere=lambda peer, command: self.router.handlers[command.code](peer, command),
@@ -327,7 +329,7 @@ class Requests:
 
         def passing(peer: Peer, commands: list[RemotingCommand]) -> None:
             replies.passed_on(peer, commands)
-            attach_subscriptions(commands, partial(self._early.subscribed, peer))
+            attach_subscriptions(commands, partial(self._provisional.subscribed, peer))
 
         self.forwarding.on_reply = replies.passed_back
         self.forwarding.on_passing = passing
@@ -396,7 +398,7 @@ class Requests:
         hand_over.add_to(self.router)
 
         def confirmed() -> None:
-            if forwarding.passage.forms and parts.acknowledgement.enough_in_sync():
+            if forwarding.state.forms and parts.acknowledgement.enough_in_sync():
                 forwarding.formed()
             hand_over.moved()
 
@@ -452,7 +454,7 @@ class Requests:
 
     @property
     def forwards_to(self) -> str:
-        successor = self.forwarding.passage.successor
+        successor = self.forwarding.state.successor
         return "" if successor is None else successor.address
 
     @property

@@ -55,7 +55,7 @@ async def look_first(settings: ControllerSettings, runtime: Runtime) -> None:
     if found.of_java:
         found_fields = fields(
             entries=found.last_index + 1,
-            decided=found.committed_index,
+            committed=found.committed_index,
             term=found.term,
             tail=found.tail or "none",
             snapshots="empty, not read" if since_5_4 else "none",

@@ -191,16 +191,16 @@ def members_command(peers: Mapping[str, str], group: str) -> None:
     """Show the members of the group, from its leader; --peers may be an older list."""
     found = asked(peers, group, lambda client: client.members())
     by = "the list it was started with" if found["index"] < 0 else f"entry {found['index']}"
-    click.echo(f"by {by}" + ("" if found["decided"] else ", not committed yet"))
+    click.echo(f"by {by}" + ("" if found["committed"] else ", not committed yet"))
     for kind in ("voters", "learners"):
         for member, address in found[kind].items():
             click.echo(f"{member:10} {address:22} {kind[:-1]:8} {lag_of(member, found)}".rstrip())
 
 
 def lag_of(member: str, found: Fields) -> str:
-    if member not in found["lacks"]:
+    if member not in found["missing"]:
         return "leads"
-    missing = found["lacks"][member]
+    missing = found["missing"][member]
     return "no answer, or no vote yet" if missing is None else f"missing {missing}" if missing else ""
 
 

@@ -22,9 +22,9 @@ from messagestore.store.settings import StoreSettings
 from mqruntime.clock import Clock
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
-from raftstore.decidedlately import RecentCommits
 from raftstore.divide import Divide, decode_divide
 from raftstore.framing import position_in_body
+from raftstore.recentcommits import RecentCommits
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand

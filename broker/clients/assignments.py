@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from broker.clients.allocation import STRATEGIES, allocated
 from broker.clients.groups import ConsumerGroups
 from broker.clients.refusals import TOPIC_LENGTH_MAX, ClientRefused
-from broker.clients.unserved import UnsupportedRequests
+from broker.clients.unsupportedrequests import UnsupportedRequests
 from mqruntime.clock import Clock
 from remoting.bodies.queues import (
     MessageQueue,
@@ -40,14 +40,14 @@ class Assignments:
     def __init__(
         self,
         consumers: ConsumerGroups,
-        unserved: UnsupportedRequests,
+        unsupported: UnsupportedRequests,
         *,
         client: RemotingClient,
         name_servers: Sequence[str],
         clock: Clock,
     ) -> None:
         self._consumers = consumers
-        self._unserved = unserved
+        self._unsupported = unsupported
         self._client = client
         self._name_servers = name_servers
         self._clock = clock
@@ -64,7 +64,7 @@ class Assignments:
         if allocate is None and asked.message_model != BROADCASTING:
             why = f"queues are assigned by {' and '.join(STRATEGIES)}, not by {asked.strategy_name}"
             refusal = ClientRefused(ResponseCode.INVALID_PARAMETER, why)
-            self._unserved.refused(peer, command, refusal)
+            self._unsupported.refused(peer, command, refusal)
             return refusal.reply_to(command)
         try:
             queues = await self._queues_of(asked.topic)

@@ -14,8 +14,8 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from broker.clients.early import ProvisionalSubscriptions
 from broker.clients.groups import ConsumerGroups
+from broker.clients.provisionalsubscriptions import ProvisionalSubscriptions
 from mqruntime.log import fields
 from mqruntime.tasks import Tasks
 from remoting.bodies.heartbeats import ConsumerRunningInfo, SubscriptionData
@@ -42,12 +42,12 @@ class SubscriptionRenewal:
     def __init__(
         self,
         consumers: ConsumerGroups,
-        early: ProvisionalSubscriptions,
+        provisional: ProvisionalSubscriptions,
         tasks: Tasks,
         is_former: Callable[[Peer], bool],
     ) -> None:
         self._consumers = consumers
-        self._early = early
+        self._provisional = provisional
         self._tasks = tasks
         self._is_former = is_former
         self._asked: dict[tuple[Peer, str], None] = {}
@@ -63,7 +63,7 @@ class SubscriptionRenewal:
     def ask_first(self, peer: Peer, group: str) -> asyncio.Task[None] | None:
         """Ask the client behind `peer`, which sent no heartbeat. The task ends when it has answered, or timed out. None where
         there is no client to ask."""
-        if self._is_former(peer) or self._early.is_known(peer, group):
+        if self._is_former(peer) or self._provisional.is_known(peer, group):
             return None
         asking = self._first.get((peer, group))
         if asking is None and len(self._first) < FIRST_MAX:
@@ -81,7 +81,7 @@ class SubscriptionRenewal:
 
     async def _request_first(self, peer: Peer, group: str) -> None:
         """Ask once; upstream's clients answer for the group, whatever client id is asked for."""
-        take = partial(self._early.said, peer, group)
+        take = partial(self._provisional.said, peer, group)
         try:
             await self._request(peer, group, peer.remote_address, FIRST_TIMEOUT_MS, take)
         finally:

@@ -33,7 +33,7 @@ class GroupCollector(Collector):
         if node.core is not None:
             yield one(figures.FIRST_INDEX, node.core.log.first_index)
             yield one(figures.LAST_INDEX, node.last_index)
-            yield one(figures.DECIDED_INDEX, node.core.committed_index)
+            yield one(figures.COMMITTED_INDEX, node.core.committed_index)
         behind = sorted(self._member.behind().items())
         yield each(figures.BEHIND, (((member,), lag.missing) for member, lag in behind))
         yield one(figures.UNREADABLE, node.catchup_reader.unreadable)

@@ -10,7 +10,7 @@ ROLE = Figure("rocketmq_dledger_role", "1 candidate, 2 follower, 3 leader", ours
 TERM = Figure("rocketmq_dledger_term", "of the group, as this member knows it", ours=True)
 FIRST_INDEX = Figure("rocketmq_dledger_first_index", "first entry that is kept", ours=True)
 LAST_INDEX = Figure("rocketmq_dledger_last_index", "last entry, committed or not", ours=True)
-DECIDED_INDEX = Figure("rocketmq_dledger_decided_index", "last committed entry; -1 before any", ours=True)
+COMMITTED_INDEX = Figure("rocketmq_dledger_committed_index", "last committed entry; -1 before any", ours=True)
 BEHIND = Figure(
     "rocketmq_dledger_behind_entries",
     "entries of the leader that a member is not known to hold",

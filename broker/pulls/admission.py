@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from broker.clients.early import ProvisionalSubscriptions
 from broker.clients.groups import ConsumerGroups, Subscription
+from broker.clients.provisionalsubscriptions import ProvisionalSubscriptions
 from broker.clients.refusals import REJECTED, ClientRefused, no_lite_topic
 from broker.clients.subscription import is_tag_type, not_supported, property_filter, tag_filter
 from broker.pulls.request import PullRequest
@@ -55,14 +55,14 @@ class PullAdmission:
         topics: Topics,
         groups: SubscriptionGroups,
         consumers: ConsumerGroups,
-        early: ProvisionalSubscriptions,
+        provisional: ProvisionalSubscriptions,
         limits: PullLimits,
     ) -> None:
         self._reading = reading
         self._topics = topics
         self._groups = groups
         self._consumers = consumers
-        self._early = early
+        self._provisional = provisional
         self._limits = limits
 
     @property
@@ -174,8 +174,12 @@ class PullAdmission:
         known = self._consumers.subscription(header.consumer_group, header.topic)
         if known is not None and known.version >= header.sub_version:
             return known
-        early = self._early.find(peer, header.consumer_group, header.topic)
-        return known if early is None or (known is not None and known.version > early.version) else early
+        provisional = self._provisional.find(peer, header.consumer_group, header.topic)
+        return (
+            known
+            if provisional is None or (known is not None and known.version > provisional.version)
+            else provisional
+        )
 
     def _check_taken(self, expression_type: str | None) -> None:
         if not self._limits.enable_property_filter:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from broker.clients.refusals import REJECTED, ClientRefused
 from broker.clients.renewal import SubscriptionRenewal
 from broker.clients.requesters import is_passed_on
-from broker.clients.unserved import UnsupportedRequests
+from broker.clients.unsupportedrequests import UnsupportedRequests
 from broker.metrics.latencies import Call, Latencies
 from broker.metrics.totals import Totals
 from broker.pulls.admission import PullAdmission
@@ -116,7 +116,7 @@ class PullProcessor:
         clock: Clock,
         polling: Polling,
         tasks: Tasks,
-        unserved: UnsupportedRequests,
+        unsupported: UnsupportedRequests,
         totals: Totals | None = None,
         latencies: Latencies | None = None,
         elsewhere: Callable[[Peer, RemotingCommand], Handled] | None = None,
@@ -131,7 +131,7 @@ class PullProcessor:
         self._clock = clock
         self._polling = polling
         self._tasks = tasks
-        self._unserved = unserved
+        self._unsupported = unsupported
         self._totals = totals
         self._latencies = latencies
         self._elsewhere = elsewhere or self.handle
@@ -159,7 +159,7 @@ class PullProcessor:
                     return self._after_asking(peer, command, arrived_ms, asking)
             if refused.code == ResponseCode.SUBSCRIPTION_NOT_LATEST:
                 self._renewal.ask(peer, header.consumer_group)
-            self._unserved.refused(peer, command, refused)
+            self._unsupported.refused(peer, command, refused)
             return refused.reply_to(command)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         queue, passed_on = (group, topic, queue_id), is_passed_on(peer)

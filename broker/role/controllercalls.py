@@ -15,7 +15,7 @@ from broker.role.actions import (
     PollCall,
     RegisterCall,
 )
-from broker.role.fitness import LeaderHealth
+from broker.role.leaderhealth import LeaderHealth
 from broker.role.membership import Membership
 from broker.role.memorymark import KeptMemoryMark
 from broker.role.startnumber import KeptStartNumber
@@ -82,7 +82,7 @@ class ControllerCalls:
         log: ReportedLog,
         ha: Replication,
         memory: KeptMemoryMark,
-        fitness: LeaderHealth,
+        health: LeaderHealth,
         clock: Clock,
         start: KeptStartNumber,
         incarnation: int,
@@ -93,7 +93,7 @@ class ControllerCalls:
         self._log = log
         self._ha = ha
         self._memory = memory
-        self._fitness = fitness
+        self._health = health
         self._clock = clock
         self._start = start
         self._incarnation = incarnation
@@ -112,10 +112,10 @@ class ControllerCalls:
             self._settings.broker_election_priority,
             self._settings.min_in_sync_replicas,
             self._memory.may_have_lost_data,
-            self._fitness.why_unfit(now_ms),
+            self._health.why_unfit(now_ms),
             self._settings.async_learner,
             self._incarnation,
-            self._fitness.could_lead(now_ms) or None,
+            self._health.could_lead(now_ms) or None,
             self._start.number,
             min(self._log.dispatched_offset(), self._log.confirm_offset()),
             self._memory.was_set_back or None,

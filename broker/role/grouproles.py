@@ -10,7 +10,7 @@ import logging
 
 from broker.role.actions import Grant
 from broker.role.events import BrokerEvents
-from broker.role.fitness import LeaderHealth
+from broker.role.leaderhealth import LeaderHealth
 from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership
 from broker.role.switch import RoleSwitch
@@ -42,7 +42,7 @@ class GroupRoles:
         manager: ReplicasManager,
         switch: RoleSwitch,
         events: BrokerEvents,
-        fitness: LeaderHealth,
+        health: LeaderHealth,
         clock: Clock,
     ) -> None:
         self._membership = membership
@@ -51,7 +51,7 @@ class GroupRoles:
         self._manager = manager
         self._switch = switch
         self._events = events
-        self._fitness = fitness
+        self._health = health
         self._clock = clock
         self._news = asyncio.Event()
         self._known: tuple[int, str] | None = None
@@ -100,7 +100,7 @@ class GroupRoles:
     async def _yield_if_unfit(self) -> None:
         """Transfer leadership if this leader cannot take messages and another member can lead."""
         now_ms = self._clock.monotonic_ms()
-        why = self._fitness.why_unfit(now_ms)
+        why = self._health.why_unfit(now_ms)
         if why and now_ms >= self._yield_again_ms:
             self._yield_again_ms = now_ms + YIELD_AGAIN_MS
             logger.warning("transferring leadership: %s", why)

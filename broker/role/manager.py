@@ -32,8 +32,8 @@ from broker.role.actions import (
 )
 from broker.role.controllercalls import ControllerCalls, said_grant
 from broker.role.controllerclient import ControllerClient
-from broker.role.fitness import HealthProblem, LeaderHealth
 from broker.role.identityfiles import IdentityFiles
+from broker.role.leaderhealth import HealthProblem, LeaderHealth
 from broker.role.membership import Membership, ReplicaRole
 from broker.role.switch import RoleChangeFailed, RoleRefused, RoleSwitch
 from ha.service.replication import Replication
@@ -85,7 +85,7 @@ class ReplicasManager:
         ha: Replication,
         *,
         identity_files: IdentityFiles,
-        fitness: LeaderHealth,
+        health: LeaderHealth,
         timers: Timers,
         calls: ControllerCalls,
         controllers: ControllerClient,
@@ -101,7 +101,7 @@ class ReplicasManager:
         self._roles = roles
         self._ha = ha
         self._identity_files = identity_files
-        self._fitness = fitness
+        self._health = health
         self._timers = timers
         self._calls = calls
         self._controllers = controllers
@@ -343,15 +343,15 @@ class ReplicasManager:
         except RoleChangeFailed as failure:
             if self._role_failure.failed((grant, str(failure)), self._now_ms()):
                 logger.error("role change failed and will be repeated: %s", failure, extra=said)
-            self._fitness.note(HealthProblem.ROLE, True, self._now_ms())
+            self._health.note(HealthProblem.ROLE, True, self._now_ms())
             if isinstance(change, Lead):
-                self._fitness.note(HealthProblem.LEAD, True, self._now_ms())
+                self._health.note(HealthProblem.LEAD, True, self._now_ms())
             actions = membership.role_failed(self._now_ms())
         else:
             self._role_failure.recovered(self._now_ms())
-            self._fitness.note(HealthProblem.ROLE, False, self._now_ms())
+            self._health.note(HealthProblem.ROLE, False, self._now_ms())
             if isinstance(change, Lead):
-                self._fitness.note(HealthProblem.LEAD, False, self._now_ms())
+                self._health.note(HealthProblem.LEAD, False, self._now_ms())
             former = membership.role
             actions = membership.role_taken(grant, self._now_ms())
             logger.info("role taken", extra=said)

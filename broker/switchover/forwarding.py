@@ -18,8 +18,17 @@ from typing import TYPE_CHECKING
 
 from broker.clients.refusals import REJECTED
 from broker.neighbours.naps import LOOK_MS, Naps
+from broker.switchover.forwardingstate import (
+    HERE,
+    Action,
+    ForwardingState,
+    Leave,
+    Reach,
+    Release,
+    Stage,
+    Successor,
+)
 from broker.switchover.forwardlink import Carried, ForwardLink
-from broker.switchover.passage import HERE, Action, ForwardingState, Leave, Reach, Release, Stage, Successor
 from mqruntime.clock import Clock
 from mqruntime.coretimer import CoreTimer
 from mqruntime.log import fields
@@ -87,7 +96,7 @@ class Forwarding:
     ForwardingState; `tasks` run the connections."""
 
     def __init__(self, clock: Clock, tasks: Tasks, *, carried_max: int, forward_ms: int) -> None:
-        self.passage = ForwardingState(forward_ms)
+        self.state = ForwardingState(forward_ms)
         self.clients: dict[Peer, None] = {}
         """Open connections with requests that may be passed on."""
         self.on_reply: PassBack | None = None
@@ -142,22 +151,22 @@ class Forwarding:
     # -- changes of mastership
 
     def hand_over(self, hold_ms: int) -> None:
-        self._perform(self.passage.hand_over(hold_ms, self._clock.monotonic_ms()))
+        self._perform(self.state.hand_over(hold_ms, self._clock.monotonic_ms()))
 
     def called_off(self) -> None:
-        self._perform(self.passage.called_off())
+        self._perform(self.state.called_off())
 
     def announced(self) -> None:
-        self._perform(self.passage.announced(self._clock.monotonic_ms()))
+        self._perform(self.state.announced(self._clock.monotonic_ms()))
 
     def leads(self, *, is_formed: bool) -> None:
-        self._perform(self.passage.leads(self._clock.monotonic_ms(), is_formed=is_formed))
+        self._perform(self.state.leads(self._clock.monotonic_ms(), is_formed=is_formed))
 
     def formed(self) -> None:
-        self._perform(self.passage.formed())
+        self._perform(self.state.formed())
 
     def follows(self, address: str, master_epoch: int) -> None:
-        self._perform(self.passage.follows(Successor(address, master_epoch), self._clock.monotonic_ms()))
+        self._perform(self.state.follows(Successor(address, master_epoch), self._clock.monotonic_ms()))
 
     def refuse_waiting(self) -> None:
         """Reject everything that waits here."""
@@ -190,21 +199,21 @@ class Forwarding:
     @property
     def passes_on(self) -> bool:
         """Whether a successor serves the clients that come here, or will soon."""
-        return self.passage.stage in (Stage.AWAITING, Stage.OPEN)
+        return self.state.stage in (Stage.AWAITING, Stage.OPEN)
 
     @property
     def listed_as_master(self) -> bool:
         """Whether name servers should still list this broker as master, until its successor has registered."""
-        return self.passage.stage is Stage.AWAITING
+        return self.state.stage is Stage.AWAITING
 
     @property
     def reached(self) -> bool:
-        return self.passage.stage is Stage.OPEN
+        return self.state.stage is Stage.OPEN
 
     # -- requests
 
     def _sends(self, serve: BatchHandler, peer: Peer, commands: list[RemotingCommand]) -> None:
-        stage = self.passage.stage
+        stage = self.state.stage
         if peer not in self.clients:
             self._note_client(peer)
         if stage is HERE:
@@ -220,7 +229,7 @@ class Forwarding:
             self._wait(peer, commands, size, serve=serve)
 
     def _plain_sends(self, serve: SendsHandler, otherwise: BatchHandler, peer: Peer, sends: Sends) -> None:
-        if self.passage.stage is HERE and peer in self.clients:
+        if self.state.stage is HERE and peer in self.clients:
             serve(peer, sends)
         else:
             self._sends(otherwise, peer, commands_of(sends))
@@ -254,10 +263,10 @@ class Forwarding:
             self._note_client(peer)
         if self._is_here(writes):
             return serve(peer, command)
-        if self.passage.stage is Stage.OPEN:
+        if self.state.stage is Stage.OPEN:
             self._pass_on(peer, [command], is_late=self.naps.is_late(peer), reads=not writes)
             return None
-        if not self.passage.holds or self._full(size := _size([command]), 1):
+        if not self.state.holds or self._full(size := _size([command]), 1):
             return command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
         turn: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._wait(peer, [command], size, one=(serve, writes, turn))
@@ -268,14 +277,14 @@ class Forwarding:
         peer, (command,) = waiting.peer, waiting.commands
         if self._is_here(writes):
             return handler(peer, command)
-        if self.passage.stage is Stage.OPEN:
+        if self.state.stage is Stage.OPEN:
             is_late = waiting.is_late or waiting.nap != self.naps.number
             self._pass_on(peer, [command], is_late=is_late, reads=not writes)
             return None
         return command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
 
     def _is_here(self, writes: bool) -> bool:
-        return self.passage.writes_here if writes else self.passage.reads_here
+        return self.state.writes_here if writes else self.state.reads_here
 
     # -- what waits
 
@@ -326,7 +335,7 @@ class Forwarding:
     ) -> None:
         if turn.done():
             return  # its task has ended
-        if self.passage.holds and not self._is_here(writes):
+        if self.state.holds and not self._is_here(writes):
             self._append(waiting)
             return
         try:
@@ -335,7 +344,7 @@ class Forwarding:
             turn.set_exception(error)
 
     def _release_sends(self, waiting: WaitingCommands, serve: BatchHandler) -> None:
-        stage, peer, commands = self.passage.stage, waiting.peer, waiting.commands
+        stage, peer, commands = self.state.stage, waiting.peer, waiting.commands
         if stage is HERE:
             serve(peer, commands)
         elif stage is Stage.OPEN:
@@ -357,7 +366,7 @@ class Forwarding:
     # -- consequences
 
     def _tick(self) -> None:
-        self._perform(self.passage.tick(self._clock.monotonic_ms()))
+        self._perform(self.state.tick(self._clock.monotonic_ms()))
 
     def _perform(self, actions: Iterable[Action]) -> None:
         for action in actions:
@@ -368,7 +377,7 @@ class Forwarding:
                     self._leave()
                 case Release():
                     self._release()
-        self._timer.due_at(self.passage.next_tick_ms)
+        self._timer.due_at(self.state.next_tick_ms)
 
     def _reach(self, successor: Successor) -> None:
         self._leave()
@@ -400,10 +409,10 @@ class Forwarding:
         logger.info(
             "forwarding begins", extra=fields(successor=successor.address, waiting=self._waiting_count)
         )
-        self._perform(self.passage.opened(successor))
+        self._perform(self.state.opened(successor))
 
     def _closed(self, successor: Successor, unanswered: list[Carried]) -> None:
-        self._perform(self.passage.closed(successor, self._clock.monotonic_ms()))
+        self._perform(self.state.closed(successor, self._clock.monotonic_ms()))
         for one in unanswered:
             if one.again is not None and self._stops:
                 _refuse(one.peer, [one.again])

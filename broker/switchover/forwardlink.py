@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from broker.switchover.passage import Successor
+from broker.switchover.forwardingstate import Successor
 from mqruntime.clock import Clock
 from mqruntime.connecting import connect
 from mqruntime.log import fields

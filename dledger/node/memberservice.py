@@ -33,8 +33,8 @@ class MemberService:
     """Serves one member of `group`; call `register` before the member starts. METADATA contains `counts()`.
 
     A 51022 has `step`, `member`, `address` and `dryRun`; `step` is one of dledger.raft.membership.Step, or `show`, which any
-    member answers from its own state. An answer has the list as it is, with `index` and `decided`, and from the leader the
-    number of entries that each other member is missing, `lacks`. The answer to a change has the new list in `after`, or the
+    member answers from its own state. An answer has the list as it is, with `index` and `committed`, and from the leader the
+    number of entries that each other member is missing, `missing`. The answer to a change has the new list in `after`, or the
     reason in `why` and a `remark`."""
 
     def __init__(
@@ -129,7 +129,7 @@ class MemberService:
     def _shown(self) -> Fields:
         core = self._node.core
         if core is None:
-            return {"index": NO_INDEX, "decided": False, "voters": dict(self._node.peers), "learners": {}}
-        lacks = {} if core.leader is None else {peer: core.leader.lag(peer) for peer in core.progress}
-        shown = {"index": core.membership.index, "decided": core.members_committed, "lacks": lacks}
+            return {"index": NO_INDEX, "committed": False, "voters": dict(self._node.peers), "learners": {}}
+        missing = {} if core.leader is None else {peer: core.leader.lag(peer) for peer in core.progress}
+        shown = {"index": core.membership.index, "committed": core.members_committed, "missing": missing}
         return shown | core.membership.members.as_json()

@@ -45,9 +45,9 @@ from dledger.raft.errors import ChangeRefused, NotLeader, OutcomeUnknown, Refusa
 from dledger.raft.membership import (
     MAGIC,
     Change,
+    ConfigurationAt,
     Members,
     RaftMembership,
-    Stated,
     encode_members,
     is_members,
 )
@@ -225,7 +225,7 @@ class DLedgerNode:
         log = self.store.log
         assert log is not None
         self.core = self.core_class(
-            membership=RaftMembership(self.self_id, Members(dict(self.peers)), recovered.stated),
+            membership=RaftMembership(self.self_id, Members(dict(self.peers)), recovered.configurations),
             settings=self.settings,
             draw=self.random.randint,
             now_ms=self.clock.monotonic_ms(),
@@ -400,7 +400,7 @@ class DLedgerNode:
             raise ChangeRefused(RefusalReason.BAD_ID, why)
         return members
 
-    async def change_members(self, change: Change, timeout_ms: int = 3000) -> Stated:
+    async def change_members(self, change: Change, timeout_ms: int = 3000) -> ConfigurationAt:
         """Makes `change`, and returns the index of its entry and the members once that is committed.
 
         Raises: NotLeader, ChangeRefused: nothing was appended; OutcomeUnknown."""
@@ -743,8 +743,8 @@ class DLedgerNode:
                 "raise snapshot_bytes_max on all members", self.self_id, len(state), self.settings.snapshot_bytes_max,
             )  # fmt: skip
             return
-        stated = self.core.membership.at(index)
-        snapshot = Snapshot(index, self.core.log.term_at(index), state, stated=stated)
+        configurations = self.core.membership.at(index)
+        snapshot = Snapshot(index, self.core.log.term_at(index), state, configurations=configurations)
         self._take(lambda now_ms: [SaveSnapshot(snapshot)])
 
     async def _remake_snapshot(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from dledger.raft.actions import LoadChunk
 from dledger.raft.errors import SnapshotDamaged
-from dledger.raft.membership import encode_stated
+from dledger.raft.membership import encode_configurations
 from dledger.raft.progress import Chunk
 from dledger.raft.snapshot import Snapshot
 from mqruntime.clock import Clock
@@ -66,5 +66,5 @@ class SnapshotSender:
         data = bytes(memoryview(kept.state)[offset : offset + self._chunk_bytes])
         if offset + len(data) == len(kept.state):
             self._kept = None
-        members = encode_stated(kept.stated)
+        members = encode_configurations(kept.configurations)
         return Chunk(kept.last_index, kept.last_term, len(kept.state), self._check, offset, data, members)

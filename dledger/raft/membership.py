@@ -45,7 +45,7 @@ class Members:
         return {"voters": dict(sorted(self.voters.items())), "learners": dict(sorted(self.learners.items()))}
 
 
-Stated = tuple[int, Members]
+ConfigurationAt = tuple[int, Members]
 """A configuration, and the index of its entry."""
 
 
@@ -143,14 +143,14 @@ def members_of(row: Any) -> Members:
     return Members(voters, learners)
 
 
-def encode_stated(stated: Sequence[Stated]) -> str:
+def encode_configurations(configurations: Sequence[ConfigurationAt]) -> str:
     """One line of text; empty when there is none."""
-    rows = [{"index": index, **members.as_json()} for index, members in stated]
+    rows = [{"index": index, **members.as_json()} for index, members in configurations]
     return orjson.dumps(rows).decode() if rows else ""
 
 
-def decode_stated(where: str, text: str) -> tuple[Stated, ...]:
-    """The configurations that `encode_stated` wrote to the file `where`. Raises MembersUnknown."""
+def decode_configurations(where: str, text: str) -> tuple[ConfigurationAt, ...]:
+    """The configurations that `encode_configurations` wrote to the file `where`. Raises MembersUnknown."""
     if not text:
         return ()
     try:
@@ -159,22 +159,22 @@ def decode_stated(where: str, text: str) -> tuple[Stated, ...]:
         raise MembersUnknown(f"{where} has no list of members that can be read ({error})") from None
 
 
-class History:
+class ConfigurationHistory:
     """The configurations of a log, in the order of their entries."""
 
-    def __init__(self, stated: Iterable[Stated] = ()) -> None:
-        self._stated = list(stated)
+    def __init__(self, configurations: Iterable[ConfigurationAt] = ()) -> None:
+        self._configurations = list(configurations)
 
-    def up_to(self, index: int) -> Stated | None:
+    def up_to(self, index: int) -> ConfigurationAt | None:
         """The configuration in force if the log ends with that entry; None: no entry has one."""
-        behind = bisect_right(self._stated, index, key=index_of)
-        return self._stated[behind - 1] if behind else None
+        behind = bisect_right(self._configurations, index, key=index_of)
+        return self._configurations[behind - 1] if behind else None
 
-    def span(self, committed: int, last: int) -> list[Stated]:
+    def span(self, committed: int, last: int) -> list[ConfigurationAt]:
         """The configurations that may be in force in a log that is committed up to the first index, and known up to the
         second."""
-        first = max(0, bisect_right(self._stated, committed, key=index_of) - 1)
-        return self._stated[first : bisect_right(self._stated, last, key=index_of)]
+        first = max(0, bisect_right(self._configurations, committed, key=index_of) - 1)
+        return self._configurations[first : bisect_right(self._configurations, last, key=index_of)]
 
     def take(self, entries: Sequence[Entry]) -> bool:
         """`entries` are in the log now, and nothing behind them. Returns whether anything changed."""
@@ -182,36 +182,38 @@ class History:
         changed = bool(new) and self.cut(new.first_index)
         for first, block in new.numbered():
             for number in block.beginning_with(MAGIC):
-                self._stated.append((first + number, decode_members(first + number, block.body(number))))
+                self._configurations.append(
+                    (first + number, decode_members(first + number, block.body(number)))
+                )
                 changed = True
         return changed
 
     def cut(self, index: int) -> bool:
         """The entries from `index` on are cut. Returns whether anything changed."""
-        kept = bisect_left(self._stated, index, key=index_of)
-        changed = kept < len(self._stated)
-        del self._stated[kept:]
+        kept = bisect_left(self._configurations, index, key=index_of)
+        changed = kept < len(self._configurations)
+        del self._configurations[kept:]
         return changed
 
     def forget(self, index: int) -> None:
         """The log begins behind entry `index`: configurations that were replaced before it are not needed any more."""
-        del self._stated[: max(0, bisect_right(self._stated, index, key=index_of) - 1)]
+        del self._configurations[: max(0, bisect_right(self._configurations, index, key=index_of) - 1)]
 
-    def restart(self, stated: Sequence[Stated]) -> None:
+    def restart(self, configurations: Sequence[ConfigurationAt]) -> None:
         """A snapshot with these configurations replaced the log."""
-        self._stated = list(stated)
+        self._configurations = list(configurations)
 
 
-def index_of(stated: Stated) -> int:
-    return stated[0]
+def index_of(configuration: ConfigurationAt) -> int:
+    return configuration[0]
 
 
 class RaftMembership:
     """The configuration in force on the member `self_id`; `listed` is the list that it was started with."""
 
-    def __init__(self, self_id: str, listed: Members, stated: Iterable[Stated] = ()) -> None:
+    def __init__(self, self_id: str, listed: Members, configurations: Iterable[ConfigurationAt] = ()) -> None:
         self.self_id = self_id
-        self.history = History(stated)
+        self.history = ConfigurationHistory(configurations)
         self._listed = listed
         self._look()
 
@@ -225,10 +227,10 @@ class RaftMembership:
         self.votes = self.self_id in self.members.voters
         self.quorum = self.members.quorum
 
-    def at(self, index: int) -> tuple[Stated, ...]:
+    def at(self, index: int) -> tuple[ConfigurationAt, ...]:
         """The configuration in a snapshot that ends with that entry."""
-        stated = self.history.up_to(index)
-        return () if stated is None else (stated,)
+        configuration = self.history.up_to(index)
+        return () if configuration is None else (configuration,)
 
     def knows(self, member: str, committed: int) -> bool:
         """Whether `member` belongs to the group, or would if a change that is not committed is cut."""
@@ -239,9 +241,9 @@ class RaftMembership:
         not have them may be one of these."""
         found: dict[str, str] = {}
         if self.index > committed:
-            stated = self.history.span(committed, self.index - 1)
-            at_least = self._listed if not stated or stated[0][0] > committed else None
-            for members in (at_least, *(each for _, each in stated)):
+            configurations = self.history.span(committed, self.index - 1)
+            at_least = self._listed if not configurations or configurations[0][0] > committed else None
+            for members in (at_least, *(each for _, each in configurations)):
                 found |= members.addresses if members is not None else {}
         return found
 
@@ -252,8 +254,8 @@ class RaftMembership:
     def cut(self, index: int) -> bool:
         return self._changed(self.history.cut(index))
 
-    def restart(self, stated: Sequence[Stated]) -> bool:
-        self.history.restart(stated)
+    def restart(self, configurations: Sequence[ConfigurationAt]) -> bool:
+        self.history.restart(configurations)
         return self._changed(True)
 
     def _changed(self, changed: bool) -> bool:

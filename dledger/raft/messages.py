@@ -226,7 +226,7 @@ class InstallRequest:
     data: bytes = wire()
     session: Known = 0
     members: str = ""
-    """The members of the group there, if an entry has them (`dledger.raft.membership.encode_stated`)."""
+    """The members of the group there, if an entry has them (`dledger.raft.membership.encode_configurations`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class Chunk:
     offset: int
     data: bytes
     members: str = ""
-    """The members of the group there (`dledger.raft.membership.encode_stated`)."""
+    """The members of the group there (`dledger.raft.membership.encode_configurations`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ from dledger.raft.entries import NO_INDEX, NO_TERM, Block, Entries, Entry
 from dledger.raft.errors import ChangeRefused, RefusalReason
 from dledger.raft.leader import LeaderState
 from dledger.raft.log import RaftLog, Unsynced
-from dledger.raft.membership import Change, Members, RaftMembership, decode_stated, encode_members
+from dledger.raft.membership import Change, Members, RaftMembership, decode_configurations, encode_members
 from dledger.raft.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
@@ -630,8 +630,8 @@ class Raft:
         state = self.incoming.complete()
         if state is None:
             return ResultCode.INCONSISTENT_STATE, 0
-        stated = decode_stated(f"the snapshot that ends with entry {index}", request.members)
-        self.restore(Snapshot(index, request.index_term, state, stated=stated))
+        configurations = decode_configurations(f"the snapshot that ends with entry {index}", request.members)
+        self.restore(Snapshot(index, request.index_term, state, configurations=configurations))
         return ResultCode.SUCCESS, held
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -639,7 +639,7 @@ class Raft:
         is missing from the snapshot. The disk counts as having what was committed before, until it has the snapshot."""
         self.disk.cut(self.committed_index + 1)
         self.log.restart(snapshot.last_index, snapshot.last_term)
-        self.membership.restart(snapshot.stated)
+        self.membership.restart(snapshot.configurations)
         self.members_changed()
         self.commit(snapshot.last_index)
         self.turn.snapshot = snapshot

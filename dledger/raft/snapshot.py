@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from zlib import crc32
 
 from dledger.raft.entries import NO_INDEX, NO_TERM
-from dledger.raft.membership import Stated
+from dledger.raft.membership import ConfigurationAt
 from dledger.raft.messages import InstallRequest
 
 
@@ -35,7 +35,7 @@ class Snapshot:
     state: bytes | bytearray
     """The state machine's own bytes, which nobody changes."""
     begin: Begin = WHOLE
-    stated: tuple[Stated, ...] = ()
+    configurations: tuple[ConfigurationAt, ...] = ()
     """The members of the group there, if an entry has them; at most one."""
     replaces_files: bool = False
     """The log's files are still those of the log that the snapshot replaced: nothing that follows it was written yet."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dledger.raft.entries import NO_INDEX
-from dledger.raft.membership import Stated, decode_stated, encode_stated
+from dledger.raft.membership import ConfigurationAt, decode_configurations, encode_configurations
 from dledger.storage.keyvalues import parse_key_values, whole_number
 from mqruntime.smallfiles import SmallFiles
 
@@ -23,7 +23,7 @@ class LedgerCheckpoint:
     """The key `cutFrom`; Java ignores it."""
     synced_index: int = NO_INDEX
     """The key `syncedIndex`; Java ignores it, and rewrites the file without it."""
-    stated: tuple[Stated, ...] = ()
+    configurations: tuple[ConfigurationAt, ...] = ()
     """The key `allMembers`: the lists of members in the entries up to `synced_index`, which no start reads, from the one on
     that is in force where the log begins. Older versions wrote `members`, from the last committed list on."""
 
@@ -49,7 +49,7 @@ class CheckpointFile:
             whole_number(self.name, values, "committedIndex", least=NO_INDEX),
             whole_number(self.name, values, "cutFrom", least=0) if "cutFrom" in values else None,
             whole_number(self.name, known, "syncedIndex", least=NO_INDEX),
-            decode_stated(self.name, values.get("allMembers", values.get("members", ""))),
+            decode_configurations(self.name, values.get("allMembers", values.get("members", ""))),
         )
 
     async def store(self, checkpoint: LedgerCheckpoint) -> None:
@@ -57,8 +57,8 @@ class CheckpointFile:
         lines = [f"endIndex={checkpoint.end_index}", f"committedIndex={checkpoint.committed_index}"]
         if checkpoint.synced_index != NO_INDEX:
             lines.append(f"syncedIndex={checkpoint.synced_index}")
-        if checkpoint.stated:
-            lines.append(f"allMembers={encode_stated(checkpoint.stated)}")
+        if checkpoint.configurations:
+            lines.append(f"allMembers={encode_configurations(checkpoint.configurations)}")
         if checkpoint.cut_from is not None:
             lines.append(f"cutFrom={checkpoint.cut_from}")
         await self.files.replace(self.name, ("\n".join(lines) + "\n").encode())

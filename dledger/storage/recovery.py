@@ -12,7 +12,7 @@ import logging
 from dledger.raft.entries import Entry
 from dledger.raft.errors import EMPTY_AND_RESTART, LogDamaged
 from dledger.raft.log import RaftLog, TermRuns, TermsFall, runs_of
-from dledger.raft.membership import History
+from dledger.raft.membership import ConfigurationHistory
 from dledger.storage.entry import INDEX_UNIT, StoredEntry, decode_entry, encode_index_unit, stored_check
 from dledger.storage.entrylog import EntryLog
 
@@ -22,7 +22,9 @@ ENTRIES_A_SLICE = 1024
 """Other tasks run between two slices."""
 
 
-async def recover(log: EntryLog, synced_index: int, recent_bytes_max: int, history: History) -> RaftLog:
+async def recover(
+    log: EntryLog, synced_index: int, recent_bytes_max: int, history: ConfigurationHistory
+) -> RaftLog:
     """Moves `log` from its beginning to its end. `synced_index` is from the checkpoint; `history` takes the members in the
     entries that are read. Raises MembersUnknown, OSError."""
     older = begin_at(log, synced_index) if synced_index > log.begin.index else None

@@ -16,7 +16,7 @@ from zlib import crc32
 
 from dledger.raft.entries import NO_INDEX
 from dledger.raft.errors import SnapshotDamaged, SnapshotUnknown
-from dledger.raft.membership import Stated, decode_stated, encode_stated
+from dledger.raft.membership import ConfigurationAt, decode_configurations, encode_configurations
 from dledger.raft.snapshot import Begin, Snapshot
 from mqruntime.histogram import Histogram
 from mqruntime.slices import append_by_turns
@@ -24,27 +24,27 @@ from mqruntime.slices import append_by_turns
 HEADER = struct.Struct(
     ">"  # offset field
     "4s"  #  0 magic          "DLSN"
-    "H"  #  4 version         1; 2: `stated` follows the state; 3: the log's files are void
+    "H"  #  4 version         1; 2: `configurations` follows the state; 3: the log's files are void
     "q"  #  6 last_index      the last entry in the state, ...
     "q"  # 14 last_term       ... and its term
     "q"  # 22 begin_index     the entry that the log on this disk begins after, ...
     "q"  # 30 begin_term      ... its term, ...
     "q"  # 38 begin_position  ... the position of the data that follows it, ...
     "I"  # 46 begin_check     ... and the check value that the next entry continues from
-    "q"  # 50 state_bytes     then the state, then `stated` as text, then the CRC-32 of everything before it
+    "q"  # 50 state_bytes     then the state, then `configurations` as text, then the CRC-32 of everything before it
 )
 MAGIC = b"DLSN"
-VERSION, VERSION_STATED, VERSION_VOID = 1, 2, 3
+VERSION, VERSION_WITH_MEMBERS, VERSION_VOID = 1, 2, 3
 CHECK = struct.Struct(">I")
 
 
 async def encode_snapshot(snapshot: Snapshot) -> bytearray:
     """The bytes of its file; other tasks run meanwhile (`mqruntime.slices`)."""
     begin = snapshot.begin
-    stated = encode_stated(snapshot.stated).encode()
+    configurations = encode_configurations(snapshot.configurations).encode()
     header = HEADER.pack(
         MAGIC,
-        VERSION_VOID if snapshot.replaces_files else VERSION_STATED if stated else VERSION,
+        VERSION_VOID if snapshot.replaces_files else VERSION_WITH_MEMBERS if configurations else VERSION,
         snapshot.last_index,
         snapshot.last_term,
         begin.index,
@@ -54,8 +54,8 @@ async def encode_snapshot(snapshot: Snapshot) -> bytearray:
         len(snapshot.state),
     )
     data = bytearray(header)
-    check = crc32(stated, await append_by_turns(data, snapshot.state, crc32(header)))
-    data += stated
+    check = crc32(configurations, await append_by_turns(data, snapshot.state, crc32(header)))
+    data += configurations
     data += CHECK.pack(check)
     return data
 
@@ -72,18 +72,20 @@ async def decode_snapshot(name: str, data: bytes | bytearray) -> Snapshot:
     found = await append_by_turns(
         state, view[HEADER.size : min(state_end, content_end)], crc32(view[: HEADER.size])
     )
-    stated = bytes(view[state_end:content_end])
-    if CHECK.unpack_from(data, content_end)[0] != crc32(stated, found):
+    configurations = bytes(view[state_end:content_end])
+    if CHECK.unpack_from(data, content_end)[0] != crc32(configurations, found):
         raise SnapshotDamaged(name, "its checksum is not that of its bytes")
     if not VERSION <= version <= VERSION_VOID:
         raise SnapshotUnknown(f"{name} is of form {version}", f"forms {VERSION} to {VERSION_VOID}")
     whole = size >= 0 and state_end <= content_end
     void = version == VERSION_VOID
-    fits = void or bool(stated) == (version == VERSION_STATED)
+    fits = void or bool(configurations) == (version == VERSION_WITH_MEMBERS)
     if not whole or not fits or not NO_INDEX <= index <= last_index:
         raise SnapshotDamaged(name, "its header contradicts itself")
     begin = Begin(index, term, position, check)
-    return Snapshot(last_index, last_term, state, begin, decode_stated(name, stated.decode()), void)
+    return Snapshot(
+        last_index, last_term, state, begin, decode_configurations(name, configurations.decode()), void
+    )
 
 
 # With `same_positions` a snapshot says where the log begins, and has its owner's note about the deleted entries
@@ -92,10 +94,10 @@ PLACE = struct.Struct(">4sq")
 PLACE_MAGIC = b"DLAT"
 
 
-def snapshot_at(begin: Begin, stated: tuple[Stated, ...], note: bytes = b"") -> Snapshot:
+def snapshot_at(begin: Begin, configurations: tuple[ConfigurationAt, ...], note: bytes = b"") -> Snapshot:
     """`note` is its owner's note about the deleted entries."""
     state = PLACE.pack(PLACE_MAGIC, begin.position) + note
-    return Snapshot(begin.index, begin.term, state, begin, stated)
+    return Snapshot(begin.index, begin.term, state, begin, configurations)
 
 
 def position_in(snapshot: Snapshot) -> int:

@@ -17,7 +17,7 @@ from dledger.raft.actions import PersistThenSend, Vote
 from dledger.raft.entries import NO_INDEX, Entry
 from dledger.raft.errors import EMPTY_AND_RESTART, EntryMisplaced, LogDamaged, LogOfAnother
 from dledger.raft.log import RaftLog
-from dledger.raft.membership import History, Stated
+from dledger.raft.membership import ConfigurationAt, ConfigurationHistory
 from dledger.raft.settings import DLedgerSettings
 from dledger.raft.snapshot import WHOLE, Begin, Snapshot
 from dledger.storage.checkpoint import CheckpointFile, LedgerCheckpoint
@@ -46,7 +46,7 @@ class Recovered:
     log: RaftLog
     committed_index: int
     snapshot: Snapshot | None = None
-    stated: tuple[Stated, ...] = ()
+    configurations: tuple[ConfigurationAt, ...] = ()
     """The lists of members in the log and in its snapshot."""
 
 
@@ -87,7 +87,7 @@ class Store:
         """A cut is under way."""
         self.unsettled = False
         """A write was begun and has not succeeded: the files are left as they are."""
-        self.history = History()
+        self.history = ConfigurationHistory()
         """The lists of members in the entries on the disk."""
         self.log: EntryLog | None = None
         self._entry_write = RetriedWrite(
@@ -115,8 +115,8 @@ class Store:
         checkpoint = await self.checkpoint_file.load()
         snapshot = await self.snapshot_file.load()
         begin = self.whole if snapshot is None else snapshot.begin
-        self.history = History(
-            sorted(dict([*checkpoint.stated, *(snapshot.stated if snapshot else ())]).items())
+        self.history = ConfigurationHistory(
+            sorted(dict([*checkpoint.configurations, *(snapshot.configurations if snapshot else ())]).items())
         )
         log = EntryLog(self.directory, self.settings, self.name, begin, self.position_in_body)
         if snapshot is not None and snapshot.replaces_files:
@@ -161,8 +161,8 @@ class Store:
         await log.sync()
         if checkpoint.cut_from is not None:
             await self.save_checkpoint(self.committed_index)
-        stated = tuple(self.history.span(NO_INDEX, end))
-        return Recovered(vote or Vote(newcomer=True), held, self.committed_index, snapshot, stated)
+        configurations = tuple(self.history.span(NO_INDEX, end))
+        return Recovered(vote or Vote(newcomer=True), held, self.committed_index, snapshot, configurations)
 
     async def persist(
         self, steps: Sequence[PersistThenSend], meanwhile: Callable[[], Awaitable[None]] = nothing_else
@@ -244,7 +244,7 @@ class Store:
         )
         self.snapshot_index = snapshot.last_index
         self.take_note(snapshot)
-        self.history.restart(snapshot.stated)
+        self.history.restart(snapshot.configurations)
         if self.on_replaced is not None:
             self.on_replaced(begin.position)
         await log.restart(begin)
@@ -280,16 +280,16 @@ class Store:
         was."""
         assert self.log is not None and self.settings.same_positions
         begin = await begin_with_file(self.log, position)
-        stated = tuple(self.history.span(begin.index, begin.index))
-        await self.begin_behind(snapshot_at(begin, stated, note), begin)
+        configurations = tuple(self.history.span(begin.index, begin.index))
+        await self.begin_behind(snapshot_at(begin, configurations, note), begin)
         self.note = note
 
     async def rewrite_log_start(self) -> None:
         """Rewrites the snapshot that only says where the log begins. Raises OSError."""
         assert self.log is not None and self.settings.same_positions
         begin = self.log.begin
-        stated = tuple(self.history.span(begin.index, begin.index))
-        await self.snapshot_file.replace(snapshot_at(begin, stated, self.note))
+        configurations = tuple(self.history.span(begin.index, begin.index))
+        await self.snapshot_file.replace(snapshot_at(begin, configurations, self.note))
 
     async def begin_behind(self, snapshot: Snapshot, begin: Begin) -> None:
         assert self.log is not None
@@ -332,8 +332,10 @@ class Store:
         """With all lists of members from the log's beginning on: a snapshot may say again which one was in force at any entry
         that is still there."""
         begin = NO_INDEX if self.log is None else self.log.begin.index
-        stated = self.history.span(begin, self.synced_index)
-        return LedgerCheckpoint(end_index, self.committed_index, cut_from, self.synced_index, tuple(stated))
+        configurations = self.history.span(begin, self.synced_index)
+        return LedgerCheckpoint(
+            end_index, self.committed_index, cut_from, self.synced_index, tuple(configurations)
+        )
 
     async def sync_index(self) -> None:
         """Lets the next checkpoint vouch for all that is durable now. Raises OSError, of a full disk too: the kernel forgets

@@ -9,7 +9,7 @@ from ha.counters import HACounters
 from ha.log import ReplicatedLog
 from ha.master.link import Acked, HandshakeDone
 from ha.master.sender import LogSender
-from ha.master.unserved import UnservedRanges
+from ha.master.unreadableranges import UnreadableRanges
 from ha.settings import HASettings
 from mqruntime.clock import Clock
 from mqruntime.tasks import Tasks
@@ -36,7 +36,7 @@ class PairConnection(LogSender):
         clock: Clock,
         tasks: Tasks,
         counters: HACounters,
-        unserved: UnservedRanges,
+        unreadable: UnreadableRanges,
     ) -> None:
         self._classic = link = ClassicMasterLink(
             master,
@@ -53,7 +53,7 @@ class PairConnection(LogSender):
             clock=clock,
             tasks=tasks,
             counters=counters,
-            unserved=unserved,
+            unreadable=unreadable,
         )
         self._listener = listener
 

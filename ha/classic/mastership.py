@@ -12,7 +12,7 @@ from ha.classic.acks import PairAcks
 from ha.classic.connection import PairConnection
 from ha.counters import HACounters
 from ha.log import ReplicatedLog
-from ha.master.unserved import UnservedRanges
+from ha.master.unreadableranges import UnreadableRanges
 from ha.settings import HASettings, PairSettings
 from mqruntime.clock import Clock
 from mqruntime.log import fields
@@ -48,7 +48,7 @@ class PairMastership:
         self._ended = False
         self._connections: dict[PairConnection, None] = {}  # in order of arrival
         self._acks = PairAcks()
-        self._unserved = UnservedRanges(clock)
+        self._unreadable = UnreadableRanges(clock)
 
     def begin(self) -> None:
         self._confirm()
@@ -79,7 +79,7 @@ class PairMastership:
             clock=self._clock,
             tasks=self._tasks,
             counters=self._counters,
-            unserved=self._unserved,
+            unreadable=self._unreadable,
         )
 
     def opened(self, connection: PairConnection) -> None:

@@ -13,7 +13,7 @@ from ha.master.admittance import Why
 from ha.master.link import Acked, HandshakeDone, Hold, MasterLink, MasterView
 from ha.master.pace import Pace
 from ha.master.sender import LogSender
-from ha.master.unserved import UnservedRanges
+from ha.master.unreadableranges import UnreadableRanges
 from ha.settings import HASettings
 from mqruntime.clock import Clock
 from mqruntime.core import NEVER_MS
@@ -52,7 +52,7 @@ class MasterConnection(LogSender):
         clock: Clock,
         tasks: Tasks,
         counters: HACounters,
-        unserved: UnservedRanges,
+        unreadable: UnreadableRanges,
     ) -> None:
         link = MasterLink(
             master,
@@ -71,7 +71,7 @@ class MasterConnection(LogSender):
             clock=clock,
             tasks=tasks,
             counters=counters,
-            unserved=unserved,
+            unreadable=unreadable,
         )
         self._listener = listener
         self._reply = b""

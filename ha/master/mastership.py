@@ -21,7 +21,7 @@ from ha.master.connection import MasterConnection
 from ha.master.duplicateids import DuplicateIds
 from ha.master.gate import Gate
 from ha.master.link import Hold, MasterState
-from ha.master.unserved import UnservedRanges
+from ha.master.unreadableranges import UnreadableRanges
 from ha.settings import HASettings
 from ha.slaveprogress import SetLimits
 from ha.syncstateset import Action, Alter, AlterUnknown, Confirmed, Fate, SyncStateSet
@@ -104,7 +104,7 @@ class Mastership:
         self._connections: dict[MasterConnection, None] = {}  # in order of arrival
         self._newest: dict[int, MasterConnection] = {}  # by broker id
         self._duplicate_ids = DuplicateIds()
-        self._unserved = UnservedRanges(clock)
+        self._unreadable = UnreadableRanges(clock)
         self._wanted = RepeatedFailure(remind_ms=WANTED_REMIND_MS)
         self._untrue = RepeatedFailure()
         self._confirm_timer: asyncio.TimerHandle | None = None
@@ -181,7 +181,7 @@ class Mastership:
             clock=self._clock,
             tasks=self._tasks,
             counters=self._counters,
-            unserved=self._unserved,
+            unreadable=self._unreadable,
         )
 
     def opened(self, connection: MasterConnection) -> None:

@@ -15,7 +15,7 @@ from ha.counters import HACounters
 from ha.errors import RangeUnserved
 from ha.log import ReplicatedLog
 from ha.master.link import Acked, Action, Batch, Close, HandshakeDone, Hold
-from ha.master.unserved import UnservedRanges
+from ha.master.unreadableranges import UnreadableRanges
 from ha.rate import ByteRate
 from mqruntime.clock import Clock
 from mqruntime.coretimer import CoreTimer
@@ -56,14 +56,14 @@ class LogSender(asyncio.Protocol):
         clock: Clock,
         tasks: Tasks,
         counters: HACounters,
-        unserved: UnservedRanges,
+        unreadable: UnreadableRanges,
     ) -> None:
         self.link = link
         self._log = log
         self._clock = clock
         self._tasks = tasks
         self._counters = counters
-        self._unserved = unserved
+        self._unreadable = unreadable
         self._buffer_size_max = buffer_size_max
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -175,7 +175,7 @@ class LogSender(asyncio.Protocol):
             self._cold_read = None
             if not self._ended:
                 segment = batch.offset - batch.offset % self._log.segment_size_bytes
-                self._unserved.refused(self.slave, segment, refusal)
+                self._unreadable.refused(self.slave, segment, refusal)
                 self.close(str(refusal))
             return
         self._cold_read = None

@@ -90,7 +90,7 @@ class SoakPage:
             "width": WIDTH,
             "left": LEFT,
             "right": RIGHT,
-            "marks": [{"from": mark.from_s, "to": mark.to_s, "told": mark.text} for mark in self.marks],
+            "marks": [{"from": mark.from_s, "to": mark.to_s, "text": mark.text} for mark in self.marks],
             "charts": [
                 {
                     "bytes": chart.in_bytes,

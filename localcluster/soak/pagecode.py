@@ -68,7 +68,7 @@ document.querySelectorAll('figure').forEach((figure, place) => {
     cross.setAttribute('x1', x);
     cross.setAttribute('x2', x);
     const lines = chart.lines.map(line => line.name.padEnd(14) + formatted(line.values[row], chart.bytes));
-    const marks = page.marks.filter(mark => mark.from <= at && at <= mark.to).map(mark => mark.told);
+    const marks = page.marks.filter(mark => mark.from <= at && at <= mark.to).map(mark => mark.text);
     tip.textContent = [clock(times[row]), ...lines, ...marks].join('\\n');
     tip.style.left = share > 50 ? 'auto' : share + 1 + '%';
     tip.style.right = share > 50 ? 101 - share + '%' : 'auto';

@@ -118,7 +118,7 @@ def controllers(rows: tuple[ControllerView, ...]) -> Table:
 
 def reason(election: WatchedElection, others: tuple[WatchedElection, ...]) -> str | None:
     """The reason of the election; after an epoch without a master, the reason of that loss."""
-    reported = election.told
+    reported = election.reported
     if reported is None or reported.old_master_id is not None:
         return election.why
     struck_off = next((one for one in others if one.epoch == election.epoch - 1), None)
@@ -133,10 +133,10 @@ def elections(row: SetView, now_ms: int, zone: tzinfo | None) -> Table:
     `when` is the moment at which the former master's loss was noticed, or the election was requested. The numbers
     after it are ms: how long the former master had been `silent` then, and how much later each step followed. With a
     `<` it is the time of the epoch's first message."""
-    table = _table(">epoch", "when", "master", ">silent", ">elected", ">told", ">writable", "why")
+    table = _table(">epoch", "when", "master", ">silent", ">elected", ">notified", ">writable", "why")
     ids = {member.address: member.broker_id for member in row.brokers}
     for one in row.elections:
-        reported = one.told
+        reported = one.reported
         table.add_row(
             str(one.epoch),
             _when(one, now_ms, zone),
@@ -174,7 +174,7 @@ def _later(moment_ms: int | None, since_ms: int) -> str:
 
 
 def _when(one: WatchedElection, now_ms: int, zone: tzinfo | None) -> str:
-    at_ms = began_ms(one.told) if one.told is not None else None
+    at_ms = began_ms(one.reported) if one.reported is not None else None
     if at_ms is not None and abs(now_ms - at_ms) < WITHOUT_DATE_MS_MAX:
         return f"{clock(at_ms, zone)}.{at_ms % 1000:03d}"
     at_ms = at_ms or one.at_ms

@@ -34,7 +34,7 @@ def joined(logged: Iterable[WatchedElection], reported: dict[int, Election]) -> 
     for epoch, one in reported.items():
         row = rows.get(epoch, WatchedElection(epoch))
         at_ms = one.elected_ms if one.new_master_id is None else one.writable_ms
-        rows[epoch] = replace(row, at_ms=at_ms, why=one.reason, told=one)
+        rows[epoch] = replace(row, at_ms=at_ms, why=one.reason, reported=one)
     return tuple(rows[epoch] for epoch in sorted(rows, reverse=True)[:ELECTIONS_MAX])
 
 

@@ -54,7 +54,7 @@ class WatchedElection:
     master: str | None = None
     at_ms: int | None = None
     why: str | None = None
-    told: Election | None = None  # by the controller that knows most of it
+    reported: Election | None = None  # by the controller that knows most of it
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from broker.replication.acknowledgement import Acknowledgement
 from broker.role.actions import Action as RoleAction
 from broker.role.actions import ControllerReply
 from broker.role.controllercalls import ControllerCalls
-from broker.role.fitness import LeaderHealth
 from broker.role.identityfiles import LogFound
+from broker.role.leaderhealth import LeaderHealth
 from broker.role.membership import Membership, RegistrationStage
 from broker.role.memorymark import KeptMemoryMark
 from broker.sends import sendback
@@ -479,7 +479,7 @@ def once_eligible(
     return (members | eligible) - altered
 
 
-@bug("acknowledges-untold", SyncStateSet, "may_confirm")
+@bug("acknowledges-before-notifying", SyncStateSet, "may_confirm")
 def enough_are_enough(self: SyncStateSet) -> bool:
     """A new master acknowledges before the controllers have made the former members ineligible."""
     return confirm.enough(len(self._applied), self._members_min)

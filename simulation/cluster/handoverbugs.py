@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from broker.switchover.forwardingstate import Action, ForwardingState, Successor
 from broker.switchover.forwardlink import ForwardLink
-from broker.switchover.passage import Action, ForwardingState, Successor
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
 from simulation.cluster.bugs import BUGS, bug, planted

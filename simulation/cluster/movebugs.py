@@ -27,7 +27,7 @@ def learns_nothing(self: OffsetResets, changed: Mapping[Key, int], gone: Iterabl
     return {}
 
 
-@bug("told-moves-are-over", OffsetResets, "pulled")
+@bug("notified-moves-are-over", OffsetResets, "pulled")
 def erased(self: OffsetResets, group: str, topic: str, queue_id: int, offset: int) -> int | None:
     """As upstream's: a consumer's commit after it was notified of a reset counts."""
     reset = self._resets.pop((group, topic, queue_id), None)

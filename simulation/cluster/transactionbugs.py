@@ -46,7 +46,7 @@ def silent(self: CheckBack, asked: Asked) -> None:
     """Halves are put back, and no producer is asked."""
 
 
-@bug("told-in-part", Rebuild, "_note_op_record")
+@bug("notified-in-part", Rebuild, "_note_op_record")
 def first_alone(self: Rebuild, queue_offset: int, record: Message) -> None:
     """Of a record that lists ended halves only the first counts."""
     for half in done_offsets(record.body)[:1]:

@@ -162,7 +162,7 @@ async def not_decided_is_not_done(
         raise Busy(str(error)) from error
 
 
-@bug("told-before-decided", DLedgerNode, "propose")
+@bug("answered-before-committed", DLedgerNode, "propose")
 async def appended_is_decided(self: DLedgerNode, bodies: list[bytes], timeout_ms: int = 3000) -> list[object]:
     """R8: an entry that only the leader's log has is answered as done."""
     core = self._serving_core()
@@ -251,14 +251,14 @@ def learners_lead(broker_name: str, replicas: Replicas, live: Liveness) -> dict[
     return live.reports(replicas.cluster_name, broker_name, replicas.by_id)
 
 
-@bug("who-may-lack-is-elected", elections, "_reports")
+@bug("one-that-may-miss-data-is-elected", elections, "_reports")
 def nobody_lost_memory(broker_name: str, replicas: Replicas, live: Liveness) -> dict[int, LiveReport]:
     """M4: a broker's report that its log may be missing acknowledged data is ignored."""
     reports = reported(broker_name, replicas, live)
     return {broker_id: replace(report, may_lack=False) for broker_id, report in reports.items()}
 
 
-@bug("operator-elects-who-may-lack", elections, "_better")
+@bug("operator-elects-one-that-may-miss-data", elections, "_better")
 def an_operator_knows_best(*arguments: Any) -> frozenset[int]:
     """M4: an operator's request elects a broker that may be missing data that a live one holds."""
     return frozenset()
@@ -270,7 +270,7 @@ def whoever_lacks_nothing_is_fit(*arguments: Any, fit: bool = False) -> frozense
     return whole(*arguments)
 
 
-@bug("who-cannot-lead-is-able", elections, "_usable")
+@bug("one-that-cannot-lead-is-able", elections, "_usable")
 def nobody_is_worse(*arguments: Any) -> frozenset[int]:
     """M4: a broker that cannot lead at all is elected though another could, with a damaged log."""
     return whole(*arguments) if able(*arguments) else frozenset()
@@ -406,7 +406,7 @@ def masters_go_too(state: ReplicasState, live: Liveness, **asked: Any) -> Decisi
 answered_info = commands.replica_info
 
 
-@bug("forgotten-is-not-told", commands, "replica_info")
+@bug("forgotten-is-not-notified", commands, "replica_info")
 def whoever_asks(state: ReplicasState, **asked: Any) -> Decision:
     """R10: a broker that was forgotten while it lives keeps reading as if nothing had happened."""
     return answered_info(state, **asked | {"asked_by": None})

@@ -189,7 +189,7 @@ async def whatever_the_member_knows(self: LedgerLog) -> list[object]:
     return []
 
 
-@bug("ends-for-what-a-follower-lacks", CatchupReader, "read", plays=("rot where a follower needs it",))
+@bug("ends-for-what-a-follower-is-missing", CatchupReader, "read", plays=("rot where a follower needs it",))
 async def or_end(self: CatchupReader, log: EntryLog, load: Load, bytes_max: int) -> list[Entry]:
     """A leader ends that cannot read an entry that a follower is missing."""
     return await read_entries(log, load.first_index, load.entries_max, bytes_max)

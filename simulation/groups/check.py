@@ -22,7 +22,7 @@ from broker.role.membership import ReplicaRole
 from dledger.raft.actions import Role as RaftRole
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from simulation.cluster.violation import Violation
-from simulation.groups.decided import HEADER, CommittedEntry, CommittedLog, entry_in
+from simulation.groups.committed import HEADER, CommittedEntry, CommittedLog, entry_in
 from simulation.groups.members import BROKER_PORT, HOSTS, GroupsKind, Look
 from simulation.kernel.node import Node
 

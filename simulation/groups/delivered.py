@@ -16,7 +16,7 @@ from mqclient.message import StoredMessage, decode_messages
 from simulation.cluster.delaycheck import WaitingDelivery, judge_delayed
 from simulation.cluster.delays import LEVELS
 from simulation.groups.clients import ClientApp
-from simulation.groups.decided import CommittedLog
+from simulation.groups.committed import CommittedLog
 
 
 def all_delivered(app: BrokerApp) -> bool:

@@ -26,7 +26,7 @@ from mqclient.errors import SendRefused
 from mqclient.message import OutgoingMessage
 from simulation.cluster.violation import Violation
 from simulation.groups.clients import made
-from simulation.groups.decided import (
+from simulation.groups.committed import (
     HEADER,
     RECORD_HEAD,
     RECORD_MAGICS,

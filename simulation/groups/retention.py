@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from simulation.cluster.violation import Violation
-from simulation.groups.decided import CommittedLog
+from simulation.groups.committed import CommittedLog
 from simulation.groups.members import Look
 
 ROUND_MS = 2_000

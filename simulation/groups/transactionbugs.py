@@ -8,7 +8,7 @@ from simulation.groups.bugs import BUGS
 bug = BUGS.playing("transactions")
 
 
-@bug("past-before-it-is-told", DoneQueue, "first_waiting")
+@bug("past-before-it-is-reported", DoneQueue, "first_waiting")
 def nothing_waits(self: DoneQueue) -> int | None:
     """A half counts as past once its end is in the log: the next master writes no op message for it, and the one after checks
     it."""

@@ -126,12 +126,12 @@ def told_first(self: Raft, *, votes: bool) -> list[Action]:
     return actions
 
 
-@bug("vote-told-before-durable", Raft, "actions", plays=("kill-voter",))
+@bug("vote-sent-before-durable", Raft, "actions", plays=("kill-voter",))
 def votes_first(self: Raft) -> list[Action]:
     return told_first(self, votes=True)
 
 
-@bug("ack-told-before-durable", Raft, "actions", plays=("power-all",))
+@bug("ack-sent-before-durable", Raft, "actions", plays=("power-all",))
 def acks_first(self: Raft) -> list[Action]:
     return told_first(self, votes=False)
 
@@ -177,7 +177,7 @@ forgot = RaftLog.forget
 read_runs = runs_of
 
 
-@bug("forgets-what-the-disk-lacks", RaftLog, "forget")
+@bug("forgets-what-the-disk-is-missing", RaftLog, "forget")
 def all_of_it(self: RaftLog, durable_index: int) -> None:
     """Entries that are still on their way to the disk are read from it."""
     forgot(self, self.last_index)
@@ -514,7 +514,7 @@ def where_it_always_began(self: Snapshot, begin: Begin) -> Snapshot:
     return self
 
 
-@bug("snapshot-of-what-is-decided", DLedgerNode, "_made_snapshot")
+@bug("snapshot-of-committed-entries", DLedgerNode, "_made_snapshot")
 def as_if_all_was_applied(self: DLedgerNode, index: int, state: bytearray) -> None:
     """A snapshot claims entries that its state has not in it."""
     made_snapshot(self, self._applier.committed_index, state)
@@ -530,7 +530,7 @@ async def of_no_term(self: SnapshotSender, load: LoadChunk) -> Chunk | None:
 echoed = Progress.echoed
 
 
-@bug("restarted-untold", Progress, "echoed")
+@bug("restarted-unreported", Progress, "echoed")
 def what_was_sent_is_known(
     self: Progress, response: HeartBeatResponse, newest_round: int, now_ms: int
 ) -> bool:

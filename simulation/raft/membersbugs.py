@@ -11,7 +11,14 @@ from dledger.node.node import DLedgerNode
 from dledger.raft.actions import Action, Role
 from dledger.raft.errors import ChangeRefused, NotLeader, RefusalReason
 from dledger.raft.leader import LeaderState
-from dledger.raft.membership import Change, History, Members, RaftMembership, Stated, encode_members
+from dledger.raft.membership import (
+    Change,
+    ConfigurationAt,
+    ConfigurationHistory,
+    Members,
+    RaftMembership,
+    encode_members,
+)
 from dledger.raft.progress import Progress
 from dledger.raft.raft import Raft
 from dledger.storage.store import Recovered, Store
@@ -31,18 +38,18 @@ def plant_members_bugs(bugs: Bugs) -> None:
     changed = RaftMembership._changed
     turned = Raft.actions
 
-    @bug("members-when-decided", RaftMembership, "_changed")
+    @bug("members-when-committed", RaftMembership, "_changed")
     def not_yet(self: RaftMembership, changed: bool) -> bool:
         """A configuration is in force once it is committed."""
         return False
 
-    @bug("members-when-decided", Raft, "actions")
+    @bug("members-when-committed", Raft, "actions")
     def those_that_are_decided(self: Raft) -> list[Action]:
         history, membership = self.membership.history, self.membership
-        stated = history.up_to(self.committed_index)
-        if stated is not None and stated[0] != membership.index:
-            later = history.span(stated[0], 1 << 62)
-            history.restart([stated])
+        configuration = history.up_to(self.committed_index)
+        if configuration is not None and configuration[0] != membership.index:
+            later = history.span(configuration[0], 1 << 62)
+            history.restart([configuration])
             changed(membership, True)
             history.restart(later)
             self.members_changed()
@@ -77,21 +84,21 @@ def plant_members_bugs(bugs: Bugs) -> None:
         """A leader that had been removed, and was added again, stays a stranger to a member that was away meanwhile."""
         return None if sender in self._before else judged(self, sender, theirs, others)
 
-    @bug("cut-members-stay", History, "cut")
-    def as_they_were(self: History, index: int) -> bool:
+    @bug("cut-members-stay", ConfigurationHistory, "cut")
+    def as_they_were(self: ConfigurationHistory, index: int) -> bool:
         """A configuration whose entry was truncated is still in force."""
         return False
 
-    @bug("removed-member-stands", Raft, "promotable")
+    @bug("removed-member-is-a-candidate", Raft, "promotable")
     def though_it_does_not_vote(self: Raft) -> bool:
         return self.counts and self.now_ms >= self.elections_suppressed_until_ms
 
     @bug("snapshot-forgets-members", RaftMembership, "at")
-    def none_said_so(self: RaftMembership, index: int) -> tuple[Stated, ...]:
+    def none_said_so(self: RaftMembership, index: int) -> tuple[ConfigurationAt, ...]:
         return ()
 
-    @bug("checkpoint-forgets-members", History, "span")
-    def none_is_there(self: History, decided: int, last: int) -> list[Stated]:
+    @bug("checkpoint-forgets-members", ConfigurationHistory, "span")
+    def none_is_there(self: ConfigurationHistory, decided: int, last: int) -> list[ConfigurationAt]:
         """A start ignores configurations that it has not read."""
         return []
 
@@ -103,7 +110,7 @@ def plant_excuse(bugs: Bugs, name: str, passed_over: RefusalReason) -> None:
     """A leader makes a change that it must refuse."""
 
     @bugs.bug(name, DLedgerNode, "change_members")
-    async def nevertheless(self: DLedgerNode, change: Change, timeout_ms: int = 3000) -> Stated:
+    async def nevertheless(self: DLedgerNode, change: Change, timeout_ms: int = 3000) -> ConfigurationAt:
         core = self.core
         if core is None or self._closed or core.role is not Role.LEADER:
             raise NotLeader(None, None)

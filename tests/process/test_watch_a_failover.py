@@ -61,7 +61,7 @@ def story_once(cluster: Cluster, wanted: Callable[[list[Any]], bool]) -> list[An
     async def look() -> list[Any]:
         done = watch(cluster, "--json")
         sets = json.loads(done.stdout)["view"]["sets"] if done.returncode == 0 else []
-        story = [one["told"] for row in sets for one in row["elections"]]
+        story = [one["reported"] for row in sets for one in row["elections"]]
         if not story or not wanted(story):
             raise NotYet(f"{story} {done.stderr}")
         return story
@@ -85,7 +85,7 @@ def test_the_first_election_is_told(cluster: Cluster) -> None:
     story_once(cluster, lambda story: story[0]["writableMs"] is not None)
     seen = broker_set(cluster)
     [election] = seen["elections"]
-    told = election["told"]
+    told = election["reported"]
     assert (told["epoch"], told["oldMasterId"], told["newMasterId"]) == (1, None, seen["masterId"])
     assert told["reason"] == election["why"] == "first election"
     in_order(told, MOMENTS[2:])

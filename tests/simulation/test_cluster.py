@@ -48,7 +48,7 @@ FOUND_BY_UNIT = {
     "another-leads-settles": "broker/test_controller_calls.py"
     "::test_a_newer_epoch_of_the_master_says_nothing_of_what_was_decided_before_it",
     "another-handed-back": "broker/test_retries_in_process.py::test_what_is_handed_back_by_its_name_is_not_another_message",
-    "acknowledges-untold": "ha/test_syncstateset.py::test_a_new_master_tells_its_minimum_before_it_confirms_anything",
+    "acknowledges-before-notifying": "ha/test_syncstateset.py::test_a_new_master_tells_its_minimum_before_it_confirms_anything",
     "asked-again-with-conditions": "broker/test_table_facts.py::"
     "test_who_died_on_its_way_in_is_settled_though_it_will_never_have_the_tables",
     "waits-in-silence": "controller/test_unelected.py::test_it_is_told_once_it_has_lasted_and_then_each_half_minute",

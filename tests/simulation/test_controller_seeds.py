@@ -21,7 +21,7 @@ FOUND_BY_UNIT = {
     "::test_a_former_holder_of_an_id_shuts_its_new_one_out_neither_by_a_registration_nor_by_heartbeats",
     "eligible-comes-back-short": "controller/test_controller_live_brokers.py"
     "::test_who_is_eligible_and_comes_back_with_an_older_log_lacks_what_it_held",
-    "operator-elects-who-may-lack": "controller/test_controller_eligibility.py"
+    "operator-elects-one-that-may-miss-data": "controller/test_controller_eligibility.py"
     "::test_an_operator_designates_one_that_may_lack_something_only_once_nobody_better_lives",
     "holders-cleaned": "controller/test_controller_commands.py"
     "::test_who_may_alone_hold_what_was_acknowledged_is_not_cleaned",
@@ -29,7 +29,7 @@ FOUND_BY_UNIT = {
     "::test_a_heartbeat_of_a_dead_process_revives_nobody_once_its_successor_registered",
     "older-connection-reports": "controller/test_controller_holdings.py"
     "::test_a_late_heartbeat_of_before_an_emptied_log_makes_up_for_nothing",
-    "who-cannot-lead-is-able": "controller/test_controller_eligibility.py"
+    "one-that-cannot-lead-is-able": "controller/test_controller_eligibility.py"
     "::test_a_damaged_log_leads_before_one_that_cannot_and_after_one_that_is_sound",
 }
 """Planted bug -> the unit test that finds it; of seeds hardly one in a hundred does."""

@@ -132,7 +132,7 @@ def a_follower_dies_of_its_first_answer_in_a_new_term() -> None:
         ("heartbeat-answered-before-vote", a_follower_dies_of_its_first_answer_in_a_new_term),
         ("checkpoint-ahead-of-disk", leaders_on_slow_disks_lose_power),
         ("ended-connection-is-a-dead-leader", a_leader_lives_on_when_all_its_connections_break),
-        ("restarted-untold", a_follower_is_restarted_in_a_quiet_group),
+        ("restarted-unreported", a_follower_is_restarted_in_a_quiet_group),
     ],
 )
 def test_a_bug_that_seeds_seldom_meet_is_found_by_its_scenario(

@@ -37,7 +37,7 @@ FOUND_BY_SCENARIO = {
     "heartbeat-answered-before-vote",
     "lands-in-a-later-term",
     "push-answered-before-entries",
-    "restarted-untold",
+    "restarted-unreported",
 }
 """In tests/simulation/test_raft_scenarios.py and test_raft_positions.py: seeds meet them seldom."""
 FOUND_BY_UNIT = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from broker.clients.early import ProvisionalSubscriptions
 from broker.clients.groups import ConsumerGroups
-from broker.clients.unserved import UnsupportedRequests
+from broker.clients.provisionalsubscriptions import ProvisionalSubscriptions
+from broker.clients.unsupportedrequests import UnsupportedRequests
 from broker.pulls.admission import PullAdmission
 from broker.pulls.direction import PullRouting
 from broker.pulls.held import HeldPulls
@@ -131,7 +131,7 @@ class Bench:
                 topics=self.topics,
                 groups=self.groups,
                 consumers=self.consumers,
-                early=self.early,
+                provisional=self.early,
                 limits=self.limits,
             ),
             direction=PullRouting(
@@ -149,7 +149,7 @@ class Bench:
             polling=self.limits,
             renewal=self.renewal,
             tasks=Tasks(self.fatal.append),
-            unserved=UnsupportedRequests(),
+            unsupported=UnsupportedRequests(),
         )
 
     def pull(self, **fields: Any) -> RemotingCommand | None:

@@ -13,7 +13,7 @@ from broker.clients import assignments
 from broker.clients.allocation import STRATEGIES, allocated
 from broker.clients.assignments import Assignments
 from broker.clients.groups import ConsumerGroups
-from broker.clients.unserved import UnsupportedRequests
+from broker.clients.unsupportedrequests import UnsupportedRequests
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
 from remoting.bodies.queues import MessageQueue, QueryAssignmentBody
 from remoting.bodies.routes import QueueData, TopicRouteData
@@ -100,7 +100,7 @@ def test_another_strategy_is_refused_and_told_of(cluster: Cluster, caplog: pytes
     answer = assigned(cluster, QueryAssignmentBody("orders", "CG", "two", "MACHINE_ROOM"))
     assert answer.code == ResponseCode.INVALID_PARAMETER
     assert answer.remark == "queues are assigned by AVG and AVG_BY_CIRCLE, not by MACHINE_ROOM"
-    [told] = [record for record in caplog.records if record.name == "broker.unserved"]
+    [told] = [record for record in caplog.records if record.name == "broker.unsupportedrequests"]
     assert getattr(told, "fields", {}).get("group") == "CG"
 
 

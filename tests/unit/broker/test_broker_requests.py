@@ -32,7 +32,7 @@ def test_an_operator_hears_once_what_a_client_asks_for_that_is_not_built(
 ) -> None:
     for code in (RequestCode.RECALL_MESSAGE, RequestCode.RECALL_MESSAGE, 200_050, 9999, 9999):
         served.ask(code, ConsumerGroupHeader("CG"))
-    told = [record for record in caplog.records if record.name == "broker.unserved"]
+    told = [record for record in caplog.records if record.name == "broker.unsupportedrequests"]
     assert [record.getMessage().rpartition(": ")[2] for record in told] == [
         "timer messages",
         "POP consumption",

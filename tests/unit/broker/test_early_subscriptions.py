@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from broker.clients import early as early_module
+from broker.clients import provisionalsubscriptions as early_module
 from broker.clients import renewal as renewal_module
-from broker.clients.early import ProvisionalSubscriptions
 from broker.clients.groups import ConsumerGroups
+from broker.clients.provisionalsubscriptions import ProvisionalSubscriptions
 from broker.clients.renewal import SubscriptionRenewal
 from mqruntime.tasks import Tasks
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
@@ -53,7 +53,7 @@ class NewMaster:
         consumers = ConsumerGroups()
         self.early = ProvisionalSubscriptions(consumers)
         renewal = SubscriptionRenewal(consumers, self.early, Tasks(self._fails), lambda peer: former)
-        self.bench = Bench(consumers=consumers, early=self.early, renewal=renewal)
+        self.bench = Bench(consumers=consumers, provisional=self.early, renewal=renewal)
         self.bench.topics.ensure(TOPIC, 4)
         self.bench.queues.messages = [("Tag", b"one"), ("Other", b"two")]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.clients.unserved import UnsupportedRequests
+from broker.clients.unsupportedrequests import UnsupportedRequests
 from remoting.codes import ResponseCode
 from remoting.headers.admin import ConsumerGroupHeader
 from simulation.kernel.world import World
@@ -47,7 +47,7 @@ def test_a_code_of_upstreams_is_answered_or_refused_by_name_and_warned_of_once(
     """Without what its header needs: some answer is all that is asked for."""
     broker.master.requests.router.on_unserved = UnsupportedRequests().asked
     replies = [broker.ask(code, ConsumerGroupHeader("CG")) for _ in range(2)]
-    told = [record for record in caplog.records if record.name == "broker.unserved"]
+    told = [record for record in caplog.records if record.name == "broker.unsupportedrequests"]
     if code not in REFUSED:
         assert ResponseCode.REQUEST_CODE_NOT_SUPPORTED not in [reply.code for reply in replies]
         assert told == []

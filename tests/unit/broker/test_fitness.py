@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from broker.role.fitness import HealthProblem, LeaderHealth
+from broker.role.leaderhealth import HealthProblem, LeaderHealth
 
 
 def test_a_trouble_counts_when_it_has_lasted_without_a_break() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from broker.clients.requesters import Requesters
 from broker.role.membership import ReplicaRole
-from broker.switchover.passage import Stage
+from broker.switchover.forwardingstate import Stage
 from controller.server import ControllerApp
 from mqclient.producer import SendStatus
 from namesrv.server import NamesrvApp
@@ -181,7 +181,7 @@ def test_a_master_holds_nothing_back_for_a_stranger(world: World) -> None:
     )
     assert {answer.code for answer in answers} == {ResponseCode.NO_PERMISSION}
     assert "haSlaveHostCheck" in (answers[0].remark or "")
-    assert master.requests.forwarding.passage.stage is Stage.HERE
+    assert master.requests.forwarding.state.stage is Stage.HERE
     began_ms = world.now_ms
     [result] = cluster.run(once(cluster, b"at once"))
     assert result is SendStatus.SEND_OK and world.now_ms - began_ms < 100
@@ -189,7 +189,7 @@ def test_a_master_holds_nothing_back_for_a_stranger(world: World) -> None:
     header = HandOverHeader("broker-a", master.membership.master_epoch, successor, 400, 1_000)
     said = cluster.run(cluster.ask_as_controller(master.address, RequestCode.HAND_OVER, header))
     assert said.code == ResponseCode.SUCCESS
-    assert master.requests.forwarding.passage.stage is Stage.PARKING
+    assert master.requests.forwarding.state.stage is Stage.PARKING
 
 
 def test_without_controllers_nobody_has_a_master_hold_messages_back(world: World) -> None:
@@ -200,14 +200,14 @@ def test_without_controllers_nobody_has_a_master_hold_messages_back(world: World
         world, master.address, *hand_overs("broker-a", ids_of(group), master.membership.master_epoch)
     )
     assert {answer.code for answer in answers} == {ResponseCode.REQUEST_CODE_NOT_SUPPORTED}
-    assert master.requests.forwarding.passage.stage is Stage.HERE
+    assert master.requests.forwarding.state.stage is Stage.HERE
     with World(32) as other:
         pair = Pair(other)
         pair.start_up()
         leads = pair.app(pair.master)
         answers = say(other, leads.address, *hand_overs("broker-a", {0: "", 1: ""}, 1))
         assert {answer.code for answer in answers} == {ResponseCode.REQUEST_CODE_NOT_SUPPORTED}
-        assert leads.requests.forwarding.passage.stage is Stage.HERE
+        assert leads.requests.forwarding.state.stage is Stage.HERE
 
 
 def former_masters(monkeypatch: pytest.MonkeyPatch) -> list[str]:

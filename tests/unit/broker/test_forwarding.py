@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from broker.switchover.forwarding import WAIT_MS_MAX, WAITING_BYTES_MAX, Forwarding
+from broker.switchover.forwardingstate import FORWARD_MS, Stage
 from broker.switchover.forwardlink import LEFT_MS_MAX, TOO_LONG
-from broker.switchover.passage import FORWARD_MS, Stage
 from mqclient.errors import SendOutcomeUnknown
 from mqruntime.tasks import Tasks
 from remoting.codes import RequestCode, ResponseCode
@@ -35,7 +35,7 @@ async def until(reached: Callable[[], bool]) -> None:
 
 
 def stage_of(cluster: Cluster, node: Node) -> Stage:
-    return cluster.app(node).requests.forwarding.passage.stage
+    return cluster.app(node).requests.forwarding.state.stage
 
 
 async def ask_to_hand_over(cluster: Cluster, hold_ms: int, *, called_off: bool = False) -> RemotingCommand:

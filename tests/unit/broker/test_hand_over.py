@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from broker.switchover.passage import Stage
+from broker.switchover.forwardingstate import Stage
 from mqclient import routetable
 from mqclient.client import Client
 from mqclient.errors import ClientError
@@ -93,7 +93,7 @@ def test_nobody_who_sends_notices_that_another_is_elected(seed: int, members_min
         assert cluster.master is not old
         assert [sender.errors for sender in senders] == [[]] * SENDERS
         assert max(sender.longest_ms for sender in senders) <= 120
-        assert cluster.app(old).requests.forwarding.passage.stage is Stage.OPEN
+        assert cluster.app(old).requests.forwarding.state.stage is Stage.OPEN
         assert cluster.app(old).requests.forwarding.forwarded > 100
         assert cluster.app(old).requests.forwards_to == cluster.app(cluster.master).address
         read = [message.body for message in cluster.run(cluster.read_all())]
@@ -241,7 +241,7 @@ def test_a_consumer_that_the_successor_has_not_heard_yet_reads_on_through_its_fo
 
         def stage_of(address: str) -> Stage:
             app = next(cluster.app(node) for node in cluster.brokers if cluster.app(node).address == address)
-            return app.requests.forwarding.passage.stage
+            return app.requests.forwarding.state.stage
 
         reply = cluster.run(read_through_a_hand_over())
         assert reply.code == 0, reply.remark

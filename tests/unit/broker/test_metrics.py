@@ -199,7 +199,7 @@ def test_a_raft_mode_broker_shows_its_group() -> None:
         for page in shown.values():
             assert page.value("rocketmq_dledger_term") == group.app(group.master).ha.epoch
             assert (
-                page.value("rocketmq_dledger_decided_index")
+                page.value("rocketmq_dledger_committed_index")
                 == page.value("rocketmq_dledger_last_index")
                 >= 12
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.switchover.passage import (
+from broker.switchover.forwardingstate import (
     FORM_MS,
     FORWARD_MS,
     HOLD_MS_MAX,

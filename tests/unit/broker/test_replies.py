@@ -11,7 +11,7 @@ import pytest
 from broker.clients.groups import ConsumerGroups
 from broker.clients.requesters import ASKED_MAX, Requesters
 from broker.sends.request import read_send_request
-from broker.switchover.passage import Stage
+from broker.switchover.forwardingstate import Stage
 from messagestore.systemtopics import HALF_TOPIC, SCHEDULE_TOPIC
 from mqclient.client import Client
 from mqclient.message import OutgoingMessage

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from broker.switchover.passage import Stage
+from broker.switchover.forwardingstate import Stage
 from mqclient import (
     Client,
     NotARequest,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.groups.decided import BLANK_MAGIC, HEADER, RECORD_HEAD, CommittedEntry, entry_in
+from simulation.groups.committed import BLANK_MAGIC, HEADER, RECORD_HEAD, CommittedEntry, entry_in
 from simulation.kernel.world import World
 from tests.unit.broker.groupset import GroupSet
 

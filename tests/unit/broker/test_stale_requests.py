@@ -9,7 +9,7 @@ import pytest
 
 from broker.neighbours.naps import AWAKE_MS, LATE_MS_MAX, LOOK_MS, Naps
 from broker.switchover.forwarding import READS, WRITES, Forwarding
-from broker.switchover.passage import FORWARD_MS, Stage
+from broker.switchover.forwardingstate import FORWARD_MS, Stage
 from broker.tables import saidhere
 from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.queuelocks import LEASE_MS, RebalanceLocks
@@ -191,7 +191,7 @@ def test_what_waited_for_a_successor_through_a_nap_is_refused_and_dropped_where_
         untold = asyncio.ensure_future(router.handlers[unlock.code](peer, one_way))  # type: ignore[arg-type]
         clock.ms += LOOK_MS + LATE_MS_MAX + 1
         forwarding.follows("10.0.0.2:10911", 7)
-        successor = forwarding.passage.successor
+        successor = forwarding.state.successor
         assert successor is not None
         forwarding._opened(successor)
         await asyncio.gather(told, untold)

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from broker.clients.early import ProvisionalSubscriptions
 from broker.clients.groups import ConsumerGroups
+from broker.clients.provisionalsubscriptions import ProvisionalSubscriptions
 from broker.clients.renewal import SubscriptionRenewal
 from mqruntime.tasks import Tasks
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData

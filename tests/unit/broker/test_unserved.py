@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.clients.unserved import LOGGED_MAX, SMALL_BODY, UnsupportedRequests
+from broker.clients.unsupportedrequests import LOGGED_MAX, SMALL_BODY, UnsupportedRequests
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -42,7 +42,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[tuple[str, object]]:
     return [
         (record.getMessage(), getattr(record, "fields", {}).get("group"))
         for record in caplog.records
-        if record.name == "broker.unserved"
+        if record.name == "broker.unsupportedrequests"
     ]
 
 

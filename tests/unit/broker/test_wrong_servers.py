@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.clients.unserved import UnsupportedRequests
+from broker.clients.unsupportedrequests import UnsupportedRequests
 from controller.server import ControllerApp
 from namesrv.server import NamesrvApp
 from remoting.codes import RequestCode
@@ -74,7 +74,7 @@ def test_an_operator_hears_who_asks_a_broker_for_what_others_answer(
     broker.master.requests.router.on_unserved = UnsupportedRequests().asked
     for _ in range(2):
         refusal(broker, broker.master.address, RequestCode.GET_ROUTEINFO_BY_TOPIC)
-    told = [record.getMessage() for record in caplog.records if record.name == "broker.unserved"]
+    told = [record.getMessage() for record in caplog.records if record.name == "broker.unsupportedrequests"]
     assert told == ["request for name servers sent to a broker"]
 
 

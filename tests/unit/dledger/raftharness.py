@@ -9,7 +9,7 @@ from dledger.raft.actions import Action, Commit, PersistThenSend, ReadReady, Rep
 from dledger.raft.entries import NO_INDEX, Entry
 from dledger.raft.leader import LeaderState
 from dledger.raft.log import UNLIMITED, RaftLog
-from dledger.raft.membership import Members, RaftMembership, Stated
+from dledger.raft.membership import ConfigurationAt, Members, RaftMembership
 from dledger.raft.messages import Message, VoteRequest, VoteResponse, VoteResult
 from dledger.raft.raft import Raft
 from dledger.raft.settings import DLedgerSettings
@@ -34,7 +34,7 @@ def core(
     log: Sequence[Entry] = (),
     committed_index: int = NO_INDEX,
     recent_bytes_max: int = UNLIMITED,
-    stated: Sequence[Stated] = (),
+    configurations: Sequence[ConfigurationAt] = (),
     proven: bool = True,
 ) -> Raft:
     """A member that draws the shortest timeout, started at `now_ms` with these on its disk; in memory are as many of them as
@@ -42,7 +42,7 @@ def core(
     held = RaftLog(log, recent_bytes_max=recent_bytes_max)
     held.forget(held.last_index)
     return Raft(
-        membership=RaftMembership(name, Members(dict.fromkeys(members, "")), stated),
+        membership=RaftMembership(name, Members(dict.fromkeys(members, "")), configurations),
         settings=SETTINGS,
         draw=lambda low, high: low,
         now_ms=now_ms,

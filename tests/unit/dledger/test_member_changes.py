@@ -85,7 +85,7 @@ def test_a_member_is_replaced_and_another_one_may_fail_then() -> None:
             await clients.client.remove(former)  # it hands over first
             await group.gone(former)
             shown = await clients.client.members()
-            assert former not in shown["voters"] and len(shown["voters"]) == 3 and shown["decided"]
+            assert former not in shown["voters"] and len(shown["voters"]) == 3 and shown["committed"]
             last = await written(group, clients, b"+2")
             other = next(name for name in group.members if name not in ("n3", shown["leaderId"]))
             await group.stop(other)
@@ -219,11 +219,11 @@ def test_the_wire_has_these_names() -> None:
             base = f'"group":"g","remoteId":"{name}"'
             others = {each: 0 for each in sorted(group.peers) if each != name}
             told = await clients.raw(leader, 51022, f'{{"step":"show",{base}}}')
-            while told["lacks"] != others:
+            while told["missing"] != others:
                 told = await clients.raw(leader, 51022, f'{{"step":"show",{base}}}')
             assert told == {
                 "code": 200, "group": "g", "remoteId": name, "leaderId": name, "term": -1, "index": -1,
-                "decided": True, "voters": group.peers, "learners": {}, "lacks": others,
+                "committed": True, "voters": group.peers, "learners": {}, "missing": others,
             }  # fmt: skip
             asked = f'{{"step":"remove","member":"{name}","address":"","dryRun":true,{base}}}'
             told = await clients.raw(leader, 51022, asked)

@@ -12,10 +12,10 @@ from dledger.raft.membership import (
     Members,
     RaftMembership,
     Step,
+    decode_configurations,
     decode_members,
-    decode_stated,
+    encode_configurations,
     encode_members,
-    encode_stated,
     is_members,
 )
 
@@ -133,9 +133,9 @@ def test_a_span_is_what_a_log_can_come_to() -> None:
 
 
 def test_lists_stand_in_files_as_one_line() -> None:
-    text = encode_stated([(5, FOUR)])
+    text = encode_configurations([(5, FOUR)])
     assert text == ('[{"index":5,"voters":{"n0":"h0:1","n1":"h1:1","n2":"h2:1"},"learners":{"n3":"h3:1"}}]')
-    assert decode_stated("f", text) == ((5, FOUR),)
-    assert encode_stated([]) == "" and decode_stated("f", "") == ()
+    assert decode_configurations("f", text) == ((5, FOUR),)
+    assert encode_configurations([]) == "" and decode_configurations("f", "") == ()
     with pytest.raises(MembersUnknown, match="^f has"):
-        decode_stated("f", "[{}]")
+        decode_configurations("f", "[{}]")

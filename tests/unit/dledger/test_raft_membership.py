@@ -158,7 +158,7 @@ def test_a_leader_by_a_list_without_an_undecided_change_is_believed() -> None:
     """b took c's removal from a, who is gone; c leads without having heard of it."""
     two = Members({"a": "", "b": ""})
     log = [Entry(0, 1, b""), Entry(1, 1, encode_members(two))]
-    b = core("b", vote=Vote(1), log=log, committed_index=0, stated=[(1, two)])
+    b = core("b", vote=Vote(1), log=log, committed_index=0, configurations=[(1, two)])
     assert b.peers == ("a",) and not b.members_committed
     beat = replies(b.receive("c", HeartBeatRequest(2), 10, 1))
     assert beat == [HeartBeatResponse(2, ResultCode.SUCCESS, committed_index=0)]
@@ -257,7 +257,7 @@ def test_a_snapshot_says_who_the_members_are() -> None:
     actions = b.receive("a", part, 10, 1)
     assert b.peers == ("a",) and (b.membership.index, b.log.first_index) == (3, 10)
     saved = [step.snapshot for step in actions if isinstance(step, PersistThenSend)][0]
-    assert saved is not None and saved.stated == ((3, Members({"a": "x:1", "b": "y:1"})),)
+    assert saved is not None and saved.configurations == ((3, Members({"a": "x:1", "b": "y:1"})),)
 
 
 # The fault of the thesis' first rule for single-server changes (raft-dev, 10 July 2015)

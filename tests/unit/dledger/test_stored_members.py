@@ -10,7 +10,7 @@ import pytest
 from dledger.raft.actions import PersistThenSend, Vote
 from dledger.raft.entries import Entry
 from dledger.raft.errors import MembersChanged
-from dledger.raft.membership import Members, Stated, encode_members
+from dledger.raft.membership import ConfigurationAt, Members, encode_members
 from dledger.raft.settings import DLedgerSettings
 from dledger.raft.snapshot import Begin, Snapshot
 from dledger.storage.snapshot import decode_snapshot, encode_snapshot
@@ -29,17 +29,19 @@ def said(index: int, members: Members) -> Entry:
     return Entry(index, 1, encode_members(members))
 
 
-def opened(root: Path, *batches: object, committed: int = -1, clean: bool = True) -> tuple[Stated, ...]:
+def opened(
+    root: Path, *batches: object, committed: int = -1, clean: bool = True
+) -> tuple[ConfigurationAt, ...]:
     """What a start finds; `batches` are persisted then, and it ends in order or as a kill."""
 
-    async def live() -> tuple[Stated, ...]:
+    async def live() -> tuple[ConfigurationAt, ...]:
         made = store(root)
         found = await made.open()
         for batch in batches:
             await made.persist([batch])  # type: ignore[list-item]
         if clean:
             await made.close(committed)
-        return found.stated
+        return found.configurations
 
     return asyncio.run(live())
 
@@ -87,22 +89,22 @@ def test_the_setting_may_follow_once_a_list_is_decided_and_not_before(tmp_path: 
 
 def test_a_snapshot_of_another_member_brings_its_list(tmp_path: Path) -> None:
     begun(tmp_path)
-    taken = Snapshot(80, 2, b"theirs", stated=((70, TWO),))
+    taken = Snapshot(80, 2, b"theirs", configurations=((70, TWO),))
     opened(tmp_path, PersistThenSend(None, None, (), (), taken), clean=False)
     assert opened(tmp_path) == ((70, TWO),)
 
 
 def test_a_snapshot_with_a_list_is_of_form_two_and_reads_back() -> None:
     plain = Snapshot(9, 3, b"state", Begin(7, 2, 8192, 99))
-    stated = Snapshot(9, 3, b"state", Begin(7, 2, 8192, 99), ((5, THREE),))
+    configurations = Snapshot(9, 3, b"state", Begin(7, 2, 8192, 99), ((5, THREE),))
     assert (
         run_without_loop(encode_snapshot(plain))[4:6] == b"\0\1"
-        and run_without_loop(encode_snapshot(stated))[4:6] == b"\0\2"
+        and run_without_loop(encode_snapshot(configurations))[4:6] == b"\0\2"
     )
-    assert run_without_loop(encode_snapshot(stated))[58:-4] == b"state" + LINE[11:-1].replace(
+    assert run_without_loop(encode_snapshot(configurations))[58:-4] == b"state" + LINE[11:-1].replace(
         b":2,", b":5,", 1
     )
-    for each in (plain, stated):
+    for each in (plain, configurations):
         assert run_without_loop(decode_snapshot("s", run_without_loop(encode_snapshot(each)))) == each
 
 
@@ -144,6 +146,6 @@ def test_a_beginning_between_two_lists_names_the_older_one_after_a_start(tmp_pat
         await again.begin_at(2048, b"")
         snapshot = await again.snapshot_file.load()
         assert snapshot is not None and 0 < snapshot.last_index < 20
-        assert snapshot.stated == ((0, THREE),)
+        assert snapshot.configurations == ((0, THREE),)
 
     asyncio.run(run())

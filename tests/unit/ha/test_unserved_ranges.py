@@ -20,7 +20,7 @@ from tests.unit.ha.memorylog import MemoryLog, record
 
 READS = ("check", "read_cold")
 BAD = 9_000
-TOLD = "a slave lacks bytes of the log"
+TOLD = "a slave is missing bytes of the log"
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:

@@ -127,7 +127,7 @@ def test_what_controllers_tell_of_elections_is_shown_with_what_the_log_has(leads
     ]
     [seen] = json.loads(leads.run("watch", "--json").stdout)["view"]["sets"]
     newest, older = seen["elections"]
-    assert newest["told"] == {"reason": "connection lost"} | {
+    assert newest["reported"] == {"reason": "connection lost"} | {
         "epoch": 3,
         "oldMasterId": 2,
         "newMasterId": 1,
@@ -139,7 +139,7 @@ def test_what_controllers_tell_of_elections_is_shown_with_what_the_log_has(leads
         "writableMs": NOON_MS + 95,
     }
     assert (newest["startOffset"], newest["why"]) == (832, "connection lost")
-    assert (older["told"]["newMasterId"], older["startOffset"], older["why"]) == (2, None, None)
+    assert (older["reported"]["newMasterId"], older["startOffset"], older["why"]) == (2, None, None)
 
 
 def test_a_live_view_remembers_what_controllers_told_before_they_fell_silent(leads: ScriptedServer) -> None:

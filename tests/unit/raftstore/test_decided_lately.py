@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raftstore.decidedlately import RecentCommits
+from raftstore.recentcommits import RecentCommits
 
 
 def test_nothing_is_decided_at_first() -> None:

@@ -83,7 +83,7 @@ def test_the_script_gets_every_value_of_every_moment() -> None:
     data = json.loads(found.group(1))
     assert data["times"] == [0, 50, 100]
     assert [line["values"] for line in data["charts"][0]["lines"]] == [[0, 512, 1024], [None, None, 256]]
-    assert data["marks"] == [{"from": 25, "to": 50, "told": "SIGKILL </script><b>"}]
+    assert data["marks"] == [{"from": 25, "to": 50, "text": "SIGKILL </script><b>"}]
 
 
 def test_verdicts_say_in_words_whether_they_hold() -> None:

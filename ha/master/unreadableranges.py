@@ -16,7 +16,7 @@ from mqruntime.repeatedfailures import RepeatedFailures
 logger = logging.getLogger("ha.master")
 
 
-class UnservedRanges:
+class UnreadableRanges:
     """One for all links of a mastership."""
 
     def __init__(self, clock: Clock) -> None:
@@ -27,7 +27,7 @@ class UnservedRanges:
         """Note that `refusal`, in the segment that starts at `segment`, ends the link of `slave`."""
         if self._failures.failed((slave, segment), self._clock.monotonic_ms()):
             logger.error(
-                "a slave lacks bytes of the log that cannot be read here",
+                "a slave is missing bytes of the log that cannot be read here",
                 extra=fields(
                     slave=slave,
                     offset=refusal.offset,

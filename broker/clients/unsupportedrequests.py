@@ -16,7 +16,7 @@ from remoting.command import RemotingCommand
 from remoting.peer import Peer
 from remoting.servers import Server, directions, who_else
 
-logger = logging.getLogger("broker.unserved")
+logger = logging.getLogger("broker.unsupportedrequests")
 
 LOGGED_MAX = 1_000
 UNKNOWN = "request {}"

@@ -21,7 +21,7 @@ from mqruntime.waking import wait_event
 from remoting.errors import BodyError, HeaderError, RemotingError
 from remoting.peer import Peer
 
-logger = logging.getLogger("broker.farewell")
+logger = logging.getLogger("broker.gracefulshutdown")
 
 STEP_DOWN_MS = 1_500
 SUCCESSOR_SERVES_MS, SUCCESSOR_REGISTERS_MS = 1_500, 300
@@ -80,7 +80,7 @@ class GracefulShutdown:
         logger.info(
             "forwarding to new master", extra=fields(ms_max=self._forward_ms, clients=len(self._clients()))
         )
-        while self._forwarding.passage.holds or self._forwarding.passes_on:
+        while self._forwarding.state.holds or self._forwarding.passes_on:
             now_ms = self._clock.monotonic_ms()
             self._forwarding.expire(now_ms)
             if now_ms - began_ms >= self._forward_ms or not self._clients():

@@ -46,8 +46,8 @@ class ProvisionalSubscriptions:
 
     def subscribed(self, peer: Peer, group: str, topic: str) -> SubscriptionData | None:
         """The newer of that and the whole group's, from heartbeats."""
-        known, early = self._consumers.subscription(group, topic), self.find(peer, group, topic)
-        found = [each.data for each in (known, early) if each is not None]
+        known, provisional = self._consumers.subscription(group, topic), self.find(peer, group, topic)
+        found = [each.data for each in (known, provisional) if each is not None]
         return max(found, key=lambda data: data.sub_version, default=None)
 
     def is_known(self, peer: Peer, group: str) -> bool:
