@@ -508,7 +508,7 @@ class ClusterWorld:
             ever = deleted_messages(
                 self.check.confirmed, len(self.check.confirmed), brokers[0].store.segment_size_bytes
             )
-            self.choosers.at_the_end(ever, machines.broker_looks())
+            self.choosers.at_the_end(ever)
         if self.readers is not None:
             self.readers.at_the_end()
             self.totals.counts["locks of queues answered"] += self.readers.answered

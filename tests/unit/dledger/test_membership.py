@@ -8,7 +8,7 @@ from dledger.raft.entries import Entry
 from dledger.raft.errors import ChangeRefused, MembersUnknown, RefusalReason
 from dledger.raft.membership import (
     Change,
-    History,
+    ConfigurationHistory,
     Members,
     RaftMembership,
     Step,
@@ -118,14 +118,14 @@ def test_who_left_by_an_undecided_change_is_still_known() -> None:
 
 
 def test_what_stands_from_an_entry_on_replaces_what_stood_there() -> None:
-    history = History([(3, THREE), (5, FOUR)])
-    assert not History().take([Entry(0, 1, b"x")])
+    history = ConfigurationHistory([(3, THREE), (5, FOUR)])
+    assert not ConfigurationHistory().take([Entry(0, 1, b"x")])
     assert history.take([Entry(4, 2, b"x"), Entry(5, 2, b"y")])
     assert history.up_to(99) == (3, THREE) and history.up_to(2) is None
 
 
 def test_a_span_is_what_a_log_can_come_to() -> None:
-    history = History([(3, THREE), (5, FOUR), (8, THREE)])
+    history = ConfigurationHistory([(3, THREE), (5, FOUR), (8, THREE)])
     assert history.span(6, 99) == [(5, FOUR), (8, THREE)]
     assert history.span(2, 5) == [(3, THREE), (5, FOUR)]
     history.forget(6)
