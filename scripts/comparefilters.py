@@ -13,7 +13,7 @@ from random import Random
 
 from scripts.bench.options import bounded, options
 from scripts.filtercases import MESSAGES, Java, compare
-from tests.interop.javapeer import broker_missing
+from scripts.peers.javapeer import broker_missing
 
 ROUND = 500
 DIFFERENCES_MAX = 10

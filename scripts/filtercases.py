@@ -13,9 +13,9 @@ from random import Random
 
 from filters.errors import FilterError, SyntaxFault
 from filters.sql92 import compiled
-from tests.interop.javapeer import BROKER_JARS, QUICK_START, SOURCES
-from tests.interop.javapeer import compiled as java_classes
-from tests.interop.peerprocess import PeerProcess
+from scripts.peers.javapeer import BROKER_JARS, QUICK_START, SOURCES
+from scripts.peers.javapeer import compiled as java_classes
+from scripts.peers.peerprocess import PeerProcess
 
 NAMES = ("a", "b", "c", "Price", "$x_1", "TAGS", "NOTE", "gone")
 NUMBERS = (

@@ -22,10 +22,10 @@ from functools import partial
 from pathlib import Path
 
 from scripts.bench.options import bounded, options
-from tests.interop.fleet import Fleet, fleet_missing
-from tests.interop.javapeer import NEWER, OLDER, PEERS_VERSION
-from tests.interop.migration import migrated
-from tests.interop.mixes import failovers
+from scripts.peers.fleet import Fleet, fleet_missing
+from scripts.peers.javapeer import NEWER, OLDER, PEERS_VERSION
+from scripts.peers.migration import migrated
+from scripts.peers.mixes import failovers
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "compatibility.md"
@@ -114,11 +114,9 @@ def failed_over(fleet: Fleet, *, count: int, facts: bool = False) -> tuple[str, 
         f"{count} failovers, {outcome.verdict.acknowledged:,} acknowledged, {len(outcome.verdict.lost)} lost"
     )
     if fleet.restarts:
-        counts += f"; {fleet.restarts.total()} times a slave of Java's followed a former master and was started anew"
+        counts += f"; {fleet.restarts.total()} times a Java slave followed a former master and was restarted"
     if fleet.stalls:
-        counts += (
-            f"; {fleet.stalls.total()} times a slave of Java's was in no SyncStateSet for 1 to 3 minutes"
-        )
+        counts += f"; {fleet.stalls.total()} times a Java slave was in no SyncStateSet for 1 to 3 minutes"
     idle = [f"{name} was never master" for name in fleet.layout.broker_names if facts and name not in masters]
     return counts, [*outcome.verdict.faults, *idle]
 

@@ -87,7 +87,7 @@ def registers(seed: int, bug: str | None, asked: Asked) -> Counts:
 
 
 def crash_images(seed: int, bug: str | None, asked: Asked) -> Counts:
-    from tests.crash.test_store_crash_images import crash_everywhere
+    from simulation.crashimages.store import crash_everywhere
 
     if bug is not None:
         raise SystemExit("no bugs are kept for the crash images")
@@ -95,8 +95,8 @@ def crash_images(seed: int, bug: str | None, asked: Asked) -> Counts:
 
 
 def ledger_images(seed: int, bug: str | None, asked: Asked) -> Counts:
+    from simulation.crashimages.ledger import crash_everywhere
     from simulation.raft.bugs import planted
-    from tests.crash.test_ledger_crash_images import crash_everywhere
 
     with planted(bug):
         return Counter(images=sum(crash_everywhere(seed, power_cut=power_cut) for power_cut in (False, True)))

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from mqclient import routetable
-from tests.waits import WAIT_MS
+from scripts.peers.waits import WAIT_MS
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 from remoting.headers.pull import PullMessageHeader
-from tests.waits import WAIT_S
+from scripts.peers.waits import WAIT_S
 
 ROOT = Path(__file__).parents[1]
 SEGMENT_BYTES = 16_384

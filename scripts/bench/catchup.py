@@ -36,7 +36,7 @@ from scripts.bench.replaylog import size
 from scripts.bench.sampledbroker import begin_sampling, end_sampling
 from scripts.bench.sides import SAMPLED, SEGMENT_BYTES, SIDES, Side, chosen, cluster_of
 from scripts.bench.tables import Reach, Table
-from tests.interop.javapeer import broker_missing
+from scripts.peers.javapeer import broker_missing
 
 TOPIC, QUEUES = "log", 8
 MASTER, SLAVE = "broker-0", "broker-1"

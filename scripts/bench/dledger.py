@@ -27,7 +27,7 @@ from scripts.bench.measured import cell, cpu_seconds, machine, own_mib
 from scripts.bench.options import bounded, options
 from scripts.bench.ownload import OwnLoad, own_outcome
 from scripts.ledgergroup import LedgerGroup
-from tests.interop.javapeer import broker_missing, missing
+from scripts.peers.javapeer import broker_missing, missing
 
 GROUP = "bench"
 IN_FLIGHT = (1, 128)

@@ -27,7 +27,7 @@ from mqruntime.realruntime import real_runtime
 from scripts.bench.measured import machine, spread
 from scripts.bench.options import bounded, options
 from scripts.filtercases import Java, word
-from tests.interop.javapeer import broker_missing
+from scripts.peers.javapeer import broker_missing
 
 TOPIC, BODY = "orders", bytes(300)
 PROPERTIES = (

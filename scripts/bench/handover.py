@@ -35,7 +35,7 @@ from mqruntime.clock import SystemClock
 from scripts.bench.measured import high, machine, spread
 from scripts.bench.options import bounded, options
 from scripts.bench.sides import SIDES, Side, chosen, cluster_of
-from tests.interop.javapeer import (
+from scripts.peers.javapeer import (
     JARS,
     OLD_CLIENT,
     OLD_CLIENT_JARS,
@@ -44,7 +44,7 @@ from tests.interop.javapeer import (
     missing,
     old_client_missing,
 )
-from tests.interop.peerprocess import PeerProcess
+from scripts.peers.peerprocess import PeerProcess
 
 TOPIC = "handover"
 SECOND_SET = "broker-b"

@@ -22,7 +22,7 @@ from localcluster.layout import Mode
 from scripts.bench.measured import machine, spread
 from scripts.bench.options import options
 from scripts.bench.sides import SIDES, Side, chosen, cluster_of
-from tests.interop.javapeer import JARS, QUICK_START, SOURCES, broker_missing, missing
+from scripts.peers.javapeer import JARS, QUICK_START, SOURCES, broker_missing, missing
 
 OUTAGE_MS_TARGET = {Mode.CONTROLLER: 2000, Mode.RAFT: 1500}
 """Of the median; in Raft mode of the longest."""

@@ -10,7 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from tests.interop.javapeer import BROKER_JARS
+from scripts.peers.javapeer import BROKER_JARS
 
 MEMORY = ["-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=512m"]
 MAIN = "org.apache.rocketmq.broker.BrokerStartup"

@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 from scripts.bench.ownload import outcome_file, parser_of_members
-from tests.interop.javapeer import BROKER_JARS, SOURCES
+from scripts.peers.javapeer import BROKER_JARS, SOURCES
 
 PROGRAM = Path(__file__).parent / "java" / "LedgerMember.java"
 MEMORY = ["-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=512m"]

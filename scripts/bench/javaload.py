@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.bench.lightclient import UNANSWERED_S_MAX
-from tests.interop.javapeer import JARS, SOURCES
-from tests.interop.peerprocess import PeerProcess
+from scripts.peers.javapeer import JARS, SOURCES
+from scripts.peers.peerprocess import PeerProcess
 
 PROGRAM = Path(__file__).parent / "java" / "Load.java"
 MEMORY = ["-Xms512m", "-Xmx512m", "-XX:+UseParallelGC"]

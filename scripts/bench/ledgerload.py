@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.interop.javapeer import BROKER_JARS, SOURCES
-from tests.interop.peerprocess import PeerProcess
+from scripts.peers.javapeer import BROKER_JARS, SOURCES
+from scripts.peers.peerprocess import PeerProcess
 
 PROGRAM = Path(__file__).parent / "java" / "LedgerLoad.java"
 MEMORY = ["-Xms512m", "-Xmx512m", "-XX:+UseParallelGC"]

@@ -37,7 +37,7 @@ from scripts.bench.sampledbroker import begin_sampling, end_sampling
 from scripts.bench.servers import Servers
 from scripts.bench.sides import SAMPLED, SIDES, Side, chosen, cluster_of
 from scripts.bench.tables import Reach, Table
-from tests.interop.javapeer import broker_missing, missing
+from scripts.peers.javapeer import broker_missing, missing
 
 IN_FLIGHT, BATCH, BATCHES_IN_FLIGHT, QUEUES = 256, 32, 8, 8
 SINGLE, BATCHED = "single", "batched"

@@ -32,12 +32,12 @@ from controller.statemachine import ReplicasStateMachine
 from dledger import DLedger, DLedgerSettings
 from dledger.raft.errors import NotLeader
 from dledger.storage.snapshot import Origin
+from localcluster.ports import lease_any
 from mqruntime.collector import GcTuner
 from mqruntime.realruntime import real_runtime
 from scripts.bench.ledger import longest_turn
 from scripts.bench.measured import machine, spread
 from scripts.bench.options import bounded, options
-from tests.unit.dledger.ledgergroup import free_ports
 
 TURN_MS_MAX = 20
 PIECE_BYTES = 64 << 10
@@ -74,8 +74,8 @@ class Group:
     """Three members, each of which may be started."""
 
     def __init__(self, root: Path, mib: int) -> None:
-        ports = free_ports(3)
-        self.peers = {f"n{number}": f"127.0.0.1:{port}" for number, port in enumerate(ports)}
+        self.lease = lease_any(root, 3)
+        self.peers = {f"n{number}": f"127.0.0.1:{port}" for number, port in enumerate(self.lease.ports)}
         self.root = root
         self.count = (mib << 20) // PIECE_BYTES
         self.settings = replace(

@@ -25,7 +25,7 @@ from scripts.bench.options import bounded, options
 from scripts.bench.servers import Servers
 from scripts.bench.sides import SIDES, Side, chosen, cluster_of
 from scripts.bench.tables import Reach, Table
-from tests.interop.javapeer import broker_missing, missing
+from scripts.peers.javapeer import broker_missing, missing
 
 PLAIN, DEALS, QUEUES = "plain", "deals", 8
 RATE, DEAL_RATE, PART = "plain sends/s", "committed transactions/s", "transactions per plain send"

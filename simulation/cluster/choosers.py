@@ -4,8 +4,8 @@ They come of themselves, from a generator of their own, on a host without faults
 its former offset once more, as clients do, and others commit late all the time.
 
 Invariants: F1 each pull returns exactly the confirmed messages in its range that its expression takes, by the check's own
-evaluation; F2 when they stop, the master keeps each group's expression; V1 a group whose reset was answered is at that offset under
-the master of the newest epoch until it continues from there; V2 no other offset is sent to it."""
+evaluation; F2 when they stop, the master keeps each group's expression; V1 a group whose reset was answered is at that offset
+under the master of the newest epoch until it continues from there; V2 no other offset is sent to it."""
 
 from __future__ import annotations
 

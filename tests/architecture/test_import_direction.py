@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,14 @@ that send and read messages."""
 
 def modules_of(package: str) -> list[str]:
     return [module for module in TREE.files if module.split(".")[0] == package]
+
+
+@pytest.mark.parametrize("folder", ["simulation", "scripts"])
+def test_nothing_but_tests_imports_tests(folder: str) -> None:
+    sources = list((ROOT / folder).rglob("*.py"))
+    assert sources
+    importing = re.compile(r"^\s*(from|import) tests\b", re.MULTILINE)
+    assert [str(path) for path in sources if importing.search(path.read_text())] == []
 
 
 @pytest.mark.parametrize("package", sorted(MAY_IMPORT))

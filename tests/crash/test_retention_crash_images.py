@@ -16,10 +16,10 @@ from messagestore.queues.consumequeue import is_filler
 from messagestore.store.messagestore import MessageStore
 from messagestore.store.settings import StoreSettings
 from mqruntime.runtime import Runtime
+from simulation.crashimages import lives
+from simulation.crashimages.store import records_of
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
-from tests.crash import lives
-from tests.crash.test_store_crash_images import records_of
 from tests.longtests import long
 
 SEGMENT_SIZE = 8192

@@ -17,9 +17,9 @@ from messagestore.store.settings import StoreSettings
 from mqruntime.runtime import Runtime
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.topics import TopicConfig
+from simulation.crashimages import lives
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
-from tests.crash import lives
 from tests.longtests import long
 
 SCRIPT_STEPS = 30

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from localcluster.cluster import Cluster
+from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
 from tests.forkedservers import forked_servers
-from tests.interop.javapeer import JavaClient
+from tests.interop.javaclient import JavaClient
 from tests.patientclients import patient_clients
-from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
 ASKED_SOON = {"transactionTimeOut": "2000", "transactionCheckInterval": "1000"}
 BROKER_SETTINGS = {

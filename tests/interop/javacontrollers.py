@@ -18,9 +18,10 @@ from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.replies import SyncStateInfo
 from mqruntime.clock import SystemClock
-from tests.interop.javapeer import JavaClient
-from tests.interop.javaserver import NO_SPIN, java_broker, java_server
-from tests.waits import NOBODY_IS_LATE, WAIT_MS, WAIT_S
+from scripts.peers.javaserver import NO_SPIN, java_server
+from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS, WAIT_S
+from tests.interop.javabroker import java_broker
+from tests.interop.javaclient import JavaClient
 
 ROOT = Path(__file__).parents[2]
 FILE_BYTES = 4 << 20

@@ -17,8 +17,8 @@ from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.headers.offsets import QueryConsumerOffsetHeader
-from tests.interop.javapeer import JavaClient
-from tests.waits import WAIT_MS
+from scripts.peers.waits import WAIT_MS
+from tests.interop.javaclient import JavaClient
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ import pytest
 from localcluster.cluster import Cluster
 from localcluster.drill import elect_another, other_members
 from mqadmin.replies import SyncStateInfo
-from tests.interop.peerprocess import PeerProcess
-from tests.waits import WAIT_MS
+from scripts.peers.peerprocess import PeerProcess
+from scripts.peers.waits import WAIT_MS
 
 REFUSED_EVERY = 5  # as in cppclient.py, which needs the wheel to be imported
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from localcluster.cluster import Cluster
-from tests.interop.javapeer import JARS, QUICK_START, SOURCES, missing
-from tests.waits import WAIT_MS
+from scripts.peers.javapeer import JARS, QUICK_START, SOURCES, missing
+from scripts.peers.waits import WAIT_MS
 
 PAGE = (Path(__file__).parents[2] / "docs/clients.md").read_text()
 ORDERS = [f"order {number}" for number in range(10)]

@@ -17,9 +17,10 @@ from localcluster.cluster import Cluster
 from localcluster.layout import CLUSTER_NAME
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.cli import COMMANDS, admin
-from tests.interop.javapeer import JavaClient, missing
+from scripts.peers.javapeer import missing
+from scripts.peers.waits import WAIT_MS
+from tests.interop.javaclient import JavaClient
 from tests.unit.mqadmin.test_admin_page import UPSTREAMS
-from tests.waits import WAIT_MS
 
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=str(missing())),

@@ -14,8 +14,9 @@ import pytest
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from mqadmin.replies import SyncStateInfo
-from tests.interop.javapeer import JavaClient, missing
-from tests.waits import WAIT_MS
+from scripts.peers.javapeer import missing
+from scripts.peers.waits import WAIT_MS
+from tests.interop.javaclient import JavaClient
 
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=str(missing())),

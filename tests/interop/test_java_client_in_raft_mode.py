@@ -11,10 +11,11 @@ import pytest
 
 from localcluster.cluster import Cluster
 from localcluster.layout import CLUSTER_NAME, Mode
-from tests.interop.javapeer import JavaClient, missing
+from scripts.peers.javapeer import missing
+from scripts.peers.waits import WAIT_MS
+from tests.interop.javaclient import JavaClient
 from tests.interop.slavereads import reads_old_messages_from_a_slave_and_new_ones_from_the_master
 from tests.interop.test_java_client import everything
-from tests.waits import WAIT_MS
 
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=str(missing())),

@@ -15,9 +15,10 @@ from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from localcluster.waiting import NotYet, wait_for
 from mqclient import Client, StoredMessage
 from remoting.codes import ResponseCode
-from tests.interop.javapeer import JavaClient, missing
+from scripts.peers.javapeer import missing
+from scripts.peers.waits import WAIT_MS
+from tests.interop.javaclient import JavaClient
 from tests.interop.slavereads import all_know, reads_old_messages_from_a_slave_and_new_ones_from_the_master
-from tests.waits import WAIT_MS
 
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=str(missing())),

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from mqadmin.admin import AdminClient
+from scripts.peers.javapeer import broker_missing, controller_missing
+from tests.interop.javaclient import JavaClient
 from tests.interop.javacontrollers import Controllers
-from tests.interop.javapeer import JavaClient, broker_missing, controller_missing
 from tests.process.serverprocess import ENVIRONMENT
 
 pytestmark = [pytest.mark.skipif(controller_missing() is not None, reason=str(controller_missing()))]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dledger.raft.messages import ResultCode
-from tests.interop.javapeer import BROKER_JARS, QUICK_START, SOURCES, broker_missing, compiled, missing
+from scripts.peers.javapeer import BROKER_JARS, QUICK_START, SOURCES, broker_missing, compiled, missing
 from tests.unit.dledger.test_ledger_clients import ServedGroup
 
 LEADERS_MAX = 10

@@ -14,7 +14,7 @@ from broker.tables.consumerfilters import CONSUMER_FILTERS_FILE, ConsumerFilters
 from mqruntime.clock import SystemClock
 from remoting.bodies.heartbeats import SubscriptionData
 from scripts.filtercases import Java, compare, word
-from tests.interop.javapeer import broker_missing
+from scripts.peers.javapeer import broker_missing
 
 pytestmark = pytest.mark.skipif(broker_missing() is not None, reason=str(broker_missing()))
 

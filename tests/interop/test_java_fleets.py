@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.fleet import Fleet, fleet_missing
-from tests.interop.migration import migrated
+from scripts.peers.fleet import Fleet, fleet_missing
+from scripts.peers.migration import migrated
 
 pytestmark = [pytest.mark.skipif(fleet_missing() is not None, reason=str(fleet_missing()))]
 

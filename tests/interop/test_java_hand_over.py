@@ -15,10 +15,10 @@ import pytest
 
 from localcluster.cluster import Cluster
 from localcluster.drill import elect_another, other_members
+from scripts.peers.javapeer import JARS, OLD_CLIENT_JARS, default_clients, old_client_missing
+from scripts.peers.peerprocess import PeerProcess
+from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
 from tests.interop.conftest import ASKED_SOON
-from tests.interop.javapeer import JARS, OLD_CLIENT_JARS, default_clients, old_client_missing
-from tests.interop.peerprocess import PeerProcess
-from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
 pytestmark = [
     pytest.mark.skipif(old_client_missing() is not None, reason=str(old_client_missing())),

@@ -17,9 +17,9 @@ from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
-from tests.interop.fleet import Fleet, fleet_missing
-from tests.interop.mixes import TOPIC, failovers, mqadmin, under_load
-from tests.waits import WAIT_MS
+from scripts.peers.fleet import Fleet, fleet_missing
+from scripts.peers.mixes import TOPIC, failovers, mqadmin, under_load
+from scripts.peers.waits import WAIT_MS
 
 pytestmark = [pytest.mark.skipif(fleet_missing() is not None, reason=str(fleet_missing()))]
 

@@ -20,8 +20,9 @@ from messagestore.recordcrc import HEAD
 from mqadmin.cli import admin
 from mqclient.errors import ClientError
 from mqclient.producer import SendStatus
-from tests.interop.javapeer import broker_missing
-from tests.interop.javaserver import NO_SPIN, java_broker
+from scripts.peers.javapeer import broker_missing
+from scripts.peers.javaserver import NO_SPIN
+from tests.interop.javabroker import java_broker
 from tests.realpair import SEGMENT_BYTES, TOPIC, RealPair, bodies, ours
 from tests.unit.messagestore.storehelp import message, open_store, small_settings
 

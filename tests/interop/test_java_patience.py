@@ -15,8 +15,9 @@ from remoting.command import RemotingCommand
 from remoting.peer import Peer
 from remoting.router import Router
 from remoting.server import RemotingServer
-from tests.interop.javapeer import JavaClient, missing
-from tests.waits import WAIT_MS
+from scripts.peers.javapeer import missing
+from scripts.peers.waits import WAIT_MS
+from tests.interop.javaclient import JavaClient
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 

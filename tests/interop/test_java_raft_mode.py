@@ -19,10 +19,11 @@ from mqadmin.replies import TopicSettings
 from mqclient.errors import ClientError
 from mqruntime.clock import SystemClock
 from remoting.errors import RemotingError
-from tests.interop.javapeer import broker_missing
-from tests.interop.javaserver import NO_SPIN, java_broker
+from scripts.peers.javapeer import broker_missing
+from scripts.peers.javaserver import NO_SPIN
+from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
+from tests.interop.javabroker import java_broker
 from tests.realpair import ROOT, SEGMENT_BYTES, TOPIC, RealPair, bodies
-from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
 pytestmark = [
     pytest.mark.skipif(broker_missing() is not None, reason=str(broker_missing())),

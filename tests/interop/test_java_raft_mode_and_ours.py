@@ -13,7 +13,7 @@ import pytest
 
 from mqclient.errors import ClientError
 from remoting.errors import RemotingError
-from tests.interop.javapeer import broker_missing
+from scripts.peers.javapeer import broker_missing
 from tests.interop.test_java_raft_mode import MEMBERS, RaftBrokers
 from tests.realpair import bodies, ours
 

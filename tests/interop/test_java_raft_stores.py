@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.javapeer import broker_missing
-from tests.interop.javaserver import NO_SPIN, java_broker
+from scripts.peers.javapeer import broker_missing
+from scripts.peers.javaserver import NO_SPIN
+from tests.interop.javabroker import java_broker
 from tests.realpair import RealPair, bodies
 from tests.unit.sparkreplay.commandline import mqreplay
 from tests.unit.sparkreplay.test_committed_rows import rows_of

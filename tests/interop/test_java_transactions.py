@@ -16,11 +16,13 @@ from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from mqadmin.replies import SyncStateInfo
 from mqclient.client import Client
 from mqclient.errors import PullFailed, RouteUnknown
+from scripts.peers.javapeer import broker_missing, missing
+from scripts.peers.javaserver import NO_SPIN
+from scripts.peers.waits import WAIT_MS
 from tests.interop.conftest import ASKED_SOON
-from tests.interop.javapeer import JavaClient, broker_missing, missing
-from tests.interop.javaserver import NO_SPIN, java_broker
+from tests.interop.javabroker import java_broker
+from tests.interop.javaclient import JavaClient
 from tests.realpair import TOPIC, RealPair, ours
-from tests.waits import WAIT_MS
 
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=str(missing())),

@@ -23,12 +23,13 @@ from mqclient.client import Client
 from mqclient.errors import ClientError
 from mqclient.producer import SendStatus
 from mqruntime.clock import SystemClock
-from tests.interop.fleet import Fleet, fleet_missing
-from tests.interop.javapeer import NEWER, OLDER, JavaClient, newer_missing, peers_of
+from scripts.peers.fleet import Fleet, fleet_missing
+from scripts.peers.javapeer import NEWER, OLDER, newer_missing, peers_of
+from scripts.peers.waits import WAIT_MS
+from tests.interop.javaclient import JavaClient
 from tests.longtests import long
 from tests.unit.mqadmin.test_admin_page import NEWER as NEWER_COMMANDS
 from tests.unit.mqadmin.test_admin_page import UPSTREAMS
-from tests.waits import WAIT_MS
 
 pytestmark = [pytest.mark.skipif(newer_missing() is not None, reason=str(newer_missing()))]
 

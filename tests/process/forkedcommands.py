@@ -9,7 +9,7 @@ import json
 import subprocess
 from typing import Self
 
-from tests.interop.peerprocess import PeerProcess
+from scripts.peers.peerprocess import PeerProcess
 from tests.process.serverprocess import ENVIRONMENT, command
 
 

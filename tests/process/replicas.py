@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from localcluster.cluster import Cluster
 from localcluster.waiting import NotYet, wait_for
+from scripts.peers.waits import WAIT_MS
 from sparkreplay.errors import LiveBrokerFailed
 from sparkreplay.store.bound import checkpoint_bound
 from sparkreplay.store.files import LocalFiles
 from sparkreplay.store.livebroker import view_of
-from tests.waits import WAIT_MS
 
 
 def stores(cluster: Cluster) -> list[str]:

@@ -17,8 +17,8 @@ import pytest
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from mqadmin.cli import COMMANDS
+from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS, WAIT_S
 from tests.process.forkedcommands import ForkedCommands
-from tests.waits import NOBODY_IS_LATE, WAIT_MS, WAIT_S
 
 TOPIC, GROUP = "AdminTopic", "AdminGroup"
 asked: set[str] = set()

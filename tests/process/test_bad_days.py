@@ -31,8 +31,8 @@ from remoting.headers.controller import (
     RegisterBrokerToControllerHeader,
 )
 from remoting.headers.send import SendMessageHeader
+from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
 from tests.process.serverprocess import ServerProcess
-from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
 CUT_OFF = (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN)
 MESSAGE_BYTES_MAX = 64 * 1024

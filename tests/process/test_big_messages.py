@@ -10,7 +10,7 @@ from localcluster.cluster import Cluster
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
 from remoting.limits import Limits
-from tests.waits import WAIT_MS
+from scripts.peers.waits import WAIT_MS
 
 TOPIC = "BigTopic"
 BODY_BYTES = (4 << 20) - 1024  # maxMessageSize counts properties too

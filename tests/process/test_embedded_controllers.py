@@ -29,7 +29,7 @@ from mqruntime.clock import SystemClock
 from remoting.codes import RequestCode
 from remoting.header import Header
 from remoting.headers.nameserver import PutKVConfigHeader
-from tests.waits import NOBODY_IS_LATE, WAIT_MS
+from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
 
 ROOT = Path(__file__).parents[2]
 LICENCE = """<!--

@@ -18,7 +18,7 @@ from mqadmin.admin import AdminClient
 from mqadmin.replies import SyncStateInfo
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
-from tests.waits import WAIT_MS
+from scripts.peers.waits import WAIT_MS
 
 
 @pytest.fixture(scope="module")

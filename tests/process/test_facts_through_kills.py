@@ -20,7 +20,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.header import Header
 from remoting.headers.admin import DeleteSubscriptionGroupHeader, GroupHeader, TopicHeader
 from remoting.headers.offsets import QueryConsumerOffsetHeader, UpdateConsumerOffsetHeader
-from tests.waits import NOBODY_IS_LATE, WAIT_MS
+from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
 
 TOPIC, GROUP = "Kept", "Readers"
 

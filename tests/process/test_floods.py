@@ -13,9 +13,9 @@ from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.headers.offsets import GetMaxOffsetHeader
+from scripts.peers.waits import WAIT_MS
 from simulation.hostile import floods
 from tests.process.hostilepeer import HostilePeer
-from tests.waits import WAIT_MS
 
 TOPIC, QUEUES = "Orders", 4
 SMALL, GROUPS, TABLES = 200_000, 5_000, 300

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from localcluster.cluster import Cluster
-from tests.waits import WAIT_MS
+from scripts.peers.waits import WAIT_MS
 
 FROZEN_S = 12  # longer than the lifetime that brokers announce, 10 s
 

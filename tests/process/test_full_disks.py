@@ -23,8 +23,8 @@ from mqadmin.admin import AdminClient
 from mqadmin.replies import SyncStateInfo
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
+from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
 from tests.process.smalldisk import small_disk
-from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
 DISK_BYTES = 6 << 20
 FULL = "broker-0"

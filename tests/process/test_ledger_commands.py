@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from scripts.peers.waits import WAIT_S
 from tests.process.forkedcommands import ForkedCommands
 from tests.process.serverprocess import ServerProcess
 from tests.unit.dledger.ledgergroup import free_ports
-from tests.waits import WAIT_S
 
 PREFERRED = "n1"
 Said = Callable[..., subprocess.CompletedProcess[str]]

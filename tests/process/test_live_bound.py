@@ -16,12 +16,12 @@ from localcluster.load import SteadyLoad
 from messagestore.contractmark import FILE as CONTRACT_A
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
+from scripts.peers.waits import WAIT_MS, WAIT_S
 from sparkreplay.errors import UncommittedRefused
 from sparkreplay.store.bound import checkpoint_bound
 from sparkreplay.store.files import LocalFiles
 from sparkreplay.store.snapshot import StoreSnapshot, open_store, up_to
 from tests.unit.sparkreplay.storerows import rows_of_store
-from tests.waits import WAIT_MS, WAIT_S
 
 TOPIC = "live"
 SEGMENT_BYTES = 64 * 1024

@@ -32,7 +32,7 @@ from mqclient.consumer import PullStatus
 from mqclient.errors import SendOutcomeUnknown, SendRefused
 from mqclient.message import OutgoingMessage
 from mqruntime.clock import SystemClock
-from tests.waits import WAIT_MS
+from scripts.peers.waits import WAIT_MS
 
 ROOT = Path(__file__).parents[2]
 

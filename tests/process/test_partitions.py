@@ -24,7 +24,7 @@ from mqadmin.admin import AdminClient
 from mqadmin.replies import SyncStateInfo
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
-from tests.waits import WAIT_MS
+from scripts.peers.waits import WAIT_MS
 
 TWO_SHORT_ONES = 714
 """A seed whose first partitions last less than 3 s each: the first one comes twice, the other once."""

@@ -20,8 +20,8 @@ from mqclient.client import Client
 from mqclient.errors import SendOutcomeUnknown, SendRefused
 from mqclient.producer import SendStatus
 from mqruntime.clock import SystemClock
+from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
 from tests.process.smalldisk import made_image, mounted_image
-from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
 IMAGE_BYTES = 192 << 20
 BROKERS = ("broker-0", "broker-1", "broker-2")

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from localcluster.cluster import Cluster
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
-from tests.waits import NOBODY_IS_LATE, WAIT_MS
+from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
 
 ROOT = Path(__file__).parents[2]
 

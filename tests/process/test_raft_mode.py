@@ -18,9 +18,9 @@ from localcluster.waiting import NotYet, wait_for
 from mqclient.client import Client
 from mqclient.message import OutgoingMessage, StoredMessage
 from mqruntime.clock import SystemClock
+from scripts.peers.waits import WAIT_MS
 from tests.longtests import long
 from tests.process.forkedcommands import ForkedCommands
-from tests.waits import WAIT_MS
 
 TOPIC = "Orders"
 FILE_BYTES = 8 << 20

@@ -12,10 +12,10 @@ from localcluster.waiting import NotYet, wait_for
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
 from raftstore.folder import read_log
+from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
 from tests.process.forkedcommands import ForkedCommands
 from tests.process.test_raft_mode import run
 from tests.unit.raftstore import raftstores
-from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
 TOPIC = "Orders"
 FILE_BYTES = 64 * 1024

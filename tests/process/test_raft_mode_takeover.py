@@ -23,8 +23,8 @@ from mqclient.client import Client
 from mqclient.message import StoredMessage
 from mqclient.producer import SendStatus
 from mqruntime.clock import SystemClock
+from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
 from tests.unit.raftstore.raftstores import FILE_BYTES, lay_out
-from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
 ROOT = Path(__file__).parents[2]
 

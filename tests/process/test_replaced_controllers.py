@@ -12,10 +12,10 @@ from typing import Any
 
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, CONTROLLER_GROUP
+from scripts.peers.waits import WAIT_MS, WAIT_S
 from tests.process.forkedcommands import ForkedCommands
 from tests.process.serverprocess import ServerProcess
 from tests.unit.dledger.ledgergroup import free_ports
-from tests.waits import WAIT_MS, WAIT_S
 
 
 def told(commands: ForkedCommands, *arguments: str) -> Any:

@@ -20,8 +20,8 @@ from localcluster.load import read_messages
 from mqclient.client import Client
 from mqclient.message import OutgoingMessage, StoredMessage
 from mqruntime.clock import SystemClock
+from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
 from tests.process.replicas import stores, until_all_hold_everything
-from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
 ROOT = Path(__file__).parents[2]
 QUEUES = 4

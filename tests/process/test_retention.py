@@ -19,8 +19,8 @@ from localcluster.load import SteadyLoad
 from mqclient.client import Client
 from mqclient.message import StoredMessage
 from mqruntime.clock import SystemClock
+from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS, WAIT_S
 from sparkreplay.store.hold import LogHold
-from tests.waits import NOBODY_IS_LATE, WAIT_MS, WAIT_S
 
 SEGMENT = 1 << 20
 KEPT_S = 3

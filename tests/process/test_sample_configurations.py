@@ -19,7 +19,7 @@ from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.replies import SyncStateInfo
 from mqruntime.clock import SystemClock
-from tests.waits import WAIT_MS
+from scripts.peers.waits import WAIT_MS
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"

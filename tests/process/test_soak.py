@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from localcluster.processes import ProcessTable
-from tests.waits import WAIT_S
+from scripts.peers.waits import WAIT_S
 
 ROOT = Path(__file__).parents[2]
 SMALL = ["--segment", "131072", "--body", "2048", "--rate", "50"]

@@ -27,7 +27,7 @@ from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.offsets import QueryConsumerOffsetHeader, UpdateConsumerOffsetHeader
-from tests.waits import NOBODY_IS_LATE, WAIT_MS
+from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
 
 TOPIC, GROUP = "Orders", "Readers"
 QUEUE = MessageQueue(TOPIC, BROKER_SET, 0)

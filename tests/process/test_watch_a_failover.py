@@ -20,7 +20,7 @@ import pytest
 
 from localcluster.cluster import Cluster
 from localcluster.waiting import NotYet, wait_for
-from tests.waits import NOBODY_IS_LATE, WAIT_MS
+from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
 
 ROOT = Path(__file__).parents[2]
 MOMENTS = ("heardMs", "noticedMs", "proposedMs", "electedMs", "notifiedMs", "writableMs")

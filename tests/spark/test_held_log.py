@@ -17,11 +17,11 @@ from messagestore.leases import FOLDER
 from messagestore.log.retention import HOUR_MS, Moment, RetentionHold, decide
 from messagestore.store.messagestore import MessageStore
 from mqruntime.realruntime import real_runtime
+from scripts.peers.waits import WAIT_S
 from sparkreplay.engine.engine import missing_for_spark
 from sparkreplay.store.hold import wall_ms
 from tests.unit.messagestore.storehelp import message, not_expected, small_settings
 from tests.unit.sparkreplay.storefolder import StoreFolder
-from tests.waits import WAIT_S
 
 pytestmark = [
     pytest.mark.skipif(

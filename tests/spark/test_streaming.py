@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from scripts.peers.waits import WAIT_S
 from sparkreplay.engine.engine import missing_for_spark
 from tests.unit.sparkreplay.storefolder import StoreFolder
-from tests.waits import WAIT_S
 
 pytestmark = [
     pytest.mark.skipif(

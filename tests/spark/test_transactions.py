@@ -16,9 +16,9 @@ from mqclient.client import Client
 from mqclient.message import StoredMessage
 from mqclient.transactions import TransactionState
 from mqruntime.clock import SystemClock
+from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
 from sparkreplay.engine.engine import missing_for_spark
 from tests.unit.sparkreplay.storefolder import StoreFolder
-from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
 pytestmark = [
     pytest.mark.skipif(

@@ -11,8 +11,8 @@ from controller.holdings import Holdings
 from controller.livebrokers import LiveBrokers
 from controller.state import ReplicasState
 from remoting.headers.controller import BrokerHeartbeatHeader
+from scripts.peers.waits import WAIT_MS
 from tests.unit.doubles import ManualClock
-from tests.waits import WAIT_MS
 
 
 def of_two() -> LiveBrokers:

@@ -18,7 +18,7 @@ from controller.state import ReplicasState
 from controller.turns import ITSELF, BrokerTurns, CommandSource, Rank, TurnNotCome
 from dledger.node.node import DLedgerNode
 from dledger.raft.errors import NotLeader, OutcomeUnknown
-from tests.waits import WAIT_S
+from scripts.peers.waits import WAIT_S
 
 ELECT = Decision(events=(ElectMaster("a", 1),))
 STILL = Decision(code=2011)

@@ -10,7 +10,7 @@ from typing import Any, Self
 from dledger import DLedger, DLedgerSettings
 from dledger.node.applying import StateMachine
 from mqruntime.memoryruntime import MemoryFiles
-from tests.waits import WAIT_S
+from scripts.peers.waits import WAIT_S
 
 LOOK_AGAIN_S = 0.005
 SETTINGS = DLedgerSettings(

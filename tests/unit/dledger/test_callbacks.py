@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from dledger import CallbackFailed, DLedger, Entry, NotLeader, OutcomeUnknown
+from scripts.peers.waits import WAIT_S
 from tests.unit.dledger.ledgergroup import SETTINGS, LedgerGroup, until
 from tests.unit.dledger.test_ledger import played
-from tests.waits import WAIT_S
 
 EVERY_FIFTH = replace(SETTINGS, snapshot_entries=5)
 CANCELLED = r"raised CancelledError\(\), and nobody had cancelled it"

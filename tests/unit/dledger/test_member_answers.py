@@ -24,8 +24,8 @@ from dledger.raft.messages import (
 )
 from dledger.raft.settings import PUSHED_BYTES_MAX
 from remoting.command import RemotingCommand
+from scripts.peers.waits import WAIT_S
 from tests.unit.dledger.ledgergroup import LedgerGroup
-from tests.waits import WAIT_S
 
 TO_US = {"group": "g", "localId": "n0", "remoteId": "n1"}
 ACCEPTS = TO_US | {"term": 4, "ballotTerm": 4, "voteResult": "ACCEPT", "preVote": False}

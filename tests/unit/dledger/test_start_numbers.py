@@ -36,8 +36,8 @@ from dledger.raft.startnumbers import (
 from dledger.storage.hardstate import StartsFile
 from mqruntime.smallfiles import RealSmallFiles
 from mqruntime.tasks import Tasks
+from scripts.peers.waits import WAIT_S
 from tests.unit.dledger.raftharness import core, elected, entries, replies, sent
-from tests.waits import WAIT_S
 
 MEMBERS = ("a", "b", "c")
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from localcluster.waiting import NotYet, WaitExpired, wait_for
-from tests.waits import WAIT_MS
+from scripts.peers.waits import WAIT_MS
 
 
 def test_a_wait_ends_with_the_value_of_the_first_probe_that_has_one() -> None:

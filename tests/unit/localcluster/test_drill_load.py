@@ -17,7 +17,7 @@ from mqclient.message import StoredMessage
 from mqclient.producer import SendResult, SendStatus
 from mqclient.route import MessageQueue
 from mqruntime.clock import SystemClock
-from tests.waits import WAIT_MS
+from scripts.peers.waits import WAIT_MS
 
 
 class ScriptedProducer:

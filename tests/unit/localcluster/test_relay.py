@@ -17,7 +17,7 @@ from localcluster.partitions import CLIENT
 from localcluster.peers import inode_of, owner_of
 from localcluster.relay import Order, Relay, owner_in
 from localcluster.waiting import NotYet, wait_for
-from tests.waits import WAIT_MS
+from scripts.peers.waits import WAIT_MS
 
 THERE, BACK = ("broker-0", "namesrv"), ("namesrv", "broker-0")
 NOTHING = Order(frozenset(), reset=False)

@@ -16,7 +16,7 @@ from remoting.limits import Limits
 from remoting.peer import Peer
 from remoting.router import Router
 from remoting.server import RemotingServer
-from tests.waits import WAIT_MS
+from scripts.peers.waits import WAIT_MS
 
 ECHO, SILENT, BROKEN, STRICT, LATER, BUG, BATCH_A, BATCH_B, DISK_FULL = range(60_001, 60_010)
 request = RemotingCommand.request

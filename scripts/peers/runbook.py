@@ -17,7 +17,7 @@ PROGRAMS = ("mqadmin", "mqreplay")
 
 
 class Runbook:
-    """`folder` is where a reader stands."""
+    """`folder` is the working directory."""
 
     def __init__(self, document: Path, folder: Path) -> None:
         blocks = BLOCK.findall(document.read_text())

@@ -1,6 +1,6 @@
 """A cluster of which any server may be Apache RocketMQ's, 5.3.3 or 5.5.1, and be exchanged for ours on its own store, and back.
 
-Invariant: a server's properties file is the same whoever reads it; only processes that the cluster started are signalled."""
+Invariant: a server's properties file is the same for each reader; only processes that the cluster started are signalled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from localcluster.waiting import NotYet, WaitExpired
 from mqadmin.admin import AdminClient
 from mqadmin.replies import SyncStateInfo
 from mqruntime.clock import SystemClock
-from tests.interop.javapeer import (
+from scripts.peers.javapeer import (
     NEWER,
     OLDER,
     broker_missing,
@@ -26,10 +26,10 @@ from tests.interop.javapeer import (
     namesrv_missing,
     newer_missing,
 )
-from tests.interop.javaserver import NO_SPIN
-from tests.waits import NOBODY_IS_LATE
+from scripts.peers.javaserver import NO_SPIN
+from scripts.peers.waits import NOBODY_IS_LATE
 
-JAVA, NEWER_JAVA = "tests.interop.javaserver", "tests.interop.newerjavaserver"
+JAVA, NEWER_JAVA = "scripts.peers.javaserver", "scripts.peers.newerjavaserver"
 SEGMENT_BYTES = 1 << 20
 JAVA_JOIN_MS_MAX = 100_000
 """A little more than ServiceThread's JOIN_TIME."""
@@ -70,7 +70,7 @@ class Fleet(Cluster):
 
     layout: FleetLayout
     restarts: Counter[str]
-    """How often a process of Java's was started anew because it stayed out of the SyncStateSet."""
+    """How often a Java process was restarted because it stayed out of the SyncStateSet."""
     stalls: Counter[str]
     """How often one stayed out for longer than ours may."""
 
@@ -102,10 +102,10 @@ class Fleet(Cluster):
         return made
 
     async def wait_whole(self, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> SyncStateInfo:
-        """As a cluster's. What the threads of a Java slave that stays out are at is in its log then. Where all brokers are
-        Java's it is started anew, and counted: one that registered before its new master had was told the former one's HA
-        address, and follows that for good. Beside a broker of ours it might be ours that keeps it out: only one that cuts its
-        log, and waits for the end of a thread of its own meanwhile, has as long as that may take, and is counted."""
+        """As a cluster's. A Java slave that stays out logs the stacks of its threads. Where all brokers are Java's it is
+        restarted, and counted: if it registered before its new master did, it got the former master's HA address, and
+        follows that one for good. In a mixed set our broker might keep it out, so it is not restarted. Only a slave that
+        truncates its log and waits for a thread of its own has as long as that may take, and is counted."""
         try:
             return await super().wait_whole(timeout_ms=timeout_ms)
         except WaitExpired:

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.interop.peerprocess import PeerProcess
+from scripts.peers.peerprocess import PeerProcess
 
 SOURCES = Path(__file__).parent / "java"
 OLDER, NEWER = "5.3.3", "5.5.1"
@@ -119,28 +119,10 @@ def default_clients(
     """java/handover/HandOver.java, with the client that `jars` hold and, but for what is given here, its default settings."""
     classes = compiled([SOURCES / "handover/HandOver.java", SOURCES / "Patience.java"], jars)
     path = os.pathsep.join([str(classes), str(SOURCES), f"{jars}/*"])
-    # 4.9 has a logger of its own, which no file of ours silences
+    # 4.9 has a logger of its own, which none of our files silences
     options = [f"-Duser.home={home}", "-Drocketmq.client.logLevel=WARN"]
     options += [] if send_timeout_ms is None else [f"-DsendTimeoutMs={send_timeout_ms}"]
     options += [] if interval_ms is None else [f"-DintervalMs={interval_ms}"]
     more = [] if poll_ms is None else [str(poll_ms)]
     command = ["java", "-Xmx256m", *QUICK_START, *options, "-cp", path, "HandOver", namesrv, topic, *more]
     return PeerProcess(command)
-
-
-class JavaClient(PeerProcess):
-    """java/JavaClient.java, run in the folder `home`, where its logs and local offsets go. Where it is only told mqadmin
-    commands nobody needs to listen at `namesrv`."""
-
-    def __init__(self, namesrv: str, home: Path, jars: Path = JARS) -> None:
-        classes = compiled(sorted(SOURCES.glob("*.java")), jars)
-        path = os.pathsep.join([str(classes), str(SOURCES), f"{jars}/*"])
-        super().__init__(
-            ["java", "-Xmx256m", *QUICK_START, f"-Duser.home={home}", "-cp", path, "JavaClient", namesrv]
-        )
-
-    def admin(self, *arguments: object) -> str:
-        """What an mqadmin command printed; it has failed when it complained."""
-        answer = self.ask("admin", *arguments)
-        assert answer["err"] == "", answer["err"]
-        return str(answer["out"])

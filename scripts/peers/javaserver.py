@@ -1,5 +1,5 @@
-"""Servers of Apache RocketMQ, of the version that tests.interop.javapeer says: what starts one, and
-`python -m tests.interop.javaserver -c FILE`, which becomes one;
+"""Servers of Apache RocketMQ, of the version that scripts.peers.javapeer says: what starts one, and
+`python -m scripts.peers.javaserver -c FILE`, which becomes one;
 `broker-0.conf` makes it a broker.
 
 Invariant: the process stays the same one, so that who started it may signal it; its heap is small, its logs go beside FILE.
@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 
 from localcluster.ports import lease_any
-from tests.interop.javapeer import BROKER_JARS, CONTROLLER_JARS, NAMESRV_JARS, PEERS, QUICK_START
+from scripts.peers.javapeer import BROKER_JARS, CONTROLLER_JARS, NAMESRV_JARS, PEERS, QUICK_START
 
 LOADED = PEERS / "loaded"
 STARTED = b"boot success"
@@ -32,7 +32,7 @@ NO_SPIN = {"transactionMetricFlushInterval": "200"}
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`alone`: what one is told that only starts and ends."""
+    """`alone`: the settings of one that only starts and ends."""
 
     jars: Path
     program: str
@@ -69,11 +69,6 @@ def java_server(kind: str, file: Path, home: Path) -> list[str]:
     archive = _archive(kind)
     mapped = ["-Xlog:disable", f"-XX:SharedArchiveFile={archive}"] if archive else []
     return _command(kind, file, home, mapped)
-
-
-def java_broker(file: Path) -> list[str]:
-    """As a pair's and a group's commands are asked for."""
-    return java_server("broker", file, file.parent / file.stem)
 
 
 def _command(kind: str, file: Path, home: Path, options: list[str]) -> list[str]:

@@ -12,10 +12,10 @@ from localcluster.load import SteadyLoad
 from localcluster.waiting import NotYet, WaitExpired, wait_for
 from mqadmin.replies import SyncStateInfo
 from mqruntime.clock import SystemClock
-from tests.interop.fleet import Fleet
-from tests.interop.mixes import under_load
-from tests.interop.runbook import Runbook
-from tests.waits import WAIT_MS
+from scripts.peers.fleet import Fleet
+from scripts.peers.mixes import under_load
+from scripts.peers.runbook import Runbook
+from scripts.peers.waits import WAIT_MS
 
 DOCUMENT = Path(__file__).parents[2] / "docs/migration.md"
 SHOW = "mqadmin getSyncStateSet -a CONTROLLERS -b broker-a"
@@ -29,7 +29,7 @@ END_MS_MAX = 15_000
 
 
 class Migration:
-    """`say` is told each step."""
+    """`say` is called with each step."""
 
     def __init__(self, fleet: Fleet, load: SteadyLoad, say: Callable[[str], None]) -> None:
         self._fleet = fleet

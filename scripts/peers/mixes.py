@@ -35,8 +35,8 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 from remoting.headers.pull import PullMessageHeader, PullMessageResponseHeader
-from tests.interop.fleet import Fleet
-from tests.waits import WAIT_MS
+from scripts.peers.fleet import Fleet
+from scripts.peers.waits import WAIT_MS
 
 TOPIC = "Mixed"
 QUEUES = 4
@@ -79,8 +79,8 @@ async def under_load(fleet: Fleet, seed: int, judged: list[Verdict]) -> AsyncIte
 
 
 async def failovers(fleet: Fleet, count: int, *, seed: int = 1, facts: bool = False) -> Outcome:
-    """Kills the master and hands over in turn, `count` times in all, to each broker in turn; with `facts` each master is told
-    something that every replica has to learn."""
+    """Kills the master and hands over in turn, `count` times in all, to each broker in turn; with `facts` each master gets
+    something that every replica has to copy."""
     judged: list[Verdict] = []
     masters: Counter[str] = Counter()
     outages: list[int] = []
@@ -115,7 +115,7 @@ async def strike(
 
 
 async def tell_facts(fleet: Fleet, number: int) -> None:
-    """Topic, group, committed and delay offset, told to the master; waits until all replicas have them in their files."""
+    """Topic, group, committed and delay offset, sent to the master; waits until all replicas have them in their files."""
     state = await fleet.wait_whole(timeout_ms=WAIT_MS)
     topic, group, clock = f"Facts{number}", f"FactReaders{number}", SystemClock()
     admin = partial(mqadmin, "-b", str(state.master_address))
@@ -144,7 +144,7 @@ async def tell_facts(fleet: Fleet, number: int) -> None:
         for replica in range(fleet.layout.brokers):
             held = known_to(fleet, replica)
             if topic not in held["topics"] or held["groups"].get(group) != 7:
-                raise NotYet(f"broker-{replica} lacks {topic} or {group}")
+                raise NotYet(f"broker-{replica} is missing {topic} or {group}")
             if held["offsets"].get(f"{topic}@{group}") != {"1": COMMITTED}:
                 raise NotYet(f"broker-{replica} has offsets {held['offsets']}")
             if held["delays"].get("1", 0) < COMMITTED or held["delays"] != due["delays"]:
@@ -176,8 +176,8 @@ def known_to(fleet: Fleet, replica: int) -> dict[str, Any]:
 
 
 async def filters_kept(fleet: Fleet, numbers: Sequence[int]) -> None:
-    """A consumer that chooses by SQL92 tells all brokers so, as Java's clients do; waits until each has it in its file, and
-    still has those of the consumers before, who are gone. Then its master, another one each time, chooses for it."""
+    """A consumer that filters by SQL92 sends its expression to all brokers, as Java's clients do. Waits until each has it in
+    its file, and still has those of the consumers before, who are gone. Then its master, another one each time, filters."""
     client = RemotingClient(clock=SystemClock())
     topic, group, version = f"Facts{numbers[-1]}", f"Choosers{numbers[-1]}", CHOSEN_VERSION
     wanted = SubscriptionData(topic, EXPRESSION, sub_version=version, expression_type="SQL92")

@@ -13,14 +13,14 @@ from typing import Any, Self
 
 import orjson
 
-from tests.waits import WAIT_S
+from scripts.peers.waits import WAIT_S
 
 SHOWN_MAX = 4_000
 ANSWER_S_MAX = 2 * WAIT_S  # the clients wait so long for what must happen, and then say what did
 
 
 class PeerProcess:
-    """`command` answers each line that it is told with one line."""
+    """`command` answers each line that it gets with one line."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process

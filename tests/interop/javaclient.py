@@ -1,0 +1,27 @@
+"""RocketMQ's Java client and tools, asked by tests line by line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from scripts.peers.javapeer import JARS, QUICK_START, SOURCES, compiled
+from scripts.peers.peerprocess import PeerProcess
+
+
+class JavaClient(PeerProcess):
+    """java/JavaClient.java, run in the folder `home`, where its logs and local offsets go. For mqadmin
+    commands alone nobody needs to listen at `namesrv`."""
+
+    def __init__(self, namesrv: str, home: Path, jars: Path = JARS) -> None:
+        classes = compiled(sorted(SOURCES.glob("*.java")), jars)
+        path = os.pathsep.join([str(classes), str(SOURCES), f"{jars}/*"])
+        super().__init__(
+            ["java", "-Xmx256m", *QUICK_START, f"-Duser.home={home}", "-cp", path, "JavaClient", namesrv]
+        )
+
+    def admin(self, *arguments: object) -> str:
+        """What an mqadmin command printed; it has failed when it complained."""
+        answer = self.ask("admin", *arguments)
+        assert answer["err"] == "", answer["err"]
+        return str(answer["out"])
