@@ -20,7 +20,8 @@ DISK_ERRORS = (
     ("create", errno.ENOSPC, ""), ("reserve", errno.ENOSPC, ""), ("replace", errno.ENOSPC, ""),
 )  # fmt: skip
 ENDS_MS = 12_000
-"""A broker whose log could not be synced has ended within this time, also if it was paused."""
+"""A broker whose log could not be synced has ended within this time, also if it was paused. One that stops
+gracefully passes its clients on to its successor first."""
 STALLS_MS = (100, 2000)
 
 
@@ -87,7 +88,7 @@ class DiskError(Fault):
             if not node.running and node.failure is not None:
                 self.machines.done["ended by a disk error"] += 1
                 self.machines.back_soon(node)
-        elif self.world.now_ms - failing.struck_ms > ENDS_MS:
+        elif not node.leaving and self.world.now_ms - failing.struck_ms > ENDS_MS:
             raise Violation("L6", f"{node.name} still runs {ENDS_MS} ms after its log could not be synced")
 
     def forget(self, name: str) -> None:

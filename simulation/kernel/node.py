@@ -50,6 +50,7 @@ class Node:
         self.app: App | None = None
         self.failure: BaseException | None = None  # why its last process ended by itself
         self.serving = False  # between start and the end of the process
+        self.leaving = False  # between a graceful end's beginning and the end of the process
         self.left_behind: list[str] = []  # tasks that outlived the last graceful stop: a leak
         self.incarnation = 0
         self.boots = 0  # power cuts so far
@@ -81,7 +82,7 @@ class Node:
         """Take the store lock, make the app and start it in a new process. A fatal error ends that process as a
         crash does and is kept in `failure`; one that only a bug can raise fails the world."""
         assert not self.serving, f"{self.name} already serves"
-        self.serving = True
+        self.serving, self.leaving = True, False
         runtime = self.runtime()
         process = self._process()
         self.failure = None
@@ -137,6 +138,7 @@ class Node:
         and the process exits, also when the last sync failed."""
         assert self.running and self.app is not None, f"{self.name} does not run"
         process, app, serving = self._process(), self.app, self._serving_task
+        self.leaving = True
 
         async def end() -> None:
             serving.cancel()
