@@ -358,6 +358,12 @@ class ConsumeQueue:
             places, True, key=lambda place: listed_start(self._entry(place)) >= log_min
         )
 
+    def lower_min(self, log_min: int) -> None:
+        """Undo `raise_min` to a greater offset. Entries whose files are deleted stay away."""
+        if self._names:
+            self.min_queue_offset = self._first
+            self.raise_min(log_min)
+
     # Reading
 
     def first_from(self, phy: int) -> int:

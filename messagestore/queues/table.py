@@ -247,6 +247,12 @@ class QueueTable:
             queue.raise_min(log_min)
             await asyncio.sleep(0)
 
+    async def lower_min(self, log_min: int) -> None:
+        """The log starts at `log_min` after all: what it still has is listed again. Yields to other tasks."""
+        for queue in self.all():
+            queue.lower_min(log_min)
+            await asyncio.sleep(0)
+
     async def delete_former(self) -> int:
         """Delete the files that hold only entries below their queue's first; returns how many. Raises OSError."""
         deleted = 0

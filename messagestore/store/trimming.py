@@ -63,21 +63,26 @@ class Trimming:
     async def begin_at(self, offset: int, allowed: Callable[[], bool]) -> Trimmed:
         """Begin the log at `offset`, a segment's start, if that is still `allowed` when no other task can interfere; queues
         and index follow. After OSError the rest is left to the next round."""
-        if offset > self._log.min_offset:
+        if offset > self._log.min_offset and await self._may_begin_at(offset, allowed):
             await self._queues.raise_min(offset)
             await self._moves_up(offset)
-            known = await self._saved.ends_known_beyond(offset)
-            within = self._log.min_offset < offset < self._log.max_offset  # it may have been cut or replaced
-            if known and within and not self._cutting() and offset <= self.vouched_offset() and allowed():
+            if await self._may_begin_at(offset, allowed):
                 self._log.begin_at(offset)
                 self._dispatcher.log_min = offset
                 self._integrity.begin_at(offset)
+            else:
+                await self._queues.lower_min(self._log.min_offset)
         segments = await self._log.delete_former()
         self.deleted_segments += len(segments)
         self._release(segments)
         if self._followed == self._log.min_offset:
             return Trimmed(len(segments), 0, 0)
         return (await self.follow())._replace(segments=len(segments))
+
+    async def _may_begin_at(self, offset: int, allowed: Callable[[], bool]) -> bool:
+        known = await self._saved.ends_known_beyond(offset)
+        within = self._log.min_offset < offset < self._log.max_offset  # it may have been cut or replaced
+        return known and within and not self._cutting() and offset <= self.vouched_offset() and allowed()
 
     async def follow(self) -> Trimmed:
         """Delete files of queues and index that lead to nothing any more. Raises OSError."""

@@ -8,6 +8,7 @@ from messagestore.dispatch.savedqueues import SavedQueues
 from messagestore.log import commitlog
 from messagestore.log.files import LogFiles
 from messagestore.queues.consumequeue import ConsumeQueue
+from messagestore.queues.table import QueueTable
 from messagestore.record import RECORD_SIZE_MIN, store_timestamp
 from messagestore.store.trimming import Trimming
 from simulation.cluster.bugs import BUGS
@@ -37,6 +38,11 @@ def nobody_reads(self: HAService) -> int | None:
 def all_delivered(self: DelayDelivery) -> int | None:
     """A delayed message that cannot be delivered for a while is deleted with its segment."""
     return None
+
+
+@bug("queues-hide-what-a-late-hold-keeps", QueueTable, "lower_min")
+async def they_moved_up(self: QueueTable, log_min: int) -> None:
+    """A hold that comes while queues move up keeps the log, and no reader finds what is in it."""
 
 
 @BUGS.bug("store-times-are-believed", commitlog, "first_time", plays=("rotten store times",))

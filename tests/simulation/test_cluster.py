@@ -34,6 +34,7 @@ from tests.simulation.unitfind import assert_found
 
 FOUND_BY = found_by("cluster")
 FOUND_BY_UNIT = {
+    "queues-hide-what-a-late-hold-keeps": "messagestore/test_trimming.py::test_queues_list_what_a_late_hold_keeps",
     "one-file-is-a-setting": "messagestore/test_queue_ends.py::test_one_file_of_another_size_is_corrupt",
     "lost-memory-forgotten": "broker/test_orders_of_death.py"
     "::test_the_last_replica_standing_loses_its_memory_and_the_others_hold_everything",

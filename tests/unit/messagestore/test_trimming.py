@@ -61,6 +61,23 @@ async def filled(root: Path, segments: int = 5, **settings: Any) -> MessageStore
 
 
 @in_loop
+@pytest.mark.parametrize("asked", [1, 2])
+async def test_queues_list_what_a_late_hold_keeps(tmp_path: Path, asked: int) -> None:
+    """The hold comes before the queues moved up, or after that."""
+    store = await filled(tmp_path)
+    listed = queue_entries(store)
+    first = {key: store.min_queue_offset(*key) for key in listed}
+    answers = iter([True] * (asked - 1) + [False])
+    assert await store.begin_at(2 * SEGMENT, lambda: next(answers)) == Trimmed(0, 0, 0)
+
+    assert next(answers, None) is None
+    assert queue_entries(store) == listed
+    assert {key: store.min_queue_offset(*key) for key in listed} == first
+    assert (await store.begin_at(2 * SEGMENT, always)).segments == 2
+    await store.stop()
+
+
+@in_loop
 async def test_segments_go_and_readers_are_told_where_the_store_begins(tmp_path: Path) -> None:
     store = await filled(tmp_path)
     [first_entry, *_] = [e for e in queue_entries(store)["TopicTest", 0] if e[0] >= 2 * SEGMENT]
