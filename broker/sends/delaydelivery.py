@@ -249,26 +249,43 @@ class DelayDelivery:
         if not self._replication.enough_in_sync():
             return RETRY_MS
         found: list[MessageToStore | None] = []
+        retry_ms = RETRY_MS
         try:
-            for entry in due:
-                found.append(await self._message_of(entry, queue_id))
+            for queue_offset, entry in enumerate(due, cursor):
+                waiting = await self._record_of(entry, queue_id)
+                if waiting is not None and self._is_early(level, queue_offset, entry, waiting):
+                    retry_ms = 0
+                    break
+                found.append(None if waiting is None else delivered(waiting))
         except (RecordDamaged, QueueDamaged) as damage:
             if self._damages.failed(damage.offset, self._clock.monotonic_ms()):
                 logger.error("delayed messages wait", extra=fields(level=level, why=damage))
         if self._term != term or not self._role.accepts_sends:
             return None
-        return self._put(level, cursor, due, found) if found else RETRY_MS
+        return self._put(level, cursor, due, found) if found else retry_ms
 
     def _wait_ms(self, level: int, queue_offset: int, due_ms: int) -> int:
         now_ms, head = self._clock.monotonic_ms(), self._heads.get(level)
         if head is None or head[0] != queue_offset:
-            latest_ms = self._sightings[level].when(queue_offset) + self._levels_ms[level - 1]
-            head = (queue_offset, min(now_ms + max(due_ms - self._clock.now_ms(), 0), latest_ms))
-            self._heads[level] = head
+            head = self._heads[level] = (queue_offset, self._at_ms(level, queue_offset, due_ms))
         return max(head[1] - now_ms, 0)
 
-    async def _message_of(self, entry: QueueEntry, queue_id: int) -> MessageToStore | None:
-        """The message of `entry`. Raises RecordDamaged; QueueDamaged where another queue's message is there."""
+    def _at_ms(self, level: int, queue_offset: int, due_ms: int) -> int:
+        """`due_ms` of the wall clock by the monotonic one; no later than the level allows, wherever the wall clock jumps."""
+        latest_ms = self._sightings[level].when(queue_offset) + self._levels_ms[level - 1]
+        return min(self._clock.monotonic_ms() + max(due_ms - self._clock.now_ms(), 0), latest_ms)
+
+    def _is_early(self, level: int, queue_offset: int, entry: QueueEntry, waiting: Message) -> bool:
+        """Whether the record itself is due later than the entry says, whose time is corrupt then: it waits until that."""
+        due_ms = waiting.store_timestamp + self._levels_ms[level - 1]
+        if due_ms <= entry.tags_code:
+            return False
+        at_ms = self._at_ms(level, queue_offset, due_ms)
+        self._heads[level] = queue_offset, at_ms
+        return at_ms > self._clock.monotonic_ms()
+
+    async def _record_of(self, entry: QueueEntry, queue_id: int) -> Message | None:
+        """The record of `entry`. Raises RecordDamaged; QueueDamaged where another queue's record is there."""
         if is_filler(entry):
             return None
         content = await self._store.message_at(entry.physical_offset, entry.size)
@@ -280,7 +297,7 @@ class DelayDelivery:
             return None
         if (waiting.topic, waiting.queue_id) != (SCHEDULE_TOPIC, queue_id) and self._lists(waiting, entry):
             raise QueueDamaged(SCHEDULE_TOPIC, queue_id, entry.physical_offset, entry.size)
-        return delivered(waiting)
+        return waiting
 
     def _lists(self, message: Message, entry: QueueEntry) -> bool:
         """Whether the queue that the message names has it, too; otherwise its own fields are corrupt."""

@@ -187,11 +187,16 @@ class QueueCheck:
         if key in self._queues.broken or queue.lost_beginning(span.begin, self._log.min_offset):
             await self._queues.discard(key)
             return 0
-        await queue.cut_places(await queue.intact_end())
+        await queue.cut_places(await self._reliable_end(queue))
         if await self._is_its_own(key, queue):
             return queue.phy_end
         await self._queues.discard(key)
         return 0
+
+    async def _reliable_end(self, queue: ConsumeQueue) -> int:
+        """The place of the entry before the first corrupt one: what follows may begin with its tags code, which can have any
+        value."""
+        return await queue.intact_end() - 1
 
     async def _is_its_own(self, key: Key, queue: ConsumeQueue) -> bool:
         """Whether its last entry, if any is left, leads to that record of the log."""

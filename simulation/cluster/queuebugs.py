@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.sends.delaydelivery import DelayDelivery
-from broker.sends.scheduling import delivered
 from messagestore.dispatch.endcheck import QueueCheck
 from messagestore.dispatch.indexmending import IndexMending
 from messagestore.dispatch.savedqueues import SavedQueues
 from messagestore.errors import OtherSegmentSize
 from messagestore.index.file import IndexFile
-from messagestore.messages import MessageToStore, QueueEntry
+from messagestore.messages import QueueEntry
 from messagestore.queues.consumequeue import ConsumeQueue
 from messagestore.queues.ends import Key
 from messagestore.queues.table import QueueTable
-from messagestore.record import decode
+from messagestore.record import Message, decode
 from simulation.cluster.bugs import BUGS
 
 bug = BUGS.playing("lost queues")
@@ -25,6 +24,12 @@ bug = BUGS.playing("lost queues")
 async def as_their_files_say(self: QueueCheck, listed_end: int, loaded_limit: int, *, believes: bool) -> None:
     """Upstream: a consume queue ends where its own files end."""
     self._queues.broken.clear()
+
+
+@bug("tags-before-a-corrupt-entry-stay", QueueCheck, "_reliable_end")
+async def up_to_the_corrupt_one(self: QueueCheck, queue: ConsumeQueue) -> int:
+    """What was overwritten began with the tags code of the entry before: a delayed message gets another time."""
+    return await queue.intact_end()
 
 
 @bug("one-file-is-a-setting", QueueTable, "_setting_is_wrong")
@@ -51,11 +56,17 @@ def as_the_entry_says(self: ConsumeQueue, queue_offset: int, end: int) -> bool:
     return False
 
 
-@bug("another-levels-message", DelayDelivery, "_message_of")
-async def whatever_lies_there(self: DelayDelivery, entry: QueueEntry, queue_id: int) -> MessageToStore | None:
+@bug("another-levels-message", DelayDelivery, "_record_of")
+async def whatever_lies_there(self: DelayDelivery, entry: QueueEntry, queue_id: int) -> Message | None:
     """An entry that points to another level's message has that delivered, early and twice, and its own never."""
     content = await self._store.message_at(entry.physical_offset, entry.size)
-    return None if content is None else delivered(decode(content, verify_body=False))
+    return None if content is None else decode(content, verify_body=False)
+
+
+@bug("due-as-the-entry-says", DelayDelivery, "_is_early")
+def never(self: DelayDelivery, level: int, queue_offset: int, entry: QueueEntry, waiting: Message) -> bool:
+    """Upstream: a queue entry's time counts, whatever its record says."""
+    return False
 
 
 @bug("index-files-believed", IndexMending, "_content_fault")

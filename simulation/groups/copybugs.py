@@ -10,7 +10,7 @@ from broker.sends.sendback import HandedBack, SendBack
 from broker.transactions.ending import EndTransaction
 from dledger.storage.entry import stored_check
 from dledger.storage.entrylog import EntryLog
-from messagestore.messages import MessageToStore, QueueEntry
+from messagestore.messages import QueueEntry
 from messagestore.record import Message
 from messagestore.store.brokerstore import BrokerStore
 from raftstore.ledgerstore import LedgerStore
@@ -49,17 +49,13 @@ async def with_store_as_it_reads(owner: Any, work: Callable[[], Coroutine[Any, A
         owner._store = store
 
 
-message_of = DelayDelivery._message_of  # noqa: SLF001 - to be wrapped
+record_of = DelayDelivery._record_of  # noqa: SLF001 - to be wrapped
 
 
-@bug("delayed-copy-of-what-rotted", DelayDelivery, "_message_of")
-async def whatever_was_delayed(
-    self: DelayDelivery, entry: QueueEntry, queue_id: int
-) -> MessageToStore | None:
+@bug("delayed-copy-of-what-rotted", DelayDelivery, "_record_of")
+async def whatever_was_delayed(self: DelayDelivery, entry: QueueEntry, queue_id: int) -> Message | None:
     """A delayed message is delivered unchecked, with a CRC that is right."""
-    found: MessageToStore | None = await with_store_as_it_reads(
-        self, lambda: message_of(self, entry, queue_id)
-    )
+    found: Message | None = await with_store_as_it_reads(self, lambda: record_of(self, entry, queue_id))
     return found
 
 

@@ -34,6 +34,10 @@ from tests.simulation.unitfind import assert_found
 
 FOUND_BY = found_by("cluster")
 FOUND_BY_UNIT = {
+    "due-as-the-entry-says": "broker/test_delay_delivery.py"
+    "::test_a_message_whose_entry_has_a_corrupt_time_waits_for_its_own",
+    "tags-before-a-corrupt-entry-stay": "messagestore/test_queue_ends.py"
+    "::test_queues_list_what_the_log_holds_and_go_on_behind_it",
     "queues-hide-what-a-late-hold-keeps": "messagestore/test_trimming.py::test_queues_list_what_a_late_hold_keeps",
     "one-file-is-a-setting": "messagestore/test_queue_ends.py::test_one_file_of_another_size_is_corrupt",
     "lost-memory-forgotten": "broker/test_orders_of_death.py"

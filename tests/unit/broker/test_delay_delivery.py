@@ -43,8 +43,9 @@ class ScriptedLog:
         record = encode(
             Message(
                 topic=waiting.topic, queue_id=waiting.queue_id, queue_offset=place, physical_offset=phy, total_size=0,
-                flag=0, sys_flag=0, body_crc=0, born_timestamp=1, born_host=HOST, store_timestamp=0, store_host=HOST,
-                reconsume_times=0, prepared_transaction_offset=0, body=body, properties=waiting.properties,
+                flag=0, sys_flag=0, body_crc=0, born_timestamp=1, born_host=HOST,
+                store_timestamp=self.clock.now_ms(), store_host=HOST, reconsume_times=0,
+                prepared_transaction_offset=0, body=body, properties=waiting.properties,
             )
         )  # fmt: skip
         self.records[phy] = record
@@ -205,6 +206,24 @@ def test_clocks_that_disagree_delay_a_message_no_longer_than_its_level() -> None
     bench.clock.wall_ms -= 3_600_000
     bench.after(1_000)
     assert bench.delivered == [b"from the future"]
+
+
+def test_a_message_whose_entry_has_a_corrupt_time_waits_for_its_own() -> None:
+    bench = Bench()
+    for body in (b"first", b"early", b"last"):
+        bench.log.schedule(body, 1)
+    bench.clock.ms += 400
+    bench.log.queues[0][1] = bench.log.queues[0][1]._replace(tags_code=1 << 20)
+    bench.log.schedule(b"alone", 2)
+    bench.log.queues[1][0] = bench.log.queues[1][0]._replace(tags_code=0)
+    assert bench.after(0) == 600
+    assert bench.delivered == []
+    bench.after(600)
+    assert bench.delivered == [b"first", b"early", b"last"]
+    bench.after(LEVELS_MS[1] - 601)
+    assert bench.delivered[3:] == []
+    bench.after(1)
+    assert bench.delivered[3:] == [b"alone"]
 
 
 def test_a_backlog_from_a_clock_ahead_does_not_wait_one_message_after_the_other() -> None:

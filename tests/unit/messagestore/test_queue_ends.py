@@ -115,6 +115,7 @@ DAMAGES: dict[str, Damage] = {
     "zeros in the middle": overwritten("TopicA", 0, 1, 60, 140, b"\0"),
     "quiet topic's tail of zeros": overwritten("TopicB", 0, -1, 40, FILE_BYTES, b"\0"),
     "random bytes in the middle": overwritten("TopicA", 0, 1, 60, 140, None),
+    "random bytes from an entry's tags on": overwritten("TopicA", 0, 1, 72, 92, None),
     "random bytes at the end": overwritten("TopicA", 0, -1, 200, FILE_BYTES, None),
     "random bytes in a file": overwritten("TopicA", 0, 2, 0, FILE_BYTES, None),
     "queue folder gone": gone("TopicA/0"),
