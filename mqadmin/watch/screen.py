@@ -133,7 +133,7 @@ def elections(row: SetView, now_ms: int, zone: tzinfo | None) -> Table:
     `when` is the moment at which the former master's loss was noticed, or the election was requested. The numbers
     after it are ms: how long the former master had been `silent` then, and how much later each step followed. With a
     `<` it is the time of the epoch's first message."""
-    table = _table(">epoch", "when", "master", ">silent", ">elected", ">notified", ">writable", "why")
+    table = _table(">epoch", "when", "master", ">silent", ">elected", ">sent", ">writable", "why")
     ids = {member.address: member.broker_id for member in row.brokers}
     for one in row.elections:
         reported = one.reported

@@ -53,7 +53,7 @@ class NewMaster:
         consumers = ConsumerGroups()
         self.early = ProvisionalSubscriptions(consumers)
         renewal = SubscriptionRenewal(consumers, self.early, Tasks(self._fails), lambda peer: former)
-        self.bench = Bench(consumers=consumers, provisional=self.early, renewal=renewal)
+        self.bench = Bench(consumers=consumers, early=self.early, renewal=renewal)
         self.bench.topics.ensure(TOPIC, 4)
         self.bench.queues.messages = [("Tag", b"one"), ("Other", b"two")]
 

@@ -53,7 +53,7 @@ def test_timelines_are_told_in_80_columns_whatever_the_figures() -> None:
     lines = drawn(View(NOON_MS + 3_000, (), (row,)))
     start = next(index for index, line in enumerate(lines) if line.startswith("epoch"))
     assert lines[start:] == [
-        "epoch  when            master  silent  elected  told  writable  why",
+        "epoch  when            master  silent  elected  sent  writable  why",
         "─" * 80,
         "    5  12:00:00.000    -> 3                 +4    +5     +2345  no master,",
         "                                                                unclean",
@@ -102,7 +102,7 @@ def test_told_elections_are_joined_with_the_epochs_in_the_log() -> None:
         4_050,
         "connection lost",
     )
-    assert last.told == told[4]
+    assert last.reported == told[4]
     assert joined(logged, {}) == logged
 
 
@@ -159,8 +159,8 @@ def test_a_live_view_remembers_what_controllers_told_before_they_fell_silent(lea
             await client.close()
 
     heard, silent = asyncio.run(looks())
-    assert [one.told for one in heard.sets[0].elections] == [told], (
+    assert [one.reported for one in heard.sets[0].elections] == [told], (
         "9 is above the set's epoch: another set's"
     )
-    assert [one.told for one in silent.sets[0].elections] == [told]
+    assert [one.reported for one in silent.sets[0].elections] == [told]
     assert silent.trouble == "no controller answers: do they run, are the addresses right?"
