@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -156,14 +155,6 @@ class SimulatedNetwork(Ways):
         """Whether nothing is cut, stalled, delayed, silent or misdirected; for checkers."""
         ways = self._cut_since_us, self._stalled, self._delays_us, self._silent_hosts, self._misdirected
         return not any(ways)
-
-    def open_by_host(self, process: Process) -> Counter[str]:
-        """How many connections a process believes to have, by the host at the other end."""
-        return Counter(
-            pipe.hosts[1]
-            for pipe in self._pipes
-            if pipe.source.process is process and not pipe.source.is_gone()
-        )
 
     def open_of(self, process: Process) -> Iterator[Open]:
         """The connections that a process believes to have."""

@@ -19,6 +19,7 @@ REMEMBERED = {
         20_000_004: "more outcomes of transactions than the bound",
         30_000_100: "clocks an hour apart, and a log kept for ten seconds",
         30_000_139: "the only file of the only queue is cut short",
+        30_000_728: "a stranger that dials often is cut off",
         30_000_596: "the due time in a queue's last entry is partly zeroed",
         30_000_529: "a hold comes while queues follow the log's beginning",
         30_000_379: "another master after the consumers have stopped",
