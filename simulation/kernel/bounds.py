@@ -167,33 +167,23 @@ class Bounds:
         if idle and self.ports is not None:
             self._links(node, node.process, self.ports)
             return
-        for host, count in self._mutual(node, node.process).items():
+        by_host = Counter(
+            link.host for link in self.world.network.open_of(node.process) if idle or link.lost_us is None
+        )
+        for host, count in by_host.items():
             most = LINKS_IDLE_MAX if idle else LINKS_MAX
             self._expect(
                 "N2", count <= most, f"{node.name} has {count} connections with {host}, allowed are {most}"
             )
-
-    def _mutual(self, node: Node, process: Process) -> Counter[str]:
-        """By host: the connections that it has, too. Those that it lost must end soon."""
-        mutual = Counter[str]()
-        for link in self.world.network.open_of(process):
-            if link.lost_us is None:
-                mutual[link.host] += 1
-            else:
-                self._lost(node, link.host, link.port, link.lost_us)
-        return mutual
-
-    def _lost(self, node: Node, host: str, port: int, lost_us: int) -> None:
-        lost_ms = self.world.now_ms - lost_us // 1000
-        what = f"{node.name} keeps a connection of port {port}, which {host} lost {lost_ms} ms ago"
-        self._expect("N2", lost_ms <= LOST_MS_MAX, what)
 
     def _links(self, node: Node, process: Process, ports: Ports) -> None:
         hosts = {each.host for each in self.nodes}
         mutual, formers = Counter[str](), Counter[tuple[str, int]]()
         for link in self.world.network.open_of(process):
             if link.lost_us is not None:
-                self._lost(node, link.host, link.port, link.lost_us)
+                lost_ms = self.world.now_ms - link.lost_us // 1000
+                what = f"{node.name} keeps a connection of port {link.port}, which {link.host} lost {lost_ms} ms ago"
+                self._expect("N2", lost_ms <= LOST_MS_MAX, what)
                 formers[link.host, link.lost_us] += link.port == ports.single
             else:
                 mutual[link.host] += 1
