@@ -33,6 +33,8 @@ LAYERS = {
     "spark": ["tests/spark"],
     "interop": ["tests/interop"],
 }
+UNIT = Path("tests/unit")
+PACKAGES = sorted({path.parent.name for path in (Path(__file__).parents[1] / UNIT).glob("*/test_*.py")})
 LEFT = "deselected"
 WORKS = 100
 SLOWEST = ("--durations=15", "--durations-min=4")
@@ -194,10 +196,10 @@ class Totals:
 
 def start(part: LayerPart, long: bool, end_s: float, folder: Path, opened: ExitStack) -> Run:
     """No test of it begins after `end_s` of the monotonic clock."""
-    name = f"part-{PARTS.index(part)}"
-    said = opened.enter_context((folder / f"{name}.said").open("w+"))
-    tally = folder / f"{name}.tally"
-    files = folder / f"{name}.files"  # its own: runs side by side would clear away each other's
+    own = Path(tempfile.mkdtemp(dir=folder))
+    said = opened.enter_context((own / "said").open("w+"))
+    tally = own / "tally"
+    files = own / "files"  # its own: runs side by side would clear away each other's
     command = [sys.executable, "-m", "pytest", *SLOWEST, f"--basetemp={files}", *arguments(part, long)]
     environment = {**os.environ, "TALLY_FILE": str(tally), "BEGIN_UNTIL_S": str(end_s)}
     process = subprocess.Popen(command, env=environment, stdout=said, stderr=said, text=True)
@@ -223,18 +225,32 @@ def run_all(parts: list[LayerPart], long: bool, end_s: float, folder: Path) -> T
     return totals
 
 
+def parts_of(names: list[str]) -> list[LayerPart]:
+    """Those of the layers, then the unit tests of each package whose layer was not named."""
+    packages = [] if "unit" in names else [name for name in PACKAGES if name in names]
+    return [
+        *(part for part in PARTS if part.layer in names),
+        *(LayerPart("unit", WORKS, (str(UNIT / name),)) for name in packages),
+    ]
+
+
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="scripts/test", description=__doc__)
-    parser.add_argument("layers", nargs="*", metavar="LAYER", help=f"of {' '.join(LAYERS)}; default: all")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"layers: {' '.join(LAYERS)}; unit tests of packages: {' '.join(PACKAGES)}; default: all layers",
+    )
     parser.add_argument("--long", action="store_true", help="those that a plain run leaves out")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no test behind so many")
     parser.add_argument("--unreached", type=Path, help="a file for the names of those that did not begin")
     asked = parser.parse_args(words)
-    if unknown := [name for name in asked.layers if name not in LAYERS]:
-        parser.error(f"unknown layer {unknown[0]}; one of: {' '.join(LAYERS)}")
+    if unknown := [name for name in asked.names if name not in {*LAYERS, *PACKAGES}]:
+        parser.error(f"unknown name {unknown[0]}; one of: {' '.join([*LAYERS, *PACKAGES])}")
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        parts = [part for part in PARTS if part.layer in (asked.layers or LAYERS)]
+        parts = parts_of(asked.names or [*LAYERS])
         totals = run_all(parts, asked.long, began_s + asked.seconds, Path(folder))
     report(totals, asked.long, time.monotonic() - began_s)
     if asked.unreached is not None:

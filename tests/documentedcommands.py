@@ -73,7 +73,7 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "scripts/docs build": Elsewhere("tests/architecture/test_site.py"),
     "scripts/docs serve": Elsewhere("serves until it is ended"),
     "scripts/check --fix": Elsewhere("changes the sources"),
-    "python -m pytest tests/unit/ha": Elsewhere("runs tests"),
+    "scripts/test ha": Elsewhere("runs tests"),
     "python -m pytest tests/unit/ha -k NAME": Elsewhere("runs tests"),
     STATUS: Run("broker-a, id 1, "),  # all names of a broker in one line
     "mqadmin --version": Run("mqadmin "),

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.run_layers import LAYERS, PARTS, parts_of
+
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = "tests/architecture/test_dead_names.py"
 
@@ -26,3 +28,13 @@ def test_behind_its_end_no_test_begins_and_each_is_named(tmp_path: Path, until_s
         [] if reached else [TESTS] * len(found["unreached"])
     )
     assert bool(found["unreached"]) is not reached
+
+
+def test_names_are_layers_or_packages() -> None:
+    assert parts_of([*LAYERS]) == PARTS
+    assert [part.layer for part in parts_of(["crash"])] == ["crash"] * len(parts_of(["crash"]))
+    assert [part.paths for part in parts_of(["remoting", "ha"])] == [
+        ("tests/unit/ha",),
+        ("tests/unit/remoting",),
+    ]
+    assert parts_of(["unit", "ha"]) == parts_of(["unit"])
