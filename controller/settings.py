@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from dledger.node.peerlist import parsed_peers
+from dledger.raft.membership import parsed_peers
 from dledger.raft.settings import DLedgerSettings
 from mqruntime.hostports import check_host
 from mqruntime.metricsettings import MetricsSettings

@@ -5,7 +5,6 @@ Programs import it with `from dledger import DLedger`; docs/dledger.md shows one
 from __future__ import annotations
 
 from dledger.ledger import Appended, DLedger, Metadata
-from dledger.node.peerlist import parsed_peers
 from dledger.raft.actions import Role
 from dledger.raft.entries import Entry
 from dledger.raft.errors import (
@@ -16,6 +15,7 @@ from dledger.raft.errors import (
     OutcomeUnknown,
     TooManyProposals,
 )
+from dledger.raft.membership import parsed_peers
 from dledger.raft.settings import DLedgerSettings
 
 __all__ = [

@@ -17,9 +17,8 @@ import click
 from dledger.client import CALL_MS, DLedgerClient, Refused
 from dledger.ledger import DLedger
 from dledger.node.messagejson import Fields, MessageError
-from dledger.node.peerlist import parsed_peers, peer_list
 from dledger.raft.errors import NotLeader, OutcomeUnknown, SnapshotDamaged, SnapshotUnknown
-from dledger.raft.membership import Change, Step
+from dledger.raft.membership import Change, Step, parsed_peers, peer_list
 from dledger.raft.settings import DLedgerSettings
 from dledger.service import ClientService
 from dledger.storage.inspection import Inspection, differences, inspect

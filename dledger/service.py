@@ -9,7 +9,6 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from dledger.ledger import DLedger
-from dledger.node.badrequests import BadRequests
 from dledger.node.clientjson import (
     ClientCode,
     ClientEnvelope,
@@ -20,7 +19,7 @@ from dledger.node.clientjson import (
     index_of,
 )
 from dledger.node.messagejson import Fields, MessageError, decode_fields
-from dledger.node.transport import HEADER_CODE
+from dledger.node.transport import HEADER_CODE, BadRequests
 from dledger.raft.errors import EntryRefused, IndexOutOfRange, NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.raft.messages import ResultCode
 from remoting.command import RemotingCommand

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from dledger.node.peerlist import peer_list
+from dledger.raft.membership import peer_list
 from localcluster.cluster import Cluster, ClusterError, run
 from localcluster.layout import BROKER_SET, SEGMENT_BYTES, Layout, LayoutError, Mode
 from localcluster.ports import PortsTaken

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dledger.node.peerlist import peer_list
+from dledger.raft.membership import peer_list
 from localcluster.cli import electors
 from localcluster.cluster import Cluster
 from localcluster.drill import DrillKind, DrillResult, drill_once

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from dledger.node.peerlist import peer_list
+from dledger.raft.membership import peer_list
 from localcluster.cli import mode_option
 from localcluster.cluster import Cluster, ClusterError
 from localcluster.drill import DrillFailed

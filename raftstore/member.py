@@ -10,10 +10,10 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import NamedTuple
 
+from dledger.ledger import yield_to_preferred
 from dledger.node.listener import NodeListener
 from dledger.node.memberservice import MemberService
 from dledger.node.node import DLedgerNode
-from dledger.preference import yield_to_preferred
 from dledger.raft.actions import Role
 from dledger.raft.errors import NotLeader
 from dledger.raft.messages import ResultCode

@@ -15,14 +15,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
-from dledger.node.callbacks import calling, iterator, piece_of_bytes
+from dledger.node.listener import calling, iterator, piece_of_bytes
 from dledger.raft.entries import NO_INDEX, Entry
 from dledger.raft.errors import EntryRefused, SnapshotUnknown
 from dledger.raft.log import RaftLog
 from dledger.raft.membership import is_members
 from dledger.raft.snapshot import Snapshot
-from dledger.storage.entrylog import EntryLog
-from dledger.storage.oldentries import read_entries
+from dledger.storage.entrylog import EntryLog, read_entries
 from mqruntime.clock import Clock
 from mqruntime.tasks import Tasks
 

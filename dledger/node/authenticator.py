@@ -21,10 +21,9 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
 from dledger.node.messagejson import NOT_SENT
-from dledger.node.peerlist import difference, listed, peer_list
 from dledger.raft.election import TERM_JUMP_MAX, TermBound
 from dledger.raft.entries import NO_INDEX
-from dledger.raft.membership import Members
+from dledger.raft.membership import Members, difference, listed, peer_list
 from dledger.raft.messages import Message, ResultCode
 from mqruntime.clock import Clock
 

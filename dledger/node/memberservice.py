@@ -8,11 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from dledger.node.badrequests import BadRequests
 from dledger.node.clientjson import ClientCode, ClientEnvelope, encode_answer, envelope_of
 from dledger.node.messagejson import Fields, MessageError, choice, decode_fields, flag, text
 from dledger.node.node import DLedgerNode
-from dledger.node.transport import HEADER_CODE
+from dledger.node.transport import HEADER_CODE, BadRequests
 from dledger.raft.entries import NO_INDEX
 from dledger.raft.errors import ChangeRefused, NotLeader, OutcomeUnknown, RefusalReason
 from dledger.raft.membership import Change, Step

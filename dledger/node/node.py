@@ -14,17 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dledger.node.applying import AnyStateMachine, Applier, NullApplier, Snapshots
 from dledger.node.authenticator import PeerAuthenticator
-from dledger.node.catchupreader import CatchupReader
+from dledger.node.catchup import CatchupReader, SnapshotSender
 from dledger.node.checkpointing import Checkpointing
 from dledger.node.listener import NodeListener
 from dledger.node.logstart import LogStart
 from dledger.node.positions import PositionTracker
-from dledger.node.proposals import Committed, Done, LiveEntries, Proposals
-from dledger.node.snapshotsender import SnapshotSender
+from dledger.node.proposals import Committed, Done, LiveEntries, Proposals, Reads, TransferWaiters
 from dledger.node.starts import RejoinNotice, Starts
 from dledger.node.syncqueue import AdvanceLogStart, SaveCheckpoint, SaveSnapshot, Step, SyncQueue
 from dledger.node.transport import PeerTransport
-from dledger.node.waiters import Reads, TransferWaiters
 from dledger.raft.actions import (
     Action,
     BecomeRole,

@@ -1,7 +1,12 @@
 """The members' messages on the wire: requests out, answers in, and the other way round. Upstream: DLedgerRpcNettyService.
 
 Invariant: a request that reached the core is answered once, when the core says so; a request that cannot be read, or is meant
-for another member or group, is answered here and changes nothing."""
+for another member or group, is answered here and changes nothing.
+
+Also the log of requests that this member cannot read.
+
+Invariant: a host is logged at most once in `REMIND_MS`, and the last HOSTS_MAX hosts are remembered: a client that can reach
+the port cannot fill the disk with lines."""
 
 from __future__ import annotations
 
@@ -12,7 +17,6 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from dledger.node.authenticator import MessageRefusal, PeerAuthenticator, TheirList
-from dledger.node.badrequests import BadRequests
 from dledger.node.messageframe import FRAMES
 from dledger.node.messagejson import (
     Envelope,
@@ -331,3 +335,25 @@ def list_of(envelope: Envelope) -> TheirList:
 
 def refuse(command: RemotingCommand, envelope: Envelope, code: ResultCode) -> RemotingCommand:
     return command.reply(HEADER_CODE, body=encode_refusal(envelope, code))
+
+
+REMIND_MS = 60_000
+HOSTS_MAX = 256
+REASON_LENGTH_MAX = 200
+
+
+class BadRequests:
+    """The log of one service's bad requests."""
+
+    def __init__(self, logger: logging.Logger, clock: Clock) -> None:
+        self._logger = logger
+        self._clock = clock
+        self._hosts = RepeatedFailures(REMIND_MS, HOSTS_MAX)
+
+    def refused(self, address: str, code: int, why: Exception) -> None:
+        """A request `code` that came from `address` is refused."""
+        if self._hosts.failed(address.rpartition(":")[0], self._clock.monotonic_ms()):
+            reason = str(why)[:REASON_LENGTH_MAX]
+            self._logger.warning(
+                "peer=%s request=%d refused, logged once a minute: %s", address, code, reason
+            )

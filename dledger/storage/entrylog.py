@@ -3,11 +3,24 @@
 Invariant: an entry that `sync` covered is found again after any crash, and one that `cut` removed is not. Entries are chained:
 each check value continues from the one before, so data that an earlier entry left at a position is never taken for the next
 entry. The index files are derived: they are rebuilt from the data where no `sync_index` covered them. Only the files grow with
-the log."""
+the log.
+
+Also reads of entries that are on the disk and no longer in memory, outside the event loop.
+
+Invariant: returned entries are in the log as they were written, each check value compared; a read during a cut returns nothing
+rather than parts of two logs. One call reads at most what its limits allow.
+
+Also the possible beginnings of a log whose first entries a snapshot covers: the beginnings of its data files.
+
+Invariant: all entries behind the given one stay in the log. The log begins only where its first entry confirms the check value
+of the entry before, which is deleted: otherwise that first entry could neither be read nor repaired. But for that entry only
+headers are read, outside the event loop."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from dledger.raft.entries import Block, Entries, Entry
 from dledger.raft.errors import EMPTY_AND_RESTART, EntryMisplaced, EntryUnreadable, LogDamaged
@@ -23,6 +36,7 @@ from dledger.storage.entry import (
     IndexUnit,
     decode_entry,
     encode_index_unit,
+    index_header,
     index_unit_of,
     put_entries,
     read_index_unit,
@@ -31,6 +45,8 @@ from dledger.storage.entry import (
 from dledger.storage.filelist import FileList
 from mqruntime.segments import SegmentDirectory
 from nativepath import presence
+
+logger = logging.getLogger(__name__)
 
 PositionInBody = Callable[[bytes], int | None]
 """Returns the position that the body of an entry says the entry has; None if it says nothing."""
@@ -63,7 +79,7 @@ def claimed_position(block: Block, number: int, position_in_body: PositionInBody
 
 
 class EntryLog:
-    """The files data/ and index/ below `directory`. First call `open`, and dledger.storage.recovery once."""
+    """The files data/ and index/ below `directory`. First call `open`, and dledger.storage.store once."""
 
     def __init__(
         self,
@@ -371,3 +387,128 @@ class EntryLog:
     def close(self) -> None:
         self.data.close()
         self.index.close()
+
+
+async def read_entries(log: EntryLog, first: int, entries_max: int, bytes_max: int) -> list[Entry]:
+    """Entries on the disk from `first` on, in order: at most `entries_max`, with bodies of `bytes_max` together, but at least
+    one; none beyond the end of a data file, and none from the first corrupt one on. Nothing if the log was cut meanwhile, or
+    its beginning moved: ask again.
+
+    Raises: EntryUnreadable: `first` is not as it was written; OSError."""
+    cuts, begin = log.cuts, log.begin
+    last = min(first + entries_max - 1, log.end_index)
+    assert begin.index < first <= last, f"the disk does not hold entry {first}"
+    before = max(first - 1, begin.index + 1)
+    units = units_of(await log.index.read(before * INDEX_UNIT.size, (last + 1) * INDEX_UNIT.size), before)
+    check: int | None = begin.check
+    if first > before and units:
+        check = await check_at(log, units.pop(0).position)
+    units = fitting(units, bytes_max, log.data.file_bytes)
+    entries: list[Entry] = []
+    if units and check is not None and units[-1].end <= log.data.end:
+        number, start = divmod(units[0].position, log.data.file_bytes)
+        size = units[-1].end - units[0].position
+        file = log.data.file(number)
+        if file is not None:
+            entries = await file.examine(start, start + size, partial(decoded, units, check))
+    if log.cuts != cuts:
+        return []
+    if not entries:
+        raise log.unreadable(first)
+    return entries
+
+
+async def check_at(log: EntryLog, position: int) -> int | None:
+    """The check value of the entry at `position`."""
+    header = await log.data.read(position, position + ENTRY_HEADER_BYTES)
+    return stored_check(memoryview(header)) if len(header) == ENTRY_HEADER_BYTES else None
+
+
+def units_of(data: bytes, first: int) -> list[IndexUnit]:
+    """The index units in `data` of the entries from `first` on, up to the first impossible one."""
+    units: list[IndexUnit] = []
+    view = memoryview(data)
+    for at in range(0, len(data), INDEX_UNIT.size):
+        unit = read_index_unit(view[at:], first + len(units))
+        if unit is None:
+            break
+        units.append(unit)
+    return units
+
+
+def fitting(units: Sequence[IndexUnit], bytes_max: int, file_bytes: int) -> list[IndexUnit]:
+    """The first units whose entries follow each other in one file, with bodies of `bytes_max` together; a larger entry
+    alone."""
+    taken: list[IndexUnit] = []
+    size = 0
+    for unit in units:
+        size += unit.size - ENTRY_HEADER_BYTES
+        if taken and size > bytes_max:
+            break
+        end = taken[-1].end if taken else unit.position
+        if unit.position != end or unit.position % file_bytes + unit.size > file_bytes:
+            break
+        if taken and unit.position // file_bytes != taken[0].position // file_bytes:
+            break
+        taken.append(unit)
+    return taken
+
+
+def decoded(units: Sequence[IndexUnit], check: int, data: bytes) -> list[Entry]:
+    """The entries of `units` in `data`, up to the first that is not as it was written."""
+    entries: list[Entry] = []
+    view = memoryview(data)
+    start = units[0].position
+    for unit in units:
+        stored = decode_entry(view[unit.position - start :], unit.position, check)
+        if stored is None or stored.size != unit.size:
+            break
+        if stored.entry.index != unit.index or stored.entry.term != unit.term:
+            break
+        entries.append(stored.entry)
+        check = stored.check
+    return entries
+
+
+async def begin_up_to(log: EntryLog, index: int) -> Begin:
+    """The latest possible beginning behind entry `index` or an earlier one; the present beginning if there is no other. Raises
+    OSError."""
+    found = log.begin
+    for position in range(log.data.begin + log.data.file_bytes, log.data.end, log.data.file_bytes):
+        unit = await first_of_file(log, position)
+        if unit is None or not log.begin.index < unit.index - 1 <= index:
+            break
+        try:
+            found = await begin_before(log, unit)
+        except LogDamaged as error:  # the files before a later beginning go with it
+            logger.warning("%s does not begin at %d for now: %s", log.where, position, error)
+    return found
+
+
+async def begin_with_file(log: EntryLog, position: int) -> Begin:
+    """The beginning at `position`, where a data file starts with an entry of the log. Raises LogDamaged, OSError."""
+    unit = await first_of_file(log, position)
+    if unit is None or unit.index <= log.begin.index:
+        name = log.data.name_of(position // log.data.file_bytes)
+        raise LogDamaged(f"{log.data.where}/{name}", "no entry is at its beginning")
+    return await begin_before(log, unit)
+
+
+async def first_of_file(log: EntryLog, position: int) -> IndexUnit | None:
+    """The index unit of the entry at `position`, made from its header."""
+    unit = index_header(await log.data.read(position, position + ENTRY_HEADER_BYTES))
+    return unit if unit is not None and unit.position == position else None
+
+
+async def begin_before(log: EntryLog, unit: IndexUnit) -> Begin:
+    """The beginning of a log whose first entry is that of `unit`. Raises LogDamaged, OSError."""
+    before = unit.index - 1
+    start = before * INDEX_UNIT.size
+    last = read_index_unit(memoryview(await log.index.read(start, start + INDEX_UNIT.size)), before)
+    header = b"" if last is None else await log.data.read(last.position, last.position + ENTRY_HEADER_BYTES)
+    if last is None or index_header(header) != last:
+        raise log.unreadable(before)
+    check = stored_check(header)
+    if decode_entry(log.data.rest_of_file(unit.position), unit.position, check) is None:
+        raise log.unreadable(before)
+    return Begin(before, last.term, unit.position, check)

@@ -14,8 +14,8 @@ from pathlib import Path
 import orjson
 
 from dledger import DLedger, NotLeader, OutcomeUnknown, TooManyProposals
-from dledger.node.peerlist import parsed_peers
 from dledger.raft.actions import Role
+from dledger.raft.membership import parsed_peers
 from mqruntime import log, serve
 from mqruntime.realruntime import real_runtime
 from scripts.bench.measured import high

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from dledger import DLedger, DLedgerSettings
-from dledger.node.peerlist import parsed_peers
+from dledger.raft.membership import parsed_peers
 from mqruntime import log, serve
 from mqruntime.realruntime import real_runtime
 from simulation.raft.registers import Registers, RegisterService

@@ -13,11 +13,10 @@ from dledger.raft.actions import PersistThenSend, Vote
 from dledger.raft.entries import NO_INDEX, NO_TERM, Entry
 from dledger.raft.settings import DLedgerSettings
 from dledger.raft.snapshot import Snapshot
-from dledger.storage import recovery
+from dledger.storage import store
+from dledger.storage.entrylog import begin_with_file, read_entries
 from dledger.storage.inspection import inspect
 from dledger.storage.memberfolder import read_store
-from dledger.storage.oldentries import read_entries
-from dledger.storage.reclaiming import begin_with_file
 from dledger.storage.snapshot import PLACE, PLACE_MAGIC, position_in, snapshot_at
 from dledger.storage.store import Recovered, Store
 from mqruntime.runtime import Runtime
@@ -286,7 +285,7 @@ def warned(message: str, *facts: object) -> None:
     raise AssertionError(message % facts)
 
 
-@patch.object(recovery.logger, "warning", warned)
+@patch.object(store.logger, "warning", warned)
 def crash_everywhere(seed: int, *, power_cut: bool, crashes: int = CRASHES) -> int:
     """One script, crashed at many of its steps, recovered and crashed again; how many crashes there were. No start says that
     what a checkpoint vouched for was not there."""

@@ -29,7 +29,7 @@ from dledger.raft import membership, startnumbers
 from dledger.raft.errors import MembersUnknown, SnapshotDamaged, SnapshotUnknown
 from dledger.raft.membership import Members
 from dledger.raft.snapshot import Begin, Snapshot
-from dledger.storage import entry, oldentries
+from dledger.storage import entry, entrylog
 from dledger.storage.keyvalues import BadKeyValues, parse_key_values
 from dledger.storage.snapshot import decode_snapshot, encode_snapshot
 from epochfile import format as epochs
@@ -208,7 +208,7 @@ def broker_identity(data: bytes) -> None:
 def old_entries(data: bytes) -> None:
     unit = entry.index_header(data)
     if unit is not None:
-        assert len(oldentries.decoded([unit], 0, data)) < 2
+        assert len(entrylog.decoded([unit], 0, data)) < 2
 
 
 def controllers_state(data: bytes) -> None:

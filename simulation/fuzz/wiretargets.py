@@ -20,9 +20,9 @@ from broker.tables.rowchanges import Named
 from dledger.node import authenticator, clientjson, messagejson
 from dledger.node.messageframe import MessageFrameDamaged, entries_in, entry_parts
 from dledger.node.messagejson import Envelope
-from dledger.node.peerlist import parsed_peers
 from dledger.raft import messages
 from dledger.raft.entries import Entry
+from dledger.raft.membership import parsed_peers
 from dledger.raft.messages import (
     KINDS,
     HeartBeatRequest,

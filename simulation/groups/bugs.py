@@ -14,8 +14,8 @@ from broker.role.grouproles import KNOWN_AGAIN_MS, GroupRoles
 from broker.role.membership import Membership
 from broker.role.switch import RoleSwitch
 from broker.settings.raft import broker_id_of
-from dledger import preference
-from dledger.node.catchupreader import CatchupReader
+from dledger import ledger
+from dledger.node.catchup import CatchupReader
 from dledger.node.node import DLedgerNode
 from dledger.raft.actions import Load
 from dledger.raft.entries import Entry
@@ -23,8 +23,7 @@ from dledger.raft.messages import VoteRequest, VoteResult
 from dledger.raft.progress import Progress
 from dledger.raft.raft import Raft
 from dledger.storage.entry import ENTRY_HEADER_BYTES, INDEX_UNIT, IndexUnit
-from dledger.storage.entrylog import EntryLog
-from dledger.storage.oldentries import read_entries
+from dledger.storage.entrylog import EntryLog, read_entries
 from dledger.storage.store import Store
 from messagestore.log.appender import Appender
 from raftstore import chain, repair
@@ -96,7 +95,7 @@ def appends_on(self: RoleSwitch) -> None:
     """The rest of it: it keeps the queue offsets that it would assign next."""
 
 
-@bug("preferred-never-lead", preference, "caught_up_among", plays=("preferred",))
+@bug("preferred-never-lead", ledger, "caught_up_among", plays=("preferred",))
 def nobody(
     preferred: Collection[str], progress: Mapping[str, Progress], held_index: int, heard_since_ms: int
 ) -> None: ...

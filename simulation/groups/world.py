@@ -20,7 +20,7 @@ from unittest.mock import patch
 from broker.app import BrokerApp
 from broker.replication.pending import PendingSends, Waiting
 from broker.role.membership import ReplicaRole
-from dledger.preference import BACK_OFF_MS_MAX
+from dledger.ledger import BACK_OFF_MS_MAX
 from dledger.raft.actions import Role as RaftRole
 from localcluster.history import Found, MessagePlace, SendOutcome, judge
 from messagestore.dispatch import dispatchloop

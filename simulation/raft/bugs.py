@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dledger import preference
+from dledger import ledger
 from dledger.node.applying import Applier
 from dledger.node.authenticator import MemberAddresses
+from dledger.node.catchup import SnapshotSender
 from dledger.node.node import DLedgerNode
-from dledger.node.snapshotsender import SnapshotSender
 from dledger.node.syncqueue import Step, SyncQueue
 from dledger.raft.actions import Action, LoadChunk, PersistThenSend, ReadReady, Reply, Role, Vote
 from dledger.raft.election import Ballots, TermBound
@@ -40,10 +40,9 @@ from dledger.raft.raft import Raft
 from dledger.raft.rejoin import RejoinState
 from dledger.raft.settings import DLedgerSettings
 from dledger.raft.snapshot import Begin, Snapshot
-from dledger.storage import recovery
-from dledger.storage.entrylog import EntryLog
+from dledger.storage import store
+from dledger.storage.entrylog import EntryLog, begin_up_to
 from dledger.storage.hardstate import TermFile
-from dledger.storage.reclaiming import begin_up_to
 from dledger.storage.store import Store
 from simulation.kernel.plants import Bugs
 from simulation.raft.membersbugs import plant_members_bugs
@@ -183,7 +182,7 @@ def all_of_it(self: RaftLog, durable_index: int) -> None:
     forgot(self, self.last_index)
 
 
-@bug("old-terms-are-the-last", recovery, "runs_of")
+@bug("old-terms-are-the-last", store, "runs_of")
 def one_run(last_index: int, term_of: Callable[[int], int], before: TermRuns) -> TermRuns:
     """All entries below the checkpoint's are taken for entries of one term."""
     return read_runs(last_index, lambda index: term_of(last_index), before)
@@ -475,7 +474,7 @@ def what_is_applied(self: DLedgerNode) -> int:
     return self.applied_index
 
 
-@bug("preferred-never-lead", preference, "caught_up_among")
+@bug("preferred-never-lead", ledger, "caught_up_among")
 def nobody(*known: object) -> None:
     """Nobody's answer makes the leader step down."""
 

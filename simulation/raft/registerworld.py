@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dledger import DLedger, DLedgerSettings
-from dledger.preference import BACK_OFF_MS_MAX
+from dledger.ledger import BACK_OFF_MS_MAX
 from mqruntime.runtime import Runtime
 from remoting.client import RemotingClient
 from simulation.kernel import seeds

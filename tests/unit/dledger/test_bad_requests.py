@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from dledger.node.badrequests import HOSTS_MAX, REASON_LENGTH_MAX, REMIND_MS, BadRequests
 from dledger.node.messagejson import MessageError
+from dledger.node.transport import HOSTS_MAX, REASON_LENGTH_MAX, REMIND_MS, BadRequests
 from dledger.raft.messages import MessageCode
 from tests.unit.dledger.test_ledger_clients import Clients, ServedGroup, played
 from tests.unit.doubles import ManualClock

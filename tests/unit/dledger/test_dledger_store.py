@@ -17,8 +17,8 @@ from dledger.raft.entries import Entry
 from dledger.raft.errors import LogDamaged, LogOfAnother, MembersChanged
 from dledger.raft.settings import DLedgerSettings
 from dledger.storage.entry import CHECK_START, decode_entry, encode_index_unit
+from dledger.storage.entrylog import read_entries
 from dledger.storage.keyvalues import BadKeyValues
-from dledger.storage.oldentries import read_entries
 from dledger.storage.store import Store
 from mqruntime.segments import RealSegmentDirectory
 from mqruntime.smallfiles import RealSmallFiles

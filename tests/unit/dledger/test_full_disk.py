@@ -13,8 +13,8 @@ import pytest
 from dledger.raft.actions import PersistThenSend, Vote
 from dledger.raft.entries import Entry
 from dledger.raft.settings import DLedgerSettings
+from dledger.storage.entrylog import read_entries
 from dledger.storage.filelist import FileList
-from dledger.storage.oldentries import read_entries
 from dledger.storage.store import Store
 from simulation.kernel.disk import SimulatedDisk
 from simulation.kernel.node import Node

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dledger import preference
-from dledger.preference import BACK_OFF_MS_MAX, BACK_OFF_MS_MIN, LED_MS, Trials, yield_to_preferred
+from dledger import ledger
+from dledger.ledger import BACK_OFF_MS_MAX, BACK_OFF_MS_MIN, LED_MS, Trials, yield_to_preferred
 from dledger.raft.progress import Progress
 from tests.unit.doubles import ManualClock
 
@@ -60,7 +60,7 @@ def test_a_preferred_member_that_cannot_lead_costs_few_outages(monkeypatch: pyte
         given.append(clock.ms)
         clock.ms += 3_000
 
-    monkeypatch.setattr(preference.asyncio, "sleep", passes)
+    monkeypatch.setattr(ledger.asyncio, "sleep", passes)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(yield_to_preferred(node, ["n0"], hand_over))
     assert given == [1_000, 10_000, 24_000, 48_000, 92_000]

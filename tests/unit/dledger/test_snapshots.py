@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dledger import DLedger
 from dledger.node.applying import Applier
-from dledger.node.snapshotsender import SnapshotSender
+from dledger.node.catchup import SnapshotSender
 from dledger.raft.actions import Commit, LoadChunk, PersistThenSend, Restore, Vote
 from dledger.raft.entries import Entry
 from dledger.raft.errors import LogDamaged, SnapshotDamaged, SnapshotUnknown
@@ -31,7 +31,7 @@ from dledger.raft.progress import Chunk
 from dledger.raft.raft import Raft
 from dledger.raft.settings import DLedgerSettings
 from dledger.raft.snapshot import Begin, IncomingSnapshot, Snapshot
-from dledger.storage.oldentries import read_entries
+from dledger.storage.entrylog import read_entries
 from dledger.storage.snapshot import Origin, decode_snapshot, encode_snapshot
 from dledger.storage.store import Store
 from mqruntime.segments import RealSegmentDirectory

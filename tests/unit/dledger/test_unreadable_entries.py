@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger.node.catchupreader import CatchupReader
+from dledger.node.catchup import CatchupReader
 from dledger.node.logstart import LogStart
 from dledger.raft.actions import Load, PersistThenSend, Vote
 from dledger.raft.entries import Entry
@@ -17,7 +17,7 @@ from dledger.raft.messages import HeartBeatResponse, ResultCode
 from dledger.raft.progress import Unreadable
 from dledger.raft.settings import DLedgerSettings
 from dledger.storage.entry import INDEX_UNIT
-from dledger.storage.oldentries import read_entries
+from dledger.storage.entrylog import read_entries
 from dledger.storage.store import Store
 from mqruntime.segments import RealSegmentDirectory
 from mqruntime.smallfiles import RealSmallFiles

@@ -9,7 +9,7 @@ import pytest
 
 from broker.settings.broker import BrokerSettings
 from controller.settings import ControllerSettings
-from dledger.node.peerlist import listed
+from dledger.raft.membership import listed
 from namesrv.settings import NamesrvSettings
 
 PAGE = (Path(__file__).parents[3] / "docs" / "operations" / "three-machines.md").read_text()

@@ -1,21 +1,28 @@
 """Chunks of this member's newest snapshot, for followers.
 
 Invariant: the bytes are in memory once, while they are being sent. A follower that asks for a chunk of an older snapshot gets
-the first chunk of the newest one. A snapshot that is gone or unreadable stops nothing: another one is made."""
+the first chunk of the newest one. A snapshot that is gone or unreadable stops nothing: another one is made.
+
+Also reads of old entries from the leader's disk, for followers that are behind.
+
+Invariant: a corrupt entry stops no member. The follower gets the entries before it, and each heartbeat repeats the read; other
+followers are not affected. A corrupt index unit is rebuilt at once, because the index is derived."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
 
-from dledger.raft.actions import LoadChunk
-from dledger.raft.errors import SnapshotDamaged
+from dledger.raft.actions import Load, LoadChunk
+from dledger.raft.errors import EntryUnreadable, SnapshotDamaged
 from dledger.raft.membership import encode_configurations
-from dledger.raft.progress import Chunk
+from dledger.raft.progress import Chunk, Loaded, Unreadable
 from dledger.raft.snapshot import Snapshot
+from dledger.storage.entrylog import EntryLog, read_entries
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.repeatedfailure import RepeatedFailure
+from mqruntime.repeatedfailures import RepeatedFailures
 from mqruntime.slices import crc32_by_turns
 
 logger = logging.getLogger("dledger")
@@ -68,3 +75,39 @@ class SnapshotSender:
             self._kept = None
         members = encode_configurations(kept.configurations)
         return Chunk(kept.last_index, kept.last_term, len(kept.state), self._check, offset, data, members)
+
+
+class CatchupReader:
+    """Calls `on_unreadable(index)` each time that an entry could not be read."""
+
+    def __init__(self, clock: Clock, on_unreadable: Callable[[int], None]) -> None:
+        self._clock = clock
+        self._on_unreadable = on_unreadable
+        self._failures = RepeatedFailures()
+        self.unreadable = 0
+        """Failed reads since the start."""
+
+    async def read(self, log: EntryLog, load: Load, bytes_max: int) -> Loaded:
+        try:
+            entries = await read_entries(log, load.first_index, load.entries_max, bytes_max)
+        except EntryUnreadable as error:
+            if log.rebuild_index_unit(error.index):
+                logger.warning("%s: the index of entry %d was corrupt and is rebuilt", log.where, error.index)
+                return ()
+            return self._failed(error, error.index, load.peer)
+        except OSError as error:
+            return self._failed(error, load.first_index, load.peer)
+        return entries
+
+    def _failed(self, error: Exception, index: int, peer: str) -> Unreadable:
+        self.unreadable += 1
+        if self._failures.failed((index, peer), self._clock.monotonic_ms()):
+            logger.error(
+                "%s is missing entry %d, which cannot be read here; this member sends it nothing behind that entry. A "
+                "Raft-mode broker gets it repaired by the others; elsewhere transfer the leadership and empty this member: %s",
+                peer,
+                index,
+                error,
+            )
+        self._on_unreadable(index)
+        return Unreadable(index)
