@@ -64,14 +64,16 @@ class Trimming:
         """Begin the log at `offset`, a segment's start, if that is still `allowed` when no other task can interfere; queues
         and index follow. After OSError the rest is left to the next round."""
         if offset > self._log.min_offset and await self._may_begin_at(offset, allowed):
-            await self._queues.raise_min(offset)
-            await self._moves_up(offset)
-            if await self._may_begin_at(offset, allowed):
-                self._log.begin_at(offset)
-                self._dispatcher.log_min = offset
-                self._integrity.begin_at(offset)
-            else:
-                await self._queues.lower_min(self._log.min_offset)
+            try:
+                await self._queues.raise_min(offset)
+                await self._moves_up(offset)
+                if await self._may_begin_at(offset, allowed):
+                    self._log.begin_at(offset)
+                    self._dispatcher.log_min = offset
+                    self._integrity.begin_at(offset)
+            finally:
+                if self._log.min_offset < offset:  # a hold came, or the disk is full
+                    await self._queues.lower_min(self._log.min_offset)
         segments = await self._log.delete_former()
         self.deleted_segments += len(segments)
         self._release(segments)

@@ -141,7 +141,7 @@ class Controllers:
         return process.wait(WAIT_S)
 
     def end_all(self) -> list[int]:
-        """The exit codes of all controllers, which were told at once."""
+        """The exit codes of all controllers, which were stopped at once."""
         processes = [self._processes.pop(name) for name in self.names]
         for process in processes:
             process.terminate()
@@ -161,7 +161,7 @@ class Controllers:
         return str(self._tools.ask("admin", *arguments)["out"])
 
     def until(self, what: str, ask: Callable[[AdminClient], Coroutine[Any, Any, T | None]]) -> T:
-        """What is told at last; None and refusals are not it yet."""
+        """The last answer; None and refusals are asked for again."""
 
         async def asked() -> T:
             admin = AdminClient(SystemClock())
@@ -172,35 +172,35 @@ class Controllers:
 
         async def probe(admin: AdminClient) -> T:
             try:
-                told = await ask(admin)
+                answered = await ask(admin)
             except AdminError as error:
                 raise NotYet(str(error)) from error
-            if told is None:
+            if answered is None:
                 raise NotYet(what)
-            return told
+            return answered
 
         return asyncio.run(asked())
 
     def leader(self, *, other_than: str = "") -> str:
         """The name of the one that leads."""
 
-        async def told(admin: AdminClient) -> str | None:
+        async def answered(admin: AdminClient) -> str | None:
             address = await admin.leader(self.list)
             found = next(name for name, known in self.addresses.items() if known == address)
             return found if found != other_than else None
 
-        return self.until("a leader", told)
+        return self.until("a leader", answered)
 
     def settle(self, count: int = 2, *, master_id: int | None = None) -> SyncStateInfo:
         """The set, once so many replicas are in sync, under the master that is named, if any."""
 
-        async def told(admin: AdminClient) -> SyncStateInfo | None:
+        async def answered(admin: AdminClient) -> SyncStateInfo | None:
             state = (await admin.sync_states(self.list, ["broker-a"])).get("broker-a")
             if state is None or len(state.in_sync) != count:
                 return None
             return state if master_id in (None, state.master_id) else None
 
-        return self.until("a set", told)
+        return self.until("a set", answered)
 
     def move_master(self) -> None:
         """To the other replica, by the real mqadmin, of which a leader takes it once it has heard of that one; it complains of
@@ -218,10 +218,10 @@ class Controllers:
         """The lines in which the real mqadmin shows the set, once both replicas are in sync and the leader has heard of both;
         members come in any order."""
 
-        async def told(admin: AdminClient) -> list[str] | None:
+        async def answered(admin: AdminClient) -> list[str] | None:
             lines = await asyncio.to_thread(
                 self.java_admin, "getSyncStateSet", "-a", await admin.leader(self.list), "-b", "broker-a"
             )
             return sorted(lines.split("\n")) if lines.count("alive=true") == 2 else None
 
-        return self.until("a whole set", told)
+        return self.until("a whole set", answered)

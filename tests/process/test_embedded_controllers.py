@@ -115,7 +115,7 @@ class Scene:
         process.wait()
 
     def end(self, name: str) -> int:
-        """The exit code, once it was told to end."""
+        """The exit code, once it was asked to end."""
         process = self._processes.pop(name)
         process.terminate()
         return process.wait()
@@ -134,37 +134,37 @@ class Scene:
         return asyncio.run(run())
 
     def until(self, what: str, ask: Callable[[AdminClient], Coroutine[Any, Any, T | None]]) -> T:
-        """What is told at last; None and refusals are not it yet."""
+        """The last answer; None and refusals are asked for again."""
 
         async def probe(admin: AdminClient) -> T:
             for name, process in self._processes.items():
                 assert process.poll() is None, f"{name} ended: {self.said(name)}"
             try:
-                told = await ask(admin)
+                answered = await ask(admin)
             except AdminError as error:
                 raise NotYet(str(error)) from error
-            if told is None:
+            if answered is None:
                 raise NotYet(what)
-            return told
+            return answered
 
         return self.asked(lambda admin: wait_for(what, lambda: probe(admin), WAIT_MS))
 
     def leader(self, former: str = "") -> str:
         """The name of the process whose controller leads, another one than `former`."""
 
-        async def told(admin: AdminClient) -> str | None:
+        async def answered(admin: AdminClient) -> str | None:
             address = await admin.leader(self.controllers)
             name = f"namesrv-n{self.controllers.split(';').index(address)}"
             return name if name != former else None
 
-        return self.until("a leader", told)
+        return self.until("a leader", answered)
 
     def set_of(self, met: Callable[[SyncStateInfo], bool]) -> SyncStateInfo:
-        async def told(admin: AdminClient) -> SyncStateInfo | None:
+        async def answered(admin: AdminClient) -> SyncStateInfo | None:
             state = (await admin.sync_states(self.controllers, ["broker-a"])).get("broker-a")
             return state if state is not None and met(state) else None
 
-        return self.until("the set", told)
+        return self.until("the set", answered)
 
     def send(self, body: bytes, namesrv: int) -> None:
         """Again until it is acknowledged."""
@@ -269,8 +269,8 @@ async def created(admin: AdminClient, master: str, settings: TopicSettings) -> b
 
 
 async def all_answer(admin: AdminClient, controllers: str) -> bool | None:
-    told = [await admin.controller_metadata(address) for address in controllers.split(";")]
-    return True if len({metadata.leader_id for metadata in told}) == 1 and told[0].leader_id else None
+    answered = [await admin.controller_metadata(address) for address in controllers.split(";")]
+    return True if len({metadata.leader_id for metadata in answered}) == 1 and answered[0].leader_id else None
 
 
 def test_what_either_is_asked_to_change_leaves_the_other_and_the_file_alone(scene: Scene) -> None:

@@ -25,7 +25,7 @@ from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
 ROOT = Path(__file__).parents[2]
 MOMENTS = ("heardMs", "noticedMs", "proposedMs", "electedMs", "notifiedMs", "writableMs")
 MISSED = "notifiedMs"
-"""Not told of a master that had asked, and acted, before it was notified."""
+"""Not reported of a master that had asked, and acted, before it was notified."""
 ALTERNATE_SCREEN, FORMER_SCREEN, SHOW_CURSOR = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[?25h"
 
 
@@ -56,7 +56,7 @@ def broker_set(cluster: Cluster) -> Any:
 
 
 def story_once(cluster: Cluster, wanted: Callable[[list[Any]], bool]) -> list[Any]:
-    """The elections as told, newest first, once they are as wanted."""
+    """The elections as reported, newest first, once they are as wanted."""
 
     async def look() -> list[Any]:
         done = watch(cluster, "--json")
@@ -69,8 +69,8 @@ def story_once(cluster: Cluster, wanted: Callable[[list[Any]], bool]) -> list[An
     return asyncio.run(wait_for("a story as wanted", look, WAIT_MS))
 
 
-def in_order(told: Any, names: Sequence[str]) -> None:
-    moments = [told[name] for name in names if name != MISSED or told[name] is not None]
+def in_order(reported: Any, names: Sequence[str]) -> None:
+    moments = [reported[name] for name in names if name != MISSED or reported[name] is not None]
     assert moments == sorted(moments)
 
 
@@ -85,10 +85,14 @@ def test_the_first_election_is_told(cluster: Cluster) -> None:
     story_once(cluster, lambda story: story[0]["writableMs"] is not None)
     seen = broker_set(cluster)
     [election] = seen["elections"]
-    told = election["reported"]
-    assert (told["epoch"], told["oldMasterId"], told["newMasterId"]) == (1, None, seen["masterId"])
-    assert told["reason"] == election["why"] == "first election"
-    in_order(told, MOMENTS[2:])
+    reported = election["reported"]
+    assert (reported["epoch"], reported["oldMasterId"], reported["newMasterId"]) == (
+        1,
+        None,
+        seen["masterId"],
+    )
+    assert reported["reason"] == election["why"] == "first election"
+    in_order(reported, MOMENTS[2:])
 
 
 def test_a_killed_master_is_told_with_the_whole_timeline(cluster: Cluster) -> None:
@@ -99,14 +103,20 @@ def test_a_killed_master_is_told_with_the_whole_timeline(cluster: Cluster) -> No
     assert "master" in during.stdout
     assert during.stderr.count("\n") <= 1
 
-    told = story_once(cluster, lambda story: story[0]["epoch"] > 1 and story[0]["writableMs"] is not None)[0]
-    assert (told["epoch"], told["oldMasterId"], told["reason"]) == (2, before["masterId"], "connection lost")
-    in_order(told, MOMENTS)
-    assert killed_ms <= told["noticedMs"]
+    reported = story_once(
+        cluster, lambda story: story[0]["epoch"] > 1 and story[0]["writableMs"] is not None
+    )[0]
+    assert (reported["epoch"], reported["oldMasterId"], reported["reason"]) == (
+        2,
+        before["masterId"],
+        "connection lost",
+    )
+    in_order(reported, MOMENTS)
+    assert killed_ms <= reported["noticedMs"]
     lines = watch(cluster, "--once").stdout.splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[1].endswith("; connection lost")
-    assert f"{told['oldMasterId']} -> {told['newMasterId']}" in "\n".join(lines)
+    assert f"{reported['oldMasterId']} -> {reported['newMasterId']}" in "\n".join(lines)
 
 
 def test_the_others_tell_it_too_when_the_leading_controller_is_gone_and_it_tells_it_again_when_it_is_back(

@@ -100,8 +100,8 @@ def test_another_strategy_is_refused_and_told_of(cluster: Cluster, caplog: pytes
     answer = assigned(cluster, QueryAssignmentBody("orders", "CG", "two", "MACHINE_ROOM"))
     assert answer.code == ResponseCode.INVALID_PARAMETER
     assert answer.remark == "queues are assigned by AVG and AVG_BY_CIRCLE, not by MACHINE_ROOM"
-    [told] = [record for record in caplog.records if record.name == "broker.unsupportedrequests"]
-    assert getattr(told, "fields", {}).get("group") == "CG"
+    [logged] = [record for record in caplog.records if record.name == "broker.unsupportedrequests"]
+    assert getattr(logged, "fields", {}).get("group") == "CG"
 
 
 def test_without_a_name_server_nothing_is_said(cluster: Cluster) -> None:

@@ -32,13 +32,13 @@ def test_an_operator_hears_once_what_a_client_asks_for_that_is_not_built(
 ) -> None:
     for code in (RequestCode.RECALL_MESSAGE, RequestCode.RECALL_MESSAGE, 200_050, 9999, 9999):
         served.ask(code, ConsumerGroupHeader("CG"))
-    told = [record for record in caplog.records if record.name == "broker.unsupportedrequests"]
-    assert [record.getMessage().rpartition(": ")[2] for record in told] == [
+    logged = [record for record in caplog.records if record.name == "broker.unsupportedrequests"]
+    assert [record.getMessage().rpartition(": ")[2] for record in logged] == [
         "timer messages",
         "POP consumption",
         "request 9999",
     ]
-    assert all(getattr(record, "fields", {}).get("group") == "CG" for record in told)
+    assert all(getattr(record, "fields", {}).get("group") == "CG" for record in logged)
 
 
 def test_a_header_without_what_it_needs_is_answered_with_code_1(served: Served) -> None:
@@ -125,27 +125,27 @@ def test_whether_topics_and_groups_are_made_changes_while_the_broker_runs(served
     assert groups.find_or_create("FreshGroup") is None
     before = topics.data_version
     assert change(served, "autoCreateTopicEnable=true\ndefaultTopicQueueNums=2\n")[0] == 0
-    assert topics.data_version != before, "name servers and slaves are told of the model"
+    assert topics.data_version != before, "name servers and slaves get the model"
     made = topics.create_for_send("fresh", "TBW102", 4)
     assert made is not None and made.write_queue_nums == 2
 
 
 def test_a_broker_may_be_closed_for_reading_or_writing_while_it_runs(served: Served) -> None:
-    def told() -> int:
+    def logged() -> int:
         served.world.run_for_ms(1_500)
         namesrv = served.world.nodes["namesrv"].app
         assert isinstance(namesrv, NamesrvApp)
         return int(namesrv.table.topics["orders"]["broker-a"].perm)
 
-    assert told() == 6
+    assert logged() == 6
     assert change(served, "brokerPermission=4\n")[0] == 0
-    assert told() == 4
+    assert logged() == 4
     assert change(served, "brokerPermission=2\n")[0] == 0
-    assert told() == 2
+    assert logged() == 2
     pull = PullMessageHeader("CG", "orders", 1, 0, 1, 0, 0, 0, 0, "*", "TAG")
     assert served.ask(RequestCode.PULL_MESSAGE, pull).code == ResponseCode.NO_PERMISSION
     assert change(served, "brokerPermission=6\n")[0] == 0
-    assert told() == 6
+    assert logged() == 6
 
 
 def test_a_key_that_waits_for_a_restart_is_named_with_the_reason(served: Served) -> None:

@@ -87,8 +87,8 @@ def test_who_reads_far_back_is_sent_to_a_slave_by_what_nobody_wanted_too(
     is_slave: bool, at: int, broker_id: int
 ) -> None:
     code = ResponseCode.PULL_RETRY_IMMEDIATELY
-    told = answered(GetStatus.NO_MATCHED_MESSAGE, code, at=at, is_slave=is_slave)
-    assert told == Direction(code, 9, broker_id)
+    found = answered(GetStatus.NO_MATCHED_MESSAGE, code, at=at, is_slave=is_slave)
+    assert found == Direction(code, 9, broker_id)
 
 
 @pytest.mark.parametrize(

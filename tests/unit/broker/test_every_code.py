@@ -47,14 +47,14 @@ def test_a_code_of_upstreams_is_answered_or_refused_by_name_and_warned_of_once(
     """Without what its header needs: some answer is all that is asked for."""
     broker.master.requests.router.on_unserved = UnsupportedRequests().asked
     replies = [broker.ask(code, ConsumerGroupHeader("CG")) for _ in range(2)]
-    told = [record for record in caplog.records if record.name == "broker.unsupportedrequests"]
+    logged = [record for record in caplog.records if record.name == "broker.unsupportedrequests"]
     if code not in REFUSED:
         assert ResponseCode.REQUEST_CODE_NOT_SUPPORTED not in [reply.code for reply in replies]
-        assert told == []
+        assert logged == []
         return
     remark = f" request type {code} not supported; not built here: {REFUSED[code]}"
     assert [(reply.code, reply.remark) for reply in replies] == [(3, remark)] * 2
-    [warned] = told
+    [warned] = logged
     assert warned.getMessage() == f"unsupported request: {REFUSED[code]}"
     about = getattr(warned, "fields", {})
     assert (about["code"], about["group"]) == (code, "CG")

@@ -74,8 +74,8 @@ def test_an_operator_hears_who_asks_a_broker_for_what_others_answer(
     broker.master.requests.router.on_unserved = UnsupportedRequests().asked
     for _ in range(2):
         refusal(broker, broker.master.address, RequestCode.GET_ROUTEINFO_BY_TOPIC)
-    told = [record.getMessage() for record in caplog.records if record.name == "broker.unsupportedrequests"]
-    assert told == ["request for name servers sent to a broker"]
+    logged = [record.getMessage() for record in caplog.records if record.name == "broker.unsupportedrequests"]
+    assert logged == ["request for name servers sent to a broker"]
 
 
 @pytest.mark.parametrize("server", [Server.NAME_SERVER, Server.CONTROLLER])

@@ -78,6 +78,25 @@ async def test_queues_list_what_a_late_hold_keeps(tmp_path: Path, asked: int) ->
 
 
 @in_loop
+async def test_queues_list_what_a_full_disk_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the log is about to begin cannot be written."""
+    store = await filled(tmp_path)
+    listed, first = queue_entries(store), store.min_queue_offset("TopicTest", 0)
+
+    async def no_room(offset: int) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store.trimming, "_moves_up", no_room)
+        with pytest.raises(OSError, match="no room"):
+            await store.begin_at(2 * SEGMENT, always)
+    assert queue_entries(store) == listed
+    assert store.min_queue_offset("TopicTest", 0) == first
+    assert (await store.begin_at(2 * SEGMENT, always)).segments == 2
+    await store.stop()
+
+
+@in_loop
 async def test_segments_go_and_readers_are_told_where_the_store_begins(tmp_path: Path) -> None:
     store = await filled(tmp_path)
     [first_entry, *_] = [e for e in queue_entries(store)["TopicTest", 0] if e[0] >= 2 * SEGMENT]
