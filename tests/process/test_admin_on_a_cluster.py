@@ -7,8 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +16,11 @@ import pytest
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from mqadmin.cli import COMMANDS
-from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS, WAIT_S
+from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS, wait_until
 from tests.process.forkedcommands import ForkedCommands
 
 TOPIC, GROUP = "AdminTopic", "AdminGroup"
 asked: set[str] = set()
-
-
-def wait_until(reached: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not reached():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.2)
 
 
 class Admin:
@@ -183,7 +175,7 @@ def test_a_replica_begins_anew_while_its_process_runs_on(admin: Admin) -> None:
         return state["masterId"], {row["brokerId"]: row["address"] for row in state["inSync"]}
 
     assert "is the master" in admin.failed("resyncBroker", "-b", admin.master())
-    wait_until(lambda: len(members()[1]) == 3, "all are in the set")
+    wait_until("all are in the set", lambda: len(members()[1]) == 3)
     master_id, before = members()
     replica_id, address = next(row for row in before.items() if row[0] != master_id)
     dry = admin.told("resyncBroker", "-b", address, "-d")
@@ -191,9 +183,9 @@ def test_a_replica_begins_anew_while_its_process_runs_on(admin: Admin) -> None:
     assert members()[1].keys() == before.keys()
     folder = admin.told("resyncBroker", "-b", address)["folder"]
     wait_until(
-        lambda: len(members()[1]) == 3 and replica_id not in members()[1], "the new copy is in the set"
+        "the new copy is in the set", lambda: len(members()[1]) == 3 and replica_id not in members()[1]
     )
-    wait_until(lambda: not [*admin.folder.rglob(folder)], "what it had is removed")
+    wait_until("what it had is removed", lambda: not [*admin.folder.rglob(folder)])
     assert address in members()[1].values()
 
 

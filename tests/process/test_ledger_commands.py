@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from scripts.peers.waits import WAIT_S
+from scripts.peers.waits import wait_until
 from tests.process.forkedcommands import ForkedCommands
 from tests.process.serverprocess import ServerProcess
 from tests.unit.dledger.ledgergroup import free_ports
@@ -47,15 +46,9 @@ def said(commands: ForkedCommands) -> Said:
     return ask
 
 
-def wait_until_preferred_leads(said: Said, peers: str) -> None:
-    """It takes the leadership from whom it was handed to before."""
-    until = time.monotonic() + WAIT_S
-    while not any(
-        line.startswith(f"{PREFERRED} ") and line.endswith("leads")
-        for line in said(peers, "members").stdout.splitlines()
-    ):
-        assert time.monotonic() < until, said(peers, "members").stdout
-        time.sleep(0.1)
+def preferred_leads(said: Said, peers: str) -> bool:
+    lines = said(peers, "members").stdout.splitlines()
+    return any(line.startswith(f"{PREFERRED} ") and line.endswith("leads") for line in lines)
 
 
 def test_a_group_is_served_and_talked_to(said: Said, members: dict[str, ServerProcess], peers: str) -> None:
@@ -86,7 +79,7 @@ def test_members_come_and_go(
         shown = said(peers, "members").stdout
         assert shown.startswith("by entry ") and shown.count(" voter") == 4 and shown.count("leads") == 1
         assert said(new, "append", "three").returncode == 0
-        wait_until_preferred_leads(said, peers)
+        wait_until("it has taken the leadership back", lambda: preferred_leads(said, peers))
         dry = said(peers, "remove", PREFERRED, "--dry-run")
         assert dry.returncode == 1 and "transfer its leadership first" in dry.stderr
         removed = said(peers, "remove", "n3")

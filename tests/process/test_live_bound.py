@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from localcluster.load import SteadyLoad
 from messagestore.contractmark import FILE as CONTRACT_A
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
-from scripts.peers.waits import WAIT_MS, WAIT_S
+from scripts.peers.waits import WAIT_MS, wait_until
 from sparkreplay.errors import UncommittedRefused
 from sparkreplay.store.bound import checkpoint_bound
 from sparkreplay.store.files import LocalFiles
@@ -34,14 +33,6 @@ def master_of(cluster: Cluster) -> str:
     name = cluster.layout.name_of(address)
     assert name is not None
     return name
-
-
-def wait_for_epochs(store: Path) -> None:
-    """A slave of an empty log is in the set a moment before the first epoch is in its file."""
-    deadline = time.monotonic() + WAIT_S
-    while not (store / "epochFileCheckpoint").exists():
-        assert time.monotonic() < deadline, f"{store} has no epochs"
-        time.sleep(0.05)
 
 
 def opened(cluster: Cluster, name: str, *asked: str) -> StoreSnapshot:
@@ -117,7 +108,8 @@ def test_the_stores_of_brokers_under_contract_a_are_read_by_consent_only(tmp_pat
         cluster.start()
         master_of(cluster)
         for name in cluster.layout.broker_names:
-            wait_for_epochs(cluster.directory / name)
+            epochs = cluster.directory / name / "epochFileCheckpoint"
+            wait_until("its first epoch, a moment after a slave is in the set", epochs.exists)
             assert (cluster.directory / name / CONTRACT_A).read_text() == "contract=A\nepoch=-1\nfrom=0\n"
             with pytest.raises(UncommittedRefused, match="ran contract A"):
                 opened(cluster, name)

@@ -7,10 +7,9 @@ import json
 import random
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from localcluster.cluster import Cluster
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
-from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
+from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,12 +53,6 @@ def page(cluster: Cluster, name: str, path: str) -> tuple[int, str]:
         return refused.code, refused.read().decode()
 
 
-def until(met: Callable[[], bool]) -> None:
-    """Controllers that wait for their turn on a busy machine may elect another leader, and count more the longer they run."""
-    while not met():
-        time.sleep(0.05)
-
-
 def figures(cluster: Cluster, name: str) -> dict[str, float]:
     """Sample name -> value, added up over the labels."""
     status, text = page(cluster, name, "/metrics")
@@ -83,7 +76,10 @@ def test_probes_tell_the_one_master_and_the_one_leader(cluster: Cluster) -> None
     brokers, controllers = cluster.layout.broker_names, cluster.layout.controller_names
     assert sorted(page(cluster, name, "/master")[0] for name in brokers) == [200, 503]
     assert sorted(page(cluster, name, "/slave")[0] for name in brokers) == [200, 503]
-    until(lambda: sorted(page(cluster, name, "/leader")[0] for name in controllers) == [200, 503, 503])
+    wait_until(
+        "one leader",
+        lambda: sorted(page(cluster, name, "/leader")[0] for name in controllers) == [200, 503, 503],
+    )
     assert {page(cluster, name, "/health")[0] for name in cluster.layout.names} == {200}
     facts = [json.loads(page(cluster, name, "/master")[1]) for name in brokers]
     assert sorted(fact["role"] for fact in facts) == ["master", "slave"]
@@ -109,7 +105,8 @@ def test_controllers_show_roles_requests_and_elections(cluster: Cluster) -> None
         return sorted((figures(cluster, name) for name in controllers), key=lambda figure: figure["role"])
 
     controllers = cluster.layout.controller_names
-    until(lambda: [figure["role"] for figure in shown()] == [2, 2, 3] and shown()[2]["request_total"] > 10)
+    wait_until("one leader", lambda: [figure["role"] for figure in shown()] == [2, 2, 3])
+    wait_until("its requests", lambda: shown()[2]["request_total"] > 10)
     leader = shown()[2]
     assert (leader["active_broker_num"], leader["election_total"] >= 1) == (2, True)
     assert figures(cluster, "namesrv")["rocketmq_namesrv_brokers"] == 2

@@ -6,6 +6,7 @@ import asyncio
 import random
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,7 @@ from localcluster.waiting import NotYet, wait_for
 from mqclient.client import Client
 from mqclient.message import OutgoingMessage, StoredMessage
 from mqruntime.clock import SystemClock
-from scripts.peers.waits import WAIT_MS
+from scripts.peers.waits import WAIT_MS, wait_until
 from tests.longtests import long
 from tests.process.forkedcommands import ForkedCommands
 
@@ -202,5 +203,7 @@ def test_tools_know_the_set(cluster: Cluster, commands: ForkedCommands) -> None:
 def test_the_stores_of_a_running_set_are_read(cluster: Cluster, commands: ForkedCommands) -> None:
     master_of(cluster)
     stores = [str(cluster.directory / name) for name in cluster.layout.broker_names]
+    checkpoints = [next(Path(store).rglob("dledger-*")) / "checkpoint" for store in stores]
+    wait_until("each has a checkpoint", lambda: all(file.is_file() for file in checkpoints))
     assert "most is held by" in run(commands, "raftstore", "inspect", *stores)
     assert "nothing is wrong" in run(commands, "sparkreplay", "verify", stores[0], "--workers", "1")
