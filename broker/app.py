@@ -201,6 +201,7 @@ class BrokerApp:
             calls=self._calls,
             controllers=self._controllers,
             forwarding=self.requests.forwarding,
+            pending=self.requests.pending,
             forward_ms=1000 * settings.shutdown_forward_seconds,
             clock=clock,
         )
@@ -349,6 +350,8 @@ class BrokerApp:
         successor forwards after that; its data is on disk by then."""
         self._neighbours.finder.retire()
         forwards = await self._graceful_shutdown.step_down()
+        if not forwards:
+            await self._graceful_shutdown.settle()
         self._switch.stop_serving()
         if forwards:
             self.requests.only_forward()

@@ -1,6 +1,8 @@
 """Graceful shutdown of a master: its role passes to another broker, then it forwards the requests that clients still send it.
 
-Invariant: a broker without a possible successor stops at once. A forwarding broker holds no requests of its own, so it may be
+Without a successor it takes no more messages and stops once those that it stored are answered.
+
+Invariant: a broker without a possible successor asks for none. A forwarding broker holds no requests of its own, so it may be
 killed. It does not follow its successor, so the successor need not wait for it."""
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from broker.replication.pending import PendingSends
 from broker.role.actions import PollCall
 from broker.role.controllercalls import ControllerCalls
 from broker.role.controllerclient import ControllerClient
@@ -23,7 +26,7 @@ from remoting.peer import Peer
 
 logger = logging.getLogger("broker.gracefulshutdown")
 
-STEP_DOWN_MS = 1_500
+STEP_DOWN_MS, SETTLE_MS = 1_500, 500
 SUCCESSOR_SERVES_MS, SUCCESSOR_REGISTERS_MS = 1_500, 300
 LOOK_MS = 20
 FORWARD_LOOK_MS = 200
@@ -42,6 +45,7 @@ class GracefulShutdown:
         calls: ControllerCalls,
         controllers: ControllerClient,
         forwarding: Forwarding,
+        pending: PendingSends,
         forward_ms: int,
         clock: Clock,
     ) -> None:
@@ -51,6 +55,7 @@ class GracefulShutdown:
         self._calls = calls
         self._controllers = controllers
         self._forwarding = forwarding
+        self._pending = pending
         self._forward_ms = forward_ms
         self._clock = clock
         self._released = asyncio.Event()
@@ -73,6 +78,19 @@ class GracefulShutdown:
             await asyncio.sleep(LOOK_MS / 1000)
         await self._successor_known()
         return True
+
+    async def settle(self) -> None:
+        """Hold new messages until those that are stored are answered, at most SETTLE_MS: what the slaves are about to confirm
+        does not become a message of unknown outcome."""
+        deadline_ms = self._clock.monotonic_ms() + SETTLE_MS
+        self._forwarding.hand_over(SETTLE_MS)
+        while self._membership.accepts_sends and len(self._pending):
+            if self._clock.monotonic_ms() >= deadline_ms:
+                logger.info(
+                    "stopping before all messages are confirmed", extra=fields(unconfirmed=len(self._pending))
+                )
+                return
+            await asyncio.sleep(LOOK_MS / 1000)
 
     async def forward(self) -> None:
         """Forward until no client is left that may send, at most `forward_ms`."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from broker.switchover.forwardingstate import Action, ForwardingState, Successor
 from broker.switchover.forwardlink import ForwardLink
+from broker.switchover.gracefulshutdown import GracefulShutdown
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
 from simulation.cluster.bugs import BUGS, bug, planted
@@ -29,6 +30,11 @@ def asks_again_for_whatever_is_unanswered(
 def cares_for_nobody(self: ForwardingState, successor: Successor, now_ms: int) -> list[Action]:
     """Upstream: a former master rejects clients' sends until they have asked for routes."""
     return self.called_off()
+
+
+@bug("stops-before-it-answers", GracefulShutdown, "settle")
+async def stops_at_once(self: GracefulShutdown) -> None:
+    """A master without a successor stops while its slaves are about to confirm messages: their outcome stays unknown."""
 
 
 @bug("left-links-stay", ForwardLink, "_ends_at_last")

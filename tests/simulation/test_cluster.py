@@ -34,6 +34,8 @@ from tests.simulation.unitfind import assert_found
 
 FOUND_BY = found_by("cluster")
 FOUND_BY_UNIT = {
+    "stops-before-it-answers": "broker/test_hand_over.py"
+    "::test_a_master_without_a_successor_answers_what_it_stored_before_it_stops",
     "due-as-the-entry-says": "broker/test_delay_delivery.py"
     "::test_a_message_whose_entry_has_a_corrupt_time_waits_for_its_own",
     "tags-before-a-corrupt-entry-stay": "messagestore/test_queue_ends.py"

@@ -142,6 +142,25 @@ def test_nobody_who_sends_notices_that_the_master_is_stopped(seed: int) -> None:
         cluster.wait_in_sync(3)
 
 
+@pytest.mark.parametrize("seed", [1, *long([2, 3, 4])])
+def test_a_master_without_a_successor_answers_what_it_stored_before_it_stops(seed: int) -> None:
+    """No controller elects one in time."""
+    with World(seed) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+
+        async def stop() -> None:
+            for number in range(3):
+                world.nodes[f"controller-{number}"].pause(5_000)
+            await cluster.master.stop()
+
+        senders = cluster.run(sent_through(cluster, stop))
+        assert any(sender.errors for sender in senders), "nobody took messages for a while"
+        cluster.wait_in_sync(2, 20_000)
+        read = sorted(message.body for message in cluster.run(cluster.read_all()))
+        assert read == sorted(body for sender in senders for body in sender.sent)
+
+
 @pytest.mark.parametrize("seed", [1, *long([2])])
 def test_nobody_who_sends_notices_that_a_master_yields(seed: int) -> None:
     with World(seed) as world:
