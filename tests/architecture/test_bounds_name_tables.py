@@ -5,19 +5,26 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from tests.architecture.test_module_rules import HOUSE
 
 NAMED = re.compile(r'"([A-Z]\w*)\.(\w+)(?:\[\])*"')
 BOUNDS = re.compile(r"simulation\.\w+\.bounds")
 TEXTS = {module: path.read_text() for module, path in HOUSE.files.items()}
+DEFINED_IN = HOUSE.classes_by_name()
+
+
+@cache
+def parsed(module: str) -> ast.Module:
+    return ast.parse(TEXTS[module])
 
 
 def sources(owner: str) -> Iterator[str]:
     """Of the modules that define this class or a base of it."""
-    for module in HOUSE.classes_by_name().get(owner, ()):
+    for module in DEFINED_IN.get(owner, ()):
         yield TEXTS[module]
-        for node in ast.walk(ast.parse(TEXTS[module])):
+        for node in ast.walk(parsed(module)):
             if isinstance(node, ast.ClassDef) and node.name == owner:
                 for base in node.bases:
                     yield from sources(ast.unparse(base).split("[")[0])
