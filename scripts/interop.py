@@ -150,7 +150,7 @@ def cells(count: int, times: int) -> list[Cell]:
     pair = "test_java_pairs.py::test_"
     store = pair + "a_java_store_goes_on_in_ours_and_in_javas_again"
     crcs = pair + "a_java_broker_verifies_the_record_crcs_that_ours_wrote"
-    shrinks = "test_java_mixed_set.py::test_a_set_of_a_java_broker_and_ours_shrinks_and_is_whole_again_whoever_leads"
+    shrinks = "test_java_mixed_set.py::test_a_set_of_a_java_broker_and_ours_shrinks_and_recovers_under_either_master"
     first = "test_first_programs.py::test_the_first_program_for_{}_sends_and_reads"
     return [
         Cell("clients", java, "sends, reads, retries, order; killed masters",

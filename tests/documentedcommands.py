@@ -1,6 +1,6 @@
 """The commands of README.md, CONTRIBUTING.md and the pages below docs/, as they are written there, and how tests run each.
 
-A command is a line of a code block marked `sh`, or inline code that begins with a program of ours and goes on. Each must be
+A command is a line of a code block marked `sh`, or inline code that begins with one of our programs and goes on. Each must be
 in COMMANDS, which says how it is run or where else; a new one is added there with its page."""
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     UP: Elsewhere("the fixture `cluster`"),
     DOWN: Elsewhere("the fixture `cluster`"),
     **{
-        line: Elsewhere("test_a_tutorial_does_what_it_shows")
+        line: Elsewhere("test_a_tutorial_prints_what_it_shows")
         for line in (
             ". .venv/bin/activate",
             f"{UP} --base-port 9876",

@@ -1,4 +1,4 @@
-"""The process that modules are run in forks of: `python -m tests.moduleforks`, told by lines on stdin. Most of what a
+"""The process that modules are run in forks of: `python -m tests.moduleforks`, which reads lines from stdin. Most of what a
 `python -m MODULE --help` takes is imports, which this one has done.
 
     ["MODULE", "ARGUMENT", ...]    runs its `__main__` as its command would; {"code", "out", "err"}"""

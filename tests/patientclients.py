@@ -1,6 +1,6 @@
-"""Clients of ours in a test's own process, which wait for a name server as long as the test does.
+"""Our clients in a test's own process, which wait for a name server as long as the test does.
 
-Brokers are given up as soon as ever: that a client leaves one that stands still is part of what tests judge. No test lets name
+Brokers are given up as soon as ever: tests judge whether a client leaves one that hangs. No test lets name
 servers stand still, so an answer of theirs that is late says only that the machine is busy."""
 
 from __future__ import annotations

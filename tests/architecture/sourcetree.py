@@ -1,7 +1,7 @@
 """Modules below a folder and what they import, read from their source.
 
-Invariant: an import counts wherever it stands, in a function too; one that only a type checker runs is told apart. What the
-`__init__.py` of a package imports does not count for its modules: a test wants a docstring there and nothing else."""
+Invariant: an import counts at any place, in a function too; imports for type checking only are marked.
+Imports of a package's `__init__.py` do not count for its modules: a test allows only a docstring there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 LINES_MAX = 900
-"""A noun may need so many; 600 made one state machine into several files."""
+"""One noun may need so many; a limit of 600 split one state machine into several files."""
 IMPURE_MODULES = {
     "asyncio", "socket", "os", "time", "threading", "random", "secrets", "uuid", "datetime", "subprocess", "select",
     "ssl", "mmap", "tempfile", "shutil", "io", "aiofiles", "uvloop", "pathlib",
@@ -29,7 +29,7 @@ class Import(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """A module that another imports, ours or not."""
+    """An imported module, ours or another."""
 
     module: str
     for_types: bool
@@ -62,7 +62,7 @@ class SourceTree:
         return str(self.files[module].relative_to(self.root)) if module in self.files else module
 
     def pure_modules(self) -> list[str]:
-        """Those whose docstring ends with the word `Pure.`"""
+        """The modules whose docstring ends with the word `Pure.`"""
         return [module for module, path in self.files.items() if declares_purity(path)]
 
     def way_out(self, module: str) -> str | None:
@@ -70,20 +70,20 @@ class SourceTree:
         chain = self._chain(
             module, lambda edge: edge.module.split(".")[0] in IMPURE_MODULES, lambda edge: not edge.for_types
         )
-        return chain and self._told(chain)
+        return chain and self._drawn(chain)
 
     def circles(self) -> list[str]:
         """One circle of each group of modules that import each other, and the rest of the group."""
         reached = {module: self._reached(module) for module in self.files}
-        found, told = [], set[str]()
+        found, listed = [], set[str]()
         for module in sorted(self.files):
-            if module in reached[module] and module not in told:
+            if module in reached[module] and module not in listed:
                 group = {other for other in reached[module] if module in reached[other]}
                 circle = self._chain(module, lambda edge, end=module: edge.module == end, lambda _: True)
                 assert circle
                 rest = sorted(map(self.shown, group - {*circle}))
-                found.append(self._told(circle) + (f" (and {', '.join(rest)})" if rest else ""))
-                told |= group
+                found.append(self._drawn(circle) + (f" (and {', '.join(rest)})" if rest else ""))
+                listed |= group
         return found
 
     def too_long(self) -> list[str]:
@@ -93,8 +93,8 @@ class SourceTree:
         ]
 
     def folder_circles(self) -> set[tuple[str, str]]:
-        """Pairs of folders of one package, below it or the package itself, that import each other. An `__init__` counts as
-        in no folder: it is the public door of what lies beside and below it."""
+        """Pairs of folders of one package, below it or the package itself, that import each other. An
+        `__init__` counts as in no folder, because it is the public interface of its folder."""
         folder = {
             module: module.rpartition(".")[0]
             for module, path in self.files.items()
@@ -142,7 +142,7 @@ class SourceTree:
                     waiting.append(edge.module)
         return None
 
-    def _told(self, chain: list[str]) -> str:
+    def _drawn(self, chain: list[str]) -> str:
         return " -> ".join(map(self.shown, chain))
 
 

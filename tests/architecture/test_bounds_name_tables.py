@@ -1,4 +1,4 @@
-"""The bounds of the worlds name attributes that exist: a name that fits nothing bounds nothing."""
+"""The bounds of the worlds name existing attributes, because an unknown name bounds nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def parsed(module: str) -> ast.Module:
 
 
 def sources(owner: str) -> Iterator[str]:
-    """Of the modules that define this class or a base of it."""
+    """The sources of the modules that define this class or a base of it."""
     for module in DEFINED_IN.get(owner, ()):
         yield TEXTS[module]
         for node in ast.walk(parsed(module)):
@@ -30,7 +30,7 @@ def sources(owner: str) -> Iterator[str]:
                     yield from sources(ast.unparse(base).split("[")[0])
 
 
-def test_each_bound_is_of_an_attribute_of_a_class() -> None:
+def test_each_bound_names_an_attribute_of_a_class() -> None:
     named = {
         found for module, text in TEXTS.items() if BOUNDS.fullmatch(module) for found in NAMED.findall(text)
     }

@@ -1,4 +1,4 @@
-"""What vulture finds is dead unless a line of dead_names.kept keeps it, and such a line keeps something."""
+"""Each unused name that vulture finds needs a line in dead_names.kept, and each line must match one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def judged(kept: str, *found: str) -> list[str]:
     return reported(found, [*kept_in(kept)])
 
 
-def test_a_name_that_nothing_keeps_is_dead() -> None:
+def test_an_unused_name_without_an_exception_is_reported() -> None:
     assert judged("", DEAD) == [DEAD]
 
 
@@ -21,22 +21,22 @@ def test_a_name_that_nothing_keeps_is_dead() -> None:
     "line",
     ["ha/link.py method buffer_updated", "* method get_buffer buffer_updated", "ha/* method [a-z]*", "* * *"],
 )
-def test_a_name_is_kept_by_place_kind_and_name(line: str) -> None:
+def test_an_exception_matches_by_place_kind_and_name(line: str) -> None:
     assert DEAD not in judged(f"# asyncio calls it\n\n{line}", DEAD)
 
 
 @pytest.mark.parametrize(
     "line", ["ha/other.py method buffer_updated", "* variable buffer_updated", "* method Buffer_*"]
 )
-def test_a_word_that_keeps_nothing_is_told(line: str) -> None:
+def test_an_exception_that_matches_nothing_is_reported(line: str) -> None:
     assert judged(line, DEAD) == [DEAD, f"dead_names.kept: {line} keeps nothing"]
 
 
-def test_each_word_of_a_line_is_judged_alone() -> None:
+def test_each_name_of_an_exception_line_is_checked_separately() -> None:
     assert judged("* method buffer_updated gone", DEAD) == ["dead_names.kept: * method gone keeps nothing"]
 
 
-def test_what_is_no_unused_name_cannot_be_kept() -> None:
+def test_only_unused_names_can_be_excepted() -> None:
     unreachable = "ha/link.py:9: unreachable code after 'return' (100% confidence)"
     assert judged("* method *", DEAD, unreachable) == [unreachable]
 

@@ -1,6 +1,6 @@
-"""What documents name as proof exists: each test by its function or file, each planted bug by its name, each line of a log.
+"""Each proof that a document names exists: tests by function or file, planted bugs by name, and log lines.
 
-A reader who follows a row of docs/dledger.md to a test that was renamed finds nothing, and believes the row."""
+Otherwise a row of docs/dledger.md could name a test that no longer exists."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def planted() -> set[str]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_test_that_a_document_names_is_there(document: Path, tests: set[str]) -> None:
+def test_each_test_named_by_a_document_exists(document: Path, tests: set[str]) -> None:
     assert not sorted({*TEST.findall(document.read_text())} - tests)
 
 
@@ -50,7 +50,7 @@ def test_the_faults_of_upstream_each_name_a_test_and_bugs_that_are_planted(
     assert not sorted(named - {"and"} - planted)
 
 
-def test_what_upstreams_names_are_here_is_where_it_is_said_to_be() -> None:
+def test_each_equivalent_of_an_upstream_name_exists_where_documented() -> None:
     text = (ROOT / "docs" / "dledger.md").read_text().split("## Names of upstream")[1]
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")][1:]
     named = {name for row in rows for name in re.findall(r"`([\w./]+)`", row[1])}
@@ -62,7 +62,7 @@ def test_what_upstreams_names_are_here_is_where_it_is_said_to_be() -> None:
         assert re.search(rf"\bdef {member}\(|^    {member}: |\bself\.{member} = ", source, re.M), member
 
 
-def test_each_rule_of_the_raft_world_names_a_planted_bug_or_says_why_none() -> None:
+def test_each_rule_of_the_raft_world_names_a_planted_bug_or_a_reason() -> None:
     sources = "\n".join(path.read_text() for path in (ROOT / "simulation" / "raft").glob("*.py"))
     rules = set(re.findall(r'found\(\s*"([RMV]\d+)"', sources))
     text = (ROOT / "docs" / "proofs.md").read_text()
@@ -74,7 +74,7 @@ def test_each_rule_of_the_raft_world_names_a_planted_bug_or_says_why_none() -> N
     assert max(found.values()) <= 300
 
 
-def test_each_promise_to_applications_names_a_test(tests: set[str]) -> None:
+def test_each_guarantee_to_applications_names_a_test(tests: set[str]) -> None:
     text = (ROOT / "docs" / "proofs.md").read_text()
     table = text.split("## The applications")[1].split("\n## ")[0]
     rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
@@ -83,7 +83,8 @@ def test_each_promise_to_applications_names_a_test(tests: set[str]) -> None:
 
 
 def test_planted_bugs_are_found_within_300_seeds() -> None:
-    """At least six of locks and transactions in the cluster's world, where consumers and producers die."""
+    """At least six bugs of locks and transactions are in the cluster's world, where consumers and producers
+    die."""
     recorded = json.loads((ROOT / "simulation" / "foundby.json").read_text())
     late = [(world, bug) for world, bugs in recorded.items() for bug, seed in bugs.items() if seed > 300]
     assert not late
@@ -96,15 +97,15 @@ def test_planted_bugs_are_found_within_300_seeds() -> None:
     assert len(of_applications & recorded["cluster"].keys()) >= 6
 
 
-def test_the_lines_of_logs_that_tell_a_failover_are_logged() -> None:
-    """By the server that the row names, or a package that it runs."""
+def test_documented_log_lines_of_a_failover_are_logged() -> None:
+    """Logged by the server that the row names, or by a package of it."""
     page = (ROOT / "docs" / "operations" / "look.md").read_text()
     text = page.split("| process | line | means |")[1].split("\n\n")[0]
     rows = [line.strip("| ").split(" | ") for line in text.splitlines()[2:]]
     packages = {"controller": ["controller"], "broker": ["broker", "ha"]}
-    told = [(process, line) for process, lines, _ in rows for line in re.findall(r"`([^`]+)`", lines)]
-    assert len(told) > 10
-    for process, line in told:
+    documented = [(process, line) for process, lines, _ in rows for line in re.findall(r"`([^`]+)`", lines)]
+    assert len(documented) > 10
+    for process, line in documented:
         words = re.split(r" …| \w+=|, for ", line)[0]
         sources = [
             path.read_text() for package in packages[process] for path in (ROOT / package).rglob("*.py")

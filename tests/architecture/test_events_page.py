@@ -1,4 +1,4 @@
-"""The page of log events is collected from the logging calls, and none of them is missed."""
+"""The page of log events is collected from all logging calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CURES = {1: "stop it", 2: "wait"}
 GONE = f"the disk is gone: {CURE}"
 
 class Server:
-    def told(self, why):
+    def reported(self, why):
         us, said = self.us, fields(epoch=1, **self.more)
         logger.error("%s, trying on", GONE, extra=said)
         logger.warning("role refused: %s", why, extra=fields(why=why, hint=CURES[why]))
@@ -54,8 +54,8 @@ def test_an_event_has_the_level_text_fields_and_hint_of_its_call(tmp_path: Path)
 
 
 @pytest.mark.parametrize("package", [package for package, _ in PACKAGES])
-def test_the_calls_of_each_package_are_on_the_page(package: str) -> None:
-    """A logger under another name would be passed over."""
+def test_the_logging_calls_of_each_package_are_on_the_page(package: str) -> None:
+    """Finds calls of a logger with another name, which the collection would skip."""
     literals = set()
     for path in (ROOT / package).rglob("*.py"):
         for call in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)):

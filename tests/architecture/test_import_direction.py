@@ -1,4 +1,5 @@
-"""Which package may import which. The tables are the architecture; docs/architecture.md says what each package holds."""
+"""The allowed imports between packages. The tables are the architecture; docs/architecture.md describes each
+package."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sparkreplay": {"messagestore", "epochfile", "mqclient"},
     "localcluster": {"dledger", "mqclient", "mqadmin", "sparkreplay", "mqruntime"},
 }
-"""Package -> the packages of ours that it may import. localcluster runs mqreplay's reader in the quickstart, and
-asks the members of a Raft-mode set as any client of a DLedger group does."""
+"""Package -> our packages that it may import. localcluster runs mqreplay's reader in the quickstart, and is a
+client of the members of a Raft-mode set."""
 
 ALSO_ALLOWED = {
     "namesrv/__main__.py": {"controller"},
@@ -49,14 +50,13 @@ ALSO_ALLOWED = {
     "sparkreplay/resend/lane.py": {"remoting"},
     "sparkreplay/store/livebroker.py": {"mqruntime"},
 }
-"""The name server's process may carry a controller inside (enableControllerInNamesrv). A resend gives the client its clock, and
-tells refusals apart by their codes. Addresses are checked by one module everywhere."""
+"""The name server's process may carry a controller inside (enableControllerInNamesrv). A resend gives the
+client its clock, and distinguishes refusals by their codes. One module checks all addresses."""
 
 TREE = SourceTree(ROOT, MAY_IMPORT)
 WITH_A_DOOR = {ROOT / name / "__init__.py" for name in ("sparkreplay", "dledger", "mqclient")}
-"""Markers that hold more: `from sparkreplay import register` is what users of Spark write and `sparkreplay.open` others,
-`from dledger import DLedger` what programs with a replicated log of their own do, `from mqclient import Client` what those do
-that send and read messages."""
+"""Markers with code: the public interfaces `sparkreplay.register` and `sparkreplay.open`, `dledger.DLedger`,
+and `mqclient.Client`."""
 
 
 def modules_of(package: str) -> list[str]:

@@ -37,7 +37,7 @@ def links(document: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_each_link_of_a_document_leads_somewhere(document: Path) -> None:
+def test_each_link_of_a_document_has_a_target(document: Path) -> None:
     broken = []
     for link in links(document):
         name, _, anchor = link.partition("#")

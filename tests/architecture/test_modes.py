@@ -1,8 +1,8 @@
-"""Which of three things replicates a log is asked in one module, and where the reason stands here.
+"""Only one module asks for the replication mode, and the modules listed here with a reason.
 
-Brokers under controllers, in a pair and in Raft mode are one program: what differs is behind messagestore.store.brokerstore and
-ha.service.replication, and broker.modes chooses. An `if` by mode elsewhere is how one of the three comes to lack what
-others have."""
+Brokers under controllers, in a pair and in Raft mode are one program. The differences are behind
+messagestore.store.brokerstore and ha.service.replication, and broker.modes chooses. With an `if` by mode
+elsewhere, one mode soon misses a feature of the others."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ MAY_ASK = {
     "broker.app": "puts together what was chosen",
     "broker.role.contract": "says in words what a send is worth",
     "broker.neighbours.neighbours": "a pair hears of its master from name servers alone",
-    "broker.requests": "what a pair delivers waits for whoever follows",
+    "broker.requests": "what a pair delivers waits for its slave",
 }
 OF_SETTINGS = "broker.settings."
 SERVERS = ("broker.", "ha.", "messagestore.", "raftstore.", "remoting.", "mqruntime.")
 
 
 def asked_in(module: str) -> Iterator[str]:
-    """Of its settings, or by the kind of what was chosen."""
+    """The lines of a module that ask for the mode, by settings or by type."""
     for node in ast.walk(ast.parse(TREE.files[module].read_text())):
         if isinstance(node, ast.Attribute) and node.attr in ASKS:
             of = node.value
@@ -39,7 +39,7 @@ def asked_in(module: str) -> Iterator[str]:
             yield f"{module}:{node.lineno} {node.id}"
 
 
-def test_nothing_asks_for_the_mode_but_who_has_a_reason() -> None:
+def test_only_listed_modules_ask_for_the_mode() -> None:
     asking = {
         module: list(asked_in(module))
         for module in TREE.files

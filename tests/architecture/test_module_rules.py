@@ -1,7 +1,7 @@
-"""What holds for modules one by one and together: pure ones stay pure, none import each other, none is too long.
+"""Rules for modules: pure ones stay pure, no import circles, none is too long.
 
-A pure module knows no event loop, clock, socket, file or thread, and imports nothing that does: it is driven by literals in
-tests and by the very same code in the simulator. It says so by the last word of its docstring, `Pure.`"""
+A pure module uses no event loop, clock, socket, file or thread, and imports no module that does. Tests drive
+it with literals, and the simulator runs the same code. The last word of its docstring is `Pure.`"""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ CORES = {
 
 
 @pytest.mark.parametrize("module", TREE.pure_modules())
-def test_a_pure_module_reaches_nothing_of_the_outside_world(module: str) -> None:
+def test_a_pure_module_does_not_reach_the_outside_world(module: str) -> None:
     way_out = TREE.way_out(module)
     assert way_out is None, way_out
 
 
-def test_each_package_with_a_core_says_which_modules_are_pure() -> None:
+def test_each_package_with_a_core_declares_its_pure_modules() -> None:
     assert {module.split(".")[0] for module in TREE.pure_modules()} >= CORES
 
 
@@ -32,5 +32,5 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert not circles, "\n" + "\n".join(circles)
 
 
-def test_no_file_is_too_long_to_read() -> None:
+def test_no_file_is_longer_than_the_limit() -> None:
     assert HOUSE.too_long() == []

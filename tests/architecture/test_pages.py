@@ -1,4 +1,4 @@
-"""The pages that are made from the code say what it does."""
+"""The pages that are generated from the code are up to date."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from namesrv.settings import NamesrvSettings
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_pages_are_up_to_date() -> None:
+def test_the_generated_pages_are_up_to_date() -> None:
     checked = subprocess.run(
         [sys.executable, "-m", "scripts.pages", "--check"],
         cwd=ROOT,
@@ -27,6 +27,6 @@ def test_the_pages_are_up_to_date() -> None:
 
 
 @pytest.mark.parametrize("settings_class", [BrokerSettings, ControllerSettings, NamesrvSettings])
-def test_what_is_said_of_upstream_is_said_of_keys_that_exist(settings_class: type[Settings]) -> None:
+def test_documented_upstream_settings_are_existing_keys(settings_class: type[Settings]) -> None:
     assert set(settings_class.UPSTREAM) <= set(settings_class.keys())
     assert not settings_class.IGNORED & set(settings_class.keys()), "a key that is ignored is not read"

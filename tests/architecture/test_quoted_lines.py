@@ -42,7 +42,7 @@ def strings(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
-def test_a_line_that_a_page_quotes_is_in_the_sources(page: Path, texts: str) -> None:
+def test_each_line_quoted_by_a_page_is_in_the_sources(page: Path, texts: str) -> None:
     quotes = [quote for quote in INLINE.findall(BLOCK.sub("", page.read_text())) if " " in quote]
     lines = [quote for quote in quotes if not PROGRAM.match(quote) and not COMMAND.match(quote)]
     assert not [

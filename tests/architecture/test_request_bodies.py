@@ -1,4 +1,4 @@
-"""What requests carry is read with bounds: whoever reads more holds up all clients of a server."""
+"""Request bodies are read with bounds, because an unbounded read delays all clients of a server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ READERS = {"decode", "loads"}
 
 
 def unbounded_in(source: str) -> Iterator[int]:
-    """The lines in which the body of a request is read whatever its size."""
+    """The lines that read the body of a request without a bound."""
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call) or any(word.arg == "dialect_max" for word in node.keywords):
             continue
@@ -28,7 +28,7 @@ def unbounded_in(source: str) -> Iterator[int]:
             yield node.lineno
 
 
-def test_bodies_of_requests_are_read_with_bounds() -> None:
+def test_request_bodies_are_read_with_bounds() -> None:
     found = [
         f"{module}:{line}"
         for module, path in TREE.files.items()

@@ -1,4 +1,5 @@
-"""Each request that a server answers has a row in docs/requests.md, which says who may send it and how the receiver knows."""
+"""Each request that a server answers has a row in docs/requests.md, with its allowed senders and how they are
+checked."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 ROW = re.compile(r"^\| (\d[\d, ]*) \| ([A-Z][\w, ]*) \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
 SECTIONS = {9876: "Name servers", 9878: "Controllers", 10911: "Brokers", 10909: "Brokers"}
 MEMBERS = "Member port of Raft mode"
-"""Of all other ports."""
+"""The sections of all other ports."""
 
 
 def rows_of(section: str) -> list[tuple[list[int], list[str], tuple[str, ...]]]:
@@ -39,7 +40,7 @@ def rows_of(section: str) -> list[tuple[list[int], list[str], tuple[str, ...]]]:
 
 @contextmanager
 def servers_noted() -> Iterator[list[tuple[int, Router]]]:
-    """Port and router of each server that is made."""
+    """Port and router of each created server."""
     noted: list[tuple[int, Router]] = []
     made: Callable[..., None] = RemotingServer.__init__
 
@@ -85,7 +86,7 @@ def test_each_request_of_each_port_has_one_row(answered: dict[str, set[int]], se
 
 
 @pytest.mark.parametrize("section", [*dict.fromkeys(SECTIONS.values()), MEMBERS])
-def test_a_row_has_the_names_of_its_codes_and_leaves_no_question_open(section: str) -> None:
+def test_a_row_of_the_requests_page_is_complete(section: str) -> None:
     for codes, names, answers in rows_of(section):
         kinds = [RequestCode if code in list(RequestCode) else MessageCode for code in codes]
         assert names == [kind(code).name for kind, code in zip(kinds, codes, strict=True)]

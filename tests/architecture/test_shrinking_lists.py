@@ -1,4 +1,4 @@
-"""What the house does not want and still has. Each list is exact: who mends one takes it off, and nothing is put on."""
+"""Exact lists of remaining exceptions: a fixed one is removed, and none is added."""
 
 from __future__ import annotations
 

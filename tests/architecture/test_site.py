@@ -1,4 +1,4 @@
-"""The pages make a site without a broken link, which loads nothing from other hosts; the glossary names files that exist."""
+"""The site has no broken link and loads nothing from other hosts; the glossary names existing files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOADED = re.compile(
 
 
 def test_the_site_is_built_and_loads_nothing_from_other_hosts(tmp_path: Path) -> None:
-    """Without its search, which costs a second."""
+    """Builds the site without its search, which takes a second."""
     built = subprocess.run(
         [sys.executable, "-m", "scripts.docs", "build", "--out", str(tmp_path)],
         cwd=ROOT,
@@ -39,7 +39,7 @@ def test_the_site_is_built_and_loads_nothing_from_other_hosts(tmp_path: Path) ->
         assert f'id="{package}.' in pages[tmp_path / "api" / f"{package}.html"]
 
 
-def test_an_entry_of_the_nav_with_a_star_is_each_page_that_it_names() -> None:
+def test_a_nav_entry_with_a_star_expands_to_the_matching_pages() -> None:
     pages = ["clients.md", "operations.md", "operations/a.md", "operations/b.md", "operations/old/c.md"]
     nav = [
         "clients.md",
@@ -72,7 +72,7 @@ def test_links_between_files_become_links_between_pages(
     assert LINK_OR_CODE.sub(lambda found: linked(found, source, page), text) == shown
 
 
-def test_a_link_to_no_file_is_a_fault_of_the_build(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_link_to_a_missing_file_fails_the_build(caplog: pytest.LogCaptureFixture) -> None:
     LINK_OR_CODE.sub(lambda found: linked(found, "README.md", "index.md"), "[gone](ha/gone.py)")
     assert "README.md links to ha/gone.py, which is no file" in caplog.text
 

@@ -1,4 +1,4 @@
-"""The rules can fail: small trees that break them, and some that only look as if they did."""
+"""The rules on small trees that break them, and on some that only seem to."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def tree(folder: Path, **sources: str) -> SourceTree:
         ("", False),
     ],
 )
-def test_the_docstrings_last_word_declares_a_module_pure(tmp_path: Path, docstring: str, pure: bool) -> None:
+def test_the_last_word_of_the_docstring_declares_a_module_pure(
+    tmp_path: Path, docstring: str, pure: bool
+) -> None:
     assert tree(tmp_path, core=docstring).pure_modules() == (["ours.core"] if pure else [])
 
 
@@ -57,16 +59,16 @@ def test_a_pure_module_reaches_the_outside_world_through_others(tmp_path: Path, 
     assert made.way_out("ours.a") == "ours/a.py -> ours/b.py -> ours/c.py -> time"
 
 
-def test_what_only_a_type_checker_imports_makes_no_module_impure(tmp_path: Path) -> None:
+def test_an_import_for_type_checking_only_makes_no_module_impure(tmp_path: Path) -> None:
     typed = f"{FOR_TYPES}import time\n    from ours.shell import Shell"
     assert tree(tmp_path, core=typed, shell="import asyncio").way_out("ours.core") is None
 
 
-def test_what_is_imported_when_it_runs_makes_a_module_impure(tmp_path: Path) -> None:
+def test_an_import_inside_a_function_makes_a_module_impure(tmp_path: Path) -> None:
     assert tree(tmp_path, core=f"{FOR_TYPES}import json\nelse:\n    import time").way_out("ours.core")
 
 
-def test_a_chain_or_a_diamond_is_no_circle(tmp_path: Path) -> None:
+def test_a_chain_or_a_diamond_of_imports_is_no_circle(tmp_path: Path) -> None:
     made = tree(tmp_path, a="from ours import b, c", b="import ours.d", c="import ours.d", d="import json")
     assert made.circles() == []
 
@@ -74,12 +76,12 @@ def test_a_chain_or_a_diamond_is_no_circle(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "back", ["import ours.a", "def f():\n    from ours.a import g", f"{FOR_TYPES}from ours.a import A"]
 )
-def test_a_circle_is_named_file_by_file(tmp_path: Path, back: str) -> None:
+def test_an_import_circle_is_named_file_by_file(tmp_path: Path, back: str) -> None:
     made = tree(tmp_path, a="from ours.b import B", b="import ours.c", c=back)
     assert made.circles() == ["ours/a.py -> ours/b.py -> ours/c.py -> ours/a.py"]
 
 
-def test_each_circle_is_named_and_what_hangs_on_it(tmp_path: Path) -> None:
+def test_each_circle_is_named_with_the_modules_attached_to_it(tmp_path: Path) -> None:
     made = tree(
         tmp_path,
         a="import ours.b",
@@ -99,6 +101,6 @@ def test_a_relative_import_is_refused(tmp_path: Path) -> None:
         tree(tmp_path, a="from . import b", b="").circles()
 
 
-def test_a_file_above_the_limit_is_told_with_its_length(tmp_path: Path) -> None:
+def test_a_file_above_the_limit_is_reported_with_its_length(tmp_path: Path) -> None:
     made = tree(tmp_path, fits="x = 1\n" * LINES_MAX, long="x = 1\n" * (LINES_MAX + 1))
     assert made.too_long() == [f"ours/long.py: {LINES_MAX + 1} lines"]

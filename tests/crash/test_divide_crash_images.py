@@ -1,7 +1,7 @@
-"""The first start in Raft mode on a plain log, ended at every step of it, by kill and by power cut, and started again.
+"""The first start in Raft mode on a plain log, ended at every step by kill or power cut, and started again.
 
-Expected are the bytes of the plain log's records, which the test keeps from before, and that a start ends where the first one
-would have."""
+Expected: the records of the plain log keep their bytes, and a later start has the result of an undisturbed
+first one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STRIDE = 17
 
 
 def steps_until(world: World, done: Any, count: int) -> bool:
-    """Runs so many steps of the world, or until `done()`; whether it was done before."""
+    """Runs `steps` steps of the world, or until `done()`; returns whether it was done first."""
     left = [count]
 
     def counted() -> bool:
@@ -33,7 +33,7 @@ def steps_until(world: World, done: Any, count: int) -> bool:
 
 
 @pytest.mark.parametrize("power_cut", [False, True])
-def test_no_crash_of_the_first_start_touches_a_record(
+def test_no_crash_of_the_first_start_changes_a_record(
     power_cut: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(member, "ledger_settings", small_ledger)

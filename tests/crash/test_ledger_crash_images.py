@@ -1,4 +1,4 @@
-"""A member's ledger on a disk that forgets; see simulation.crashimages.ledger."""
+"""A member's ledger on a disk that loses unsynced data; see simulation.crashimages.ledger."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ SEEDS = range(6)
 
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power-cut"])
 @pytest.mark.parametrize("seed", [*SEEDS[:3], *long(SEEDS[3:])])
-def test_wherever_a_crash_hits_the_ledger_recovers_to_what_it_promised(seed: int, power_cut: bool) -> None:
+def test_after_a_crash_at_any_step_the_ledger_recovers_all_durable_entries(
+    seed: int, power_cut: bool
+) -> None:
     assert crash_everywhere(seed, power_cut=power_cut) > CRASHES
 
 
@@ -36,8 +38,8 @@ def test_wherever_a_crash_hits_the_ledger_recovers_to_what_it_promised(seed: int
         ("void-files-count", 8),
     ],
 )
-def test_a_bug_of_the_disk_is_found_by_crashes(bug: str, first: int) -> None:
-    """`first` is the seed that found it; those before are not tried again."""
+def test_a_planted_bug_of_the_disk_is_found_by_crashes(bug: str, first: int) -> None:
+    """`first` is the seed that found the bug; earlier ones are skipped."""
     with planted(bug), pytest.raises((AssertionError, SimulationError)):
         for seed, power_cut in product(range(first, first + 3), (True, False)):
             crash_everywhere(seed, power_cut=power_cut)

@@ -1,4 +1,4 @@
-"""A store whose beginning moves up, crashed at every step: whatever a crash leaves opens, and misses nothing it should hold."""
+"""A store whose log start moves, crashed at every step: it opens after each crash and is complete."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tests.longtests import long
 SEGMENT_SIZE = 8192
 SCRIPT_STEPS = 60
 LAST_SCRIPT_STEPS = 15
-"""Of the last life, which nothing crashes: what it recovered is checked before the first of them."""
+"""Steps of the last run, which is not crashed. The recovered state is checked before the first step."""
 CRASHES_PER_SEED = 60
 QUEUES = [("TopicA", 0), ("TopicA", 1), ("TopicB", 0)]
 
 
 @dataclass
 class Promised:
-    """What the script was told: what is durable, where the log begins at least and at most, and how far queues have come."""
+    """The results of the script: the durable end, the bounds of the log start, and the ends of the queues."""
 
     records: dict[int, bytes] = field(default_factory=dict)
     synced_end: int = 0
@@ -42,7 +42,7 @@ class Promised:
 
 
 class Script:
-    """An app that recovers a store with its epoch file, checks both, and drives them on."""
+    """An app that recovers a store with its epoch file, checks both, and continues to write."""
 
     def __init__(self, runtime: Runtime, seed: str, promised: Promised, script_steps: int) -> None:
         self.random = random.Random(seed)
@@ -116,13 +116,14 @@ class Script:
             )
 
     async def new_epoch(self) -> None:
-        """Elected: what no record ends with is cut, and the epoch's entry durable before anything is appended."""
+        """Becomes master: truncates an incomplete record and makes the epoch's entry durable before the first
+        append."""
         await self.store.become_master()
         history = self.epochs.within(self.store)
         await self.epochs.store(history.append((history.last_epoch() + 1, self.store.max_offset())))
 
     async def truncate(self) -> None:
-        """A slave's log parts from its master's above what is confirmed."""
+        """Truncates the log above the confirm offset, as a slave with a diverged log does."""
         confirm = self.store.confirm_offset()
         cut = self.random.choice([at for at in self.promised.records if at >= confirm] or [confirm])
         self.store.become_slave()
@@ -133,7 +134,7 @@ class Script:
         await self.new_epoch()
 
     async def retain(self) -> None:
-        """As the broker's clean-up does; only segments are named that it may delete."""
+        """Deletes segments as the broker's clean-up does; only allowed ones."""
         store, promised = self.store, self.promised
         if self.random.random() < 0.7:
             store.set_confirm_offset(store.max_offset())
@@ -179,7 +180,7 @@ class Script:
             assert [e.physical_offset for e in entries if not is_filler(e)] == expected.pop(
                 (topic, queue_id), []
             )
-            assert end >= promised.queue_ends.get((topic, queue_id), 0), "a queue forgot how far it had come"
+            assert end >= promised.queue_ends.get((topic, queue_id), 0), "a queue lost its end offset"
             for place, entry in enumerate(entries, first):
                 assert record.decode(confirmed[entry.physical_offset]).queue_offset == place
         assert not expected
@@ -203,9 +204,7 @@ def live(
 
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power-cut"])
 @pytest.mark.parametrize("seed", [*range(3), *long(range(3, 6))])
-def test_wherever_a_crash_hits_retention_the_store_opens_with_all_it_should_hold(
-    seed: int, power_cut: bool
-) -> None:
+def test_after_a_crash_at_any_step_of_retention_the_store_opens_complete(seed: int, power_cut: bool) -> None:
     with World(seed) as world:
         promised = Promised()
         total = live(world, world.node("broker-0", "10.0.0.1"), f"{seed}/0", promised, None)

@@ -1,4 +1,4 @@
-"""The store on a disk that forgets; see simulation.crashimages.store."""
+"""The store on a disk that loses unsynced data; see simulation.crashimages.store."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from tests.longtests import long
 
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power-cut"])
 @pytest.mark.parametrize("seed", [*range(5), *long(range(5, 12))])
-def test_wherever_a_crash_hits_the_store_recovers_to_what_it_promised(seed: int, power_cut: bool) -> None:
+def test_after_a_crash_at_any_step_the_store_recovers_all_durable_records(seed: int, power_cut: bool) -> None:
     assert crash_everywhere(seed, power_cut=power_cut) > CRASHES

@@ -1,4 +1,4 @@
-"""Tables next to a log, crashed at every step: what a crash leaves is never refused, and what was saved is there."""
+"""Tables next to a log, crashed at every step: they load after each crash with the saved content."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FOLDER = "config/"
 
 @dataclass
 class Saved:
-    """What was on disk when a save returned."""
+    """The content on disk when a save returned."""
 
     topics: set[str] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
@@ -38,7 +38,7 @@ class Saved:
 
 
 class Script:
-    """An app that opens log and tables, checks these, and drives both on."""
+    """An app that opens log and tables, checks them, and continues to write both."""
 
     def __init__(self, runtime: Runtime, seed: str, saved: Saved) -> None:
         self.random = random.Random(seed)
@@ -118,7 +118,7 @@ def live(world: World, node: Node, seed: str, saved: Saved, steps: int | None) -
 
 
 def refused(world: World, node: Node) -> bool:
-    """Whether the tables that are left keep a start from succeeding."""
+    """Whether a start is refused because of the remaining tables."""
     apps: list[Script] = []
 
     def make(runtime: Runtime) -> Script:
@@ -135,7 +135,7 @@ def refused(world: World, node: Node) -> bool:
 
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power-cut"])
 @pytest.mark.parametrize("seed", [*range(2), *long(range(2, 8))])
-def test_wherever_a_crash_hits_tables_start_with_what_was_saved(seed: int, power_cut: bool) -> None:
+def test_after_a_crash_at_any_step_tables_load_the_saved_state(seed: int, power_cut: bool) -> None:
     with World(seed) as world:
         total = live(world, world.node("broker-0", "10.0.0.1"), f"{seed}/0", Saved(), None)
     crashes = 0
@@ -153,7 +153,7 @@ def test_wherever_a_crash_hits_tables_start_with_what_was_saved(seed: int, power
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_is_lost_between_two_lives_is_refused_table_by_table_and_as_a_whole(seed: int) -> None:
+def test_a_start_with_lost_table_files_is_refused(seed: int) -> None:
     with World(seed) as world:
         node = world.node("broker-0", "10.0.0.1")
         live(world, node, f"{seed}/0", Saved(), None)

@@ -1,6 +1,6 @@
-"""The cluster that the clients of this layer share, in real processes, and the JVM that the Java tests share.
+"""The cluster in real processes and the JVM that the tests of this layer share.
 
-The cluster's delay levels and its slaves' period of copying suit tests that wait for them."""
+The cluster's delay levels and its slaves' copy interval are short for the tests."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def forked() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def patient() -> Iterator[None]:
-    """Of this layer alone: a simulation's digest hangs on every time-out."""
+    """For this layer only, because the digest of a simulation depends on every timeout."""
     with patient_clients():
         yield
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Every test leaves it whole."""
+    """Every test leaves all replicas in sync."""
     directory = tmp_path_factory.mktemp("interop") / "cluster"
     with Cluster.create(directory, broker_settings=BROKER_SETTINGS) as made:
         made.start()

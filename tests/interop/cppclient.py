@@ -1,24 +1,28 @@
-"""The Apache C++ client (Python wheel `rocketmq`), told by lines on stdin what to do; every line is answered with one line of
-JSON on stdout. A program of its own, because native code that crashes takes its process with it.
+"""The Apache C++ client (Python wheel `rocketmq`), driven by lines on stdin. Each line is answered with one
+line of JSON on stdout. It is a separate program, because a crash of native code ends the process.
 
-Each message carries its number as key and a body that follows from the number, so a reader knows what is missing, repeated
-or changed. Bodies hold no NUL: this library cuts what it reads at the first one.
+Each message has its number as key and a body derived from it, so a reader detects missing, repeated and
+changed ones. Bodies contain no NUL, because this library cuts a body there.
 
     sync|async|oneway|batch TOPIC COUNT SIZE TAG   sends; {"acked", "failed"}
     delayed TOPIC LEVEL TAG                        sends one message with a delay level; as above
-    reopen                                         ends producer and push consumer and starts them again, which gets
-                                                   routes at once that it otherwise asks for each 30 s; {}
-    stream TOPIC                                   sends one after the other until "finish"; answered at the first acknowledged
-    await COUNT                                    waits until COUNT more of the stream are acknowledged; {"acked", "failed"}
+    reopen                                         ends producer and push consumer and starts them again, so
+                                                   that they ask for routes at once and not after 30 s; {}
+    stream TOPIC                                   sends one after the other until "finish"; answered at the
+                                                   first acknowledged one
+    await COUNT                                    waits until COUNT more of the stream are acknowledged;
+                                                   {"acked", "failed"}
     finish                                         ends the stream; {"acked", "failed"}
-    subscribe TOPIC GROUP EXPRESSION [FAILS]       starts a push consumer that fails each message FAILS times; {}
-    order TOPIC GROUP [FAILS]                      starts one that takes each queue in order, and of each queue fails every
-                                                   REFUSED_EVERYth message FAILS times; {}
-    drained                                        ends it when it has read what is acknowledged, or after 20 s; as pull
-    pull TOPIC GROUP EXPRESSION                    reads all: {"read", "missing", "repeated", "changed", "failed", "tags"},
-                                                   and in order "disordered": what came after what stands behind it,
-                                                   and "overtaken": what came while another of its queue was to come again
-"""
+    subscribe TOPIC GROUP EXPRESSION [FAILS]       starts a push consumer that fails each message FAILS
+                                                   times; {}
+    order TOPIC GROUP [FAILS]                      starts an orderly one that fails every REFUSED_EVERYth
+                                                   message of each queue FAILS times; {}
+    drained                                        ends the consumer when it has read all acknowledged
+                                                   messages, or after 20 s; as pull
+    pull TOPIC GROUP EXPRESSION                    reads all: {"read", "missing", "repeated", "changed",
+                                                   "failed", "tags"}, and in order "disordered": messages
+                                                   after a later one, and "overtaken": messages before a
+                                                   pending redelivery"""
 
 from __future__ import annotations
 
@@ -35,23 +39,23 @@ from rocketmq.exceptions import RocketMQException
 
 WAIT_S = 300.0
 SEND_TIMEOUT_MS = 10_000
-BATCH = 16  # short of 4 KiB with their properties: from there on this library deflates a batch, which no broker reads
+BATCH = 16  # below 4 KiB with properties: this library deflates larger batches, which no broker reads
 PERIOD_S = 0.002  # between the messages of a stream
 AFTER_FAILURE_S = 0.05
 PROPERTY = "number"
 SUCCESS, RECONSUME_LATER = 0, 1
 REFUSED_EVERY = 5
-"""In order a consumer waits a second behind each refusal."""
+"""An orderly consumer waits a second after each rejected message."""
 
 
 def body(number: int, size: int) -> bytes:
-    """`size` bytes that only message `number` has."""
+    """`size` bytes that are unique to message `number`."""
     text = f"{number}." * (size // 2 + 1)
     return text[:size].encode()
 
 
 class Reading:
-    """What a reader saw of a topic; it fails each message `fails` times before, in order only some."""
+    """The messages that a reader saw; it first fails each `fails` times, or only some if orderly."""
 
     def __init__(self, fails: int = 0, *, in_order: bool = False) -> None:
         self._fails = fails
@@ -71,7 +75,7 @@ class Reading:
         self.grown = threading.Condition()
 
     def take(self, message: RecvMessage) -> bool:
-        """Whether it was consumed."""
+        """Whether the message was consumed."""
         with self.grown:
             place = queue, offset = message.queue_id, message.queue_offset
             self.overtaken += self._waits.pop(queue, offset) != offset
@@ -91,7 +95,7 @@ class Reading:
             return True
 
     def _refuses(self, message: RecvMessage, place: tuple[int, int]) -> bool:
-        """In order by a count of its own: where a consumer keeps the message it need not tell how often it came."""
+        """Orderly consumers count deliveries here, because the client does not report them."""
         if not self.in_order:
             return bool(message.reconsume_times < self._fails)
         queue, offset = place
@@ -106,7 +110,7 @@ class Reading:
             self.grown.wait_for(lambda: numbers <= self.seen.keys(), WAIT_S)
 
     def against(self, acked: set[int]) -> dict[str, Any]:
-        """`acked`: the numbers that must be there."""
+        """`acked`: the numbers that must have been read."""
         return {
             "read": sum(self.seen.values()),
             "failed": self.failed,
@@ -119,8 +123,8 @@ class Reading:
 
 
 class CppClient:
-    """One producer and at most one push consumer. Only one thread at a time sends: the library's look-up of routes is
-    not made for more."""
+    """One producer and at most one push consumer. Only one thread sends, because the library's route lookup
+    is not thread-safe."""
 
     def __init__(self, name_server: str) -> None:
         self._name_server = name_server
@@ -189,7 +193,7 @@ class CppClient:
         return number, message
 
     def note(self, topic: str, tag: str, numbers: list[int], result: SendResult) -> int:
-        """How many of `numbers` the answer acknowledges."""
+        """The number of messages that the answer acknowledges."""
         if result.status != SendStatus.OK:
             return 0
         self._acked.setdefault(topic, {}).update(dict.fromkeys(numbers, tag))
@@ -234,7 +238,7 @@ class CppClient:
         return sum(answers)
 
     def _oneway(self, topic: str, count: int, size: int, tag: str) -> int:
-        """Nothing is ever acknowledged; noted nevertheless, because without a failure all arrive."""
+        """One-way sends count as acknowledged, because without a failure all arrive."""
         for _ in range(count):
             number, message = self.message(topic, size, tag)
             self.producer.send_oneway(message)
@@ -255,7 +259,7 @@ class CppClient:
         consumer.set_namesrv_addr(self._name_server)
         consumer.set_thread_count(2)
         consumer.subscribe(topic, self._consumed.take, expression)
-        # the callback that this put around ours answers at random when ours fails
+        # the library's wrapper of this callback answers at random if the callback raises
         take = self._consumed.take
         consumer._register_callback(
             lambda _, message: SUCCESS if take(RecvMessage(message)) else RECONSUME_LATER
@@ -264,7 +268,7 @@ class CppClient:
         return consumer
 
     def _pull(self, topic: str, group: str, expression: str) -> dict[str, Any]:
-        PullConsumer.offset_table = {}  # it is shared by all consumers, whatever their group
+        PullConsumer.offset_table = {}  # it is shared by the consumers of all groups
         consumer = PullConsumer(group)
         consumer.set_namesrv_addr(self._name_server)
         consumer.start()
@@ -276,7 +280,7 @@ class CppClient:
 
 
 class Stream(threading.Thread):
-    """Sends one message after the other, each once, whatever becomes of it."""
+    """Sends one message after the other, each once with any outcome."""
 
     def __init__(self, client: CppClient, topic: str) -> None:
         super().__init__(daemon=True)

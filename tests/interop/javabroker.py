@@ -1,4 +1,4 @@
-"""A Java broker as a test's pair or group starts it."""
+"""The command of a Java broker, for a pair or group of a test."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from scripts.peers.javaserver import java_server
 
 
 def java_broker(file: Path) -> list[str]:
-    """As a pair's and a group's commands are asked for."""
+    """Called as the commands of a pair or group are."""
     return java_server("broker", file, file.parent / file.stem)

@@ -1,4 +1,4 @@
-"""RocketMQ's Java client and tools, asked by tests line by line."""
+"""RocketMQ's Java client and tools, driven by tests line by line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scripts.peers.peerprocess import PeerProcess
 
 class JavaClient(PeerProcess):
     """java/JavaClient.java, run in the folder `home`, where its logs and local offsets go. For mqadmin
-    commands alone nobody needs to listen at `namesrv`."""
+    commands only, `namesrv` need not exist."""
 
     def __init__(self, namesrv: str, home: Path, jars: Path = JARS) -> None:
         classes = compiled(sorted(SOURCES.glob("*.java")), jars)
@@ -21,7 +21,12 @@ class JavaClient(PeerProcess):
         )
 
     def admin(self, *arguments: object) -> str:
-        """What an mqadmin command printed; it has failed when it complained."""
+        """The output of an mqadmin command; fails if it wrote to stderr."""
         answer = self.ask("admin", *arguments)
         assert answer["err"] == "", answer["err"]
         return str(answer["out"])
+
+
+def everything(read: int, *, compressed: int = 0) -> dict[str, int]:
+    """A reading with every message once, in its place and unchanged."""
+    return dict(read=read, compressed=compressed, missing=0, repeated=0, moved=0, changed=0)

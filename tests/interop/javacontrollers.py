@@ -1,6 +1,7 @@
-"""A group of real Java controllers (RocketMQ 5.3.3, DLedger 0.3.1.2), of which each may be exchanged for ours on its own store.
+"""A group of real Java controllers (RocketMQ 5.3.3, DLedger 0.3.1.2); each may be replaced by ours on its own
+store.
 
-Invariant: whatever happens, no process outlives the group."""
+Invariant: no process outlives the group."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ T = TypeVar("T")
 
 
 class Controllers:
-    """`n0` to `n2`, and brokers that use them. What each says goes into a file of its name. `tools` runs the real mqadmin."""
+    """`n0` to `n2`, and brokers that use them. The output of each goes into a file of its name. `tools` runs
+    the real mqadmin."""
 
     def __init__(self, home: Path, tools: JavaClient, count: int = 3) -> None:
         self.home = home
@@ -89,7 +91,7 @@ class Controllers:
         self._run(name, self._ours("controller", self.settings(name, **more)))
 
     def start_embedded(self, name: str) -> None:
-        """Ours inside the name server."""
+        """Starts our controller inside the name server."""
         more = {"enableControllerInNamesrv": "true", "listenPort": self.namesrv.rpartition(":")[2]}
         self._run(name, self._ours("namesrv", self.settings(name, **more)))
 
@@ -141,27 +143,27 @@ class Controllers:
         return process.wait(WAIT_S)
 
     def end_all(self) -> list[int]:
-        """The exit codes of all controllers, which were stopped at once."""
+        """Stops all controllers at once; returns their exit codes."""
         processes = [self._processes.pop(name) for name in self.names]
         for process in processes:
             process.terminate()
         return [process.wait(WAIT_S) for process in processes]
 
     def exit_code(self, name: str) -> int:
-        """Of one that ends by itself."""
+        """The exit code of a controller that ends by itself."""
         return self._processes.pop(name).wait(WAIT_S)
 
     def said(self, name: str) -> str:
         return (self.home / f"{name}.log").read_text(errors="replace")
 
-    # -- what is asked
+    # -- requests
 
     def java_admin(self, *arguments: str) -> str:
-        """What the real mqadmin prints."""
+        """The output of the real mqadmin."""
         return str(self._tools.ask("admin", *arguments)["out"])
 
     def until(self, what: str, ask: Callable[[AdminClient], Coroutine[Any, Any, T | None]]) -> T:
-        """The last answer; None and refusals are asked for again."""
+        """The first answer that is not None; refused requests are repeated."""
 
         async def asked() -> T:
             admin = AdminClient(SystemClock())
@@ -182,7 +184,7 @@ class Controllers:
         return asyncio.run(asked())
 
     def leader(self, *, other_than: str = "") -> str:
-        """The name of the one that leads."""
+        """The name of the leader."""
 
         async def answered(admin: AdminClient) -> str | None:
             address = await admin.leader(self.list)
@@ -192,7 +194,7 @@ class Controllers:
         return self.until("a leader", answered)
 
     def settle(self, count: int = 2, *, master_id: int | None = None) -> SyncStateInfo:
-        """The set, once so many replicas are in sync, under the master that is named, if any."""
+        """Waits until so many replicas are in sync, under the given master if any; returns the set."""
 
         async def answered(admin: AdminClient) -> SyncStateInfo | None:
             state = (await admin.sync_states(self.list, ["broker-a"])).get("broker-a")
@@ -203,8 +205,8 @@ class Controllers:
         return self.until("a set", answered)
 
     def move_master(self) -> None:
-        """To the other replica, by the real mqadmin, of which a leader takes it once it has heard of that one; it complains of
-        a success."""
+        """Moves the mastership to the other replica with the real mqadmin, when the leader knows that one.
+        mqadmin writes to stderr on success."""
         self.facts()
         before = self.settle()
         wanted = next(
@@ -215,8 +217,8 @@ class Controllers:
         self.settle(master_id=wanted)
 
     def facts(self) -> list[str]:
-        """The lines in which the real mqadmin shows the set, once both replicas are in sync and the leader has heard of both;
-        members come in any order."""
+        """The lines of the real mqadmin about the set, once both replicas are in sync and known to the
+        leader. The order of members varies."""
 
         async def answered(admin: AdminClient) -> list[str] | None:
             lines = await asyncio.to_thread(

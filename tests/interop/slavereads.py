@@ -1,6 +1,6 @@
-"""A Java push consumer that reads what is old from a slave, and what is new from the master again.
+"""A Java push consumer that reads old messages from a slave, and then new ones from the master.
 
-Brokers take everything for old while accessMessageInMemoryMaxRatio is 0, which they may be told while they run."""
+While accessMessageInMemoryMaxRatio is 0, which is set at run time, all messages count as old."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ T = TypeVar("T")
 
 QUEUES = 4
 OLD = 640
-"""A pull brings 32, and the master gives the first ones of each queue."""
+"""A pull returns 32, and the master serves the first ones of each queue."""
 NEW = 40
 
 
 def reads_old_messages_from_a_slave_and_new_ones_from_the_master(
     java: JavaClient, cluster: Cluster, topic: str
 ) -> None:
-    """Nothing is lost or repeated, also by another consumer behind it. Leaves the settings as they were."""
+    """No message is lost or repeated, also by a later consumer. Restores the settings."""
     namesrv, group = cluster.layout.namesrv, f"Group{topic}"
     options = ("-c", CLUSTER_NAME, "-t", topic, "-r", QUEUES, "-w", QUEUES)
     assert "success" in java.admin("updateTopic", "-n", namesrv, *options)
     assert java.ask("batch", topic, OLD, 100) == {"acked": OLD, "failed": 0}
     asyncio.run(no_former_master(cluster))
-    tell(java, cluster, slaveReadEnable="true", accessMessageInMemoryMaxRatio="0")
+    set_on_brokers(java, cluster, slaveReadEnable="true", accessMessageInMemoryMaxRatio="0")
     before = found(cluster)
     java.ask("consume", "far", topic, group, "CLUSTERING", "*", 0, -1)
     java.ask("seen", "far", OLD)
@@ -46,7 +46,7 @@ def reads_old_messages_from_a_slave_and_new_ones_from_the_master(
     at_master = middle[master or ""] - before[master or ""]
     at_slaves = sum(middle.values()) - sum(before.values()) - at_master
     assert (at_master + at_slaves, at_slaves >= OLD // 2) == (OLD, True), f"{before} and then {middle}"
-    tell(java, cluster, accessMessageInMemoryMaxRatio="40")
+    set_on_brokers(java, cluster, accessMessageInMemoryMaxRatio="40")
     assert java.ask("sync", topic, NEW, 100) == {"acked": NEW, "failed": 0}
     java.ask("seen", "far", OLD + NEW)
     first = java.ask("close", "far")
@@ -60,10 +60,10 @@ def reads_old_messages_from_a_slave_and_new_ones_from_the_master(
     java.ask("seen", "behind", NEW)
     taken = [*first["keys"], *java.ask("close", "behind")["keys"]]
     assert sorted(taken) == sorted(java.ask("acked", topic)["keys"])
-    tell(java, cluster, slaveReadEnable="false")
+    set_on_brokers(java, cluster, slaveReadEnable="false")
 
 
-def tell(java: JavaClient, cluster: Cluster, **settings: str) -> None:
+def set_on_brokers(java: JavaClient, cluster: Cluster, **settings: str) -> None:
     for name in cluster.layout.broker_names:
         for key, value in settings.items():
             address = cluster.layout.address(name)
@@ -72,7 +72,7 @@ def tell(java: JavaClient, cluster: Cluster, **settings: str) -> None:
 
 
 def found(cluster: Cluster) -> dict[str, int]:
-    """How many messages each broker has given to readers, by its address."""
+    """The number of messages that each broker has served, by its address."""
 
     async def asked(client: RemotingClient) -> dict[str, int]:
         addresses = [cluster.layout.address(name) for name in cluster.layout.broker_names]
@@ -84,7 +84,7 @@ def found(cluster: Cluster) -> dict[str, int]:
 
 
 async def no_former_master(cluster: Cluster) -> None:
-    """Until no slave passes on what readers ask for: a hand-over before this test may be a few seconds old."""
+    """Waits until no slave forwards pulls, because a hand-over may have ended seconds ago."""
 
     async def served_here(client: RemotingClient) -> None:
         for name in cluster.layout.broker_names:
@@ -98,7 +98,7 @@ async def no_former_master(cluster: Cluster) -> None:
 
 
 async def all_know(cluster: Cluster, group: str, topic: str, total: int) -> None:
-    """Until every broker knows that `group` has consumed `total` messages of `topic`."""
+    """Waits until every broker knows that `group` has consumed `total` messages of `topic`."""
 
     async def known(client: RemotingClient) -> None:
         async def all_brokers() -> None:
@@ -118,7 +118,7 @@ async def all_know(cluster: Cluster, group: str, topic: str, total: int) -> None
 
 
 async def runtime(client: RemotingClient, address: str) -> dict[str, str]:
-    """What the broker at `address` says of itself."""
+    """The runtime info of the broker at `address`."""
     question = RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO)
     return KVTable.decode((await client.call(address, question, WAIT_MS)).body).table
 

@@ -1,6 +1,6 @@
-"""The Apache C++ client (Python wheel `rocketmq` 0.4.4) against a cluster of ours, in real processes.
+"""The Apache C++ client (Python wheel `rocketmq` 0.4.4) against our cluster in real processes.
 
-cppclient.py says what the client does with each line; it runs apart, so a native crash fails one test only."""
+cppclient.py documents each line. It is a separate process, so a native crash fails one test only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mqadmin.replies import SyncStateInfo
 from scripts.peers.peerprocess import PeerProcess
 from scripts.peers.waits import WAIT_MS
 
-REFUSED_EVERY = 5  # as in cppclient.py, which needs the wheel to be imported
+REFUSED_EVERY = 5  # as in cppclient.py, whose import needs the wheel
 
 pytestmark = [
     pytest.mark.skipif(
@@ -45,16 +45,16 @@ def cpp(cluster: Cluster, tmp_path: Path) -> Iterator[PeerProcess]:
 
 
 def all_read(failed: int = 0, **tags: int) -> dict[str, object]:
-    """A reading with every message there once, as it was, after `failed` tries that did not succeed."""
+    """A reading with every message once and unchanged, after `failed` failed tries."""
     return dict(read=sum(tags.values()), failed=failed, missing=0, repeated=0, changed=0, tags=tags)
 
 
-def test_what_the_cpp_producer_sends_the_cpp_consumers_read(cpp: PeerProcess) -> None:
+def test_cpp_consumers_read_messages_of_the_cpp_producer(cpp: PeerProcess) -> None:
     assert cpp.ask("sync", "CppSent", 20, 100, "TagA") == {"acked": 20, "failed": 0}
     cpp.ask("subscribe", "CppSent", "CppPush", "TagA||TagC")
     assert cpp.ask("async", "CppSent", 100, 300, "TagB") == {"acked": 100, "failed": 0}
     assert cpp.ask("batch", "CppSent", 64, 50, "TagC") == {"acked": 64, "failed": 0}
-    # the client deflates what is longer than 4 KiB
+    # the client deflates bodies above 4 KiB
     assert cpp.ask("sync", "CppSent", 5, 12_000, "TagA") == {"acked": 5, "failed": 0}
     assert cpp.ask("oneway", "CppSent", 50, 100, "TagA") == {"acked": 50, "failed": 0}
     assert cpp.ask("delayed", "CppSent", 1, "TagA") == {"acked": 1, "failed": 0}
@@ -63,12 +63,12 @@ def test_what_the_cpp_producer_sends_the_cpp_consumers_read(cpp: PeerProcess) ->
     assert cpp.ask("pull", "CppSent", "CppPullB", "TagB") == all_read(TagB=100)
 
 
-def test_what_a_cpp_listener_could_not_consume_comes_again(
+def test_a_message_that_a_cpp_listener_rejects_is_redelivered(
     cpp: PeerProcess, cluster: Cluster, tmp_path: Path
 ) -> None:
-    # one message for each queue, as this library fails, unseen, what follows a failure in a pull
+    # one message per queue, because this library silently fails the rest of a pull after a failure
     assert cpp.ask("sync", "CppRetried", 4, 100, "Tag") == {"acked": 4, "failed": 0}
-    # it looks for its group's retry topic when it starts and then each 10 s: one more start makes the topic before
+    # it looks for the retry topic at its start and then each 10 s; an earlier start creates the topic
     with started(cluster, tmp_path) as before:
         before.ask("sync", "CppBefore", 1, 100, "Tag")
         before.ask("subscribe", "CppBefore", "CppRetry", "*")
@@ -77,7 +77,7 @@ def test_what_a_cpp_listener_could_not_consume_comes_again(
     assert cpp.ask("drained") == all_read(failed=4, Tag=4)
 
 
-def test_what_a_cpp_listener_in_order_refuses_comes_again_before_all_behind_it(cpp: PeerProcess) -> None:
+def test_a_message_rejected_by_an_orderly_cpp_listener_is_redelivered_in_order(cpp: PeerProcess) -> None:
     assert cpp.ask("sync", "CppRefused", 1, 100, "Tag") == {"acked": 1, "failed": 0}  # makes the topic
     cpp.ask("order", "CppRefused", "CppRefuser", 2)
     assert cpp.ask("sync", "CppRefused", 40, 100, "Tag") == {"acked": 40, "failed": 0}
@@ -87,7 +87,7 @@ def test_what_a_cpp_listener_in_order_refuses_comes_again_before_all_behind_it(c
     assert consumed == {**all_read(failed=failed, Tag=41), "disordered": 0, "overtaken": 0}
 
 
-def test_a_cpp_consumer_takes_each_queue_in_order_through_a_hand_over_and_a_killed_master(
+def test_an_orderly_cpp_consumer_keeps_order_through_a_hand_over_and_a_kill(
     cpp: PeerProcess, cluster: Cluster
 ) -> None:
     assert cpp.ask("sync", "CppOrdered", 60, 100, "Tag") == {"acked": 60, "failed": 0}
@@ -110,7 +110,7 @@ def test_a_cpp_consumer_takes_each_queue_in_order_through_a_hand_over_and_a_kill
     whole(cluster)
 
 
-def test_what_cpp_clients_were_promised_outlives_a_killed_master(
+def test_messages_acknowledged_to_cpp_clients_survive_a_killed_master(
     cpp: PeerProcess, cluster: Cluster, tally: Callable[[str, int], None]
 ) -> None:
     before = asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))

@@ -1,5 +1,5 @@
-"""First programs of docs/clients.md for clients that are not ours, run as they are there but for address, topic, group and
-time-outs."""
+"""First programs of docs/clients.md for other clients, unchanged except for address, topic, group and
+timeouts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def program(language: str, client: str, cluster: Cluster, topic: str) -> str:
 
 
 def said(command: list[str], home: Path) -> list[str]:
-    """All that was sent and read, in this order."""
+    """Checks that all messages were sent and then read in this order."""
     done = subprocess.run(
         command,
         env={**os.environ, "HOME": str(home)},
@@ -50,7 +50,8 @@ def said(command: list[str], home: Path) -> list[str]:
 
 
 def patient(java: str) -> str:
-    """With more than the client's default of three seconds, within which a JVM on a busy machine has not loaded its classes."""
+    """With a timeout above the default of three seconds, in which a JVM on a busy machine has not loaded its
+    classes."""
     for client, settings in (
         ("producer", ["setSendMsgTimeout", "setMqClientApiTimeout"]),
         ("consumer", ["setMqClientApiTimeout"]),

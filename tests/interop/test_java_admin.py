@@ -1,4 +1,4 @@
-"""A Java push consumer as administrators reach it: with our mqadmin and with upstream's, through brokers of ours."""
+"""A Java push consumer, managed with our mqadmin and upstream's through our brokers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mqadmin.cli import COMMANDS, admin
 from scripts.peers.javapeer import missing
 from scripts.peers.waits import WAIT_MS
 from tests.interop.javaclient import JavaClient
-from tests.unit.mqadmin.test_admin_page import UPSTREAMS
+from tests.unit.mqadmin.adminpage import UPSTREAMS
 
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=str(missing())),
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 TOPIC, GROUP, QUEUES = "Administered", "InteropAdministered", 4
 
 
-def told(cluster: Cluster, *arguments: str) -> Any:
+def json_of(cluster: Cluster, *arguments: str) -> Any:
     """The JSON of a command of our mqadmin."""
     command = [sys.executable, "-m", "mqadmin", *arguments, "-n", cluster.layout.namesrv, "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -39,12 +39,12 @@ def told(cluster: Cluster, *arguments: str) -> Any:
 
 
 def client_id(cluster: Cluster) -> str:
-    [group] = [row for row in told(cluster, "consumerProgress")["groups"] if row["group"] == GROUP]
+    [group] = [row for row in json_of(cluster, "consumerProgress")["groups"] if row["group"] == GROUP]
     [member] = group["consumers"]["connectionSet"]
     return str(member["clientId"])
 
 
-def test_a_java_consumer_tells_what_it_reads_and_takes_a_message_again(
+def test_a_java_consumer_reports_its_queues_and_consumes_a_message_again(
     java: JavaClient, cluster: Cluster
 ) -> None:
     namesrv = ("-n", cluster.layout.namesrv)
@@ -52,7 +52,7 @@ def test_a_java_consumer_tells_what_it_reads_and_takes_a_message_again(
     assert "success" in java.admin("updateTopic", *namesrv, *create)
     java.ask("consume", "administered", TOPIC, GROUP, "CLUSTERING", "*", 0, -1)
     java.ask("assigned", "administered", QUEUES)
-    sent = told(cluster, "sendMessage", "-t", TOPIC, "-p", "hello", "-k", "7", "-c", "Tag")
+    sent = json_of(cluster, "sendMessage", "-t", TOPIC, "-p", "hello", "-k", "7", "-c", "Tag")
     java.ask("seen", "administered", 1)
     # offsets for every queue
     java.admin("resetOffsetByTime", *namesrv, "-g", GROUP, "-t", TOPIC, "-s", "now")
@@ -60,26 +60,26 @@ def test_a_java_consumer_tells_what_it_reads_and_takes_a_message_again(
     member = client_id(cluster)
     ip = member.partition("@")[0]
 
-    async def both_tell_who_reads() -> None:
-        """A consumer that was moved lets its queues go, and takes them again with its next sharing."""
-        rows = told(cluster, "consumerProgress", "-g", GROUP, "-s", "true")["queues"]
+    async def both_show_the_client() -> None:
+        """A reset consumer drops its queues, and takes them again with its next rebalance."""
+        rows = json_of(cluster, "consumerProgress", "-g", GROUP, "-s", "true")["queues"]
         upstream = java.admin("consumerProgress", *namesrv, "-g", GROUP, "-s", "true")
         shown = [line.split()[5] for line in upstream.splitlines() if line.startswith(TOPIC)]
         if not [row["clientIp"] for row in rows] == shown == [ip] * QUEUES:
             raise NotYet(f"{rows}\n{upstream}")
 
-    asyncio.run(wait_for("queues that are read", both_tell_who_reads, WAIT_MS))
+    asyncio.run(wait_for("queues that are read", both_show_the_client, WAIT_MS))
 
     given = ("-t", TOPIC, "-i", sent["msgId"], "-g", GROUP, "-d", member)
-    [result] = told(cluster, "queryMsgById", *given)["results"]
+    [result] = json_of(cluster, "queryMsgById", *given)["results"]
     assert result["consumeResult"] == "CR_SUCCESS"
     assert "consumeResult=CR_SUCCESS" in java.admin("queryMsgById", *namesrv, *given)
-    told(cluster, "queryMsgById", "-t", TOPIC, "-i", sent["offsetMsgId"], "-s", "true")
+    json_of(cluster, "queryMsgById", "-t", TOPIC, "-i", sent["offsetMsgId"], "-s", "true")
     java.ask("seen", "administered", 4)
     assert java.ask("close", "administered")["keys"] == [7] * 4
 
 
-def test_the_page_of_commands_is_about_all_of_upstreams(java: JavaClient) -> None:
+def test_the_page_of_commands_lists_all_commands_of_upstream(java: JavaClient) -> None:
     names = {line.split()[0] for line in java.admin().splitlines() if line.startswith("   ")}
     assert names == set(UPSTREAMS)
 
@@ -89,12 +89,12 @@ NEWER_OPTIONS = {
     "queryMsgByKey": {("-p", "keyType", True), ("-l", "lastKey", True)},
     "queryMsgByUniqueKey": {("-s", "startTime", True), ("-e", "endTime", True)},
 }
-"""Of 5.5.0, which ours has, too."""
+"""Options of 5.5.0 that ours has too."""
 WITHOUT_BLANK = {"print msg": "printMsg", "print log": "printLog", "machine room": "machineRoom"}
 
 
 @pytest.mark.parametrize("name", [name for name in UPSTREAMS if name in COMMANDS])
-def test_a_command_takes_the_options_of_upstreams(java: JavaClient, name: str) -> None:
+def test_each_command_takes_upstreams_options(java: JavaClient, name: str) -> None:
     ours = CliRunner().invoke(admin, ["help", name], prog_name="mqadmin").stdout
     options = {
         (letter, WITHOUT_BLANK.get(long.strip(), long.strip()), bool(value))

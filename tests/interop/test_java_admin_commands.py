@@ -1,4 +1,5 @@
-"""The same commands by upstream's mqadmin and by ours, against servers of ours: what they print and write must agree."""
+"""The same commands by upstream's mqadmin and by ours, against our servers: their output and files must
+agree."""
 
 from __future__ import annotations
 
@@ -10,17 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from localcluster.waiting import NotYet, wait_for
-from mqadmin.cli import admin
 from mqclient import Client
 from scripts.peers.javapeer import missing
 from scripts.peers.waits import WAIT_MS
 from tests.interop.javaclient import JavaClient
-from tests.unit.mqadmin.test_admin_page import ROWS
+from tests.interop.ourmqadmin import json_of, printed
+from tests.unit.mqadmin.adminpage import ROWS
 
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=str(missing())),
@@ -29,9 +29,9 @@ pytestmark = [
 TOPIC, GROUP, QUEUES, SENT = "AdminBoth", "AdminBothGroup", 2, 4
 CONSUMER = "adminboth"
 HEARD = re.compile(r"lastUpdateTimestamp=\d+")
-"""Goes on between two questions."""
+"""Text that changes between two calls."""
 WITHOUT_END = {"clusterRT", "startMonitoring"}
-"""Upstream's tool goes on with these until it is killed; ours has `--once`."""
+"""Upstream's tool repeats these until it is killed; ours has `--once`."""
 ELSEWHERE = {"electMaster"}
 """test_java_client.py hands over with it."""
 
@@ -44,30 +44,27 @@ class Both:
         self.namesrv = cluster.layout.namesrv
         self.controllers = cluster.layout.controller_list
         self.asked: set[str] = set()
-        """Commands that upstream's tool was given."""
+        """Commands that upstream's tool ran."""
 
     def upstream(self, command: str, *arguments: object) -> str:
         self.asked.add(command)
         return self.java.admin(command, *arguments, "-n", self.namesrv)
 
     def refused(self, command: str, *arguments: object) -> str:
-        """What upstream's tool says of a command that does not succeed."""
+        """The error of upstream's tool for a command that fails."""
         self.asked.add(command)
         answer = self.java.ask("admin", command, *arguments)
         assert answer["err"] != ""
         return str(answer["err"])
 
     def ours(self, *arguments: object) -> str:
-        words = [str(word) for word in (*arguments, "-n", self.namesrv)]
-        result = CliRunner().invoke(admin, words, prog_name="mqadmin")
-        assert result.exit_code == 0, result.output
-        return result.stdout
+        return printed(self.namesrv, *arguments)
 
-    def told(self, *arguments: object) -> Any:
-        return json.loads(self.ours(*arguments, "--json"))
+    def json_of(self, *arguments: object) -> Any:
+        return json_of(self.namesrv, *arguments)
 
     def agree(self, *arguments: str | int | Path) -> list[str]:
-        """The lines that both print, in whichever order (upstream's is that of a hash table)."""
+        """The lines that both print, in any order (upstream's is that of a hash table)."""
         command, *more = arguments
         ours, upstream = (
             lines(HEARD.sub("", text)) for text in (self.ours(*arguments), self.upstream(str(command), *more))
@@ -76,7 +73,7 @@ class Both:
         return ours
 
     def master(self) -> str:
-        [row] = [row for row in self.told("clusterList")["brokers"] if row["brokerId"] == 0]
+        [row] = [row for row in self.json_of("clusterList")["brokers"] if row["brokerId"] == 0]
         return str(row["address"])
 
 
@@ -110,7 +107,7 @@ def both(java: JavaClient, cluster: Cluster) -> Iterator[Both]:
 
 
 async def commit_all(namesrv: str) -> None:
-    """What the consumer would say within ten seconds. It is not moved for it: a move takes all its queues away for a moment,
+    """Sends the heartbeat that the consumer would send within ten seconds. A reset would take away its queues
     10 s later."""
     async with Client(namesrv) as client:
         consumer = client.consumer(GROUP)
@@ -118,7 +115,7 @@ async def commit_all(namesrv: str) -> None:
             await consumer.commit(queue, await consumer.max_offset(queue))
 
 
-def test_commands_that_ask_agree_to_the_letter(both: Both) -> None:
+def test_query_commands_print_the_same_as_upstreams_tool(both: Both) -> None:
     master = both.master()
     for line in (
         f"consumerConnection -g {GROUP}",
@@ -134,14 +131,14 @@ def test_commands_that_ask_agree_to_the_letter(both: Both) -> None:
         f"topicRoute -t {TOPIC}",
     ):
         assert both.agree(*line.split())
-    assert [row["group"] for row in both.told("brokerConsumeStats", "-b", master)["queues"]].count(GROUP)
+    assert [row["group"] for row in both.json_of("brokerConsumeStats", "-b", master)["queues"]].count(GROUP)
     assert (
         both.ours("brokerConsumeStats", "-b", master).splitlines()[0]
         == (both.upstream("brokerConsumeStats", "-b", master).splitlines()[0])
     )
 
 
-def test_what_one_changes_the_other_shows(both: Both, tmp_path: Path) -> None:
+def test_each_tool_shows_the_changes_of_the_other(both: Both, tmp_path: Path) -> None:
     broker_name = "broker-a"
     for verb in ("wipeWritePerm", "addWritePerm"):
         [line] = both.agree(verb, "-b", broker_name)
@@ -163,13 +160,13 @@ def test_what_one_changes_the_other_shows(both: Both, tmp_path: Path) -> None:
     both.agree("updateSubGroupList", "-b", both.master(), "-f", groups)
     listed = ("updateSubGroupList", "-c", CLUSTER_NAME, "-f", groups)
     assert set(lines(both.ours(*listed))) < set(lines(both.upstream(*listed))), "and upstream's usage"
-    assert both.told("getConsumerConfig", "-g", "AdminBothListed")["configs"]
+    assert both.json_of("getConsumerConfig", "-g", "AdminBothListed")["configs"]
 
 
 def test_offsets_are_cloned(both: Both) -> None:
     [line] = both.agree("cloneGroupOffset", "-s", GROUP, "-d", "AdminBothClone", "-t", TOPIC)
     assert "clone group offset success" in line
-    rows = both.told("consumerProgress", "-g", "AdminBothClone")["queues"]
+    rows = both.json_of("consumerProgress", "-g", "AdminBothClone")["queues"]
     assert sum(row["consumerOffset"] for row in rows) == SENT
 
 
@@ -183,7 +180,7 @@ def test_messages_are_found_and_printed_alike(both: Both) -> None:
     ours, upstream = both.ours(*by_queue), both.upstream(*by_queue)
     assert ids(ours) == ids(upstream)
     assert ours.splitlines()[-1].split() == upstream.splitlines()[-1].split()
-    [message, *_] = both.told("printMsg", "-t", TOPIC)["messages"]
+    [message, *_] = both.json_of("printMsg", "-t", TOPIC)["messages"]
     by_id = ("queryMsgByUniqueKey", "-t", TOPIC, "-i", message["msgId"])
     upstream_shown = set(lines(both.upstream(*by_id)))
     more = {line.split()[0] for line in set(lines(both.ours(*by_id))) - upstream_shown}
@@ -227,7 +224,7 @@ def test_traffic_is_counted(both: Both) -> None:
     assert ours[-2:] == upstream[-2:]
     assert min(int(ours[-2]), int(ours[-1])) >= SENT
     assert float(upstream[-4]) > 0
-    rates = both.told("topicStatus", "-t", TOPIC)["topicPutTps"]
+    rates = both.json_of("topicStatus", "-t", TOPIC)["topicPutTps"]
     assert rates > 0
 
 
@@ -248,12 +245,14 @@ def test_exports_hold_the_same(both: Both, tmp_path: Path) -> None:
     assert quota["topicSize"] == upstream["evaluateReport"]["broker-a"]["runtimeQuota"]["topicSize"]
 
 
-def test_consumers_tell_of_themselves(both: Both, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    [member] = both.told("consumerConnection", "-g", GROUP)["connectionSet"]
+def test_consumer_status_is_the_same_in_both_tools(
+    both: Both, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [member] = both.json_of("consumerConnection", "-g", GROUP)["connectionSet"]
     of_one = ("consumerStatus", "-g", GROUP, "-i", member["clientId"])
     reads = "ProcessQueueInfo [commitOffset="
 
-    # those of its retry topic it takes once it has heard that there is one
+    # it takes the queue of its retry topic once it knows the topic
     until("it reads all its queues", lambda: both.ours(*of_one).count(reads) == QUEUES + 1)
     ours, upstream = both.ours(*of_one), both.upstream(*of_one)
     headings = re.compile(r"^#.*#$", re.MULTILINE)
@@ -263,7 +262,7 @@ def test_consumers_tell_of_themselves(both: Both, tmp_path: Path, monkeypatch: p
     assert "Rebalance OK" in both.ours("consumerStatus", "-g", GROUP)
     [file] = tmp_path.glob("*/*")
     assert "#Consumer RT&TPS#" in file.read_text()
-    [row] = [row for row in both.told("startMonitoring", "--once")["groups"] if row["group"] == GROUP]
+    [row] = [row for row in both.json_of("startMonitoring", "--once")["groups"] if row["group"] == GROUP]
     assert TOPIC in {undone["topic"] for undone in row["undone"]}
 
 
@@ -273,12 +272,12 @@ def test_sends_are_timed(both: Both) -> None:
         assert len(ours.splitlines()) == len(upstream.splitlines())
         assert ours.count("true") == upstream.count("true")
         assert ours.count("SEND_OK") == upstream.count("SEND_OK")
-    [row] = both.told("clusterRT", "-a", 2, "--once")["brokers"]
+    [row] = both.json_of("clusterRT", "-a", 2, "--once")["brokers"]
     assert (row["success"], row["failed"]) == (2, 0)
 
 
 def test_queues_are_shared_out_as_clients_do(both: Both) -> None:
-    shares = both.told("allocateMQ", "-t", TOPIC, "-i", "1,2,3")["result"]
+    shares = both.json_of("allocateMQ", "-t", TOPIC, "-i", "1,2,3")["result"]
     upstream = json.loads(both.upstream("allocateMQ", "-t", TOPIC, "-i", "1,2,3"))["result"]
     assert {name: len(queues) for name, queues in shares.items()} == {
         name: len(queues) for name, queues in upstream.items()
@@ -286,11 +285,11 @@ def test_queues_are_shared_out_as_clients_do(both: Both) -> None:
 
 
 def test_offsets_are_skipped(both: Both) -> None:
-    """At last: each move takes the consumer's queues away some time later, while others would look at them."""
+    """Runs last, because each reset takes away the consumer's queues some time later."""
     assert len(both.agree("skipAccumulatedMessage", "-g", GROUP, "-t", TOPIC)) == 1 + QUEUES
 
 
-def test_servers_are_looked_at_and_set_with_upstreams_tool(both: Both) -> None:
+def test_servers_are_queried_and_configured_with_upstreams_tool(both: Both) -> None:
     master, one = both.master(), both.controllers.partition(";")[0]
     assert both.upstream("clusterList").count(CLUSTER_NAME) == 3
     assert "msgPutTotalTodayNow" in both.upstream("brokerStatus", "-b", master)
@@ -311,13 +310,13 @@ def test_servers_are_looked_at_and_set_with_upstreams_tool(both: Both) -> None:
     assert "still alive" in both.refused("cleanBrokerMetadata", *clean)
 
 
-def test_messages_and_groups_come_and_go_with_upstreams_tool(both: Both) -> None:
+def test_messages_and_groups_are_created_and_deleted_with_upstreams_tool(both: Both) -> None:
     topic, group = "AdminBothGone", "AdminBothGoneGroup"
     both.upstream("updateTopic", "-c", CLUSTER_NAME, "-t", topic, "-r", 1, "-w", 1)
     both.upstream("updateSubGroup", "-c", CLUSTER_NAME, "-g", group)
     sent = both.upstream("sendMessage", "-t", topic, "-p", "hello", "-k", "known")
     assert "SEND_OK" in sent
-    [message] = both.told("queryMsgByKey", "-t", topic, "-k", "known")["messages"]
+    [message] = both.json_of("queryMsgByKey", "-t", topic, "-k", "known")["messages"]
     for found in (
         both.upstream("queryMsgByOffset", "-t", topic, "-b", BROKER_SET, "-i", 0, "-o", 0),
         both.upstream("queryMsgById", "-t", topic, "-i", message["msgId"]),
@@ -332,7 +331,7 @@ def test_messages_and_groups_come_and_go_with_upstreams_tool(both: Both) -> None
     assert queue.split()[:4] == [BROKER_SET, "0", "0", "1"]
     assert "success" in both.upstream("deleteTopic", "-c", CLUSTER_NAME, "-t", topic)
     assert "success" in both.upstream("deleteSubGroup", "-c", CLUSTER_NAME, "-g", group)
-    assert topic not in both.told("topicList")["topics"]
+    assert topic not in both.json_of("topicList")["topics"]
 
 
 @pytest.mark.parametrize(
@@ -347,13 +346,13 @@ def test_messages_and_groups_come_and_go_with_upstreams_tool(both: Both) -> None
         ("resetMasterFlushOffset -o 0", "flush offsets set by hand"),
     ],
 )
-def test_what_is_not_built_is_said_in_upstreams_tool(both: Both, line: str, feature: str) -> None:
+def test_upstreams_tool_shows_that_a_feature_is_not_built(both: Both, line: str, feature: str) -> None:
     command, *more = line.split()
     said = both.refused(command, "-b", both.master(), *more)
     assert f"not built here: {feature}" in said
 
 
-def test_upstreams_tool_was_given_every_command_that_the_page_says_works(both: Both) -> None:
-    """The last one here, and it counts what those before it asked."""
+def test_upstreams_tool_ran_every_command_that_works_according_to_the_page(both: Both) -> None:
+    """Runs last: it counts the commands of the tests before."""
     works = {name for name, (state, _) in ROWS.items() if state in ("works", "differs")}
     assert both.asked & works == works - WITHOUT_END - ELSEWHERE

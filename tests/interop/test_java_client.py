@@ -1,7 +1,7 @@
-"""The public Java client and the real mqadmin of Apache RocketMQ 5.3.3 against a cluster of ours, in real processes.
+"""The public Java client and the real mqadmin of Apache RocketMQ 5.3.3 against our cluster in real processes.
 
-One JVM serves all tests (java/JavaClient.java says what it does with each line). The tests share the cluster and go from
-one to the next in order; each leaves it whole."""
+One JVM serves all tests (java/JavaClient.java documents each line). The tests share the cluster and run in
+order; each leaves all replicas in sync."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from mqadmin.replies import SyncStateInfo
 from scripts.peers.javapeer import missing
 from scripts.peers.waits import WAIT_MS
-from tests.interop.javaclient import JavaClient
+from tests.interop.javaclient import JavaClient, everything
 
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=str(missing())),
@@ -33,12 +33,7 @@ def create_topic(java: JavaClient, cluster: Cluster, topic: str) -> None:
     assert f"create topic to {whole(cluster).master_address} success." in said
 
 
-def everything(read: int, *, compressed: int = 0) -> dict[str, int]:
-    """A reading with every message there once, in its place, as it was."""
-    return dict(read=read, compressed=compressed, missing=0, repeated=0, moved=0, changed=0)
-
-
-def test_what_the_java_producer_sends_the_java_consumers_read(java: JavaClient, cluster: Cluster) -> None:
+def test_java_consumers_read_messages_of_the_java_producer(java: JavaClient, cluster: Cluster) -> None:
     create_topic(java, cluster, "Sent")
     assert java.ask("sync", "Sent", 100, 100) == {"acked": 100, "failed": 0}
     assert java.ask("async", "Sent", 400, 1024) == {"acked": 400, "failed": 0}
@@ -50,7 +45,7 @@ def test_what_the_java_producer_sends_the_java_consumers_read(java: JavaClient, 
     assert java.ask("pull", "Sent") == everything(940, compressed=20)
 
 
-def test_the_java_producer_is_given_a_topic_that_did_not_exist(java: JavaClient) -> None:
+def test_a_new_topic_is_created_for_the_java_producer(java: JavaClient) -> None:
     assert java.ask("sync", "CreatedBySending", 10, 100) == {"acked": 10, "failed": 0}
     assert java.ask("pull", "CreatedBySending") == everything(10)
 
@@ -84,7 +79,7 @@ def test_the_java_admin_tool_shows_the_cluster(java: JavaClient, cluster: Cluste
 
 
 def shown_sync_state(java: JavaClient, cluster: Cluster, *which: object) -> dict[str, str | list[str]]:
-    """What mqadmin getSyncStateSet shows of the broker set: master's id and address, epoch, addresses in sync."""
+    """The broker set in mqadmin getSyncStateSet: master's id and address, epoch, addresses in sync."""
     out = java.admin("getSyncStateSet", "-a", cluster.layout.controller_list, *which)
 
     def value(name: str) -> str:
@@ -136,7 +131,7 @@ def test_the_java_admin_tool_re_elects_while_the_java_producer_sends(
     tally("java messages read back", reading["read"])
 
 
-def test_java_producer_and_push_consumer_outlive_a_killed_master(java: JavaClient, cluster: Cluster) -> None:
+def test_java_producer_and_push_consumer_survive_a_killed_master(java: JavaClient, cluster: Cluster) -> None:
     master = cluster.layout.name_of(whole(cluster).master_address or "")
     assert master is not None
     create_topic(java, cluster, "Survived")

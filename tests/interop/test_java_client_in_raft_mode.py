@@ -1,5 +1,5 @@
-"""The public Java client of Apache RocketMQ 5.3.3 against a Raft-mode set of ours, whose followers serve readers for a while,
-and whose leader is killed."""
+"""The public Java client of Apache RocketMQ 5.3.3 against our Raft-mode set: followers serve readers for a
+while, and the leader is killed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from localcluster.cluster import Cluster
 from localcluster.layout import CLUSTER_NAME, Mode
 from scripts.peers.javapeer import missing
 from scripts.peers.waits import WAIT_MS
-from tests.interop.javaclient import JavaClient
+from tests.interop.javaclient import JavaClient, everything
 from tests.interop.slavereads import reads_old_messages_from_a_slave_and_new_ones_from_the_master
-from tests.interop.test_java_client import everything
 
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=str(missing())),
@@ -36,7 +35,7 @@ def master_of(cluster: Cluster) -> str:
     return name
 
 
-def test_a_java_client_reads_from_followers_goes_on_when_the_leader_is_killed_and_reads_all(
+def test_a_java_client_reads_from_followers_and_survives_a_killed_leader(
     raft_set: Cluster, tmp_path: Path
 ) -> None:
     leader = master_of(raft_set)

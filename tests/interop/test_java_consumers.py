@@ -1,6 +1,6 @@
-"""How applications consume every day with the public Java client 5.3.3, against a cluster of ours in real processes.
+"""Common ways to consume with the public Java client 5.3.3, against our cluster in real processes.
 
-java/Consumers.java and java/Refusals.java say what the client does with each line."""
+java/Consumers.java and java/Refusals.java document each line."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def acked(java: JavaClient, topic: str) -> list[int]:
 
 
 def elect_another(java: JavaClient, cluster: Cluster) -> str:
-    """The address of a slave that is elected."""
+    """Elects a slave; returns its address."""
     before = asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
     chosen = next(replica for replica in before.in_sync if replica.broker_id != before.master_id)
     where = ("-a", cluster.layout.address("controller-0"), "-b", chosen.broker_id)
@@ -73,11 +73,11 @@ def elect_another(java: JavaClient, cluster: Cluster) -> str:
 
 
 def once(*consumed: dict[str, Any]) -> list[int]:
-    """The keys that some consumers have consumed together, in order, repeated ones as often as they were."""
+    """The keys that these consumers have consumed, in order and with repetitions."""
     return sorted(key for each in consumed for key in each["keys"])
 
 
-def test_two_consumers_of_a_group_share_the_queues_and_each_message_goes_to_one(
+def test_two_consumers_of_a_group_share_the_queues_and_the_messages(
     java: JavaClient, cluster: Cluster
 ) -> None:
     create_topic(java, cluster, "Shared")
@@ -117,7 +117,7 @@ def test_a_consumer_gets_the_tags_that_it_subscribed_to(java: JavaClient, cluste
     assert java.ask("close", "tags")["tags"] == {"TagA": 30, "TagB": 30}
 
 
-def test_a_consumer_gets_what_its_expression_says_of_properties_and_that_again_until_it_can(
+def test_a_consumer_with_a_sql_filter_gets_matching_messages_and_retries(
     java: JavaClient, cluster: Cluster
 ) -> None:
     create_topic(java, cluster, "Chosen")
@@ -132,7 +132,7 @@ def test_a_consumer_gets_what_its_expression_says_of_properties_and_that_again_u
     assert Counter(consumed["tries"].values()) == {2: 20}
 
 
-def test_what_a_listener_could_not_consume_comes_again_until_it_can(
+def test_a_message_that_a_listener_rejects_is_redelivered_until_consumed(
     java: JavaClient, cluster: Cluster
 ) -> None:
     create_topic(java, cluster, "Retried")
@@ -144,7 +144,7 @@ def test_what_a_listener_could_not_consume_comes_again_until_it_can(
     assert Counter(consumed["tries"].values()) == {2: 10}
 
 
-def test_what_no_retry_helps_ends_among_the_dead_letters(java: JavaClient, cluster: Cluster) -> None:
+def test_a_message_that_fails_all_retries_becomes_a_dead_letter(java: JavaClient, cluster: Cluster) -> None:
     create_topic(java, cluster, "Hopeless")
     consume(java, "hopeless", "Hopeless", "InteropHopeless", fails=99, retries_max=1)
     send(java, "Hopeless", 5)
@@ -156,7 +156,7 @@ def test_what_no_retry_helps_ends_among_the_dead_letters(java: JavaClient, clust
     assert failed["keys"] == [] and Counter(failed["tries"].values()) == {2: 5}
 
 
-def test_a_lite_pull_consumer_goes_on_where_it_committed(java: JavaClient, cluster: Cluster) -> None:
+def test_a_lite_pull_consumer_continues_at_its_committed_offset(java: JavaClient, cluster: Cluster) -> None:
     create_topic(java, cluster, "LitePulled")
     send(java, "LitePulled", 30)
     before = java.ask("litepull", "LitePulled", "InteropLitePull", 30)
@@ -177,7 +177,7 @@ def test_a_consumer_reads_old_messages_from_a_slave_and_new_ones_from_the_master
     reads_old_messages_from_a_slave_and_new_ones_from_the_master(java, cluster, "FarBack")
 
 
-def test_consumers_in_order_take_each_queue_in_order_through_a_hand_over_and_a_killed_master(
+def test_orderly_consumers_keep_order_through_a_hand_over_and_a_killed_master(
     java: JavaClient, cluster: Cluster
 ) -> None:
     create_topic(java, cluster, "Ordered")
@@ -211,12 +211,12 @@ def test_consumers_in_order_take_each_queue_in_order_through_a_hand_over_and_a_k
     for offsets in taken["offsets"].values():
         assert list(dict.fromkeys(offsets)) == sorted(
             set(offsets)
-        )  # what is repeated was taken in order before
+        )  # repeated ones were consumed in order before
     assert set(acked(java, "Ordered")) <= {*first["keys"], *second["keys"]}
     assert sent["given up"] == []
 
 
-def test_what_is_not_supported_is_refused_with_a_code(java: JavaClient, cluster: Cluster) -> None:
+def test_unsupported_requests_are_refused_with_a_code(java: JavaClient, cluster: Cluster) -> None:
     create_topic(java, cluster, "Refused")
     address = master_address(cluster)
 
@@ -230,7 +230,7 @@ def test_what_is_not_supported_is_refused_with_a_code(java: JavaClient, cluster:
     assert java.ask("pull", "Refused")["read"] == 5
 
 
-def test_a_group_goes_on_where_it_was_on_the_next_master(java: JavaClient, cluster: Cluster) -> None:
+def test_a_group_continues_at_its_offsets_on_the_next_master(java: JavaClient, cluster: Cluster) -> None:
     create_topic(java, cluster, "GoneOn")
     consume(java, "before", "GoneOn", "InteropGoneOn")
     send(java, "GoneOn", 40)
@@ -251,11 +251,11 @@ def test_a_group_goes_on_where_it_was_on_the_next_master(java: JavaClient, clust
     asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
 
 
-# Those below elect masters: for half a minute after that a former one asks its successor where groups are, so that
-# `all_know` says nothing of its own table.
+# The tests below elect masters. For half a minute a former master then asks its successor for offsets, so
+# `all_know` does not show its own table.
 
 
-def test_consumers_whose_queues_the_broker_assigns_share_them(java: JavaClient, cluster: Cluster) -> None:
+def test_consumers_with_broker_side_assignment_share_the_queues(java: JavaClient, cluster: Cluster) -> None:
     create_topic(java, cluster, "Assigned")
     for name in ("assigned", "another"):
         java.ask("assign", name, "Assigned", "InteropAssigned")
@@ -269,9 +269,9 @@ def test_consumers_whose_queues_the_broker_assigns_share_them(java: JavaClient, 
 
 
 async def traces_of(cluster: Cluster, topic: str, wanted: set[str], events: int) -> list[StoredMessage]:
-    """Once they say so many things about the messages with ids `wanted`, nothing else being traced there."""
+    """Waits for `events` trace events; only the messages `wanted` are traced in `topic`."""
 
-    async def all_told() -> list[StoredMessage]:
+    async def all_events() -> list[StoredMessage]:
         found: list[StoredMessage] = []
         consumer = client.consumer("InteropTraceReader")
         for queue in await consumer.queues(topic):
@@ -284,11 +284,11 @@ async def traces_of(cluster: Cluster, topic: str, wanted: set[str], events: int)
         return found
 
     async with Client(cluster.layout.namesrv) as client:
-        return await wait_for(f"traces in {topic}", all_told, WAIT_MS)
+        return await wait_for(f"traces in {topic}", all_events, WAIT_MS)
 
 
-def test_clients_trace_what_becomes_of_messages(java: JavaClient, cluster: Cluster) -> None:
-    """In the system's topic, which the setting makes, and in one of their own: sent, given to a listener, and back."""
+def test_java_clients_write_message_traces(java: JavaClient, cluster: Cluster) -> None:
+    """In the system trace topic and in a custom one: one event for send, before and after consumption."""
     create_topic(java, cluster, "OwnTraces")
     for group, own in (("InteropTraced", ()), ("InteropOwnTraces", ("OwnTraces",))):
         create_topic(java, cluster, group)
@@ -301,7 +301,7 @@ def test_clients_trace_what_becomes_of_messages(java: JavaClient, cluster: Clust
         assert {line.split("\x01")[5] for line in lines if line.startswith("Pub")} == set(ids)
 
 
-def test_a_group_that_is_moved_while_it_consumes_goes_on_there_under_the_next_master(
+def test_a_group_reset_while_it_consumes_continues_there_under_the_next_master(
     java: JavaClient, cluster: Cluster
 ) -> None:
     create_topic(java, cluster, "Moved")
@@ -318,7 +318,7 @@ def test_a_group_that_is_moved_while_it_consumes_goes_on_there_under_the_next_ma
     asyncio.run(all_know(cluster, "InteropMoved", "Moved", 20))
 
 
-def test_requests_are_answered_also_by_a_master_that_the_asker_has_not_heard_of(
+def test_request_reply_works_through_a_master_unknown_to_the_requester(
     java: JavaClient, cluster: Cluster
 ) -> None:
     create_topic(java, cluster, "Asked")

@@ -1,6 +1,7 @@
-"""Real Java controllers exchanged for ours on their own stores, and back: the steps of docs/operations/java-controllers.md.
+"""Real Java controllers are replaced by ours on their own stores, and back: the steps of
+docs/operations/java-controllers.md.
 
-Brokers of ours go on meanwhile; what the real mqadmin shows of the set before it has to show after."""
+Our brokers keep running; the real mqadmin must show the same set before and after."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
 
 @pytest.fixture
 def group(tmp_path: Path, tools: JavaClient) -> Iterator[Controllers]:
-    """Three Java controllers with a whole set of two on them."""
+    """Three Java controllers with a broker set of two, both in sync."""
     with Controllers(tmp_path / "group", tools) as made:
         for name in made.names:
             made.start_java(name)
@@ -57,13 +58,13 @@ def inspected(*stores: Path) -> tuple[int, str]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Index files are as long as they may become; what counts of them is at their beginning."""
+    """Index files have their maximum size; only the beginning is used."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes()[: 1 << 20] for path in files}
 
 
 def start_ours_one_by_one(group: Controllers, *names: str) -> None:
-    """Each has read its store and serves before the next one starts."""
+    """Each has read its store and serves before the next starts."""
     for name in names:
         group.start_ours(name)
 
@@ -75,7 +76,7 @@ def start_ours_one_by_one(group: Controllers, *names: str) -> None:
 
 
 @pytest.mark.long
-def test_a_group_that_was_stopped_goes_to_ours_and_back(group: Controllers, tmp_path: Path) -> None:
+def test_a_stopped_java_controller_group_moves_to_ours_and_back(group: Controllers, tmp_path: Path) -> None:
     group.move_master()
     before = group.facts()
     group.end_all()
@@ -96,7 +97,7 @@ def test_a_group_that_was_stopped_goes_to_ours_and_back(group: Controllers, tmp_
     group.move_master()
     ours = group.facts()
     assert group.end_all() == [0, 0, 0]
-    for name in group.names:  # also where Java's was ended before its first entry came, and had no such file
+    for name in group.names:  # also if Java's was stopped before its first entry and had no such file
         assert {path.stat().st_size for path in (group.member(name) / "index").iterdir()} == {
             JAVA_INDEX_BYTES
         }
@@ -105,15 +106,15 @@ def test_a_group_that_was_stopped_goes_to_ours_and_back(group: Controllers, tmp_
         group.start_java(name)
     group.leader()
     assert group.facts() == ours
-    group.move_master()  # Java's leader decides again, and what it decides goes over, too
+    group.move_master()  # Java's leader commits again, and its entries are taken over too
     java = group.facts()
     group.end_all()
     start_ours_one_by_one(group, *group.names)
     assert group.facts() == java
 
 
-def test_a_group_that_was_killed_amid_its_work_goes_to_ours(group: Controllers, tmp_path: Path) -> None:
-    """One member lacks the end, and one's disk has damaged an entry since."""
+def test_a_killed_java_controller_group_moves_to_ours(group: Controllers, tmp_path: Path) -> None:
+    """One member is missing the last entries, and one has a damaged entry on its disk."""
     leader = group.leader()
     behind, third = (name for name in group.names if name != leader)
     group.kill(behind)
@@ -142,7 +143,7 @@ def test_a_group_that_was_killed_amid_its_work_goes_to_ours(group: Controllers, 
     assert {name: after[name] for name in left} == left
 
     start_ours_one_by_one(group, behind, leader)
-    assert group.leader() == leader, "the one that holds more"
+    assert group.leader() == leader, "the one with more entries"
     assert group.facts() == before
     group.member(third).rename(tmp_path / "aside")
     group.start_ours(third)
@@ -158,8 +159,8 @@ async def votes(group: Controllers, name: str) -> bool | None:
 
 
 @pytest.mark.long
-def test_ours_takes_no_part_beside_java_members_that_run(group: Controllers) -> None:
-    """Somebody who exchanges one while the others run loses nothing: stopped, all three go to ours as ever."""
+def test_our_controller_does_not_join_running_java_controllers(group: Controllers) -> None:
+    """Replacing one member while the others run loses nothing: after a stop all three move to ours."""
     before = group.facts()
     leader = group.leader()
     first = next(name for name in group.names if name != leader)
@@ -185,7 +186,7 @@ async def heard(group: Controllers, name: str) -> bool | None:
 
 @pytest.mark.skipif(broker_missing() is not None, reason=str(broker_missing()))
 def test_a_java_broker_uses_a_controller_inside_its_name_server(tmp_path: Path, tools: JavaClient) -> None:
-    """It is master before a replica of ours is, and the other way round after it was killed."""
+    """The Java broker is master before our replica, and the other way round after it was killed."""
     with Controllers(tmp_path / "group", tools, count=1) as group:
         group.start_embedded("n0")
         group.leader()

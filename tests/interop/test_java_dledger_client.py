@@ -1,4 +1,5 @@
-"""Upstream's DLedgerClient on a group of ours: what it appends it gets, and it hands the leadership over."""
+"""Upstream's DLedgerClient on our group: it gets the entries that it appends, and transfers the
+leadership."""
 
 from __future__ import annotations
 
@@ -12,12 +13,12 @@ from scripts.peers.javapeer import BROKER_JARS, QUICK_START, SOURCES, broker_mis
 from tests.unit.dledger.test_ledger_clients import ServedGroup
 
 LEADERS_MAX = 10
-"""On a machine so busy that this group loses its leader meanwhile, it is told to another one."""
+"""On a busy machine the group may change its leader; the client is then started with the new one."""
 
 pytestmark = pytest.mark.skipif(missing() is not None or broker_missing() is not None, reason="no Java peer")
 
 
-def test_upstreams_client_appends_gets_and_hands_over(tmp_path: Path) -> None:
+def test_upstreams_dledger_client_appends_gets_and_transfers_leadership(tmp_path: Path) -> None:
     classes = f"{BROKER_JARS}/*"
     peer = compiled([SOURCES / "dledger" / "DLedgerPeer.java"], BROKER_JARS)
 

@@ -1,6 +1,7 @@
-"""Our SQL92 filters beside upstream's own classes: what they take, what they match, and consumerFilter.json on either side.
+"""Our SQL92 filters compared with upstream's classes: accepted expressions, matches, and consumerFilter.json
+on either side.
 
-`python -m scripts.comparefilters` goes on for as long as it is told."""
+`python -m scripts.comparefilters` runs for a given time."""
 
 from __future__ import annotations
 
@@ -28,12 +29,12 @@ def java() -> Iterator[Java]:
         yield made
 
 
-def test_expressions_and_messages_are_judged_as_java_judges_them(java: Java) -> None:
+def test_expressions_match_the_same_messages_as_javas(java: Java) -> None:
     differences = list(compare(java, Random(SEED), COUNT))
     assert not differences, f"seed {SEED}, {len(differences)} of {COUNT}:\n{differences[0]}"
 
 
-def test_a_java_broker_opens_our_file_of_filters_and_we_open_its_own(java: Java, tmp_path: Path) -> None:
+def test_each_broker_loads_the_consumer_filter_file_of_the_other(java: Java, tmp_path: Path) -> None:
     table = ConsumerFilters(SystemClock(), lambda: None)
     ours = SubscriptionData("TopicA", "a > 5", sub_version=7, expression_type="SQL92")
     table.register("GroupA", [ours])
@@ -55,5 +56,7 @@ def test_a_java_broker_opens_our_file_of_filters_and_we_open_its_own(java: Java,
     assert found is not None
     positions = found.bloom_filter_data.bit_pos
     again.register("GroupB", [SubscriptionData("TopicA", "c = 'y'", sub_version=10, expression_type="SQL92")])
-    anew = again.find("GroupB", "TopicA")
-    assert anew is not None and anew.bloom_filter_data.bit_pos == positions, "as Java computed them"
+    recomputed = again.find("GroupB", "TopicA")
+    assert recomputed is not None and recomputed.bloom_filter_data.bit_pos == positions, (
+        "as Java computed them"
+    )

@@ -1,4 +1,4 @@
-"""A whole fleet of Java's servers that becomes ours and Java's again; `scripts/interop` does the same at length."""
+"""A complete fleet of Java servers is migrated to ours and back; `scripts/interop` runs longer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.skipif(fleet_missing() is not None, reason=str(fleet_m
 
 
 @pytest.mark.long
-def test_a_live_java_set_becomes_ours_and_javas_again_as_the_runbook_says(tmp_path: Path) -> None:
+def test_a_live_java_set_is_migrated_to_ours_and_back_by_the_runbook(tmp_path: Path) -> None:
     java = ["namesrv", "controller-0", "broker-0", "broker-1"]
     with Fleet.made(tmp_path / "fleet", java=java, contract="B") as fleet:
         fleet.start()

@@ -1,7 +1,7 @@
-"""Java clients of 5.3.3 and 4.9.8 with default settings, which ask for routes each 30 s, through planned hand-overs.
+"""Java clients of 5.3.3 and 4.9.8 with default settings (routes each 30 s) through planned hand-overs.
 
-What it costs them in time, their own time-out included, is measured by `python -m scripts.bench.handover`; here nothing may
-fail, be lost or out of order."""
+`python -m scripts.bench.handover` measures the delay. Here no call may fail and no message may be lost or out
+of order."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ TOPICS = {"HandedOver": JARS, "OldHandedOver": OLD_CLIENT_JARS}
 SENDERS, CONSUMERS = ("retries", "once", "transactions"), ("push", "orderly", "pull")
 CALM_MS = 2_000
 POLLS_MS = 32_000
-"""Every client has asked for routes by then."""
+"""By then every client has asked for routes."""
 INTERVAL_MS = 60
-"""Between an answer and the next send of each: several of them in every hand-over."""
+"""The pause between an answer and the next send: several sends in every hand-over."""
 OVERRUN = "no planned hand-over", "no successor"
-"""Events of a machine too busy for a hand-over within 400 ms, or a successor within 1.5 s. Clients then notice the change."""
+"""Events of a machine too busy for a hand-over within 400 ms, or a successor within 1.5 s. Clients then
+notice the change."""
 SEND_MS_MAX = 20_000
-"""In place of 3 s, for which a machine may let a process stand still. Who waits until routes are asked for waits longer."""
+"""Instead of 3 s, because a machine may stop a process that long. A client that waits for its next route poll
+waits longer."""
 
 
 @pytest.fixture(scope="module")
 def handed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster whose brokers stay to forward what clients send them."""
+    """A cluster whose brokers keep running to forward requests of clients."""
     directory = tmp_path_factory.mktemp("handed") / "cluster"
     settings = {"shutdownForwardSeconds": "35", **ASKED_SOON, **NOBODY_IS_LATE}
     with Cluster.create(directory, controllers=1, broker_settings=settings) as cluster:
@@ -51,7 +53,9 @@ def handed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-def test_clients_as_they_come_notice_no_planned_hand_over(handed: Cluster, tmp_path: Path) -> None:
+def test_java_clients_with_default_settings_notice_no_planned_hand_over(
+    handed: Cluster, tmp_path: Path
+) -> None:
     with ExitStack() as opened:
         both = [
             opened.enter_context(
@@ -88,7 +92,7 @@ def test_clients_as_they_come_notice_no_planned_hand_over(handed: Cluster, tmp_p
 
 
 def fine(cluster: Cluster, clients: PeerProcess, during_ms: int, *, marked: bool = False) -> None:
-    """No client gets an error, and none stands still until routes are asked for."""
+    """No client gets an error, and none waits for its next route poll."""
     if not marked:
         clients.ask("watch", 0)  # all have begun
         clients.ask("mark")
@@ -102,7 +106,8 @@ def fine(cluster: Cluster, clients: PeerProcess, during_ms: int, *, marked: bool
 
 
 def complete(clients: PeerProcess) -> None:
-    """Every consumer has what was acknowledged or committed, and that in one place; who reads in order has it in order."""
+    """Every consumer has each acknowledged or committed message once; orderly consumers have them in
+    order."""
     report = clients.ask("drained")
     for fault in ("missing", "rolledBack", "twice"):
         assert {role: seen[fault] for role, seen in report.items()} == dict.fromkeys(CONSUMERS, 0), fault

@@ -1,4 +1,4 @@
-"""One broker set of a Java broker and ours, each in turn its master; `scripts/interop` does the same at length."""
+"""One broker set of a Java broker and ours, each in turn its master; `scripts/interop` runs longer."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ LATE = {
     "haMaxTimeSlaveNotCatchup": "3000",
     "haHousekeepingInterval": str(WAIT_MS),
 }
-"""Settings of brokers: a slave that stands still leaves the SyncStateSet because it is late, not because its silent connection
+"""Broker settings: a paused slave leaves the SyncStateSet because it lags, not because its idle connection
 was closed."""
 ALONE = 20
 """Acknowledgements that a master gives while it is alone, as contract B allows."""
 MEMBER = re.compile(r"^InSyncReplica:\t.*?(127\.0\.0\.1:\d+)", re.MULTILINE)
 
 
-def test_a_java_broker_and_ours_of_one_set_are_masters_in_turn_and_tell_each_other_all(
+def test_a_java_broker_and_ours_in_one_set_are_masters_in_turn_without_loss(
     tmp_path: Path,
 ) -> None:
     with Fleet.made(tmp_path / "fleet", java=["broker-0"], contract="B") as fleet:
@@ -55,7 +55,7 @@ def test_a_java_broker_and_ours_of_one_set_are_masters_in_turn_and_tell_each_oth
     ids=["our_controller", "javas_controller"],
 )
 @pytest.mark.long
-def test_a_set_of_a_java_broker_and_ours_shrinks_and_is_whole_again_whoever_leads(
+def test_a_set_of_a_java_broker_and_ours_shrinks_and_recovers_under_either_master(
     tmp_path: Path, controllers: tuple[str, ...], pauses: bool
 ) -> None:
     java = ["broker-0", *controllers]
@@ -68,8 +68,8 @@ def test_a_set_of_a_java_broker_and_ours_shrinks_and_is_whole_again_whoever_lead
 
 
 async def shrunk_in_turn(fleet: Fleet, *, pauses: bool) -> list[Verdict]:
-    """Under load each is master while the other one is dead, and with `pauses` while it stands still before. Read back is from
-    both."""
+    """Under load each is master while the other is killed, and with `pauses` before that while it is paused.
+    Both are read back."""
     judged: list[Verdict] = []
     await fleet.wait_whole(timeout_ms=WAIT_MS)
     async with under_load(fleet, 1, judged) as load:
@@ -91,7 +91,7 @@ async def shrunk_in_turn(fleet: Fleet, *, pauses: bool) -> list[Verdict]:
 
 
 async def leads(fleet: Fleet, name: str) -> None:
-    """The set is whole, and `name` is its master."""
+    """Waits until the set is in sync with `name` as its master."""
 
     async def probe() -> None:
         state = await fleet.wait_whole(timeout_ms=WAIT_MS)
@@ -107,7 +107,7 @@ async def leads(fleet: Fleet, name: str) -> None:
 
 
 async def alone(fleet: Fleet, name: str, load: SteadyLoad) -> None:
-    """mqadmin shows `name` as the set's only member, and it acknowledges what is sent from then on."""
+    """Waits until mqadmin shows `name` as the only member and it acknowledges new sends."""
     await wait_for(f"{name} is alone", partial(shown, fleet, {name}), WAIT_MS)
     assert await load.acknowledged_after(SystemClock().now_ms(), WAIT_MS, ALONE)
 
@@ -117,7 +117,7 @@ async def whole(fleet: Fleet) -> None:
 
 
 async def shown(fleet: Fleet, wanted: set[str]) -> None:
-    """Raises NotYet where the controller, or then mqadmin, has others in the SyncStateSet."""
+    """Raises NotYet if the controller or mqadmin has others in the SyncStateSet."""
     admin = AdminClient(SystemClock())
     try:
         state = await fleet.sync_state(admin)

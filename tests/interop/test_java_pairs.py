@@ -1,4 +1,4 @@
-"""Pairs without controllers: one half a broker of Apache RocketMQ 5.3.3, the other ours, over a name server of ours.
+"""Pairs without controllers: a broker of Apache RocketMQ 5.3.3 and ours, with our name server.
 
 Each test starts a JVM or two; files of the log are compared byte for byte."""
 
@@ -13,16 +13,15 @@ from typing import Any
 
 import orjson
 import pytest
-from click.testing import CliRunner
 
 from messagestore.record import FIXED_PARTS
 from messagestore.recordcrc import HEAD
-from mqadmin.cli import admin
 from mqclient.errors import ClientError
 from mqclient.producer import SendStatus
 from scripts.peers.javapeer import broker_missing
 from scripts.peers.javaserver import NO_SPIN
 from tests.interop.javabroker import java_broker
+from tests.interop.ourmqadmin import json_of
 from tests.realpair import SEGMENT_BYTES, TOPIC, RealPair, bodies, ours
 from tests.unit.messagestore.storehelp import message, open_store, small_settings
 
@@ -31,7 +30,7 @@ pytestmark = [
 ]
 
 JAVA = {
-    "inSyncReplicas": 2,  # without it a Java SYNC_MASTER waits for nobody
+    "inSyncReplicas": 2,  # without it a Java SYNC_MASTER does not wait for a slave
     "timerWheelEnable": "false",
     **NO_SPIN,
     "maxHashSlotNum": 100,
@@ -50,8 +49,8 @@ def has_topic(pair: RealPair, number: int) -> bool:
     return file.exists() and TOPIC.encode() in file.read_bytes()
 
 
-def level(pair: RealPair) -> bool:
-    """Both logs read the same from where the slave's begins; files beyond the end are made ahead."""
+def caught_up(pair: RealPair) -> bool:
+    """Whether both logs are equal from the start of the slave's; files after the end are made ahead."""
     master, slave = pair.log(0), pair.log(1)
     begins = min(slave, default=0)
     contents = [
@@ -77,7 +76,7 @@ def test_our_slave_follows_a_java_master_through_kills_of_either(tmp_path: Path)
         after = bodies("after", 20)
         pair.send_until_acknowledged(*after)
         assert {message.body for message in pair.read()} >= {*sent, *missed, *after}
-        pair.wait_for(lambda: level(pair))
+        pair.wait_for(lambda: caught_up(pair))
         pair.wait_for(lambda: has_topic(pair, 1))
         our_mqadmin_works_with_a_java_broker(pair, tmp_path)
         pair.kill("broker-0")
@@ -85,37 +84,35 @@ def test_our_slave_follows_a_java_master_through_kills_of_either(tmp_path: Path)
 
 
 def our_mqadmin_works_with_a_java_broker(pair: RealPair, folder: Path) -> None:
-    """What ours asks brokers for, a Java one answers as ours do."""
+    """A Java broker answers the requests of our mqadmin as our brokers do."""
 
-    def told(line: str) -> dict[str, Any]:
-        result = CliRunner().invoke(admin, [*line.split(), "-n", pair.namesrv, "--json"], prog_name="mqadmin")
-        assert result.exit_code == 0, result.output
-        return dict(orjson.loads(result.stdout))
+    def mqadmin(line: str) -> Any:
+        return json_of(pair.namesrv, *line.split())
 
     master, (cluster, name) = pair.address(0), ("DefaultCluster", "broker-a")
     topics, groups = folder / "topics.json", folder / "groups.json"
     topics.write_text('[{"topicName": "Listed", "readQueueNums": 2, "writeQueueNums": 2, "perm": 6}]')
     groups.write_text('[{"groupName": "Listed"}]')
-    assert told(f"updateTopicList -b {master} -f {topics}")["brokers"] == [master]
-    assert told(f"updateSubGroupList -b {master} -f {groups}")["brokers"] == [master]
-    assert told("getConsumerConfig -g Listed")["configs"][0]["groupName"] == "Listed"
-    [changed] = told(f"updateTopicPerm -c {cluster} -t {TOPIC} -p 4")["brokers"]
+    assert mqadmin(f"updateTopicList -b {master} -f {topics}")["brokers"] == [master]
+    assert mqadmin(f"updateSubGroupList -b {master} -f {groups}")["brokers"] == [master]
+    assert mqadmin("getConsumerConfig -g Listed")["configs"][0]["groupName"] == "Listed"
+    [changed] = mqadmin(f"updateTopicPerm -c {cluster} -t {TOPIC} -p 4")["brokers"]
     assert (changed["permBefore"], changed["perm"]) == (6, 4)
-    told(f"updateTopicPerm -c {cluster} -t {TOPIC} -p 6")
-    assert told(f"queryCq -t {TOPIC} -q 0 -i 0 -c 2 -b {master}")["maxQueueIndex"] > 0
-    messages = told(f"printMsgByQueue -t {TOPIC} -a {name} -i 0 -p true")["messages"]
-    newest = messages[-1]["msgId"]  # of what was there before it was killed Java's index may lack any
-    assert told(f"queryMsgByUniqueKey -t {TOPIC} -i {newest}")["messages"][0]["topic"] == TOPIC
-    told(f"resetOffsetByTime -g Listed -t {TOPIC} -s now")
-    told(f"cloneGroupOffset -s Listed -d Cloned -t {TOPIC}")
-    assert told(f"skipAccumulatedMessage -g Listed -t {TOPIC}")["queues"]
-    assert told(f"brokerConsumeStats -b {master}")["totalDiff"] >= 0
-    assert told(f"statsAll -t {TOPIC}")["topics"][0]["topic"] == TOPIC
-    assert "groups" in told(f"producer -b {master}")
-    assert told(f"exportMetadata -c {cluster} -f {folder}")["topicConfigTable"].keys() >= {TOPIC, "Listed"}
-    assert told(f"exportMetrics -c {cluster} -f {folder}")["evaluateReport"].keys() == {name}
-    assert told(f"exportConfigs -c {cluster} -f {folder}")["clusterScale"]["masterBrokerSize"] == 1
-    assert told("clusterRT -a 2 --once")["brokers"][0]["success"] == 2
+    mqadmin(f"updateTopicPerm -c {cluster} -t {TOPIC} -p 6")
+    assert mqadmin(f"queryCq -t {TOPIC} -q 0 -i 0 -c 2 -b {master}")["maxQueueIndex"] > 0
+    messages = mqadmin(f"printMsgByQueue -t {TOPIC} -a {name} -i 0 -p true")["messages"]
+    newest = messages[-1]["msgId"]  # Java's index may miss messages from before the kill
+    assert mqadmin(f"queryMsgByUniqueKey -t {TOPIC} -i {newest}")["messages"][0]["topic"] == TOPIC
+    mqadmin(f"resetOffsetByTime -g Listed -t {TOPIC} -s now")
+    mqadmin(f"cloneGroupOffset -s Listed -d Cloned -t {TOPIC}")
+    assert mqadmin(f"skipAccumulatedMessage -g Listed -t {TOPIC}")["queues"]
+    assert mqadmin(f"brokerConsumeStats -b {master}")["totalDiff"] >= 0
+    assert mqadmin(f"statsAll -t {TOPIC}")["topics"][0]["topic"] == TOPIC
+    assert "groups" in mqadmin(f"producer -b {master}")
+    assert mqadmin(f"exportMetadata -c {cluster} -f {folder}")["topicConfigTable"].keys() >= {TOPIC, "Listed"}
+    assert mqadmin(f"exportMetrics -c {cluster} -f {folder}")["evaluateReport"].keys() == {name}
+    assert mqadmin(f"exportConfigs -c {cluster} -f {folder}")["clusterScale"]["masterBrokerSize"] == 1
+    assert mqadmin("clusterRT -a 2 --once")["brokers"][0]["success"] == 2
 
 
 def test_a_java_slave_follows_our_master_through_kills_of_either(tmp_path: Path) -> None:
@@ -137,7 +134,7 @@ def test_a_java_slave_follows_our_master_through_kills_of_either(tmp_path: Path)
         pair.send_until_acknowledged(*after)
         assert {message.body for message in pair.read()} >= {*sent, *missed, *after}
         pair.wait_for(lambda: pair.slaves_level() == 1)
-        pair.wait_for(lambda: level(pair))
+        pair.wait_for(lambda: caught_up(pair))
         pair.wait_for(lambda: has_topic(pair, 1))  # Java's copies tables for the first time after a minute
         table = orjson.loads((pair.store(1) / "config/topics.json").read_bytes())["topicConfigTable"]
         assert table[TOPIC]["writeQueueNums"] == 2
@@ -147,7 +144,7 @@ def test_a_java_slave_follows_our_master_through_kills_of_either(tmp_path: Path)
         assert pair.read_at(1) <= held
 
 
-def test_our_slave_stays_out_when_a_java_master_comes_back_with_another_log(tmp_path: Path) -> None:
+def test_our_slave_refuses_a_java_master_that_returns_with_another_log(tmp_path: Path) -> None:
     with RealPair(tmp_path / "pair", [java_broker, ours], **JAVA) as pair:
         pair.start(0)
         pair.create_topic()
@@ -164,21 +161,21 @@ def test_our_slave_stays_out_when_a_java_master_comes_back_with_another_log(tmp_
             try:
                 results = pair.send_at_once(*bodies("second", 10, 1_000))
             except ClientError:
-                return False  # a Java broker on a slow machine sends what waited for 200 ms away
+                return False  # a slow Java broker rejects sends that waited for 200 ms
             assert SendStatus.SEND_OK not in {result.status for result in results}
             return True
 
-        for _ in range(4):  # more than the slave holds: upstream's would go on there
+        for _ in range(4):  # more than the slave has: upstream's slave would continue there
             pair.wait_for(sent_and_not_acknowledged)
         assert pair.log(1) == held
 
 
 TURNS = [(java_broker, None), (ours, signal.SIGKILL), (java_broker, signal.SIGTERM), (ours, signal.SIGTERM)]
-"""Who has the store, and how the one before ended; at last Java's again."""
+"""The broker on the store, and the signal that ended the one before; Java's is last again."""
 
 
 @pytest.mark.long
-def test_a_java_store_goes_on_in_ours_and_in_javas_again(tmp_path: Path) -> None:
+def test_a_java_store_is_continued_by_our_broker_and_by_java_again(tmp_path: Path) -> None:
     with RealPair(tmp_path / "pair", [java_broker], **{**JAVA, "brokerRole": "ASYNC_MASTER"}) as pair:
         sent: list[bytes] = []
         for turn, (command, ending) in enumerate([*TURNS, (java_broker, signal.SIGKILL)]):
@@ -210,15 +207,16 @@ def is_as(pair: RealPair, before: dict[tuple[int, int], bytes]) -> bool:
 
 
 def places(pair: RealPair) -> dict[tuple[int, int], bytes]:
-    """Body by queue and offset; nothing while clients know no way."""
+    """The body by queue and offset; empty while clients find no broker."""
     try:
         return {(message.queue_id, message.queue_offset): message.body for message in pair.read()}
     except ClientError:
         return {}
 
 
-def test_java_lists_what_no_queue_lists_in_a_store_that_ours_closed(tmp_path: Path) -> None:
-    """By CommitLog.recoverNormally it would pass over the first of these messages, and list the others in its place."""
+def test_java_dispatches_records_that_our_broker_closed_without_queue_entries(tmp_path: Path) -> None:
+    """CommitLog.recoverNormally would skip the first of these messages and dispatch the others in its
+    place."""
     with RealPair(tmp_path / "pair", [java_broker], **{**JAVA, "brokerRole": "ASYNC_MASTER"}) as pair:
         sent = bodies("first", 6)
         asyncio.run(closed_with_unlisted(pair.store(0), sent, listed=2))
@@ -230,7 +228,7 @@ def test_java_lists_what_no_queue_lists_in_a_store_that_ours_closed(tmp_path: Pa
 
 
 async def closed_with_unlisted(root: Path, bodies: list[bytes], *, listed: int) -> None:
-    """As a slave leaves its store that was not told yet that the rest is confirmed."""
+    """Closes the store like a slave that does not know yet that the last records are confirmed."""
     settings = small_settings(mapped_file_size_commit_log=SEGMENT_BYTES, mapped_file_size_consume_queue=6_000)
     store = open_store(root, settings)
     await store.start()
@@ -242,9 +240,9 @@ async def closed_with_unlisted(root: Path, bodies: list[bytes], *, listed: int) 
     await store.stop()
 
 
-@pytest.mark.parametrize("rotten", [False, True])
-def test_a_java_broker_verifies_the_record_crcs_that_ours_wrote(tmp_path: Path, rotten: bool) -> None:
-    """After a kill it keeps what is in front of the first record that contradicts its CRC."""
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_java_broker_verifies_the_record_crcs_that_ours_wrote(tmp_path: Path, damaged: bool) -> None:
+    """After a kill it keeps the records before the first one with a wrong CRC."""
     with RealPair(tmp_path / "pair", [ours], **{**JAVA, "brokerRole": "ASYNC_MASTER"}) as pair:
         pair.start(0, enabledAppendPropCRC="true")
         pair.create_topic(queues=1)
@@ -253,10 +251,10 @@ def test_a_java_broker_verifies_the_record_crcs_that_ours_wrote(tmp_path: Path, 
         pair.kill("broker-0")
         content = b"".join(pair.log(0).values())
         assert content.count(HEAD) >= len(sent)
-        if rotten:
+        if damaged:
             at = (
                 content.index(sent[20]) - FIXED_PARTS[0].size + 19
-            )  # the application's flag, which nothing else covers
+            )  # the application's flag, which no other check covers
             segment = pair.store(0) / "commitlog" / f"{at - at % SEGMENT_BYTES:020d}"
             held = bytearray(segment.read_bytes())
             held[at % SEGMENT_BYTES] ^= 1
@@ -265,4 +263,4 @@ def test_a_java_broker_verifies_the_record_crcs_that_ours_wrote(tmp_path: Path, 
         pair.start(0, forceVerifyPropCRC="true")
         after = bodies("after", 1)
         pair.send_until_acknowledged(*after)
-        assert {message.body for message in pair.read()} == {*(sent[:20] if rotten else sent), *after}
+        assert {message.body for message in pair.read()} == {*(sent[:20] if damaged else sent), *after}

@@ -1,4 +1,4 @@
-"""The Java clients of these tests bear a machine on which they do not get their routes in time."""
+"""The Java clients of these tests tolerate a machine where route answers are late."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 TOPIC = "Late"
 UNANSWERED = 2
-"""A client asks in the background, too, and its call may get an answer that this waited for."""
+"""A client also asks in the background, and a call may use that answer."""
 ASKED = [
     ("sync", TOPIC, 5, 100),
     ("tx", "LateDealMakers", TOPIC, "deal", "rollback", "rollback"),
@@ -36,7 +36,8 @@ ASKED = [
 
 
 class LateNameServer:
-    """Passes questions for routes on to `namesrv`; of those for TOPIC the first `unanswered` end their connections."""
+    """Forwards route requests to `namesrv`; closes the connections of the first `unanswered` ones for
+    TOPIC."""
 
     def __init__(self, namesrv: str) -> None:
         self.unanswered = 0
@@ -56,7 +57,7 @@ class LateNameServer:
         return request.reply(answer.code, answer.remark, body=answer.body)
 
 
-def test_a_client_that_does_not_hear_where_its_topic_is_asks_again(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_java_client_without_a_route_answer_asks_again(cluster: Cluster, tmp_path: Path) -> None:
     said: dict[str, object] = {}
     left: dict[str, int] = {}
 

@@ -1,5 +1,5 @@
-"""Java's Raft-mode brokers and ours: the stores of theirs open in ours as they are, those with a plain log from before too,
-and no group is made of both.
+"""Java's Raft-mode brokers and ours: their stores open in ours unchanged, also with an earlier plain log. A
+group of both is refused.
 
 Each test starts three JVMs."""
 
@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mqclient.errors import ClientError
-from remoting.errors import RemotingError
 from scripts.peers.javapeer import broker_missing
-from tests.interop.test_java_raft_mode import MEMBERS, RaftBrokers
+from tests.interop.raftbrokers import MEMBERS, RaftBrokers, places
 from tests.realpair import bodies, ours
 
 pytestmark = [
@@ -22,19 +20,11 @@ pytestmark = [
 ]
 
 
-def read_of(group: RaftBrokers) -> dict[tuple[int, int], bytes]:
-    """Body by queue and offset; nothing while nobody leads."""
-    try:
-        return {(each.queue_id, each.queue_offset): each.body for each in group.read()}
-    except (ClientError, RemotingError):
-        return {}
-
-
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL])
-def test_stores_of_javas_go_on_in_ours(number: signal.Signals, tmp_path: Path) -> None:
+def test_stores_of_java_raft_brokers_continue_in_ours(number: signal.Signals, tmp_path: Path) -> None:
     with RaftBrokers(tmp_path / "group") as group:
         plain = bodies("plain", 60) if number is signal.SIGKILL else []
-        if plain:  # the store of a master without Raft mode, which all members go on from
+        if plain:  # the store of a master without Raft mode, which all members continue
             group.start(0, enableDLegerCommitLog="false")
             group.create_topic()
             group.send_until_acknowledged(*plain)
@@ -46,30 +36,30 @@ def test_stores_of_javas_go_on_in_ours(number: signal.Signals, tmp_path: Path) -
         first = bodies("first", 150)  # several files of the log
         group.send_until_acknowledged(*first)
         first += plain
-        before = read_of(group)
+        before = places(group)
         old = [sorted((group.store(member) / "commitlog").glob("0*")) for member in range(MEMBERS)]
         group.end_all(number)
         files = [[file.read_bytes() for file in each] for each in old]
         group.commands = [ours] * MEMBERS
         group.start_all()
-        group.wait_for(lambda: before.items() <= read_of(group).items())
-        assert {*read_of(group).values()} >= {*first}
+        group.wait_for(lambda: before.items() <= places(group).items())
+        assert {*places(group).values()} >= {*first}
         second = bodies("second", 60)
         group.send_until_acknowledged(*second)
         leader = group.leader()
         assert leader is not None
         group.kill(f"broker-{leader - 1}")
-        group.wait_for(lambda: {*read_of(group).values()} >= {*first, *second})
+        group.wait_for(lambda: {*places(group).values()} >= {*first, *second})
         assert files == [[file.read_bytes() for file in each] for each in old]
         assert all(len(each) > 1 for each in old) if plain else not any(old)
-        after = read_of(group)
+        after = places(group)
         assert before.items() <= after.items()
         for queue_id in (0, 1):
             offsets = sorted(offset for queue, offset in after if queue == queue_id)
             assert offsets == list(range(len(offsets)))
 
 
-def test_ours_takes_no_part_in_a_group_of_javas_and_says_so(tmp_path: Path) -> None:
+def test_our_broker_does_not_join_a_java_raft_group_and_logs_it(tmp_path: Path) -> None:
     with RaftBrokers(tmp_path / "group") as group:
         group.commands[2] = ours
         group.start_all()

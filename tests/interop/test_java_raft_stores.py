@@ -1,5 +1,5 @@
-"""The store of a Java broker in Raft mode, read after a kill: what was acknowledged, up to the entry that its ledger calls
-committed."""
+"""The store of a Java broker in Raft mode, read after a kill: the acknowledged messages up to its committed
+entry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scripts.peers.javaserver import NO_SPIN
 from tests.interop.javabroker import java_broker
 from tests.realpair import RealPair, bodies
 from tests.unit.sparkreplay.commandline import mqreplay
-from tests.unit.sparkreplay.test_committed_rows import rows_of
+from tests.unit.sparkreplay.storerows import rows_of
 
 pytestmark = [
     pytest.mark.skipif(broker_missing() is not None, reason=str(broker_missing())),
@@ -32,15 +32,15 @@ JAVA = {
 
 
 def stored(pair: RealPair) -> list[bytes]:
-    """Each once: what was sent again, for nobody answered, may stand there twice. Nothing before the ledger's first checkpoint,
-    which is written within three seconds."""
+    """The messages, each once, although repeated sends may be stored twice. Empty before the ledger's first
+    checkpoint, which is written within three seconds."""
     if not (pair.store(0) / "dledger-n0/checkpoint").exists():
         return []
     rows = [bytes(row["body"]) for row in rows_of(str(pair.store(0)), crc="true")]  # type: ignore[call-overload]
     return list(dict.fromkeys(rows))
 
 
-def test_a_killed_java_raft_brokers_store_holds_what_it_acknowledged(tmp_path: Path) -> None:
+def test_a_killed_java_raft_brokers_store_has_the_acknowledged_messages(tmp_path: Path) -> None:
     with RealPair(tmp_path / "pair", [java_broker], **JAVA) as pair:
         raft = {"dLegerPeers": f"n0-127.0.0.1:{int(pair.address(0).rpartition(':')[2]) + 5}"}
         pair.start(0, **raft)

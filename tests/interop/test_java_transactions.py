@@ -1,5 +1,5 @@
-"""Java's TransactionMQProducer 5.3.3 against a cluster of ours, through a planned and an unplanned change of master, and Java's
-broker in turn with ours on one store."""
+"""Java's TransactionMQProducer 5.3.3 against our cluster, through a planned and an unplanned change of
+master, and Java's broker alternating with ours on one store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DEALS = "Deals"
 POLL_S = 0.2
 STATES = {"commit": "COMMIT_MESSAGE", "rollback": "ROLLBACK_MESSAGE", "unknown": "UNKNOW"}
 ARRIVED_S = 0.5
-"""What was sent is read by then; and commits are told in the log, which is where a Java broker looks for them."""
+"""By then all sent messages are read, and commits are in the log, where a Java broker looks for them."""
 
 
 def whole(cluster: Cluster) -> SyncStateInfo:
@@ -39,7 +39,7 @@ def whole(cluster: Cluster) -> SyncStateInfo:
 
 
 async def read(namesrv: str, topic: str) -> Counter[str]:
-    """Nothing while no broker leads."""
+    """Empty while no broker leads."""
     found: Counter[str] = Counter()
     async with Client(namesrv) as client:
         consumer = client.consumer("DealReaders")
@@ -54,8 +54,9 @@ async def read(namesrv: str, topic: str) -> Counter[str]:
 
 
 class Deals:
-    """The transactions of one test. `expected`: the bodies that consumers are to get. One that was sent again, answered
-    late, may come twice: its first half is open, is asked for, and ends as checks are told. `repeated` are others that may."""
+    """The transactions of one test. `expected`: the bodies that consumers must get. A transaction that was
+    sent again after a late answer may come twice: its first half message stays open and ends by a check.
+    `repeated` are others that may."""
 
     def __init__(self, java: JavaClient, namesrv: str, topic: str) -> None:
         self.expected: set[str] = set()
@@ -65,9 +66,9 @@ class Deals:
         self._ended: set[str] = set()
 
     def send(self, body: str, first: str, later: str) -> None:
-        told = self._java.ask("tx", "DealMakers", self._topic, body, first, later)
-        assert told["status"] == STATES[first]
-        if told["tries"] > 1:
+        answer = self._java.ask("tx", "DealMakers", self._topic, body, first, later)
+        assert answer["status"] == STATES[first]
+        if answer["tries"] > 1:
             self.repeated.add(body)
 
     def send_all_kinds(self, name: str) -> None:
@@ -79,7 +80,7 @@ class Deals:
         self.expected |= {f"{name}-commit-rollback", f"{name}-unknown-commit"}
 
     def read_when(self) -> None:
-        """All that is expected comes, each once, and nothing else."""
+        """All expected messages arrive once, and no others."""
 
         async def until() -> None:
             async with asyncio.timeout(WAIT_MS / 1000):
@@ -93,11 +94,11 @@ class Deals:
         asyncio.run(until())
 
     def judge_checks(self) -> None:
-        """Nobody has asked for one that was committed at once, and read when this was called the last time. Before that the
-        broker that takes its end may ask, too, if the end is slow."""
+        """No broker has checked a transaction that was committed at once and read by the last call. Before
+        that, a broker may check a transaction whose end is slow."""
         time.sleep(ARRIVED_S)
         asked = Counter(self._java.ask("txchecked", "DealMakers")["bodies"])
-        assert not (asked - self._asked).keys() & self._ended - self.repeated, "it is asked for no more"
+        assert not (asked - self._asked).keys() & self._ended - self.repeated, "no more checks arrive"
         self._asked, self._ended = asked, {body for body in self.expected if "-commit-" in body}
 
 
@@ -140,8 +141,8 @@ def test_java_transactions_end_once_through_changes_of_master(java: JavaClient, 
 
 
 @pytest.mark.skipif(broker_missing() is not None, reason=str(broker_missing()))
-def test_a_store_goes_on_from_a_java_broker_to_ours_and_back(tmp_path: Path) -> None:
-    """What one left open the other asks for, and what one ended the other does not."""
+def test_a_store_with_transactions_moves_from_a_java_broker_to_ours_and_back(tmp_path: Path) -> None:
+    """Each broker checks the transactions that the other left open, and none that the other ended."""
     settings = {
         **ASKED_SOON,
         "transactionOpBatchInterval": 200,
@@ -165,7 +166,9 @@ def test_a_store_goes_on_from_a_java_broker_to_ours_and_back(tmp_path: Path) -> 
             if number:
                 java.ask("txlater", "DealMakers", f"left-{number - 1}", "commit")
                 deals.expected.add(f"left-{number - 1}")
-            if command is java_broker:  # it may ask until it has told what it committed, and commit each time
+            if (
+                command is java_broker
+            ):  # it may check until its commit is in the op topic, and commit each time
                 deals.repeated |= {f"left-{number - 1}", f"turn-{number}-unknown-commit"}
             deals.send_all_kinds(f"turn-{number}")
             deals.read_when()

@@ -1,6 +1,8 @@
-"""RocketMQ 5.5 (client, tools and name server 5.5.0, the newest published; brokers and controllers 5.5.1) with ours.
+"""RocketMQ 5.5 (client, tools and name server 5.5.0, the newest published; brokers and controllers 5.5.1)
+with ours.
 
-`scripts/interop` does what takes longer. Other tests of this layer run with it, too, under AUTOSWITCH_PEERS_VERSION=5.5.1."""
+`scripts/interop` runs the longer ones. Other tests of this layer run with it under
+AUTOSWITCH_PEERS_VERSION=5.5.1."""
 
 from __future__ import annotations
 
@@ -26,10 +28,10 @@ from mqruntime.clock import SystemClock
 from scripts.peers.fleet import Fleet, fleet_missing
 from scripts.peers.javapeer import NEWER, OLDER, newer_missing, peers_of
 from scripts.peers.waits import WAIT_MS
-from tests.interop.javaclient import JavaClient
+from tests.interop.javaclient import JavaClient, everything
 from tests.longtests import long
-from tests.unit.mqadmin.test_admin_page import NEWER as NEWER_COMMANDS
-from tests.unit.mqadmin.test_admin_page import UPSTREAMS
+from tests.unit.mqadmin.adminpage import NEWER as NEWER_COMMANDS
+from tests.unit.mqadmin.adminpage import UPSTREAMS
 
 pytestmark = [pytest.mark.skipif(newer_missing() is not None, reason=str(newer_missing()))]
 
@@ -44,11 +46,9 @@ def newer(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield client
 
 
-def everything(read: int) -> dict[str, int]:
-    return dict(read=read, compressed=0, missing=0, repeated=0, moved=0, changed=0)
-
-
-def test_what_the_newer_producer_sends_the_newer_consumers_read(newer: JavaClient, cluster: Cluster) -> None:
+def test_newer_java_consumers_read_messages_of_the_newer_producer(
+    newer: JavaClient, cluster: Cluster
+) -> None:
     namesrv = cluster.layout.namesrv
     said = newer.admin("updateTopic", "-n", namesrv, "-c", CLUSTER_NAME, "-t", TOPIC, "-r", 4, "-w", 4)
     assert "success" in said
@@ -67,8 +67,8 @@ def progress(newer: JavaClient, namesrv: str, group: str) -> int:
     return int(found[1])
 
 
-def test_the_newer_tool_reads_what_is_keyed_by_queues(newer: JavaClient, cluster: Cluster) -> None:
-    """fastjson2 reads objects as keys, and no strings that hold them."""
+def test_the_newer_tool_reads_maps_keyed_by_queues(newer: JavaClient, cluster: Cluster) -> None:
+    """fastjson2 reads objects as keys, and no strings that contain them."""
     namesrv = cluster.layout.namesrv
     state = asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
     rows = [line.split() for line in newer.admin("topicStatus", "-n", namesrv, "-t", TOPIC).splitlines()]
@@ -106,7 +106,7 @@ def test_the_newer_tool_finds_messages_by_their_tag(newer: JavaClient, cluster: 
     asyncio.run(found())
 
 
-def test_each_command_of_the_newer_tool_is_named(newer: JavaClient) -> None:
+def test_each_command_of_the_newer_tool_is_known(newer: JavaClient) -> None:
     listed = re.findall(r"^ {3,}(\w+) ", newer.admin(), re.MULTILINE)
     assert set(listed) == {*UPSTREAMS, *NEWER_COMMANDS}
 
@@ -115,7 +115,7 @@ BODIES = 20
 
 
 async def sent(fleet: Fleet, name: str) -> list[bytes]:
-    """Messages that the set has acknowledged, under contract C; their tag is `name`."""
+    """Sends messages with tag `name` until the set has acknowledged them under contract C."""
     bodies = [f"{name}-{number}".encode() for number in range(BODIES)]
     async with Client(fleet.layout.namesrv, clock=SystemClock(), random=random.Random(1)) as client:
         producer = client.producer("NewerProducers")
@@ -134,7 +134,7 @@ async def sent(fleet: Fleet, name: str) -> list[bytes]:
 
 
 async def read(fleet: Fleet, due: set[bytes]) -> None:
-    """All of them can be read from the present master."""
+    """Waits until all of them can be read from the current master."""
     async with Client(fleet.layout.namesrv, clock=SystemClock(), random=random.Random(2)) as client:
         consumer = client.consumer("NewerReaders")
 
@@ -155,7 +155,8 @@ async def read(fleet: Fleet, due: set[bytes]) -> None:
 
 
 async def found_by_tag(fleet: Fleet, tag: str, due: set[bytes]) -> None:
-    """All that the present master has with this tag is `due`, and it does not say that it may miss some."""
+    """Checks that the current master finds exactly `due` by this tag, without a note that some may be
+    missing."""
     master = (await fleet.wait_whole(timeout_ms=WAIT_MS)).master_address
     assert master is not None
     admin = AdminClient(SystemClock())
@@ -193,7 +194,7 @@ async def lived(fleet: Fleet) -> set[bytes]:
     await elected(fleet, "broker-0")
     due = set(await sent(fleet, "first"))
     await elected(fleet, "broker-1")
-    await elected(fleet, "broker-0")  # nothing was sent since: Java's does not record this epoch
+    await elected(fleet, "broker-0")  # no message was sent since, so Java's broker does not record this epoch
     due |= set(await sent(fleet, "behind"))
     await elected(fleet, "broker-1")
     due |= set(await sent(fleet, "ours"))
@@ -202,10 +203,9 @@ async def lived(fleet: Fleet) -> set[bytes]:
 
 
 @pytest.mark.parametrize("version", [NEWER, *long([OLDER])])
-def test_a_java_master_that_was_elected_without_a_message_in_between_is_followed(
-    tmp_path: Path, version: str
-) -> None:
-    """With a minimum of two nobody could send before it is. At last ours goes on from its store, and finds messages by tag."""
+def test_a_java_master_elected_without_messages_in_between_is_followed(tmp_path: Path, version: str) -> None:
+    """With a minimum of two, no send succeeds before it is followed. Finally ours continues its store and
+    finds messages by tag."""
     if (why := fleet_missing(version)) is not None:
         pytest.skip(why)
     with Fleet.made(tmp_path / "fleet", java=["broker-0"], contract="C", version=version) as fleet:
@@ -221,5 +221,5 @@ def test_a_java_master_that_was_elected_without_a_message_in_between_is_followed
         asyncio.run(read(fleet, due))
         for name in ("first", "behind", "ours"):
             asyncio.run(found_by_tag(fleet, name, {body for body in due if body.startswith(name.encode())}))
-        # by Java's own entries where it was stopped; where it was killed its file is made from the log
+        # after a stop by Java's own entries; after a kill the index is rebuilt from the log
         assert left and ({path: path.read_bytes() for path in index.iterdir()} == left) is newer

@@ -1,4 +1,4 @@
-"""Where servers of this layer's clusters come from."""
+"""The servers of this layer's clusters."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def commands() -> Iterator[ForkedCommands]:
 
 @pytest.fixture(scope="module", autouse=True)
 def patient() -> Iterator[None]:
-    """Of this layer alone: a simulation's digest hangs on every time-out."""
+    """For this layer only, because the digest of a simulation depends on every timeout."""
     with patient_clients():
         yield

@@ -1,7 +1,8 @@
-"""Commands run in forks of one process that has imported what they are made of: most of what a short one takes are imports.
+"""Commands run in forks of one process that has imported their modules, because imports take most of a short
+run.
 
-Invariant: a command ends as its `python -m` would, in the folder and with the environment in which the first was asked for.
-That commands start by themselves is shown by the documented ones."""
+Invariant: a command has the outcome of its `python -m`, in the folder and environment of the first command.
+The documented commands prove that commands start as processes."""
 
 from __future__ import annotations
 
@@ -24,6 +25,6 @@ class ForkedCommands:
         self._forks.__exit__(*error)
 
     def run(self, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """As subprocess.run of it, once it has ended."""
+        """Returns the same as subprocess.run."""
         ended = self._forks.ask(json.dumps([module, *arguments]))
         return subprocess.CompletedProcess([module, *arguments], ended["code"], ended["out"], ended["err"])

@@ -1,4 +1,4 @@
-"""A peer without manners: it says bytes to a port, waits for an answer or not, and stays or goes."""
+"""A hostile peer: it sends bytes to a port, may wait for an answer, and may keep the connection."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ IN_FLIGHT = 64
 
 
 class HostilePeer:
-    """Of one port; keeps what it holds open until `leave`."""
+    """A peer of one port; keeps its connections open until `leave`."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._held: list[asyncio.StreamWriter] = []
 
     async def say(self, data: bytes, *, stays_s: float = 0.05) -> None:
-        """And is gone after that, however it was answered."""
+        """Sends the bytes and closes, with or without an answer."""
         reader, writer = await asyncio.open_connection(HOST, self._port)
         with suppress(OSError):
             writer.write(data)
@@ -36,7 +36,7 @@ class HostilePeer:
         writer.transport.abort()
 
     async def hold(self, data: bytes = b"", count: int = 1) -> None:
-        """Says it on `count` connections, never reads, and stays."""
+        """Sends the bytes on `count` connections, never reads, and keeps them open."""
         for _ in range(count):
             _, writer = await asyncio.open_connection(HOST, self._port)
             writer.transport.pause_reading()  # type: ignore[attr-defined]  # of a socket's transport
@@ -44,7 +44,7 @@ class HostilePeer:
             self._held.append(writer)
 
     async def ask(self, commands: Iterable[RemotingCommand]) -> list[RemotingCommand]:
-        """The answers, in the order in which they came. Fails where the server closes the connection or does not answer."""
+        """The answers in order of arrival. Fails if the server closes the connection or does not answer."""
         reader, writer = await asyncio.open_connection(HOST, self._port, limit=READ_BYTES)
         frames, asked = FrameReader(), 0
         answers: list[RemotingCommand] = []
@@ -72,7 +72,7 @@ class HostilePeer:
         return [answer for answer in frames.receive(data) if answer.flag & RESPONSE_BIT]
 
     async def served(self, codes: Iterable[int]) -> list[int]:
-        """Which of these the port knows."""
+        """The codes among these that the port serves."""
         return [
             code for code in codes if (await self._code_of(code)) != ResponseCode.REQUEST_CODE_NOT_SUPPORTED
         ]

@@ -1,4 +1,4 @@
-"""The stores of a running cluster's brokers, once all of them have saved the same."""
+"""The stores of a running cluster's brokers, once all have saved the same bound."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def stores(cluster: Cluster) -> list[str]:
 
 
 async def until_all_hold_everything(cluster: Cluster) -> int:
-    """The bound that all replicas have saved once nothing is sent any more: the end of the log of each."""
+    """Waits until all replicas have saved the same bound, the end of each log; returns it."""
 
     async def probe() -> int:
         bounds = {checkpoint_bound(LocalFiles(store)) for store in stores(cluster)}

@@ -1,4 +1,4 @@
-"""A server in a process of its own, started as a user starts it."""
+"""A server in its own process, started as a user starts it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def command(module: str, *arguments: str) -> list[str]:
 
 
 class ServerProcess:
-    """`said` is what it has written to stderr as far as it was waited for; whatever happens, it does not outlive us."""
+    """`said` is the stderr that was waited for. The process never outlives the test."""
 
     def __init__(self, module: str, *arguments: str) -> None:
         self.said = ""
@@ -33,7 +33,7 @@ class ServerProcess:
             self._process.kill()
 
     def wait_to_say(self, words: str) -> None:
-        """Fails when it ends without these words."""
+        """Waits until stderr has these words; fails if the process ends first."""
         assert self._process.stderr is not None
         while words not in self.said:
             line = self._process.stderr.readline()
@@ -41,7 +41,7 @@ class ServerProcess:
             self.said += line
 
     def stop(self) -> int:
-        """Its exit code, once it was told to end. That it takes three seconds at most is tested on virtual time."""
+        """Stops it and returns its exit code. The limit of three seconds is tested on virtual time."""
         self._process.terminate()
         self.said += self._process.communicate()[1]
         return self._process.returncode

@@ -1,5 +1,5 @@
-"""A file system in memory that is soon full, and one in a file, whose power can go; who is not root may not mount them and
-skips the test."""
+"""A small file system in memory, and one in a file for power cuts. Mounting them needs root; else the test is
+skipped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 @contextmanager
 def small_disk(place: Path, size_bytes: int) -> Iterator[Path]:
-    """`place`, made and mounted with room for `size_bytes`."""
+    """Makes `place` and mounts a file system of `size_bytes` there."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         pytest.skip("mounting a small file system needs root")
     place.mkdir()
@@ -29,7 +29,7 @@ def small_disk(place: Path, size_bytes: int) -> Iterator[Path]:
 
 
 def made_image(image: Path, size_bytes: int) -> Path:
-    """A file that holds an empty file system."""
+    """A file with an empty file system."""
     if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None:
         pytest.skip("a file system in a file needs root and mkfs.ext4")
     with image.open("wb") as file:
@@ -40,7 +40,7 @@ def made_image(image: Path, size_bytes: int) -> Path:
 
 @contextmanager
 def mounted_image(image: Path, place: Path) -> Iterator[Path]:
-    """`place`, where the file system in `image` is mounted; nothing is written to it but what is synced, for minutes."""
+    """Mounts the file system in `image` at `place`; for minutes only synced data is written to it."""
     place.mkdir(exist_ok=True)
     mount = ["mount", "-o", "loop,commit=600", str(image), str(place)]
     if subprocess.run(mount, capture_output=True, check=False).returncode != 0:

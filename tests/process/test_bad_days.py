@@ -1,6 +1,7 @@
-"""A running cluster under bad input on every port: each is answered with the right code or cut, and nothing is lost.
+"""Bad input on every port of a running cluster: each is answered with the correct code or closed, and nothing
+is lost.
 
-The tests share the cluster and go from one to the next in order; each leaves it whole."""
+The tests share the cluster and run in order; each leaves all replicas in sync."""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ def whole(cluster: Cluster) -> SyncStateInfo:
 
 
 def ports_of(cluster: Cluster) -> dict[str, int]:
-    """Every port that the cluster listens on, by what it is."""
+    """Every port of the cluster, by its kind."""
     found: dict[str, int] = {}
     for name in cluster.layout.names:
         port = int(cluster.layout.address(name).rpartition(":")[2])
@@ -82,7 +83,7 @@ def ports_of(cluster: Cluster) -> dict[str, int]:
 
 
 def throw(port: int, data: bytes) -> bytes:
-    """What comes back for `data` until the other end closes or resets."""
+    """The answer to `data` until the other end closes or resets."""
     got = b""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         try:
@@ -129,7 +130,7 @@ def resident_kib(cluster: Cluster, name: str) -> int:
     return int(status.partition("VmRSS:")[2].split()[0])
 
 
-def test_nonsense_on_any_port_harms_nobody(cluster: Cluster) -> None:
+def test_nonsense_on_any_port_harms_no_server(cluster: Cluster) -> None:
     before = whole(cluster)
     lines = {name: text.count("\n") for name, text in logs(cluster).items()}
     for port in ports_of(cluster).values():
@@ -144,8 +145,8 @@ def test_nonsense_on_any_port_harms_nobody(cluster: Cluster) -> None:
         assert resident_kib(cluster, name) < 120 * 1024
 
 
-def test_half_a_frame_keeps_nothing_from_others(cluster: Cluster) -> None:
-    """Slow or stuck peers hold a connection each; everybody else is served meanwhile."""
+def test_half_a_frame_does_not_block_other_connections(cluster: Cluster) -> None:
+    """Slow or stuck peers hold one connection each; other clients are served meanwhile."""
     master = master_of(cluster)
     port = int(master.rpartition(":")[2])
     stuck = [
@@ -171,19 +172,19 @@ def test_half_a_frame_keeps_nothing_from_others(cluster: Cluster) -> None:
     ],
     ids=["over the limit", "bad character", "long name", "no name", "reserved"],
 )
-def test_a_message_that_cannot_be_is_refused_with_its_own_code(
+def test_an_invalid_message_is_refused_with_its_own_code(
     cluster: Cluster, topic: str, body: bytes, code: ResponseCode, why: str
 ) -> None:
     reply = ask(master_of(cluster), send_request(topic, body))
     assert (ResponseCode(reply.code), why in (reply.remark or "")) == (code, True), reply.remark
 
 
-def test_a_slave_refuses_sends_and_commands_of_strangers(cluster: Cluster) -> None:
+def test_a_slave_refuses_sends_and_unknown_requests(cluster: Cluster) -> None:
     state = whole(cluster)
     for replica in state.in_sync:
         if replica.address != state.master_address:
             reply = ask(replica.address, send_request("T", b"x"))
-            assert reply.code == ResponseCode.SYSTEM_BUSY and reply.remark  # makes clients try another broker
+            assert reply.code == ResponseCode.SYSTEM_BUSY and reply.remark  # clients then try another broker
     for name in cluster.layout.names:
         unknown = ask(cluster.layout.address(name), RemotingCommand.request(9_999))
         assert unknown.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
@@ -199,7 +200,8 @@ def test_a_slave_refuses_sends_and_commands_of_strangers(cluster: Cluster) -> No
 
 
 async def load_under(cluster: Cluster, harm: list[int]) -> list[SendAttempt]:
-    """Sends all the time while 1 MiB of garbage goes to each port of `harm`; nothing acknowledged may be missing."""
+    """Sends messages while each port of `harm` gets 1 MiB of garbage; no acknowledged message may be
+    missing."""
     clock = SystemClock()
     await cluster.create_topic("Harmed")
     async with Client(cluster.layout.namesrv, clock=clock, random=random.Random(3)) as client:
@@ -223,7 +225,7 @@ def test_garbage_on_the_replication_ports_under_load_loses_nothing(cluster: Clus
     assert whole(cluster).master_epoch == before.master_epoch
 
 
-def test_a_process_that_is_no_master_ends_when_told_without_being_killed(cluster: Cluster) -> None:
+def test_a_server_that_is_no_master_stops_on_sigterm(cluster: Cluster) -> None:
     state = whole(cluster)
     slave = next(replica.address for replica in state.in_sync if replica.address != state.master_address)
     leader = asyncio.run(cluster.wait_leader())
@@ -240,7 +242,7 @@ def test_a_process_that_is_no_master_ends_when_told_without_being_killed(cluster
     whole(cluster)
 
 
-def test_a_broker_of_another_cluster_is_told_so_and_joins_nothing(cluster: Cluster) -> None:
+def test_a_broker_of_another_cluster_is_refused_with_the_reason(cluster: Cluster) -> None:
     stranger = cluster.directory / "stranger.conf"
     settings = cluster.layout.properties("broker-0") | {
         "brokerClusterName": "AnotherCluster",
@@ -258,8 +260,8 @@ def test_a_broker_of_another_cluster_is_told_so_and_joins_nothing(cluster: Clust
     assert len(state.in_sync) == 3 and state.not_in_sync == ()
 
 
-def test_a_broker_registered_at_no_address_that_could_be_ends_nobody(cluster: Cluster) -> None:
-    """Controllers tell every living broker of an election, and masters look up the hosts of their set."""
+def test_brokers_registered_at_impossible_addresses_harm_no_server(cluster: Cluster) -> None:
+    """Controllers notify every live broker of an election, and masters resolve the hosts of their set."""
     leader, name = asyncio.run(cluster.wait_leader()), (CLUSTER_NAME, BROKER_SET)
     for broker_id, address in enumerate(("typed..twice:1", "x" * 64 + ":1", "127.0.0.1:" + "9" * 200), 50):
         registration = (

@@ -1,4 +1,4 @@
-"""Servers that cannot start as they are told: one clear line, an exit code that tells the truth, no traceback."""
+"""Servers that cannot start with their settings: one clear line, a correct exit code, no traceback."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tests.process.serverprocess import ENVIRONMENT, ServerProcess, command
 from tests.process.smalldisk import small_disk
 from tests.unit.raftstore.raftstores import contents, lay_out
 
-NOWHERE = "127.0.0.1:9"  # discard: nobody listens
+NOWHERE = "127.0.0.1:9"  # the discard port: nothing listens there
 USAGE, FAILED = 2, 1
 
 
 @contextmanager
 def listener() -> Iterator[int]:
-    """A port that somebody else listens on."""
+    """A port that is in use."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
 
 def ends(module: str, *arguments: str) -> tuple[int, str]:
-    """(exit code, what it said) of a server that ends by itself."""
+    """(exit code, stderr) of a server that exits."""
     done = subprocess.run(
         command(module, *arguments), env=ENVIRONMENT, capture_output=True, text=True, check=False
     )
@@ -78,14 +78,14 @@ def test_a_used_port_is_named_by_every_server(tmp_path: Path) -> None:
             assert f"127.0.0.1:{port}: another process listens here; stop it or set another port" in said
 
 
-def test_an_address_of_another_machine_is_no_address_to_listen_on(tmp_path: Path) -> None:
+def test_an_address_of_another_machine_is_refused_as_a_listen_address(tmp_path: Path) -> None:
     code, said = ends("broker", *broker(tmp_path, "brokerIP1=192.0.2.1"))
     assert code == FAILED
     assert "192.0.2.1" in said and "set bindAddress to one that is" in said
 
 
-def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
-    """A file in its place, and a file system that takes no folder, not even root's."""
+def test_an_unusable_directory_is_named(tmp_path: Path) -> None:
+    """A file in its path, and a file system where nobody may create a folder."""
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file" / "store", Path("/sys/mq-store")):
         code, said = ends("broker", *broker(tmp_path, f"storePathRootDir={place}"))
@@ -93,7 +93,7 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         assert "cannot be used as store directory" in said and "name another one" in said
 
 
-def test_a_configuration_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_configuration_file_is_named(tmp_path: Path) -> None:
     code, said = ends("controller", "-c", str(tmp_path / "controller.conf"))
     assert (code, said) == (
         USAGE,
@@ -101,14 +101,14 @@ def test_a_configuration_file_that_is_not_there_is_named(tmp_path: Path) -> None
     )
 
 
-def test_a_mistyped_key_is_told_with_the_nearest_one_and_refused_when_strict(tmp_path: Path) -> None:
+def test_a_mistyped_key_is_logged_with_the_nearest_one_and_refused_if_strict(tmp_path: Path) -> None:
     file = tmp_path / "broker.conf"
     file.write_text(f"# ours\nminInSyncReplica=2\ncontrollerAddr={NOWHERE}\n")
     code, said = ends("broker", "--strict", "-c", str(file))
     assert code == USAGE
     expected = f"{file}:2: minInSyncReplica=2: unknown setting; did you mean minInSyncReplicas?"
     assert said == f"mqbroker: {expected}\n"
-    with listener() as port:  # the file is good enough to get as far as the port
+    with listener() as port:  # the file is valid up to the port
         code, said = ends("broker", "-c", str(file), *broker(tmp_path, f"listenPort={port}"))
     assert code == FAILED
     assert "WARNING" in said and "did you mean minInSyncReplicas?" in said
@@ -150,7 +150,7 @@ def test_a_mistyped_key_is_told_with_the_nearest_one_and_refused_when_strict(tmp
         ("namesrv", "enableControllerInNamesrv=true", "the name server's file; name it with -c"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_by_name(
+def test_an_impossible_value_is_refused_by_name(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -158,7 +158,7 @@ def test_a_value_that_cannot_be_is_refused_by_name(
     setting: str,
     why: str,
 ) -> None:
-    """Settings are read before anything else, so this needs no process of its own."""
+    """Settings are read first, so no process is needed."""
     known = {"broker": broker, "controller": controller, "namesrv": namesrv}[module](tmp_path)
     monkeypatch.setattr(sys, "argv", [f"mq{module}", *known, setting])
     assert importlib.import_module(f"{module}.__main__").main() == USAGE
@@ -166,15 +166,15 @@ def test_a_value_that_cannot_be_is_refused_by_name(
     assert setting.partition("=")[0] in said and why in said and said.count("\n") == 1
 
 
-def test_a_broker_without_controllers_is_told_to_name_them(tmp_path: Path) -> None:
+def test_a_broker_without_controllers_is_refused_with_the_setting_to_set(tmp_path: Path) -> None:
     code, said = ends("broker", *broker(tmp_path, "controllerAddr="))
     assert code == USAGE
     assert "controllerAddr" in said and "must name controllers" in said
 
 
 @pytest.mark.parametrize("mode", ["true", "false"])
-def test_the_store_of_a_raft_mode_broker_is_left_alone(tmp_path: Path, mode: str) -> None:
-    """Its log is none that this broker reads: it would begin with an empty one beside it, and its queues be emptied."""
+def test_a_broker_refuses_the_store_of_a_raft_mode_broker(tmp_path: Path, mode: str) -> None:
+    """This broker does not read that log. It would start with an empty one and truncate the queues."""
     root = lay_out("killed", tmp_path / "broker")
     before = contents(root)
     code, said = ends("broker", *broker(tmp_path, f"enableControllerMode={mode}"))
@@ -185,7 +185,7 @@ def test_the_store_of_a_raft_mode_broker_is_left_alone(tmp_path: Path, mode: str
     assert {name: read for name, read in contents(root).items() if not name.endswith("/lock")} == before
 
 
-def test_the_store_of_another_broker_is_left_alone(tmp_path: Path) -> None:
+def test_a_broker_refuses_the_store_of_another_broker(tmp_path: Path) -> None:
     store = tmp_path / "broker"
     store.mkdir()
     identity = store / "brokerIdentity"
@@ -197,7 +197,7 @@ def test_the_store_of_another_broker_is_left_alone(tmp_path: Path) -> None:
         assert identity.read_bytes() == content
 
 
-def test_a_broker_whose_tables_are_damaged_or_missing_says_which_and_how_to_go_on(tmp_path: Path) -> None:
+def test_damaged_or_missing_tables_are_named_with_a_hint(tmp_path: Path) -> None:
     arguments = broker(tmp_path, "enableControllerMode=false", "brokerRole=ASYNC_MASTER")
     with ServerProcess("broker", *arguments) as first:
         first.wait_to_say("broker started")
@@ -227,10 +227,10 @@ def test_a_broker_whose_tables_are_damaged_or_missing_says_which_and_how_to_go_o
         assert again.stop() == 0
 
 
-def test_a_second_process_is_kept_out_of_a_store_and_the_first_ends_when_told(
+def test_a_second_process_is_refused_a_store_and_the_first_stops_on_sigterm(
     tmp_path: Path,
 ) -> None:
-    """The first one has no controllers: it waits for them, says so once, and still stops when it is told to."""
+    """The first one waits for its controllers, logs that once, and still stops on SIGTERM."""
     arguments = broker(tmp_path, f"namesrvAddr={NOWHERE}")
     with ServerProcess("broker", *arguments) as first:
         first.wait_to_say("retrying")
@@ -242,7 +242,7 @@ def test_a_second_process_is_kept_out_of_a_store_and_the_first_ends_when_told(
     assert first.said.count("a majority of controllers must run at the addresses of controllerAddr") == 1
 
 
-def test_a_controller_without_its_peers_says_what_is_missing_and_ends_when_told(tmp_path: Path) -> None:
+def test_a_controller_without_peers_reports_it_and_stops_on_sigterm(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     peers = f"controllerDLegerPeers=n0-127.0.0.1:{port};n1-{NOWHERE};n2-127.0.0.1:7"
@@ -252,7 +252,7 @@ def test_a_controller_without_its_peers_says_what_is_missing_and_ends_when_told(
     assert "a majority of the peers must run" in lone.said and len(lone.said.splitlines()) <= 6
 
 
-def test_a_controller_on_a_full_disk_says_what_to_do_and_waits_until_it_is_told_to_end(
+def test_a_controller_on_a_full_disk_waits_with_a_hint_until_sigterm(
     tmp_path: Path,
 ) -> None:
     with small_disk(tmp_path / "full", 64 << 10) as disk:

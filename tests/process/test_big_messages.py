@@ -1,4 +1,4 @@
-"""One client, one connection, more than it may hold unsent: real brokers store every message once."""
+"""One client sends more than its connection may buffer: real brokers store every message once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def send_at_once_and_read(namesrv: str) -> None:
         assert {message.body.count(message.body[0]) for message in found} == {BODY_BYTES}
 
 
-def test_thirty_messages_of_four_mebibytes_sent_at_once_are_each_acknowledged_once(tmp_path: Path) -> None:
+def test_thirty_concurrent_messages_of_four_mebibytes_are_stored_once(tmp_path: Path) -> None:
     assert Limits().unsent_bytes_max < COUNT * BODY_BYTES
     with Cluster.create(tmp_path / "cluster") as cluster:
         cluster.start()

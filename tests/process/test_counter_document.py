@@ -1,4 +1,5 @@
-"""The replicated counter of docs/dledger.md, as it stands there: three of it count together, and go on without one."""
+"""The replicated counter of docs/dledger.md, unchanged: three processes count together, and continue without
+one."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ IDS = ("n0", "n1", "n2")
 
 
 class Counters:
-    """The processes; each answers a line with a line."""
+    """The processes. Each answers a line with a line."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         [program] = PROGRAM.findall((ROOT / "docs" / "dledger.md").read_text())
@@ -52,7 +53,7 @@ class Counters:
         return process.stdout.readline().strip()
 
     def leader_says(self, line: str) -> tuple[str, str]:
-        """Who leads, and what it says."""
+        """The leader and its answer."""
         for name in itertools.cycle(self.processes):
             answer = self.said(name, line)
             if not answer.startswith("the leader is"):

@@ -1,4 +1,4 @@
-"""The commands of README.md and the pages below docs/ are run as they are, in a folder of their own next to one cluster."""
+"""The commands of README.md and docs/ run unchanged in their own folder, next to one cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def environment(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a reader stands: our programs and `python` on the PATH and scripts/ below, for the Python that runs the tests."""
+    """A reader's folder: our programs and `python` on the PATH and scripts/ below, for the Python of the
+    tests."""
     folder = tmp_path_factory.mktemp("reader")
     names = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     modules = {f"bin/{name}": entry.partition(".__main__")[0] for name, entry in names.items()}
@@ -55,7 +56,7 @@ def run(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def cluster(folder: Path) -> Iterator[Cluster]:
-    """Started and, at the end, removed by the documented commands."""
+    """A cluster, started and finally removed by the documented commands."""
     done = run(folder, UP)
     assert done.returncode == 0 and "data, logs and *.conf are in" in done.stdout, done.stderr
     with Cluster.open(folder / "run/demo") as cluster:
@@ -70,9 +71,7 @@ OF_MODULES = [name for name, how in RUN.items() if name.startswith("python -m ")
 
 
 @pytest.mark.parametrize("command", [name for name in RUN if name not in OF_MODULES])
-def test_a_documented_command_does_what_its_reader_expects(
-    command: str, folder: Path, cluster: Cluster
-) -> None:
+def test_a_documented_command_has_the_expected_output(command: str, folder: Path, cluster: Cluster) -> None:
     how = RUN[command]
     done = run(folder, as_run(command, how, cluster))
     assert done.returncode == 0, done.stderr
@@ -80,15 +79,13 @@ def test_a_documented_command_does_what_its_reader_expects(
 
 
 @pytest.mark.parametrize("command", OF_MODULES)
-def test_a_documented_module_takes_its_options_and_tells_its_help(
-    command: str, commands: ForkedCommands
-) -> None:
+def test_a_documented_module_prints_its_help(command: str, commands: ForkedCommands) -> None:
     done = commands.run(*command.split()[2:], "--help")
     assert done.returncode == 0 and RUN[command].shows in done.stdout, done.stdout + done.stderr
 
 
 def a_slave(cluster: Cluster) -> int:
-    """Whoever of the whole set is not master: any broker may have been the first to come."""
+    """A slave of the set in sync. Any broker may have become the first master."""
     state = asyncio.run(cluster.wait_whole())
     return next(replica.broker_id for replica in state.in_sync if replica.broker_id != state.master_id)
 
@@ -108,12 +105,12 @@ def as_run(command: str, how: Run, cluster: Cluster) -> str:
     return re.sub(r"\b(?:" + "|".join(values) + r")\b", lambda name: values[name.group()], line)
 
 
-def test_the_programs_for_python_do_what_they_say(folder: Path, cluster: Cluster, tmp_path: Path) -> None:
+def test_the_documented_python_programs_work(folder: Path, cluster: Cluster, tmp_path: Path) -> None:
     programs = [
         body
         for document in ("docs/clients.md", "README.md")
         for kind, body in BLOCK.findall((ROOT / document).read_text())
-        if kind == "python" and "mqclient" in body  # the others are run beside other peers' clients
+        if kind == "python" and "mqclient" in body  # the others run in the tests of other clients
     ]
     assert len(programs) == 5
     made = run(folder, TOPIC.replace("NAMESRV", cluster.layout.namesrv))
@@ -144,7 +141,8 @@ TUTORIALS = {
 
 
 def script_of(tutorial: str, cluster: Cluster) -> str:
-    """All blocks of a tutorial in their order, for bash: a program goes into the file that the text before it names."""
+    """All blocks of a tutorial as a bash script: a program is written to the file that the text before it
+    names."""
     text = (ROOT / f"docs/tutorials/{tutorial}.md").read_text()
     parts = ["set -eu"]
     for block in BLOCK.finditer(text):
@@ -163,8 +161,8 @@ def script_of(tutorial: str, cluster: Cluster) -> str:
 
 
 @pytest.mark.parametrize("tutorial", TUTORIALS)
-def test_a_tutorial_does_what_it_shows(tutorial: str, folder: Path, cluster: Cluster) -> None:
-    """On the cluster that is there: the command that starts one finds it."""
+def test_a_tutorial_prints_what_it_shows(tutorial: str, folder: Path, cluster: Cluster) -> None:
+    """Runs on the running cluster, which the command that starts one finds."""
     activate = folder / ".venv/bin/activate"
     activate.parent.mkdir(parents=True, exist_ok=True)
     activate.touch()
@@ -173,7 +171,7 @@ def test_a_tutorial_does_what_it_shows(tutorial: str, folder: Path, cluster: Clu
     assert not [shown for shown in TUTORIALS[tutorial] if shown not in done.stdout], done.stdout
 
 
-def test_each_tutorial_is_run() -> None:
+def test_each_tutorial_has_a_test() -> None:
     assert {page.stem for page in (ROOT / "docs/tutorials").glob("*.md")} == TUTORIALS.keys()
 
 

@@ -1,4 +1,5 @@
-"""Name servers with a controller inside, as upstream's plugin samples make them: processes, their ends, and a set on them."""
+"""Name servers with an embedded controller, as in upstream's plugin samples: start, end, and a broker set on
+them."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ LICENCE = """<!--
       http://www.apache.org/licenses/LICENSE-2.0
   -->
 """
-"""What upstream's samples begin with: no comment in this format, so each line is a key to Java, and nothing to anybody."""
+"""The first lines of upstream's samples. They are no comment in this format: each is an unknown key."""
 PLUGIN = (
     LICENCE
     + """
@@ -62,7 +63,8 @@ T = TypeVar("T")
 
 
 class Scene:
-    """Processes by the name of their file; what they say goes into a file beside it. None outlives the test."""
+    """Processes by the name of their file; their output goes into a file next to it. None outlives the
+    test."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -86,13 +88,13 @@ class Scene:
         (self.home / f"{name}.conf").write_text(moved)
 
     def plugin(self, number: int) -> str:
-        """One of upstream's three."""
+        """The file of one of upstream's three."""
         name = f"namesrv-n{number}"
         self.file(name, PLUGIN.format(namesrv=9876 + 10 * number, number=number))
         return name
 
     def alone(self, more: str = "", *, name: str = "namesrv-n0", namesrv: int = 9876) -> str:
-        """One whose controller is the whole group."""
+        """The file of one whose controller is the complete group."""
         text = PLUGIN.format(namesrv=namesrv, number=0)
         text = re.sub(r"(?<=n0-127.0.0.1:9878);.*", "", text)
         self.file(name, f"{text}mappedFileSize = 1048576\n{more}")
@@ -115,7 +117,7 @@ class Scene:
         process.wait()
 
     def end(self, name: str) -> int:
-        """The exit code, once it was asked to end."""
+        """Stops it and returns the exit code."""
         process = self._processes.pop(name)
         process.terminate()
         return process.wait()
@@ -134,7 +136,7 @@ class Scene:
         return asyncio.run(run())
 
     def until(self, what: str, ask: Callable[[AdminClient], Coroutine[Any, Any, T | None]]) -> T:
-        """The last answer; None and refusals are asked for again."""
+        """The first answer that is not None; refused requests are repeated."""
 
         async def probe(admin: AdminClient) -> T:
             for name, process in self._processes.items():
@@ -150,7 +152,7 @@ class Scene:
         return self.asked(lambda admin: wait_for(what, lambda: probe(admin), WAIT_MS))
 
     def leader(self, former: str = "") -> str:
-        """The name of the process whose controller leads, another one than `former`."""
+        """The process whose controller leads and is not `former`."""
 
         async def answered(admin: AdminClient) -> str | None:
             address = await admin.leader(self.controllers)
@@ -167,7 +169,7 @@ class Scene:
         return self.until("the set", answered)
 
     def send(self, body: bytes, namesrv: int) -> None:
-        """Again until it is acknowledged."""
+        """Sends until the message is acknowledged."""
 
         async def probe() -> bool:
             async with Client(f"127.0.0.1:{namesrv}", clock=SystemClock(), random=random.Random(1)) as client:
@@ -224,7 +226,7 @@ def broker(scene: Scene, number: int) -> str:
     return name
 
 
-def test_three_of_them_carry_a_set_through_the_death_of_a_leader_and_of_a_master(scene: Scene) -> None:
+def test_three_embedded_controllers_survive_a_killed_leader_and_master(scene: Scene) -> None:
     names = [scene.plugin(number) for number in range(3)]
     for name in (*names, broker(scene, 0), broker(scene, 1)):
         scene.start(name)
@@ -273,7 +275,7 @@ async def all_answer(admin: AdminClient, controllers: str) -> bool | None:
     return True if len({metadata.leader_id for metadata in answered}) == 1 and answered[0].leader_id else None
 
 
-def test_what_either_is_asked_to_change_leaves_the_other_and_the_file_alone(scene: Scene) -> None:
+def test_a_setting_changed_in_one_server_does_not_change_the_other_or_the_file(scene: Scene) -> None:
     name = scene.alone(f"metricsExporterType=PROM\nmetricsPromExporterPort={scene.port_of(30911)}\n")
     text = (scene.home / f"{name}.conf").read_text()
     scene.start(name)
@@ -309,12 +311,12 @@ def test_what_either_is_asked_to_change_leaves_the_other_and_the_file_alone(scen
 
 
 def ends(scene: Scene, name: str) -> tuple[int, str]:
-    """How it ends by itself, and what it says."""
+    """The exit code and the output of a process that ends by itself."""
     return scene.start(name).wait(), scene.said(name)
 
 
 @pytest.mark.parametrize("port", [9876, 9878])
-def test_a_port_that_is_taken_ends_both(scene: Scene, port: int) -> None:
+def test_a_used_port_ends_name_server_and_controller(scene: Scene, port: int) -> None:
     name = scene.alone()
     with socket.create_server(("127.0.0.1", scene.port_of(port))):
         code, said = ends(scene, name)
@@ -322,7 +324,7 @@ def test_a_port_that_is_taken_ends_both(scene: Scene, port: int) -> None:
     assert f"fatal: 127.0.0.1:{scene.port_of(port)}" in said and said.count("fatal") == 1, said
 
 
-def test_a_damaged_log_ends_both_with_a_word_on_it(scene: Scene) -> None:
+def test_a_damaged_log_ends_name_server_and_controller_with_a_reason(scene: Scene) -> None:
     name = scene.alone()
     scene.start(name)
     assert scene.leader() == name
@@ -333,7 +335,7 @@ def test_a_damaged_log_ends_both_with_a_word_on_it(scene: Scene) -> None:
     assert "fatal: dledger-n0/currterm: is missing although there is a log" in said, said
 
 
-def test_a_second_process_on_the_same_folder_is_refused_whichever_half_it_shares(scene: Scene) -> None:
+def test_a_second_process_on_either_folder_is_refused(scene: Scene) -> None:
     name = scene.alone()
     scene.start(name)
     assert scene.leader() == name
@@ -353,8 +355,8 @@ def test_a_second_process_on_the_same_folder_is_refused_whichever_half_it_shares
     assert scene.end(name) == 0
 
 
-def test_a_signal_while_the_controller_waits_for_its_peers_ends_both_in_order(scene: Scene) -> None:
-    """One of three: it serves routes, and leads never."""
+def test_a_signal_while_waiting_for_peers_stops_both_in_order(scene: Scene) -> None:
+    """One of three: it serves routes and never leads."""
     name = scene.plugin(0)
     scene.start(name)
     namesrv = f"127.0.0.1:{scene.namesrvs[0]}"

@@ -1,4 +1,4 @@
-"""Brokers of a real cluster whose stores are lost while they are down. The tests share the cluster; each leaves it whole."""
+"""Brokers of a real cluster lose their stores while they are down. Each test leaves all replicas in sync."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def whole(cluster: Cluster) -> SyncStateInfo:
 
 
 def sent(cluster: Cluster, topic: str, count: int) -> list[SendAttempt]:
-    """Acknowledged by all members of the set."""
+    """Sends messages that all members of the set acknowledge."""
 
     async def send() -> list[SendAttempt]:
         await cluster.create_topic(topic)
@@ -68,7 +68,7 @@ def slave_of(cluster: Cluster, state: SyncStateInfo) -> str:
 
 
 async def outside_of_the_set(cluster: Cluster, name: str) -> SyncStateInfo:
-    """Once this broker is alive there, and the controllers know that nobody leads."""
+    """Waits until this broker is alive outside the set and the controllers report no master."""
     admin = AdminClient(SystemClock())
 
     async def probe() -> SyncStateInfo:
@@ -86,7 +86,7 @@ async def outside_of_the_set(cluster: Cluster, name: str) -> SyncStateInfo:
 
 
 async def waiting_in_the_set(cluster: Cluster, name: str) -> None:
-    """Once this broker is alive there, a member, and the controllers know that nobody leads."""
+    """Waits until this broker is alive in the set and the controllers report no master."""
     admin = AdminClient(SystemClock())
 
     async def probe() -> None:
@@ -111,14 +111,14 @@ def ended(cluster: Cluster, name: str) -> None:
 
 
 def kill_all_brokers(cluster: Cluster) -> None:
-    """At once, as the controllers see it: none of them lives while the brokers die one after the other."""
+    """Kills all brokers while the controllers are down, so that these see all failures at once."""
     controllers = cluster.layout.controller_names
     cluster.kill(controllers)
     cluster.kill(cluster.layout.broker_names)
     cluster.start(controllers)
 
 
-def test_a_member_that_comes_back_first_with_its_identity_alone_leads_nobody(cluster: Cluster) -> None:
+def test_an_emptied_member_that_returns_first_does_not_become_master(cluster: Cluster) -> None:
     attempts = sent(cluster, "First", 200)
     emptied = slave_of(cluster, whole(cluster))
     kill_all_brokers(cluster)
@@ -135,7 +135,7 @@ def test_a_member_that_comes_back_first_with_its_identity_alone_leads_nobody(clu
     nothing_is_lost(cluster, "First", attempts)
 
 
-def test_a_member_whose_machine_went_down_leads_nobody_while_the_others_may_come(cluster: Cluster) -> None:
+def test_a_member_after_a_machine_crash_does_not_lead_while_others_may_return(cluster: Cluster) -> None:
     attempts = sent(cluster, "Forgetful", 200)
     forgetful = slave_of(cluster, whole(cluster))
     kill_all_brokers(cluster)
@@ -148,15 +148,15 @@ def test_a_member_whose_machine_went_down_leads_nobody_while_the_others_may_come
     cluster.start()
     assert whole(cluster).master_address != cluster.layout.address(forgetful)
 
-    async def level_with_its_master() -> None:
+    async def has_caught_up() -> None:
         if "lost" in mark.read_text():
             raise NotYet(mark.read_text())
 
-    asyncio.run(wait_for("a log that lacks nothing", level_with_its_master, WAIT_MS))
+    asyncio.run(wait_for("a complete log", has_caught_up, WAIT_MS))
     nothing_is_lost(cluster, "Forgetful", attempts)
 
 
-def test_a_member_without_its_log_folder_says_what_to_do_and_joins_when_that_is_done(
+def test_a_member_without_its_log_folder_gives_a_hint_and_then_rejoins(
     cluster: Cluster,
 ) -> None:
     attempts = sent(cluster, "Second", 20)

@@ -1,4 +1,4 @@
-"""Real processes: the master is killed as its administrator hears of a success."""
+"""Real processes: the master is killed right after its administrator gets a success."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOPIC, GROUP = "Kept", "Readers"
 
 
 class Scene:
-    """A cluster and an administrator whose answered changes are a master's last."""
+    """A cluster, and an administrator after whose changes the master is killed."""
 
     def __init__(self, cluster: Cluster, admin: AdminClient) -> None:
         self.cluster = cluster
@@ -44,7 +44,7 @@ class Scene:
     async def last_change(
         self, code: RequestCode, ext: Header | None = None, body: bytes | None = None
     ) -> None:
-        """Its master dies at the answer; returns under the next."""
+        """Kills the master at the answer; returns when the next one leads."""
         await self.admin.ask(self.master, code, ext, body=body)
         await self.after_the_death()
 
@@ -99,7 +99,7 @@ async def kept_through_kills(cluster: Cluster) -> None:
         await scene.whole()
         async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(7)) as client:
             assert (
-                await client.producer("PG").send(TOPIC, b"stands in the log", timeout_ms=WAIT_MS)
+                await client.producer("PG").send(TOPIC, b"stored in the log", timeout_ms=WAIT_MS)
             ).acknowledged
         group = SubscriptionGroupConfig(GROUP, retry_max_times=5).encode()
         commit = UpdateConsumerOffsetHeader(GROUP, TOPIC, 0, 1)
@@ -125,7 +125,7 @@ async def kept_through_kills(cluster: Cluster) -> None:
         await admin.close()
 
 
-def test_the_next_master_knows_what_the_killed_one_answered(tmp_path: Path) -> None:
+def test_the_next_master_has_the_changes_acknowledged_by_the_killed_one(tmp_path: Path) -> None:
     with Cluster.create(tmp_path / "cluster", broker_settings=NOBODY_IS_LATE) as made:
         made.start()
         asyncio.run(kept_through_kills(made))

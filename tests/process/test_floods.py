@@ -1,4 +1,4 @@
-"""Floods of small requests on real processes: another client is answered meanwhile, and the master leads in its epoch."""
+"""Floods of small requests on real processes: other clients are answered, and the master keeps its epoch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL, GROUPS, TABLES = 200_000, 5_000, 300
 
 
 @pytest.mark.long
-def test_a_flood_keeps_nobody_waiting_and_takes_no_role(tmp_path: Path) -> None:
+def test_a_flood_delays_no_other_client_and_deposes_no_master(tmp_path: Path) -> None:
     with Cluster.create(tmp_path / "cluster", controllers=1, brokers=2) as cluster:
         cluster.start()
         asyncio.run(floods_are_borne(cluster))
@@ -50,7 +50,7 @@ async def floods_are_borne(cluster: Cluster) -> None:
 
 
 async def answered_beside(address: str, flooding: asyncio.Future[list[None]]) -> int:
-    """How many questions another client had answered before the flood was over."""
+    """The number of requests of another client that were answered during the flood."""
     client, answered = RemotingClient(clock=SystemClock()), 0
     question = RemotingCommand.request(RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader(TOPIC, 0))
     while not flooding.done():

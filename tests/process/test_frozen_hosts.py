@@ -1,4 +1,5 @@
-"""A machine that stands still with all that runs on it, and goes on: nobody was silent, so nobody is deposed."""
+"""A machine freezes with all its processes and resumes: no broker counts as silent, so no master is
+deposed."""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ from pathlib import Path
 from localcluster.cluster import Cluster
 from scripts.peers.waits import WAIT_MS
 
-FROZEN_S = 12  # longer than the lifetime that brokers announce, 10 s
+FROZEN_S = 12  # longer than the heartbeat timeout of brokers, 10 s
 
 
-def test_one_controller_frozen_with_its_brokers_deposes_nobody(tmp_path: Path) -> None:
+def test_one_controller_frozen_with_its_brokers_deposes_no_master(tmp_path: Path) -> None:
     with Cluster.create(tmp_path / "cluster", controllers=1, brokers=2) as cluster:
         cluster.start()
         before = asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))

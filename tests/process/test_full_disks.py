@@ -1,6 +1,7 @@
-"""A disk fills while messages come: what was acknowledged stays readable, and the others go on without that replica.
+"""A disk fills during sends: acknowledged messages stay readable, and the others continue without that
+replica.
 
-The disk is a small file system in memory, which only root may mount."""
+The disk is a small file system in memory. Only root may mount it."""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ async def lead(cluster: Cluster, wanted: bool) -> SyncStateInfo:
 
 
 async def filled(cluster: Cluster, *, goes_on: bool) -> Counter[SendOutcome]:
-    """Sends until the small disk is full; nothing acknowledged may be missing afterwards."""
+    """Sends until the small disk is full; no acknowledged message may be missing afterwards."""
     clock = SystemClock()
     await cluster.create_topic("Filling", 4)
     async with Client(cluster.layout.namesrv, clock=clock, random=random.Random(3)) as client:
@@ -97,12 +98,12 @@ async def filled(cluster: Cluster, *, goes_on: bool) -> Counter[SendOutcome]:
 
 
 def said_calmly(cluster: Cluster) -> bool:
-    """No traceback, and no line over and over."""
+    """Whether no log has a traceback or 100 lines."""
     texts = [cluster.log_file(name).read_text() for name in cluster.layout.names]
     return all("Traceback" not in text and text.count("\n") < 100 for text in texts)
 
 
-def test_a_slave_without_room_leaves_the_set_and_the_others_go_on(cluster: Cluster) -> None:
+def test_a_slave_with_a_full_disk_leaves_the_set_and_the_others_continue(cluster: Cluster) -> None:
     before = asyncio.run(lead(cluster, False))
     asyncio.run(filled(cluster, goes_on=True))
     assert "make room on this broker's disk" in cluster.log_file(FULL).read_text()
@@ -112,7 +113,7 @@ def test_a_slave_without_room_leaves_the_set_and_the_others_go_on(cluster: Clust
     assert said_calmly(cluster)
 
 
-def test_a_master_without_room_refuses_what_it_cannot_store_and_keeps_the_rest(cluster: Cluster) -> None:
+def test_a_master_with_a_full_disk_refuses_sends_and_keeps_stored_messages(cluster: Cluster) -> None:
     asyncio.run(lead(cluster, True))
     outcomes = asyncio.run(filled(cluster, goes_on=False))
     assert outcomes[SendOutcome.ACKNOWLEDGED] > 1000 and outcomes[SendOutcome.REFUSED] > 0
@@ -124,12 +125,12 @@ async def leads_in_raft_mode(cluster: Cluster, name: str) -> bool:
     return cluster.layout.name_of(state.master_address or "") == name
 
 
-def test_a_raft_mode_leader_without_room_hands_over_and_the_others_go_on(raft_set: Cluster) -> None:
+def test_a_raft_mode_leader_with_a_full_disk_hands_over_leadership(raft_set: Cluster) -> None:
     if not asyncio.run(leads_in_raft_mode(raft_set, FULL)):
         asyncio.run(transfer(raft_set.layout, 1 + raft_set.layout.broker_names.index(FULL)))
     before = raft_set.states()
     asyncio.run(filled(raft_set, goes_on=True))
     text = raft_set.log_file(FULL).read_text()
     assert "takes no entries, trying on; make room on this member's disk" in text
-    assert raft_set.states() == before  # nobody has ended
+    assert raft_set.states() == before  # no process has ended
     assert said_calmly(raft_set)

@@ -1,6 +1,7 @@
-"""Strangers say to every port of a real cluster what no honest peer says, while a client sends and reads.
+"""Hostile peers send malformed requests to every port of a real cluster while a client sends and reads.
 
-Nothing that was acknowledged is lost, nobody ends, leads or follows anew, and what strangers cost is given back."""
+No acknowledged message is lost, no process ends, no role changes, and all resources are released
+afterwards."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ LISTEN = "0A"
 ELECTIONS_MAX = 20
 GROWTH_MIB, OPEN_MORE = 48, 12
 SHOWN = ("broker-0", "controller-0")
-"""They have pages for metrics and probes."""
+"""Servers with pages for metrics and probes."""
 FAILED = re.compile(r"Traceback|handler failed|never retrieved|was destroyed|page not made")
 HTTP = {
     "traversal": b"GET /../../etc/passwd HTTP/1.1\r\n\r\n",
@@ -54,7 +55,7 @@ HTTP = {
 }
 
 
-def test_a_cluster_under_controllers_bears_strangers(tmp_path: Path) -> None:
+def test_a_controller_mode_cluster_survives_hostile_peers(tmp_path: Path) -> None:
     with Cluster.create(
         tmp_path / "cluster",
         brokers=2,
@@ -70,7 +71,7 @@ def test_a_cluster_under_controllers_bears_strangers(tmp_path: Path) -> None:
         asyncio.run(bears(cluster, attacks, pages=[pages_port(cluster, name) for name in SHOWN]))
 
 
-def test_a_set_in_raft_mode_bears_strangers(tmp_path: Path) -> None:
+def test_a_raft_mode_set_survives_hostile_peers(tmp_path: Path) -> None:
     with Cluster.create(tmp_path / "cluster", mode=Mode.RAFT, segment_bytes=8 << 20) as cluster:
         cluster.start()
         asyncio.run(bears(cluster, [strange_sizes]))
@@ -82,7 +83,7 @@ Attack = Callable[[Cluster, SyncStateInfo], Awaitable[None]]
 async def bears(cluster: Cluster, attacks: list[Attack], pages: Sequence[int] = ()) -> None:
     await cluster.wait_whole(timeout_ms=WAIT_MS)
     known = {port for _, port in remoting_ports(cluster)} | replication_ports(cluster)
-    assert listened(cluster) == known | {*pages}, "a port that no stranger speaks to"
+    assert listened(cluster) == known | {*pages}, "a port that no hostile peer connects to"
     await cluster.create_topic(TOPIC)
     await cluster.create_topic(STRANGE_TOPIC)
     async with a_client(cluster) as (load, consumer):
@@ -94,7 +95,7 @@ async def bears(cluster: Cluster, attacks: list[Attack], pages: Sequence[int] = 
         for attack in [strange_requests, strange_members, strange_roles, *attacks]:
             await attack(cluster, state)
         now_ms = SystemClock().now_ms()
-        assert await load.acknowledged_after(now_ms, WAIT_MS, 50), "nothing is acknowledged beside strangers"
+        assert await load.acknowledged_after(now_ms, WAIT_MS, 50), "nothing is acknowledged during the attack"
         for peer in peers:
             peer.leave()
         await wait_for("what it was", lambda: given_back(cluster, before), WAIT_MS)
@@ -105,9 +106,7 @@ async def bears(cluster: Cluster, attacks: list[Attack], pages: Sequence[int] = 
     cluster.check_alive()
     assert cluster.states() == processes
     after = await cluster.wait_whole(timeout_ms=WAIT_MS)
-    if (
-        cluster.layout.in_raft_mode
-    ):  # members that wait for their turn on a busy machine may elect, but no term is a stranger's
+    if cluster.layout.in_raft_mode:  # a busy machine may cause elections, but no forged term is taken
         assert after.master_epoch <= state.master_epoch + ELECTIONS_MAX
     else:
         assert (after.master_id, after.master_epoch) == (state.master_id, state.master_epoch)
@@ -119,7 +118,7 @@ async def bears(cluster: Cluster, attacks: list[Attack], pages: Sequence[int] = 
 
 @asynccontextmanager
 async def a_client(cluster: Cluster) -> AsyncIterator[tuple[SteadyLoad, PullConsumer]]:
-    """It sends all the while, and reads one queue."""
+    """Sends all the time and reads one queue."""
     async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(5)) as client:
         load = SteadyLoad(
             client.producer("Producers"), TOPIC, queues=4, clock=SystemClock(), random=random.Random(6),
@@ -144,7 +143,7 @@ async def read_along(consumer: PullConsumer) -> None:
 
 
 async def reads_what_strangers_sent(consumer: PullConsumer) -> None:
-    """Each message can be read, or its body cannot be opened; a bomb takes no memory."""
+    """Each message is read, or its body cannot be decompressed; a bomb takes no memory."""
     opened, refused = 0, 0
     async for _, message in read_messages(consumer, STRANGE_TOPIC, WAIT_MS):
         try:
@@ -156,7 +155,7 @@ async def reads_what_strangers_sent(consumer: PullConsumer) -> None:
 
 
 def remoting_ports(cluster: Cluster) -> list[tuple[str, int]]:
-    """Every port that reads remoting frames: of Raft-mode brokers also that of the members."""
+    """Every port of remoting frames, of Raft-mode brokers also the member port."""
     layout, ha = cluster.layout, replication_ports(cluster)
     found = [(name, port) for name in layout.names for port in layout.ports_of(name)]
     return [(name, port) for name, port in found if port not in ha]
@@ -168,7 +167,7 @@ def replication_ports(cluster: Cluster) -> set[int]:
 
 
 def listened(cluster: Cluster) -> set[int]:
-    """The ports that processes of the cluster listen on, as the kernel tells it."""
+    """The ports that processes of the cluster listen on, from the kernel's tables."""
     pids = {name: identity.pid for name, identity in cluster.states().items() if identity is not None}
     rows = [
         line.split()
@@ -180,7 +179,8 @@ def listened(cluster: Cluster) -> set[int]:
 
 
 async def strange_connections(cluster: Cluster) -> list[HostilePeer]:
-    """What is no frame, on connections that come and go; and those that begin one, or ask and never read, and stay."""
+    """Bytes that are no frame, on short connections; incomplete frames and unread answers, on lasting
+    ones."""
     peers = []
     for name, port in remoting_ports(cluster):
         peer = HostilePeer(port)
@@ -197,11 +197,9 @@ async def strange_connections(cluster: Cluster) -> list[HostilePeer]:
 
 
 async def strange_requests(cluster: Cluster, state: SyncStateInfo) -> None:
-    """Each code that a port serves, with all headers and bodies; what it does not serve, once."""
+    """Each code that a port serves, with all headers and bodies; each other code once."""
     for name, port in remoting_ports(cluster):
-        is_fast_port = port + 2 in cluster.layout.ports_of(
-            name
-        )  # it has the router of the broker's other one
+        is_fast_port = port + 2 in cluster.layout.ports_of(name)  # same router as the broker's other port
         if not is_fast_port:
             peer = HostilePeer(port)
             served = await peer.served(CODES)
@@ -211,7 +209,7 @@ async def strange_requests(cluster: Cluster, state: SyncStateInfo) -> None:
 
 
 async def strange_members(cluster: Cluster, state: SyncStateInfo) -> None:
-    """Of the Raft groups, with their members' names."""
+    """Requests to the Raft groups, with their members' names."""
     layout = cluster.layout
     group, names = (
         (BROKER_SET, layout.broker_names)
@@ -224,7 +222,8 @@ async def strange_members(cluster: Cluster, state: SyncStateInfo) -> None:
 
 
 async def strange_roles(cluster: Cluster, state: SyncStateInfo) -> None:
-    """Of the set as it is: who leads it, who is in it, of this epoch and of others. In Raft mode nobody says so."""
+    """Requests about the set with its real master and members, of this and other epochs. Brokers in Raft mode
+    do not serve them."""
     addresses = {each.broker_id: each.address for each in state.in_sync}
     said = list(roles.notifications(addresses, state.master_epoch, state.sync_state_set_epoch))
     refused = {ResponseCode.REQUEST_CODE_NOT_SUPPORTED} if cluster.layout.in_raft_mode else {0, 29}
@@ -234,7 +233,7 @@ async def strange_roles(cluster: Cluster, state: SyncStateInfo) -> None:
 
 
 async def strange_links(cluster: Cluster, state: SyncStateInfo) -> None:
-    """On the replication ports; some stay on as if they were slow."""
+    """Frames for the replication ports; some connections stay open as if slow."""
     layout = cluster.layout
     for name in layout.broker_names:
         peer = HostilePeer(layout.ports_of(name)[-1])
@@ -245,7 +244,7 @@ async def strange_links(cluster: Cluster, state: SyncStateInfo) -> None:
 
 
 async def strange_brokers(cluster: Cluster, state: SyncStateInfo) -> None:
-    """Who says to controllers that it is a broker of the set."""
+    """Requests to controllers in the name of a broker of the set."""
     slave = next(each.broker_id for each in state.in_sync if each.broker_id != state.master_id)
     for name in cluster.layout.controller_names:
         claims = members.to_controllers(CLUSTER_NAME, BROKER_SET, state.master_id or 0, slave)
@@ -253,7 +252,7 @@ async def strange_brokers(cluster: Cluster, state: SyncStateInfo) -> None:
 
 
 async def strange_sizes(cluster: Cluster, state: SyncStateInfo) -> None:
-    """Bodies that are small until they are opened, or name more than anybody has."""
+    """Bodies that are small until they are decompressed, or declare a huge size."""
     layout = cluster.layout
     topics = b"".join(
         len(line).to_bytes(4, "big") + line for line in (b"%d 1 1 6 S" % number for number in range(200_000))
@@ -287,7 +286,7 @@ async def strange_pages(cluster: Cluster, state: SyncStateInfo) -> None:
 
 
 def holds(cluster: Cluster, name: str) -> tuple[int, int]:
-    """How many files and sockets a process has open, and its memory that no file backs, MiB."""
+    """The number of open files and sockets of a process, and its anonymous memory in MiB."""
     identity = cluster.states()[name]
     assert identity is not None, f"{name} has ended: {cluster.log_tail(name, 30)}"
     status = Path(f"/proc/{identity.pid}/status").read_text()

@@ -1,4 +1,5 @@
-"""`python -m dledger`: a group of processes, served, written, read, handed over, and what is said when it cannot be."""
+"""`python -m dledger`: a group of processes is served, written, read and handed over; and the errors of its
+commands."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tests.unit.dledger.ledgergroup import free_ports
 
 PREFERRED = "n1"
 Said = Callable[..., subprocess.CompletedProcess[str]]
-"""To the members, a command, and its arguments."""
+"""The output of a command with these arguments, for these members."""
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +52,10 @@ def preferred_leads(said: Said, peers: str) -> bool:
     return any(line.startswith(f"{PREFERRED} ") and line.endswith("leads") for line in lines)
 
 
-def test_a_group_is_served_and_talked_to(said: Said, members: dict[str, ServerProcess], peers: str) -> None:
-    members[PREFERRED].wait_to_say("role=LEADER")  # sooner or later
+def test_a_dledger_group_is_started_written_and_read(
+    said: Said, members: dict[str, ServerProcess], peers: str
+) -> None:
+    members[PREFERRED].wait_to_say("role=LEADER")  # eventually
     appended = said(peers, "append", "one", "two", "--timeout", "60000")
     assert appended.returncode == 0, appended.stderr
     first, second = map(int, appended.stdout.split())
@@ -65,7 +68,7 @@ def test_a_group_is_served_and_talked_to(said: Said, members: dict[str, ServerPr
     members["n2"].wait_to_say("role=LEADER")
 
 
-def test_members_come_and_go(
+def test_members_are_added_and_removed(
     said: Said, members: dict[str, ServerProcess], peers: str, tmp_path: Path
 ) -> None:
     (port,) = free_ports(1)
@@ -99,14 +102,14 @@ def test_members_come_and_go(
         (["add", "n3"], "is not ID-HOST:PORT"),
     ],
 )
-def test_what_cannot_be_done_is_said(
+def test_an_impossible_ledger_command_is_refused_with_the_reason(
     said: Said, members: dict[str, ServerProcess], peers: str, arguments: list[str], words: str
 ) -> None:
     done = said(peers, *arguments)
     assert done.returncode in (1, 2) and words in done.stdout + done.stderr, done.stdout + done.stderr
 
 
-def test_a_bad_command_line_is_said(said: Said, peers: str, tmp_path: Path) -> None:
+def test_a_bad_command_line_is_reported(said: Said, peers: str, tmp_path: Path) -> None:
     done = said("n0:1", "status")
     assert done.returncode == 2 and "'n0:1' in --peers is not ID-HOST:PORT" in done.stderr
     done = said(peers, "serve", "--id", "n7", "--store", str(tmp_path))

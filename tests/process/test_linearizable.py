@@ -1,4 +1,5 @@
-"""A DLedger group of real processes under a few strikes: what clients saw has an order. `scripts/linearizable` runs longer."""
+"""A DLedger group of real processes under a few faults is linearizable. `scripts/linearizable` runs
+longer."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The log of running brokers is read up to what they say is committed: while they write, after a master was killed, and not
-at all under contract A."""
+"""The log of running brokers is read up to their confirm offset: during writes and after a failover. Under
+contract A it is refused."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def rows_up_to(store: StoreSnapshot, bound: int) -> list[tuple[object, ...]]:
 
 
 async def read_while_sending(cluster: Cluster, master: str, looks: int) -> None:
-    """Each look at the master's own log, with its own word, has all that was acknowledged before; the other replicas hold
-    the same up to what they are committed to."""
+    """Each look at the master's log up to its own bound has all messages acknowledged before. The other
+    replicas have the same rows up to their own bounds."""
     clock = SystemClock()
     async with Client(cluster.layout.namesrv, clock=clock, random=random.Random(3)) as client:
         load = SteadyLoad(
@@ -77,7 +77,7 @@ async def read_while_sending(cluster: Cluster, master: str, looks: int) -> None:
         await load.stop()
 
 
-def test_rows_below_the_live_bound_are_what_was_acknowledged_before_and_after_a_failover(
+def test_rows_below_the_live_bound_are_the_acknowledged_messages(
     tmp_path: Path,
 ) -> None:
     with Cluster.create(tmp_path / "cluster", segment_bytes=SEGMENT_BYTES) as cluster:
@@ -86,23 +86,23 @@ def test_rows_below_the_live_bound_are_what_was_acknowledged_before_and_after_a_
         asyncio.run(cluster.create_topic(TOPIC))
         asyncio.run(read_while_sending(cluster, master, looks=3))
         before = opened(cluster, master, master)
-        told = rows_up_to(before, before.bound)
+        rows = rows_up_to(before, before.bound)
         cluster.kill([master])
         asyncio.run(cluster.wait_in_sync(2, timeout_ms=WAIT_MS))
         others = [name for name in cluster.layout.broker_names if name != master]
         dead = opened(cluster, master, *others)
         assert dead.bound == checkpoint_bound(LocalFiles(str(cluster.directory / master)))
-        assert rows_up_to(dead, dead.bound) == [row for row in told if row[0] < dead.bound]
+        assert rows_up_to(dead, dead.bound) == [row for row in rows if row[0] < dead.bound]
         cluster.start([master])
         successor = master_of(cluster)
         assert successor != master
         asyncio.run(read_while_sending(cluster, successor, looks=1))
         after = opened(cluster, successor, successor)
-        assert rows_up_to(after, before.bound) == told, "what was read before is there for good"
+        assert rows_up_to(after, before.bound) == rows, "committed rows never change"
         assert not (cluster.directory / master / CONTRACT_A).exists()
 
 
-def test_the_stores_of_brokers_under_contract_a_are_read_by_consent_only(tmp_path: Path) -> None:
+def test_the_stores_of_brokers_under_contract_a_are_read_only_with_the_option(tmp_path: Path) -> None:
     settings = {"allAckInSyncStateSet": "false"}
     with Cluster.create(tmp_path / "cluster", controllers=1, brokers=2, broker_settings=settings) as cluster:
         cluster.start()

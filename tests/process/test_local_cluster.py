@@ -1,6 +1,7 @@
-"""A cluster of real processes: name server, three controllers, three brokers, in a directory with blanks in its name.
+"""A cluster of real processes: name server, three controllers, three brokers, in a directory with blanks in
+its name.
 
-The tests share the cluster and go from one to the next in order; each leaves it whole."""
+The tests share the cluster and run in order; each leaves all replicas in sync."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ ROOT = Path(__file__).parents[2]
 PYTHONS = re.compile(
     r".*(?:\b[A-Z]\w+\(\w+=|<\w[\w.]* (?:object|at 0x)|<\w+\.\w+: \d+>|\bfrozenset\(|Path\(').*"
 )
-"""Lines that show a value as Python does."""
+"""Lines that contain a value in Python's notation."""
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +88,7 @@ def drilled(cluster: Cluster, kind: DrillKind, topic: str, count: int = 1) -> Dr
 
 
 async def send_and_read_back(cluster: Cluster, topic: str, count: int) -> list[SendAttempt]:
-    """Sends `count` messages at once; every one has to be acknowledged and readable. Returns what was sent."""
+    """Sends `count` messages at once; each must be acknowledged and readable. Returns them."""
     await cluster.create_topic(topic)
     clock = SystemClock()
     async with Client(cluster.layout.namesrv, clock=clock, random=random.Random(3)) as client:
@@ -118,7 +119,7 @@ async def found_in(cluster: Cluster, topic: str, attempts: list[SendAttempt]) ->
         return await read_back(client.consumer("CG"), topic, attempts, WAIT_MS)
 
 
-def test_every_broker_joins_and_every_role_is_taken(cluster: Cluster) -> None:
+def test_every_broker_joins_and_takes_its_role(cluster: Cluster) -> None:
     async def roles_taken() -> dict[str, StatusRow]:
         rows = {row.name: row for row in await status_rows(cluster)}
         roles = sorted(rows[name].role for name in cluster.layout.controller_names)
@@ -129,18 +130,18 @@ def test_every_broker_joins_and_every_role_is_taken(cluster: Cluster) -> None:
     rows = asyncio.run(wait_for("one leader", roles_taken, WAIT_MS))
     assert {row.process for row in rows.values()} == {"running"}
     assert sorted(rows[name].role for name in cluster.layout.broker_names) == ["master", "slave", "slave"]
-    told = [rows[name].detail.split(", ")[:2] for name in cluster.layout.broker_names]
-    assert sorted(told) == [[BROKER_SET, f"id {number}"] for number in (1, 2, 3)]
+    details = [rows[name].detail.split(", ")[:2] for name in cluster.layout.broker_names]
+    assert sorted(details) == [[BROKER_SET, f"id {number}"] for number in (1, 2, 3)]
     assert json.loads((cluster.directory / "pids.json").read_text()) == {
         name: row.pid for name, row in rows.items()
     }
 
 
-def test_messages_are_acknowledged_and_read_back_in_their_places(cluster: Cluster) -> None:
+def test_messages_are_acknowledged_and_read_back_at_their_offsets(cluster: Cluster) -> None:
     asyncio.run(send_and_read_back(cluster, "First", 500))
 
 
-def test_a_batch_is_read_by_a_waiting_consumer_which_commits_where_it_came_to(cluster: Cluster) -> None:
+def test_a_waiting_consumer_reads_a_batch_and_commits_its_offset(cluster: Cluster) -> None:
     asyncio.run(cluster.create_topic("Batches", 1))
 
     async def scenario() -> None:
@@ -200,12 +201,12 @@ def test_killing_the_master_loses_nothing_and_it_rejoins(cluster: Cluster) -> No
     assert drill.marks_ms["elected"] <= drill.marks_ms["writable"]
 
 
-def test_a_master_that_stands_still_is_replaced_and_follows_when_it_goes_on(cluster: Cluster) -> None:
+def test_a_paused_master_is_replaced_and_follows_when_it_resumes(cluster: Cluster) -> None:
     [drill] = drilled(cluster, DrillKind.PAUSE, "Paused").drills
     assert drill.new_epoch > drill.old_epoch
     assert drill.new_master != drill.old_master
     assert drill.marks_ms["detected"] <= drill.marks_ms["elected"], (
-        "its silence was told, and then acted upon"
+        "its silence was logged, and then a new master was elected"
     )
 
 
@@ -231,7 +232,7 @@ def test_mastership_is_handed_over_on_command_under_load(cluster: Cluster) -> No
     assert "must be alive and in the SyncStateSet" in again.stderr
 
 
-def test_without_its_leader_the_controllers_elect_another_and_sending_goes_on(cluster: Cluster) -> None:
+def test_a_killed_controller_leader_is_replaced_and_sends_continue(cluster: Cluster) -> None:
     leader = cluster.layout.name_of(asyncio.run(cluster.wait_leader()))
     assert leader is not None
     cluster.kill([leader])
@@ -254,7 +255,7 @@ def test_killing_every_process_at_once_loses_nothing(cluster: Cluster) -> None:
     assert judge(attempts, found).faults == []
 
 
-def test_one_living_replica_is_too_few_for_an_acknowledgement(cluster: Cluster) -> None:
+def test_a_single_live_replica_acknowledges_nothing(cluster: Cluster) -> None:
     state = whole(cluster)
     slaves = [
         name for name in cluster.layout.broker_names if cluster.layout.address(name) != state.master_address
@@ -279,15 +280,15 @@ def test_one_living_replica_is_too_few_for_an_acknowledgement(cluster: Cluster) 
     whole(cluster)
 
 
-def test_what_servers_log_through_all_that_is_written_for_people(cluster: Cluster) -> None:
-    """Behind the tests above: starts, elections, kills and recoveries."""
+def test_logs_of_servers_contain_no_python_objects(cluster: Cluster) -> None:
+    """Checks the logs of the tests above: starts, elections, kills and recoveries."""
     for name in cluster.layout.names:
         text = cluster.log_file(name).read_text()
         assert ("store recovered" in text) == (name in cluster.layout.broker_names)
         assert not PYTHONS.findall(text)
 
 
-def test_a_second_cluster_lives_beside_the_first(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_second_cluster_runs_next_to_the_first(cluster: Cluster, tmp_path: Path) -> None:
     with Cluster.create(tmp_path / "second", controllers=1, brokers=1) as second:
         second.start()
         asyncio.run(second.wait_whole(timeout_ms=WAIT_MS))
@@ -320,7 +321,7 @@ def test_an_interrupted_start_leaves_no_process_behind(tmp_path: Path) -> None:
     assert all(record.identity.state() is None for record in ProcessTable(directory).read().values())
 
 
-def test_the_admin_client_says_what_is_wrong_with_a_dead_cluster(tmp_path: Path) -> None:
+def test_the_admin_client_reports_a_dead_cluster(tmp_path: Path) -> None:
     with Cluster.create(tmp_path / "dead", controllers=1, brokers=1) as dead:
 
         async def ask() -> str:

@@ -1,4 +1,4 @@
-"""A broker without Raft mode, killed, whose store a Raft-mode set of real processes goes on from; one member has nothing."""
+"""A Raft-mode set of real processes continues the store of a killed plain broker; one member starts empty."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import shutil
 import signal
 from pathlib import Path
 
-from tests.interop.test_java_raft_mode import MEMBERS, RaftBrokers
-from tests.interop.test_java_raft_mode_and_ours import read_of
+from tests.interop.raftbrokers import MEMBERS, RaftBrokers, places
 from tests.realpair import bodies, ours
 
 
-def test_a_set_goes_on_from_what_a_killed_broker_left_and_fills_who_has_nothing(tmp_path: Path) -> None:
+def test_a_raft_set_continues_a_killed_brokers_store_and_fills_an_empty_member(tmp_path: Path) -> None:
     with RaftBrokers(tmp_path / "group") as group:
         group.commands = [ours] * MEMBERS
         plain = bodies("plain", 60)
@@ -24,7 +23,7 @@ def test_a_set_goes_on_from_what_a_killed_broker_left_and_fills_who_has_nothing(
         group.create_topic_at_leader()
         first = bodies("first", 60)
         group.send_until_acknowledged(*first)
-        group.wait_for(lambda: {*read_of(group).values()} >= {*plain, *first})
+        group.wait_for(lambda: {*places(group).values()} >= {*plain, *first})
         files = [
             {file.name: file.read_bytes() for file in (group.store(member) / "commitlog").glob("0*")}
             for member in range(MEMBERS)
@@ -35,4 +34,4 @@ def test_a_set_goes_on_from_what_a_killed_broker_left_and_fills_who_has_nothing(
         group.kill(f"broker-{leader - 1}")
         second = bodies("second", 10)
         group.send_until_acknowledged(*second)
-        group.wait_for(lambda: {*read_of(group).values()} >= {*plain, *first, *second})
+        group.wait_for(lambda: {*places(group).values()} >= {*plain, *first, *second})

@@ -1,4 +1,4 @@
-"""A pair of ours in real processes: what is acknowledged is at the slave, through kills of either."""
+"""A pair in real processes: acknowledged messages are on the slave, through kills of either."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mqclient.producer import SendStatus
 from tests.realpair import SEGMENT_BYTES, RealPair, bodies, ours
 
 
-def test_a_pair_keeps_what_it_acknowledged_through_kills_of_either(tmp_path: Path) -> None:
+def test_a_pair_keeps_acknowledged_messages_through_kills_of_either(tmp_path: Path) -> None:
     with RealPair(tmp_path / "pair", [ours, ours]) as pair:
         pair.start(0)
         pair.create_topic()

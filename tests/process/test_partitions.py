@@ -1,6 +1,6 @@
-"""Partitions between real processes, which talk through a relay.
+"""Partitions between real processes that are connected through a relay.
 
-The tests share the cluster and go from one to the next in order; each leaves it whole."""
+The tests share the cluster and run in order; each leaves all replicas in sync."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mqruntime.clock import SystemClock
 from scripts.peers.waits import WAIT_MS
 
 TWO_SHORT_ONES = 714
-"""A seed whose first partitions last less than 3 s each: the first one comes twice, the other once."""
+"""A seed whose first two partitions last less than 3 s: the first is cut twice, the other once."""
 
 
 CONTROLLERS_MISS_A_BROKER = {"controllerHeartBeatTimeoutMills": "3000"}
@@ -54,7 +54,7 @@ def relayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster,
 async def cut_the_master_off_until_it_is_replaced(
     cluster: Cluster, relay: RelayProcess
 ) -> tuple[DrillResult, Verdict]:
-    """The client reaches both sides all the time and sends to whom it finds."""
+    """The client reaches both sides all the time and sends to the master it finds."""
 
     async def strike(state: SyncStateInfo, master: str) -> NetworkPartition:
         slaves = [name for name in cluster.layout.broker_names if name != master]
@@ -89,7 +89,7 @@ async def cut_the_master_off_until_it_is_replaced(
         return result, judge(load.attempts, await read_back(consumer, "Cut", load.attempts))
 
 
-def test_what_was_acknowledged_outlives_partitions_that_a_seed_drew(
+def test_acknowledged_messages_survive_partitions_drawn_from_a_seed(
     relayed: tuple[Cluster, RelayProcess],
 ) -> None:
     cluster, relay = relayed
@@ -115,7 +115,7 @@ def test_what_was_acknowledged_outlives_partitions_that_a_seed_drew(
     assert all(drill.partition and drill.partition.hold_ms < 3000 for drill in report.drills)
 
 
-def test_a_master_that_only_its_client_reaches_is_replaced_and_loses_nothing(
+def test_a_master_reachable_only_by_its_client_is_replaced_without_loss(
     relayed: tuple[Cluster, RelayProcess],
 ) -> None:
     result, verdict = asyncio.run(cut_the_master_off_until_it_is_replaced(*relayed))
@@ -125,14 +125,14 @@ def test_a_master_that_only_its_client_reaches_is_replaced_and_loses_nothing(
     assert result.new_epoch > result.old_epoch
 
 
-def test_what_a_master_acknowledged_alone_is_lost_and_the_drill_says_so(tmp_path: Path) -> None:
+def test_messages_acknowledged_by_a_lone_master_are_lost_and_reported(tmp_path: Path) -> None:
     alone = {"allAckInSyncStateSet": "false", "minInSyncReplicas": "1"}
     with cluster_behind_relay(tmp_path / "cluster", {**CONTROLLERS_MISS_A_BROKER, **alone}) as made:
         _, verdict = asyncio.run(cut_the_master_off_until_it_is_replaced(*made))
     assert verdict.lost
 
 
-def test_a_relay_that_cannot_run_says_why(relayed: tuple[Cluster, RelayProcess]) -> None:
+def test_a_relay_that_cannot_run_reports_why(relayed: tuple[Cluster, RelayProcess]) -> None:
     cluster, _ = relayed
     with pytest.raises(ClusterError, match="address already in use"), RelayProcess(cluster):
         pass

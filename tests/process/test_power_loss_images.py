@@ -1,7 +1,7 @@
-"""All brokers lose power at one moment: what their disks hold then is all that is left of them (contract D).
+"""All brokers lose power at once: only their disks remain (contract D).
 
-The disk is a file system in a file. While the brokers stand still the file is copied: what was never synced is in the memory of
-this machine only, and not in the copy."""
+The disk is a file system in a file, which is copied while the brokers are stopped. Unsynced data is in memory
+only and not in the copy."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ IMAGE_BYTES = 192 << 20
 BROKERS = ("broker-0", "broker-1", "broker-2")
 ON_DISK = {"allFlushInSyncStateSet": "true", "flushDiskType": "SYNC_FLUSH"}
 IN_MEMORY = {"flushIntervalCommitLog": "3600000", "flushIntervalConsumeQueue": "3600000"}
-"""Contract C: what is answered is in the memory of all members."""
+"""Contract C: acknowledged data is in the memory of all members."""
 IN_FLIGHT, ACKNOWLEDGED = 16, 200
 TOPIC = "Powered"
 
 
 class Brokers:
-    """Three of them, with their stores on the disk at `place`."""
+    """Three brokers with their stores on the disk at `place`."""
 
     def __init__(self, home: Path, place: Path, settings: dict[str, str]) -> None:
         self.place = place
@@ -47,7 +47,7 @@ class Brokers:
             file.write_text(file.read_text().replace(store, str(place / name)))
 
     def stand_still(self) -> None:
-        """On return each thread of theirs does, so that nothing is on its way to the disk."""
+        """Stops the brokers; on return every thread is stopped, so no write is in flight."""
         for name in BROKERS:
             self.cluster.pause(name)
         for identity in (self.cluster.states()[name] for name in BROKERS):
@@ -56,7 +56,8 @@ class Brokers:
                 pass
 
     async def send(self, acknowledged: list[bytes]) -> None:
-        """Many at a time, until enough are acknowledged; then the brokers stand still, in the midst of others."""
+        """Sends many at a time until enough are acknowledged; then stops the brokers while others are in
+        flight."""
         clock = SystemClock()
         async with Client(self.cluster.layout.namesrv, clock=clock, random=random.Random(1)) as client:
             producer, numbers = client.producer("Producers"), iter(range(1 << 20))
@@ -89,7 +90,7 @@ class Brokers:
             return found
 
     def logs(self) -> list[bytes]:
-        """What the disk holds of each broker's log."""
+        """The log of each broker on the disk."""
         folders = [self.place / name / "commitlog" for name in BROKERS]
         return [b"".join(file.read_bytes() for file in sorted(folder.iterdir())) for folder in folders]
 
@@ -100,10 +101,10 @@ def thread_states(pid: int) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("contract", ["D", "C"])
-def test_nothing_acknowledged_is_missing_from_any_disk_when_all_lose_power(
+def test_no_acknowledged_message_is_missing_on_any_disk_after_a_power_loss(
     tmp_path: Path, contract: str
 ) -> None:
-    """And that the copy lacks what is in memory is shown by a contract that promises no more."""
+    """A run under contract C proves that the copy is missing data that is only in memory."""
     image, left = made_image(tmp_path / "image", IMAGE_BYTES), tmp_path / "left"
     place = tmp_path / "disk"
     with ExitStack() as stack:
@@ -124,7 +125,7 @@ def test_nothing_acknowledged_is_missing_from_any_disk_when_all_lose_power(
         disk.enter_context(mounted_image(left, place))
         missing = [sum(body not in log for body in acknowledged) for log in brokers.logs()]
         if contract == "C":
-            assert max(missing) > 0, "the copy holds what was never synced"
+            assert max(missing) > 0, "the copy contains unsynced data"
             return
         assert missing == [0, 0, 0]
         cluster.start(BROKERS)

@@ -1,4 +1,4 @@
-"""/metrics and the probes of a running cluster: one master, one leader, and what each server counts."""
+"""/metrics and the probes of a running cluster: one master, one leader, and the counters of each server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Every server of it has pages."""
+    """A cluster whose servers all have pages."""
     with Cluster.create(
         tmp_path_factory.mktemp("probes") / "cluster", brokers=2, broker_settings=NOBODY_IS_LATE
     ) as made:
@@ -40,7 +40,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def pages_port(cluster: Cluster, name: str) -> int:
-    """Far from the block of ports that the cluster leases, and below those of outgoing connections."""
+    """A port outside the leased block of the cluster and below those of outgoing connections."""
     return int(cluster.layout.address(name).rpartition(":")[2]) - 12_000
 
 
@@ -72,7 +72,7 @@ async def send(cluster: Cluster, count: int) -> None:
             assert (await producer.send("T", bytes(100 + number), timeout_ms=WAIT_MS)).acknowledged
 
 
-def test_probes_tell_the_one_master_and_the_one_leader(cluster: Cluster) -> None:
+def test_probes_show_the_single_master_and_the_single_leader(cluster: Cluster) -> None:
     brokers, controllers = cluster.layout.broker_names, cluster.layout.controller_names
     assert sorted(page(cluster, name, "/master")[0] for name in brokers) == [200, 503]
     assert sorted(page(cluster, name, "/slave")[0] for name in brokers) == [200, 503]

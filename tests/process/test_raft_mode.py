@@ -1,4 +1,4 @@
-"""A set in Raft mode as real processes: what operators do to it, and what it refuses."""
+"""A set in Raft mode as real processes: operators' actions, and refused ones."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def client(cluster: Cluster) -> Client:
 
 
 def run(commands: ForkedCommands, module: str, *arguments: str, code: int = 0) -> str:
-    """What it said; it has ended with `code`."""
+    """The output of a command that exits with `code`."""
     done = commands.run(module, *arguments)
     said = done.stdout + done.stderr
     assert done.returncode == code, said
@@ -54,7 +54,7 @@ def run(commands: ForkedCommands, module: str, *arguments: str, code: int = 0) -
 
 
 def changed(cluster: Cluster, name: str, **settings: object) -> str:
-    """The file of that broker with other settings."""
+    """A copy of the broker's file with other settings."""
     lines = cluster.layout.file(name).splitlines() + [f"{key}={value}" for key, value in settings.items()]
     file = cluster.directory / "changed.conf"
     file.write_text("\n".join(dict((line.partition("=")[0], line) for line in lines).values()) + "\n")
@@ -77,7 +77,7 @@ async def readable(cluster: Cluster) -> list[StoredMessage]:
 
 
 async def lead(cluster: Cluster, name: str) -> None:
-    """Leadership goes to the broker `name`, unless it has it."""
+    """Transfers the leadership to the broker `name` if needed."""
     number = int(name.rpartition("-")[2])
     state = await cluster.wait_whole(timeout_ms=WAIT_MS)
     if state.master_id != number + 1:
@@ -87,7 +87,7 @@ async def lead(cluster: Cluster, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [DrillKind.KILL, DrillKind.ELECT, *long([DrillKind.TERM, DrillKind.PAUSE])])
-def test_nothing_acknowledged_is_lost(cluster: Cluster, kind: DrillKind) -> None:
+def test_no_acknowledged_message_is_lost_in_raft_mode(cluster: Cluster, kind: DrillKind) -> None:
     topic = f"Drill-{kind.value}"
     report = asyncio.run(
         run_drills(
@@ -157,7 +157,7 @@ def test_the_store_of_a_running_member_is_not_opened_twice(
     assert master_of(cluster) == name
 
 
-def test_settings_that_do_not_fit_the_store_are_refused_and_nothing_is_changed(
+def test_settings_that_do_not_fit_the_store_are_refused_without_a_change(
     cluster: Cluster, commands: ForkedCommands
 ) -> None:
     name = next(each for each in cluster.layout.broker_names if each != master_of(cluster))
@@ -175,7 +175,7 @@ def test_settings_that_do_not_fit_the_store_are_refused_and_nothing_is_changed(
     asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
 
 
-def test_tools_know_the_set(cluster: Cluster, commands: ForkedCommands) -> None:
+def test_admin_tools_show_the_raft_mode_set(cluster: Cluster, commands: ForkedCommands) -> None:
     master = master_of(cluster)
     layout = cluster.layout
     namesrv = ("-n", layout.namesrv)

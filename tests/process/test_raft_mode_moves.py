@@ -1,4 +1,4 @@
-"""From Raft mode to controller mode and back with the stores of ours: every message keeps its queue offset."""
+"""From Raft mode to controller mode and back with our stores: every message keeps its queue offset."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def send(cluster: Cluster, name: str, count: int) -> None:
 
 
 async def places(cluster: Cluster, count: int) -> dict[tuple[int, int], bytes]:
-    """Body by queue and offset, once there are `count`."""
+    """Waits for `count` messages; returns the body by queue and offset."""
 
     async def probe() -> dict[tuple[int, int], bytes]:
         async with client(cluster) as reader:
@@ -101,9 +101,7 @@ def test_a_set_moves_to_controller_mode_and_back(tmp_path: Path, commands: Forke
         assert second.items() <= asyncio.run(places(again, 220)).items()
 
 
-def test_a_store_that_java_left_opens_goes_on_and_opens_again(
-    tmp_path: Path, commands: ForkedCommands
-) -> None:
+def test_a_java_raft_store_is_opened_continued_and_reopened(tmp_path: Path, commands: ForkedCommands) -> None:
     with Cluster.create(
         tmp_path / "raft", mode=Mode.RAFT, brokers=1, segment_bytes=raftstores.FILE_BYTES,
         broker_settings={"maxMessageSize": "4096", "mappedFileSizeConsumeQueue": "6000"},
@@ -122,6 +120,6 @@ def test_a_store_that_java_left_opens_goes_on_and_opens_again(
         whole(cluster)
         after = asyncio.run(places(cluster, len(held) + 30))
         assert before.items() <= after.items() and len(after) == len(held) + 30
-        cluster.stop()  # so its bound, which follows within seconds, covers all that was sent
+        cluster.stop()  # so its saved bound covers all sent messages
         said = run(commands, "sparkreplay", "verify", str(store), "--workers", "1")
         assert "nothing is wrong" in said and " above it" not in said

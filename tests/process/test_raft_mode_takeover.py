@@ -1,6 +1,7 @@
-"""From Raft mode to controller mode: a Java broker's store is taken over, leads a set of ours, and its successor has it all.
+"""From Raft mode to controller mode: a broker on a Java broker's store leads our set, and its successor has
+all messages.
 
-The stores are those that Java left; tests/interop has a Java broker that runs until then."""
+The stores are kept files of Java brokers; tests/interop uses a running Java broker."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def take_over(cluster: Cluster, store: Path) -> None:
 
 
 def run(module: str, *arguments: str) -> str:
-    """What it printed; it has succeeded."""
+    """The output of a command that succeeds."""
     command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(command, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -85,7 +86,9 @@ def places(messages: list[StoredMessage]) -> dict[tuple[int, int], bytes]:
     return {(message.queue_id, message.queue_offset): message.body for message in messages}
 
 
-def test_a_java_store_leads_and_its_successor_has_every_message(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_broker_on_a_java_store_leads_and_its_successor_has_every_message(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     take_over(cluster, lay_out("mixed", tmp_path / "java"))
     cluster.start(["namesrv", "controller-0", "broker-0"])
     asyncio.run(cluster.wait_in_sync(1, timeout_ms=WAIT_MS))
@@ -103,9 +106,9 @@ def test_a_java_store_leads_and_its_successor_has_every_message(cluster: Cluster
     assert sorted(after.keys() - before.keys()) in ([(0, 44)], [(1, 40)])
 
 
-def test_a_broker_that_leads_empty_takes_nothing_from_it(cluster: Cluster, tmp_path: Path) -> None:
-    """As when the others are started first: what was taken over stays where it is, and says so. Once the set is forgotten it
-    can be done again."""
+def test_an_empty_broker_that_leads_does_not_take_over_a_java_store(cluster: Cluster, tmp_path: Path) -> None:
+    """As when the others are started first: the adopted store is kept unused, and the log says so. After
+    cleaning the set the takeover can be repeated."""
     store = lay_out("killed", tmp_path / "java")
     take_over(cluster, store)
     log = cluster.directory / "broker-0" / "commitlog"

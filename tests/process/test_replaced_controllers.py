@@ -1,4 +1,4 @@
-"""A controller of a running cluster is replaced by one on another port, and another one may be killed then."""
+"""A controller of a running cluster is replaced by one on another port; then another one may be killed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.process.serverprocess import ServerProcess
 from tests.unit.dledger.ledgergroup import free_ports
 
 
-def told(commands: ForkedCommands, *arguments: str) -> Any:
-    """The JSON of a command that succeeds, sooner or later: controllers may be electing."""
+def json_of(commands: ForkedCommands, *arguments: str) -> Any:
+    """The JSON of a command, repeated until it succeeds because controllers may be electing."""
     deadline = time.monotonic() + WAIT_S
     while True:
         done = commands.run("mqadmin", *arguments, "--json")
@@ -30,7 +30,7 @@ def told(commands: ForkedCommands, *arguments: str) -> Any:
 
 
 def test_a_controller_is_replaced_under_a_running_cluster(tmp_path: Path, commands: ForkedCommands) -> None:
-    mqadmin = partial(told, commands)
+    mqadmin = partial(json_of, commands)
     with Cluster.create(tmp_path / "cluster") as cluster:
         cluster.start()
         asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
@@ -61,9 +61,7 @@ def test_a_controller_is_replaced_under_a_running_cluster(tmp_path: Path, comman
             assert sorted(peer.partition(":")[0] for peer in known) == sorted(
                 {"n0", "n1", "n2", "n3"} - {leader}
             )
-            cluster.kill(
-                [rest[0]]
-            )  # one of the former three and the new one are a majority of the present three
+            cluster.kill([rest[0]])  # one old and the new controller are a majority of the three
             left = f"{cluster.layout.address(rest[1])};{address}"
             [state] = mqadmin("getSyncStateSet", "-a", left, "-b", BROKER_SET)["brokerSets"]
             chosen = next(row["brokerId"] for row in state["inSync"] if row["brokerId"] != state["masterId"])

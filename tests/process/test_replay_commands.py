@@ -1,4 +1,4 @@
-"""mqreplay as a process: interrupted, killed, piped away."""
+"""mqreplay as a process: interrupted, killed, with a closed pipe."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL, *long([signal.SIGINT])])
-def test_a_stopped_process_leaves_nothing_half_visible_and_goes_on(
+def test_a_stopped_export_leaves_nothing_half_visible_and_continues(
     tmp_path: Path, ending: signal.Signals
 ) -> None:
     path, target = two_days(tmp_path / "store", 20_000).write(), tmp_path / "parquet"
@@ -55,7 +55,7 @@ def test_a_stopped_process_leaves_nothing_half_visible_and_goes_on(
     )
 
 
-def test_a_reader_that_goes_away_is_no_failure_worth_a_traceback(tmp_path: Path) -> None:
+def test_a_closed_pipe_causes_no_traceback(tmp_path: Path) -> None:
     path = two_days(tmp_path, 200).write()
     command = f"{sys.executable} -m sparkreplay scan {path} --workers 1 | true"
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True)
@@ -87,7 +87,7 @@ def test_a_terminal_sees_a_bar_and_stdout_only_the_answer(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("redirected", "code", "told"),
+    ("redirected", "code", "words"),
     [
         ("2>&-", 0, "a read gives 400 of them"),
         (">&-", 0, ""),
@@ -95,8 +95,8 @@ def test_a_terminal_sees_a_bar_and_stdout_only_the_answer(tmp_path: Path) -> Non
         ("--json >/dev/full", 1, "mqreplay: No space left on device"),
     ],
 )
-def test_a_stream_that_is_closed_or_full_costs_no_traceback(
-    tmp_path: Path, redirected: str, code: int, told: str
+def test_a_closed_or_full_output_stream_causes_no_traceback(
+    tmp_path: Path, redirected: str, code: int, words: str
 ) -> None:
     path = two_days(tmp_path).write()
     done = subprocess.run(
@@ -104,7 +104,7 @@ def test_a_stream_that_is_closed_or_full_costs_no_traceback(
         cwd=ROOT, capture_output=True, text=True,
     )  # fmt: skip
     assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
-    assert told in done.stdout + done.stderr
+    assert words in done.stdout + done.stderr
 
 
 def test_a_terminal_that_cannot_show_a_name_gets_it_escaped(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""mqreplay resend on a real cluster: a killed run goes on, a master that dies meanwhile costs nothing, mistakes are told."""
+"""mqreplay resend on a real cluster: a killed run continues, a killed master loses nothing, user errors are
+reported."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 QUEUES = 4
 MESSAGES = 3000
 SLOWLY = "30"
-"""Messages a second: a run that is to be ended early has well over a minute left by then."""
+"""Messages a second, so slow that a run has more than a minute left when the test ends it."""
 BORN_MS = 1_600_000_000_000
 
 
@@ -43,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 async def fill(cluster: Cluster) -> None:
-    """Sends MESSAGES, each queue's in order; every fifth is compressed, three are born in each millisecond."""
+    """Sends MESSAGES in order to each queue; every fifth is compressed, three share each born millisecond."""
     import zlib
 
     await cluster.create_topic("orders", QUEUES)
@@ -87,7 +88,7 @@ def resend(cluster: Cluster, to: str, *more: str, store: int = 0) -> subprocess.
     )
 
 
-def told(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+def json_of(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     assert result.returncode == 0, result.stderr
     found: dict[str, Any] = json.loads(result.stdout)
     return found
@@ -111,8 +112,8 @@ def until_acknowledged(ledger: Path, count: int, running: subprocess.Popen[str])
         time.sleep(0.05)
 
 
-def test_a_topic_is_sent_again_as_it_was_in_each_queues_order(cluster: Cluster, tmp_path: Path) -> None:
-    summary = told(resend(cluster, "DefaultCluster/copy", "--ledger", str(tmp_path / "ledger")))
+def test_a_topic_is_resent_unchanged_in_the_order_of_each_queue(cluster: Cluster, tmp_path: Path) -> None:
+    summary = json_of(resend(cluster, "DefaultCluster/copy", "--ledger", str(tmp_path / "ledger")))
     assert (summary["acknowledged"], summary["maybe_twice"]) == (MESSAGES, 0)
     originals, copies = asyncio.run(received(cluster, "orders")), asyncio.run(received(cluster, "copy"))
     for queue_id in range(QUEUES):
@@ -125,19 +126,21 @@ def test_a_topic_is_sent_again_as_it_was_in_each_queues_order(cluster: Cluster, 
                 assert getattr(copy, name) == getattr(original, name), name
 
 
-def test_a_killed_run_goes_on_from_another_replica_without_a_gap(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_killed_resend_continues_from_another_replica_without_a_gap(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     ledger = tmp_path / "ledger"
     more = ("--ledger", str(ledger), "--messages-per-second", SLOWLY)
     running = subprocess.Popen(
         command(cluster, "DefaultCluster/killed", *more), cwd=ROOT, stdout=subprocess.DEVNULL
     )
     until_acknowledged(ledger, 60, running)
-    running.send_signal(signal.SIGSTOP)  # so that it is still under way when the next one has started
+    running.send_signal(signal.SIGSTOP)  # so that it still runs when the next one starts
     refused = resend(cluster, "DefaultCluster/killed", *more)
     assert refused.returncode == 1 and "is in use by another run" in refused.stderr
     running.send_signal(signal.SIGKILL)
     running.wait()
-    summary = told(resend(cluster, "DefaultCluster/killed", "--ledger", str(ledger), store=1))
+    summary = json_of(resend(cluster, "DefaultCluster/killed", "--ledger", str(ledger), store=1))
     copies = asyncio.run(received(cluster, "killed"))
     twice = 0
     for queue_id in range(QUEUES):
@@ -145,11 +148,11 @@ def test_a_killed_run_goes_on_from_another_replica_without_a_gap(cluster: Cluste
         assert list(dict.fromkeys(found)) == [f"k{number}" for number in range(queue_id, MESSAGES, QUEUES)]
         twice += len(found) - len(set(found))
     assert 0 <= twice <= summary["maybe_twice"] < MESSAGES
-    again = told(resend(cluster, "DefaultCluster/killed", "--ledger", str(ledger), store=2))
+    again = json_of(resend(cluster, "DefaultCluster/killed", "--ledger", str(ledger), store=2))
     assert (again["acknowledged"], again["maybe_twice"]) == (0, 0)
 
 
-def test_an_interrupted_run_ends_with_130_and_a_master_that_dies_costs_nothing(
+def test_an_interrupted_resend_exits_with_130_and_survives_a_killed_master(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     ledger = tmp_path / "ledger"
@@ -200,7 +203,7 @@ def test_an_interrupted_run_ends_with_130_and_a_master_that_dies_costs_nothing(
         ("DefaultCluster/copy", ("-o", "queues=x"), "queues"),
     ],
 )
-def test_a_mistake_is_told_in_one_line(
+def test_a_user_error_is_reported_in_one_line(
     cluster: Cluster, tmp_path: Path, to: str, more: tuple[str, ...], why: str
 ) -> None:
     result = resend(cluster, to, "--ledger", str(tmp_path / "ledger"), *more)

@@ -1,5 +1,5 @@
-"""Real brokers that keep their log for seconds while messages come: disk, mappings and descriptors stay small, and what is kept
-can be read while a lease holds it."""
+"""Real brokers with a retention of seconds during sends: disk, mappings and descriptors stay small, and
+leased files stay readable."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def segments(cluster: Cluster, name: str) -> list[int]:
 
 
 def deleted_files_held(cluster: Cluster, name: str) -> int:
-    """Mappings and descriptors of segments that are gone."""
+    """Mappings and descriptors of deleted segments."""
     process = cluster.states()[name]
     assert process is not None
     maps = Path(f"/proc/{process.pid}/maps").read_text().splitlines()
@@ -70,7 +70,7 @@ def holds_nothing_deleted(cluster: Cluster, name: str) -> bool:
 
 
 def keeps_little(cluster: Cluster, name: str) -> bool:
-    """Its newest segment, the next one, which is made before it is needed, and one that has not aged yet."""
+    """The newest segment, the next one, which is made ahead, and one that is not old enough."""
     found = segments(cluster, name)
     return found[0] > 0 and len(found) <= 3
 
@@ -87,7 +87,7 @@ async def until(cluster: Cluster, holds: Callable[[], bool]) -> None:
 
 
 async def kept(client: Client) -> list[StoredMessage]:
-    """All that can be read, from where queues begin."""
+    """All readable messages, from the beginning of each queue."""
     consumer, found = client.consumer("CG"), []
     for queue in await consumer.queues("Rolling"):
         end = await consumer.max_offset(queue)
@@ -97,7 +97,7 @@ async def kept(client: Client) -> list[StoredMessage]:
     return found
 
 
-def test_a_log_that_is_kept_for_seconds_stays_small_on_every_replica(cluster: Cluster) -> None:
+def test_a_log_with_short_retention_stays_small_on_every_replica(cluster: Cluster) -> None:
     async def scenario() -> None:
         clock = SystemClock()
         await cluster.create_topic("Rolling", 4)
@@ -115,7 +115,7 @@ def test_a_log_that_is_kept_for_seconds_stays_small_on_every_replica(cluster: Cl
                 for name in BROKERS:
                     await until(cluster, partial(keeps_little, cluster, name))
             acknowledged = [each for each in load.attempts if each.outcome is SendOutcome.ACKNOWLEDGED]
-            assert len(acknowledged) > ROUNDS * BURST * 0.9  # an answer may say "unknown" all the same
+            assert len(acknowledged) > ROUNDS * BURST * 0.9  # the answer may still be "unknown"
             for name in BROKERS:
                 assert len(segments(cluster, name)) < 10
                 await until(cluster, partial(holds_nothing_deleted, cluster, name))
@@ -131,7 +131,7 @@ def test_a_log_that_is_kept_for_seconds_stays_small_on_every_replica(cluster: Cl
             for name in BROKERS:
                 LogHold(str(cluster.directory / name), READER, 0).take()
             await load.send_burst(BURST, in_flight=100, progress=lambda ended: None)
-            for name in BROKERS:  # a round that did not see the lease may have been under way
+            for name in BROKERS:  # a clean-up that began before the lease may still run
                 await until(cluster, partial(says, cluster, name, f"read by {READER}"))
             await load.send_burst(50, in_flight=10, progress=lambda ended: None)
             newest = {

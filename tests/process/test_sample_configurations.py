@@ -1,4 +1,4 @@
-"""The files under conf/ start as they are; only their ports are moved here, so that tests can run beside real servers."""
+"""The files under conf/ start unchanged except for their ports, so that tests run next to real servers."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ MOVED |= {40911: 35, 40912: 36, 40913: 37}
 
 @contextmanager
 def servers(folder: Path, names: list[str], others: dict[str, str] | None = None) -> Iterator[int]:
-    """Runs the samples `names` in `folder`, as `mqbroker -c conf/...` would, and `others` by name and text; yields the first
-    port."""
+    """Runs the samples `names` in `folder`, as `mqbroker -c conf/...` would, and `others` by name and text;
+    yields the first port."""
     texts = {name: (CONF / name).read_text() for name in names} | (others or {})
     lease = ports.lease_any(folder, 40)
     first = lease.ports.start
@@ -88,7 +88,7 @@ async def in_sync(controllers: str, count: int) -> SyncStateInfo:
         await admin.close()
 
 
-def test_the_quick_start_makes_a_set_of_two(tmp_path: Path) -> None:
+def test_the_quick_start_sample_starts_a_set_of_two(tmp_path: Path) -> None:
     names = [
         "namesrv.conf",
         *(f"quick-start/{name}.conf" for name in ("controller", "broker-n0", "broker-n1")),
@@ -104,7 +104,7 @@ def test_the_quick_start_makes_a_set_of_two(tmp_path: Path) -> None:
     ]
 
 
-def test_three_nodes_make_a_set_of_three(tmp_path: Path) -> None:
+def test_the_three_node_sample_starts_a_set_of_three(tmp_path: Path) -> None:
     nodes = [f"cluster-3n/{kind}-n{number}.conf" for kind in ("controller", "broker") for number in range(3)]
     with servers(tmp_path, ["namesrv.conf", *nodes]) as first:
         state = asyncio.run(in_sync(";".join(f"127.0.0.1:{first + place}" for place in (1, 2, 3)), 3))
@@ -112,7 +112,7 @@ def test_three_nodes_make_a_set_of_three(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_three_name_servers_with_controllers_make_a_set_of_three(tmp_path: Path) -> None:
+def test_the_sample_of_name_servers_with_controllers_starts_a_set_of_three(tmp_path: Path) -> None:
     nodes = [f"cluster-3n-namesrv-plugin/namesrv-n{number}.conf" for number in range(3)]
     nodes += [f"cluster-3n/broker-n{number}.conf" for number in range(3)]
     with servers(tmp_path, nodes) as first:
@@ -157,15 +157,15 @@ async def led(namesrv: str, members: int) -> None:
         await admin.close()
 
 
-def test_three_members_make_a_set_in_raft_mode(tmp_path: Path) -> None:
+def test_the_raft_mode_sample_starts_a_set_of_three(tmp_path: Path) -> None:
     nodes = [f"dledger/broker-n{number}.conf" for number in range(3)]
     with servers(tmp_path, ["namesrv.conf", *nodes]) as first:
         asyncio.run(led(f"127.0.0.1:{first}", 3))
     assert (tmp_path / "run/node01/dledger-n1/data").is_dir()
 
 
-def test_upstreams_own_raft_sample_starts_beside_two_of_ours(tmp_path: Path) -> None:
-    """Unchanged, but for the ports and the folder, which are this test's."""
+def test_upstreams_raft_sample_starts_with_two_of_our_samples(tmp_path: Path) -> None:
+    """Unchanged except for the ports and the folder of this test."""
     upstreams = UPSTREAMS_RAFT_SAMPLE.replace("/tmp/rmqstore", str(tmp_path / "rmqstore"))  # noqa: S108
     nodes = ["dledger/broker-n1.conf", "dledger/broker-n2.conf"]
     with servers(tmp_path, ["namesrv.conf", *nodes], {"dledger/broker-n0.conf": upstreams}) as first:

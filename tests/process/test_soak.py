@@ -1,4 +1,4 @@
-"""A soak of real processes, as short as can be: to its end, and broken off."""
+"""A very short soak of real processes: to its end, and interrupted."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def until(process: subprocess.Popen[str], holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.long
-def test_a_soak_comes_to_its_end_and_finds_every_message(tmp_path: Path) -> None:
+def test_a_soak_ends_and_finds_every_message(tmp_path: Path) -> None:
     options = ("--hours", "0.005", "--reserved", str(WAIT_S), "--only", "kill-master", "--only", "elect")
     process = begun(tmp_path, *options, program=SOAK)
     said, _ = process.communicate()
@@ -80,11 +80,11 @@ def test_a_soak_comes_to_its_end_and_finds_every_message(tmp_path: Path) -> None
         assert all(any(values) for name, values in charts[heading].items() if "-" in name), heading
     assert any(charts["acknowledged messages a second"]["load"])
     assert "came to its end" in (tmp_path / "page.html").read_text()
-    assert not list(tmp_path.glob("autoswitch-mq-soak-*")), "a run that passed leaves its page only"
+    assert not list(tmp_path.glob("autoswitch-mq-soak-*")), "a run that passed leaves only its page"
 
 
 @pytest.mark.long
-def test_a_soak_of_a_raft_mode_set_has_its_strikes_and_needs_no_controller(tmp_path: Path) -> None:
+def test_a_soak_of_a_raft_mode_set_runs_its_strikes_without_controllers(tmp_path: Path) -> None:
     process = begun(
         tmp_path, "--mode", "raft", "--hours", "0.001", "--reserved", str(WAIT_S), "--only", "kill-master"
     )
@@ -101,7 +101,7 @@ def test_an_interrupted_soak_leaves_its_page_and_no_process(tmp_path: Path) -> N
     page = tmp_path / "page.html"
 
     def retention_works_under_strikes() -> bool:
-        """No broker is struck: one that is away for longer than the log is kept could not come back."""
+        """No broker is killed: one that is down for longer than the retention could not return."""
         if not page.exists() or "started after" not in page.read_text():
             return False
         first = drawn(page)["first offset of the log"]

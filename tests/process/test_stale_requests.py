@@ -1,5 +1,6 @@
-"""A master that is stopped (SIGSTOP) while requests wait in its socket, and continues once another one leads: what its client
-said to the successor meanwhile is not undone, whether the old master has heard of that one by then or not."""
+"""A master is stopped (SIGSTOP) while requests wait in its socket, and continues when another one leads. The
+stale requests undo nothing that the client changed at the successor, whether or not the old master already
+knows of it."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("has_heard", [True, False])
-def test_what_waited_in_a_stopped_masters_socket_undoes_nothing(cluster: Cluster, has_heard: bool) -> None:
+def test_stale_requests_of_a_stopped_master_undo_nothing(cluster: Cluster, has_heard: bool) -> None:
     asyncio.run(drill(cluster, f"{GROUP}-{has_heard}", has_heard=has_heard))
 
 
@@ -70,7 +71,7 @@ async def drill(cluster: Cluster, group: str, *, has_heard: bool) -> None:
             await say_what_is_out_of_date(of_x.remoting, address, group)
             answer = asyncio.ensure_future(committed(of_x.remoting, address, group))
             if not has_heard:
-                cluster.kill(["controller-0"])  # a new connection brings the news, behind what waits
+                cluster.kill(["controller-0"])  # its new connection notifies, behind the waiting requests
                 cluster.start(["controller-0"])
                 master = await successor(cluster, before)
             assert await gets(x) and not await gets(y)
@@ -82,7 +83,7 @@ async def drill(cluster: Cluster, group: str, *, has_heard: bool) -> None:
                         asleep.append(name)
             cluster.resume(old)
             said = await answer
-            assert has_heard or said == EARLIER, "it took itself for the master"
+            assert has_heard or said == EARLIER, "it still served as the master"
         finally:
             for name in asleep:
                 cluster.resume(name)
@@ -96,7 +97,7 @@ def client(cluster: Cluster, seed: int) -> Client:
 
 
 async def successor(cluster: Cluster, before: SyncStateInfo) -> str:
-    """The address of another master than that of `before`, which an operator wants."""
+    """Lets an operator elect another master than `before`; returns its address."""
     admin = AdminClient(SystemClock())
     chosen = next(replica for replica in before.in_sync if replica.broker_id != before.master_id)
 
@@ -117,7 +118,7 @@ async def successor(cluster: Cluster, before: SyncStateInfo) -> str:
 
 
 async def gets(locks: QueueLocks) -> bool:
-    """Whether it gets the queue from the master, once clients know."""
+    """Whether the client can lock the queue at the master, once clients know it."""
 
     async def asked() -> bool:
         try:
@@ -129,7 +130,7 @@ async def gets(locks: QueueLocks) -> bool:
 
 
 async def say_what_is_out_of_date(remoting: RemotingClient, address: str, group: str) -> None:
-    """As Java's clients unlock and commit: they want no answer."""
+    """One-way unlock and commit, as Java's clients send them."""
     body = LockQueuesBody(group, "X", [WireQueue(TOPIC, BROKER_SET, 0)]).encode()
     await remoting.one_way(address, RemotingCommand.request(RequestCode.UNLOCK_BATCH_MQ, body=body))
     await remoting.one_way(address, update(group, EARLIER))
@@ -145,7 +146,7 @@ async def commit(remoting: RemotingClient, address: str, group: str, offset: int
 
 
 async def committed(remoting: RemotingClient, address: str, group: str) -> int | None:
-    """None where who is asked refuses."""
+    """None if the broker refuses."""
     request = RemotingCommand.request(
         RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetHeader(group, TOPIC, 0)
     )

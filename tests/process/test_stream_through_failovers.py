@@ -1,6 +1,8 @@
-"""A stream goes from replica to replica while masters are killed; what it has read at the end is judged as a consumer's is.
+"""A stream moves from replica to replica while masters are killed; its rows are checked like a consumer's
+messages.
 
-No Spark runs here: the stream is asked as Spark asks it, and its process is replaced before nearly every batch."""
+No Spark runs here: the test calls the stream as Spark does, and replaces its process before nearly every
+batch."""
 
 from __future__ import annotations
 
@@ -39,20 +41,20 @@ def found_in(query: Query) -> list[Found]:
     return sorted(found, key=lambda message: message.place)
 
 
-def test_a_stream_over_all_replicas_in_turn_has_every_acknowledged_message_once(tmp_path: Path) -> None:
+def test_a_stream_over_alternating_replicas_has_each_acknowledged_message_once(tmp_path: Path) -> None:
     with Cluster.create(tmp_path / "cluster", segment_bytes=SEGMENT_BYTES) as cluster:
         cluster.start()
         asyncio.run(cluster.wait_whole())
         stores = [cluster.layout.properties(name)["storePathRootDir"] for name in cluster.layout.broker_names]
         columns = "keys,body,queue_id,queue_offset"
-        options = {"topic": TOPIC, "columns": columns, "failOnMissingTopic": "false"}  # the drill makes it
+        options = {"topic": TOPIC, "columns": columns, "failOnMissingTopic": "false"}  # the drill creates it
         query = Query(path=stores[0], maxBytesPerTrigger="100k", **options)
         reports: list[DrillReport] = []
         sent = threading.Event()
         waited_for: list[int] = []
 
         async def by_stream(client: Client, topic: str) -> list[Found]:
-            """What the stream has once it has read all that the last master confirms."""
+            """The rows of the stream up to the confirm offset of the last master."""
             sent.set()
             following.join()
             state = await cluster.wait_whole()
@@ -85,7 +87,7 @@ def test_a_stream_over_all_replicas_in_turn_has_every_acknowledged_message_once(
                 query.restart(path=stores[turn % 3], maxBytesPerTrigger="100k", **options)
                 try:
                     query.trigger()
-                    query.plan_batch()  # and the driver is killed
+                    query.plan_batch()  # as if the driver were killed
                 except ReplicaBehind as error:
                     waited_for.append(error.bound)
 

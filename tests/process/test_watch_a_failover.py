@@ -1,6 +1,7 @@
-"""The live view before, during and after the loss of a master and of the leading controller, on real processes.
+"""The live view before, during and after the loss of a master and of the leading controller, on real
+processes.
 
-The tests share the cluster and go from one to the next in order."""
+The tests share the cluster and run in order."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
 ROOT = Path(__file__).parents[2]
 MOMENTS = ("heardMs", "noticedMs", "proposedMs", "electedMs", "notifiedMs", "writableMs")
 MISSED = "notifiedMs"
-"""Not reported of a master that had asked, and acted, before it was notified."""
+"""Not reported if the master had asked, and acted, before it was notified."""
 ALTERNATE_SCREEN, FORMER_SCREEN, SHOW_CURSOR = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[?25h"
 
 
@@ -43,7 +44,7 @@ def watch(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]
 
 
 def broker_set(cluster: Cluster) -> Any:
-    """What a look tells of the set, once a controller leads."""
+    """The set in the view, once a controller leads."""
 
     async def look() -> Any:
         done = watch(cluster, "--json")
@@ -56,7 +57,7 @@ def broker_set(cluster: Cluster) -> Any:
 
 
 def story_once(cluster: Cluster, wanted: Callable[[list[Any]], bool]) -> list[Any]:
-    """The elections as reported, newest first, once they are as wanted."""
+    """Waits until the reported elections satisfy `wanted`; returns them, newest first."""
 
     async def look() -> list[Any]:
         done = watch(cluster, "--json")
@@ -81,7 +82,7 @@ def name_of(cluster: Cluster, address: str) -> str:
     return name
 
 
-def test_the_first_election_is_told(cluster: Cluster) -> None:
+def test_the_first_election_is_reported(cluster: Cluster) -> None:
     story_once(cluster, lambda story: story[0]["writableMs"] is not None)
     seen = broker_set(cluster)
     [election] = seen["elections"]
@@ -95,7 +96,7 @@ def test_the_first_election_is_told(cluster: Cluster) -> None:
     in_order(reported, MOMENTS[2:])
 
 
-def test_a_killed_master_is_told_with_the_whole_timeline(cluster: Cluster) -> None:
+def test_the_election_after_a_killed_master_has_the_complete_timeline(cluster: Cluster) -> None:
     before = broker_set(cluster)
     killed_ms = time.time_ns() // 1_000_000
     cluster.kill([name_of(cluster, before["masterAddress"])])
@@ -119,24 +120,24 @@ def test_a_killed_master_is_told_with_the_whole_timeline(cluster: Cluster) -> No
     assert f"{reported['oldMasterId']} -> {reported['newMasterId']}" in "\n".join(lines)
 
 
-def test_the_others_tell_it_too_when_the_leading_controller_is_gone_and_it_tells_it_again_when_it_is_back(
+def test_all_controllers_report_an_election_after_the_leader_stops_and_returns(
     cluster: Cluster,
 ) -> None:
     story = story_once(cluster, lambda story: True)
     leader = name_of(cluster, asyncio.run(cluster.wait_leader()))
     cluster.stop([leader])
     seen = story_once(cluster, lambda story: story[0]["writableMs"] is not None)
-    who = ("epoch", "oldMasterId", "newMasterId", "reason")
-    assert [[one[name] for name in who] for one in seen] == [[one[name] for name in who] for one in story]
+    fields = ("epoch", "oldMasterId", "newMasterId", "reason")
+    assert [[one[name] for name in fields] for one in seen] == [
+        [one[name] for name in fields] for one in story
+    ]
     cluster.start([leader])
 
     assert story_once(cluster, lambda again: again == story)
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
-def test_the_live_view_leaves_the_terminal_as_it_was(
-    cluster: Cluster, number: signal.Signals, status: int
-) -> None:
+def test_the_live_view_restores_the_terminal(cluster: Cluster, number: signal.Signals, status: int) -> None:
     arguments = ["mqadmin", "watch", "-n", cluster.layout.namesrv]
     pid, terminal = pty.fork()
     if pid == 0:
@@ -157,7 +158,7 @@ def test_the_live_view_leaves_the_terminal_as_it_was(
 
 
 def read_until(terminal: int, wanted: bytes | None) -> bytes:
-    """What is drawn until `wanted` was, or with None until the process ends."""
+    """The drawn bytes until `wanted` appears, or with None until the process ends."""
     drawn = b""
     while wanted is None or wanted not in drawn:
         try:

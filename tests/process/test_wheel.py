@@ -29,7 +29,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def built(tmp_path_factory: pytest.TempPathFactory, environment: Mapping[str, str]) -> Path:
-    """From a copy of the source, without the network."""
+    """Builds the wheel from a copy of the source, without the network."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
@@ -49,7 +49,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, environment: Mapping[str, st
     return path
 
 
-def test_it_holds_every_module_of_the_packages_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_holds_exactly_the_modules_of_the_packages(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     modules = {name for name in names if ".dist-info/" not in name}
     assert {name.split("/")[0] for name in modules} == PACKAGES
@@ -63,7 +63,7 @@ def test_it_holds_every_module_of_the_packages_and_nothing_else(wheel: Path) -> 
 
 
 @pytest.mark.long
-def test_without_a_compiler_it_holds_all_but_the_compiled_module(
+def test_a_wheel_without_a_compiler_holds_all_but_the_compiled_module(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     wheel = built(tmp_path_factory, {**os.environ, "CC": shutil.which("false") or "false"})
@@ -71,7 +71,7 @@ def test_without_a_compiler_it_holds_all_but_the_compiled_module(
     assert COMPILED not in names and "nativepath/presence.py" in names and "broker/__main__.py" in names
 
 
-def test_it_brings_the_commands(wheel: Path) -> None:
+def test_the_wheel_declares_the_commands(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         [name] = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
         parser = configparser.ConfigParser()
@@ -82,7 +82,7 @@ def test_it_brings_the_commands(wheel: Path) -> None:
 
 
 @pytest.mark.parametrize("module", ["namesrv", "controller", "broker"])
-def test_its_servers_tell_their_version(wheel: Path, tmp_path: Path, module: str) -> None:
+def test_servers_of_the_wheel_print_their_version(wheel: Path, tmp_path: Path, module: str) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)
     shown = subprocess.run(
         [sys.executable, "-P", "-m", module, "--version"],

@@ -1,4 +1,4 @@
-"""Three controllers over three scripted brokers, whole, and what tests ask of them."""
+"""Three controllers over three scripted brokers, all in sync, and requests to them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def whole_cluster(seed: int, **settings: object) -> Iterator[ControllerWorld]:
 
 
 def survive_faults(cluster: ControllerWorld) -> None:
-    """A minute of faults; then it is whole again."""
+    """A minute of faults, until all brokers are in sync again."""
     cluster.world.run(cluster.misbehave(60_000), limit_ms=200_000)
     cluster.world.run_until(cluster.whole, limit_ms=60_000)
 
@@ -49,7 +49,7 @@ def leader_of(cluster: ControllerWorld) -> Node:
 
 
 def asked(cluster: ControllerWorld, node: Node, request: RemotingCommand) -> RemotingCommand:
-    """What the controller on `node` answers."""
+    """The answer of the controller on `node`."""
 
     async def call() -> RemotingCommand:
         client = RemotingClient(clock=SimulatedClock(node))

@@ -1,4 +1,4 @@
-"""Seeds that several tests look at: each is run once in a process."""
+"""Seeds that several tests use: each is run once in a process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simulation.kernel.features import Asked
 
 
 class Played(NamedTuple):
-    """What came of a seed; `appended_plainly` is how many batches took the way of plain sends."""
+    """The result of a seed; `appended_plainly` is the number of batches on the plain send path."""
 
     events: int
     digest: int
@@ -23,7 +23,7 @@ class Played(NamedTuple):
 
 
 class Scenario(NamedTuple):
-    """A seed, and features that it plays whatever it draws."""
+    """A seed, and features that it always plays."""
 
     seed: int
     features: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""A simulated group that is led, who leads it, and what is proposed to it."""
+"""A simulated group with a leader, and proposals to it."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def proposing(node: Node, member: DLedgerNode, *bodies: bytes, timeout_ms: int =
     return outcome
 
 
-def decided(group: RaftGroup, count: int) -> None:
-    """So many entries more, on all members that run."""
+def commit(group: RaftGroup, count: int) -> None:
+    """Proposes `count` entries to the leader and waits until they are committed."""
     outcome = proposing(*leader_of(group), *(b"%d" % number for number in range(count)))
     group.world.run_until(lambda: bool(outcome), 2_000)
     assert len(outcome[0]) == count

@@ -1,4 +1,4 @@
-"""What a process of a simulated world may hold, and how that is counted."""
+"""The bounds on what a simulated process holds, and how it is counted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Library:
 
 
 class Opens:
-    """Opens a file and keeps it; `waits` timers."""
+    """Opens a file, keeps it, and starts `waits` timers."""
 
     def __init__(self, waits: int, runtime: Runtime) -> None:
         self.file = runtime.segments.create("file", 4096)
@@ -60,7 +60,7 @@ def started(world: World, waits: int = 0) -> tuple[Node, Bounds]:
     return node, Bounds(world, [node], Violation)
 
 
-def test_each_container_is_counted_by_the_class_that_keeps_it() -> None:
+def test_each_container_is_counted_under_its_class() -> None:
     assert sizes(Library(), HERE) == {
         "Library.shelves": 2,
         "Library.readers": 1,
@@ -69,17 +69,17 @@ def test_each_container_is_counted_by_the_class_that_keeps_it() -> None:
     }
 
 
-def test_a_file_may_be_open_while_it_is_there() -> None:
+def test_an_open_file_is_allowed_while_it_exists() -> None:
     with World(1) as world:
         node, bounds = started(world)
         bounds.look(lambda node: {}, idle=True)
         node.disk.wipe("file")
-        bounds.look(lambda node: {})  # somebody may read it still
+        bounds.look(lambda node: {})  # a read may still be in progress
         with pytest.raises(Violation, match=r"N1: one has file open, which is gone"):
             bounds.look(lambda node: {}, idle=True)
 
 
-def test_a_killed_process_has_nothing_open() -> None:
+def test_a_killed_process_has_no_open_files() -> None:
     with World(1) as world:
         node, _ = started(world)
         assert node.disk.open_names() == [("file", True)]
@@ -87,7 +87,7 @@ def test_a_killed_process_has_nothing_open() -> None:
         assert node.disk.open_names() == []
 
 
-def test_timers_that_nobody_needs_are_found() -> None:
+def test_unneeded_timers_are_found() -> None:
     with World(1) as world:
         _, bounds = started(world, waits=LOOPS_MAX + 1)
         with pytest.raises(Violation, match=r"N4: one has 3\d timers"):

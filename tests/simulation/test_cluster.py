@@ -1,4 +1,4 @@
-"""Whole clusters under load and faults: a few seeds of each kind. Many more: `python -m simulation.cluster.world`."""
+"""Clusters under load and faults: a few seeds of each kind. More: `python -m simulation.cluster.world`."""
 
 from __future__ import annotations
 
@@ -35,122 +35,137 @@ from tests.simulation.unitfind import assert_found
 FOUND_BY = found_by("cluster")
 FOUND_BY_UNIT = {
     "stops-before-it-answers": "broker/test_hand_over.py"
-    "::test_a_master_without_a_successor_answers_what_it_stored_before_it_stops",
+    "::test_a_master_without_a_successor_answers_stored_sends_before_it_stops",
     "due-as-the-entry-says": "broker/test_delay_delivery.py"
-    "::test_a_message_whose_entry_has_a_corrupt_time_waits_for_its_own",
+    "::test_a_delayed_message_with_a_corrupt_due_time_in_its_entry_waits_its_own_delay",
     "tags-before-a-corrupt-entry-stay": "messagestore/test_queue_ends.py"
-    "::test_queues_list_what_the_log_holds_and_go_on_behind_it",
-    "queues-hide-what-a-late-hold-keeps": "messagestore/test_trimming.py::test_queues_list_what_a_late_hold_keeps",
-    "one-file-is-a-setting": "messagestore/test_queue_ends.py::test_one_file_of_another_size_is_corrupt",
+    "::test_damaged_queues_are_rebuilt_from_the_log_and_continue",
+    "queues-hide-what-a-late-hold-keeps": "messagestore/test_trimming.py"
+    "::test_queues_keep_entries_that_a_late_hold_protects",
+    "one-file-is-a-setting": "messagestore/test_queue_ends.py"
+    "::test_one_queue_file_of_another_size_is_rebuilt",
     "lost-memory-forgotten": "broker/test_orders_of_death.py"
-    "::test_the_last_replica_standing_loses_its_memory_and_the_others_hold_everything",
+    "::test_nothing_is_lost_when_the_last_live_replica_loses_its_memory",
     "stored-while-read-forgotten": "broker/test_open_transactions.py"
-    "::test_nothing_is_known_before_all_of_the_log_is_confirmed",
+    "::test_open_half_messages_are_unknown_until_the_whole_log_is_confirmed",
     "truncation-not-durable": "messagestore/test_store.py"
     "::test_truncation_cuts_log_queues_and_confirm_offset_together",
-    "restarts-forget-locks": "broker/test_queue_locks.py::test_a_file_gives_the_holders_back",
-    "leases-go-on-under-the-next-master": "broker/test_queue_locks.py::test_under_a_new_master_each_lease_begins_anew",
+    "restarts-forget-locks": "broker/test_queue_locks.py::test_lock_holders_are_restored_from_the_file",
+    "leases-go-on-under-the-next-master": "broker/test_queue_locks.py"
+    "::test_under_a_new_master_each_lease_restarts",
     "progress-before-it-is-confirmed": "broker/test_open_transactions.py"
-    "::test_progress_is_kept_only_of_what_is_confirmed",
+    "::test_progress_is_stored_only_for_confirmed_records",
     "another-leads-settles": "broker/test_controller_calls.py"
-    "::test_a_newer_epoch_of_the_master_says_nothing_of_what_was_decided_before_it",
-    "another-handed-back": "broker/test_retries_in_process.py::test_what_is_handed_back_by_its_name_is_not_another_message",
-    "acknowledges-before-notifying": "ha/test_syncstateset.py::test_a_new_master_tells_its_minimum_before_it_confirms_anything",
+    "::test_a_newer_master_epoch_leaves_the_outcome_of_an_alter_unknown",
+    "another-handed-back": "broker/test_retries_in_process.py"
+    "::test_a_send_back_that_names_another_message_is_refused",
+    "acknowledges-before-notifying": "ha/test_syncstateset.py"
+    "::test_a_new_master_announces_its_minimum_before_it_confirms",
     "asked-again-with-conditions": "broker/test_table_facts.py::"
-    "test_who_died_on_its_way_in_is_settled_though_it_will_never_have_the_tables",
-    "waits-in-silence": "controller/test_unelected.py::test_it_is_told_once_it_has_lasted_and_then_each_half_minute",
+    "test_a_pending_expansion_by_a_dead_member_without_the_tables_is_resolved",
+    "waits-in-silence": "controller/test_unelected.py"
+    "::test_an_unelected_set_is_logged_after_a_delay_and_every_half_minute",
     "operator-elects-the-forgetful": "controller/test_controller_eligibility.py"
-    "::test_an_operator_designates_one_that_may_lack_something_only_once_nobody_better_lives",
-    "restarts-forget-moves": "broker/test_offset_resets.py::test_a_move_outlives_a_restart_of_everybody",
+    "::test_an_operator_cannot_elect_a_broker_with_possible_loss_over_a_better_one",
+    "restarts-forget-moves": "broker/test_offset_resets.py::test_a_reset_survives_a_restart_of_all_brokers",
     "groups-stay-beyond-a-lost-end": "broker/test_offsets_beyond.py"
-    "::test_after_power_was_lost_everywhere_nobody_passes_over_what_is_sent_then",
+    "::test_after_a_power_loss_of_all_brokers_no_consumer_skips_new_messages",
     "limits-die-with-their-master": "broker/test_offsets_beyond.py"
-    "::test_nor_does_the_master_after_the_next_one_let_anybody_pass_over_it",
+    "::test_no_consumer_skips_new_messages_after_a_second_failover",
     "commits-beyond-a-lost-end": "broker/test_offsets_beyond.py"
-    "::test_after_power_was_lost_everywhere_nobody_passes_over_what_is_sent_then",
+    "::test_after_a_power_loss_of_all_brokers_no_consumer_skips_new_messages",
     "stale-unlock-forwarded": "broker/test_stale_requests.py"
-    "::test_an_unlock_that_is_passed_on_takes_no_lock_that_the_successor_gave",
+    "::test_a_forwarded_unlock_releases_no_lock_granted_by_the_successor",
     "passed-on-after-a-nap": "broker/test_stale_requests.py"
-    "::test_what_waited_while_a_former_master_stood_still_is_not_passed_on",
+    "::test_requests_that_waited_while_a_former_master_was_paused_are_not_forwarded",
     "left-links-stay": "broker/test_forwarding.py"
-    "::test_a_link_that_was_left_ends_though_the_host_at_its_end_lost_power",
-    "late-grant-taken": "broker/test_membership.py::test_what_was_granted_to_the_process_before_is_not_taken",
+    "::test_an_abandoned_forwarding_link_ends_even_if_the_other_host_lost_power",
+    "late-grant-taken": "broker/test_membership.py::test_a_grant_to_the_previous_process_is_ignored",
     "clocks-believed": "broker/test_client_requests.py"
-    "::test_a_client_whose_clock_was_set_back_gets_what_it_says_it_wants",
+    "::test_a_client_with_a_clock_set_back_gets_its_newest_subscription",
     "former-lives-shown": "broker/test_client_requests.py"
-    "::test_a_topic_made_again_shows_nothing_of_its_former_life_whoever_leads",
-    "members-unchecked": "broker/test_send.py::test_a_batch_whose_members_ask_for_more_is_refused",
-    "anybody-hands-over": "broker/test_forged_roles.py::test_a_master_holds_nothing_back_for_a_stranger",
+    "::test_a_recreated_topic_shows_no_message_from_before_its_deletion_under_any_master",
+    "members-unchecked": "broker/test_send.py::test_a_batch_with_delayed_timer_or_half_messages_is_refused",
+    "anybody-hands-over": "broker/test_forged_roles.py"
+    "::test_a_master_refuses_a_hand_over_request_from_a_stranger",
     "anonymous-processes-count": "broker/test_forged_roles.py"
-    "::test_nobody_registers_or_speaks_for_a_living_broker_by_its_id_and_address_alone",
+    "::test_id_and_address_alone_neither_register_nor_heartbeat_for_a_live_broker",
     "numbers-alone-count": "broker/test_forged_roles.py"
-    "::test_a_made_up_start_number_deposes_nobody_and_makes_no_disk_an_old_one[False]",
-    "any-masters-epoch": "ha/test_slavelink.py::test_no_epoch_is_taken_that_controllers_have_not_named",
+    "::test_a_forged_start_number_deposes_no_master_and_marks_no_disk_as_set_back[False]",
+    "any-masters-epoch": "ha/test_slavelink.py::test_an_epoch_unknown_to_controllers_is_rejected",
     "anybody-unregisters": "broker/test_forged_roles.py"
-    "::test_a_stranger_takes_no_broker_out_of_the_routes_and_keeps_none_in_them",
-    "strangers-pass-on": "broker/test_forged_roles.py::test_a_stranger_passes_for_no_former_master",
-    "far-epoch-taken": "broker/test_membership.py::test_a_notification_of_an_epoch_that_cannot_be_is_refused",
-    "untrue-answer-taken": "ha/test_ha_roles.py::test_an_answer_to_an_alter_that_cannot_be_true_is_not_taken",
+    "::test_a_stranger_neither_removes_a_broker_from_the_routes_nor_keeps_one_in_them",
+    "strangers-pass-on": "broker/test_forged_roles.py::test_a_stranger_is_not_taken_for_a_former_master",
+    "far-epoch-taken": "broker/test_membership.py::test_a_notification_of_an_impossible_epoch_is_refused",
+    "untrue-answer-taken": "ha/test_ha_roles.py"
+    "::test_an_impossible_response_to_an_alter_is_ignored_and_logged",
     "hint-lost": "broker/test_membership.py"
-    "::test_a_flood_of_notifications_causes_ten_questions_a_second_and_none_is_lost",
+    "::test_notifications_cause_at_most_ten_queries_a_second_and_none_is_lost",
     "cut-again-counts": "ha/test_masters_behind.py"
-    "::test_a_java_slave_that_cuts_itself_again_is_out_until_the_next_epoch",
-    "older-master-believed": "ha/test_masters_behind.py::test_any_older_master_is_refused_c8",
+    "::test_a_java_slave_that_truncates_again_is_excluded_until_the_next_epoch",
+    "older-master-believed": "ha/test_masters_behind.py"
+    "::test_a_master_without_proof_of_the_accepted_epoch_is_refused_c8",
     "applied-twice": "broker/test_table_journal.py"
-    "::test_a_deletion_takes_offsets_away_once_and_not_what_was_committed_since",
-    "journal-not-synced": "broker/test_table_journal.py::test_what_was_saved_is_there_whenever_the_process_ends",
+    "::test_a_replayed_deletion_removes_no_offset_committed_after_it",
+    "journal-not-synced": "broker/test_table_journal.py"
+    "::test_saved_tables_survive_a_kill_or_power_cut_at_any_moment",
     "dropped-before-a-file-says-so": "broker/test_table_journal.py"
-    "::test_a_record_written_while_files_are_is_dropped_once_a_file_says_that_it_has_it",
+    "::test_a_record_written_during_a_save_is_kept_until_a_table_file_contains_it",
     "taken-over-in-part": "broker/test_table_changes.py"
-    "::test_all_comes_in_slices_and_what_changes_meanwhile_comes_too",
-    "old-disk-leads-alone": "broker/test_set_back_disks.py::test_the_last_replicas_disk_is_set_back",
+    "::test_a_full_copy_is_sent_in_slices_and_includes_changes_made_meanwhile",
+    "old-disk-leads-alone": "broker/test_set_back_disks.py"
+    "::test_a_last_replica_whose_disk_is_set_back_does_not_lead",
     "old-disk-forgotten": "broker/test_memory_mark.py"
-    "::test_a_disk_that_was_set_back_may_be_missing_something_until_it_is_level_whatever_boots",
+    "::test_a_disk_that_was_set_back_may_miss_data_until_it_caught_up_across_boots",
     "old-disk-outgrows": "broker/test_start_number.py"
-    "::test_an_old_disk_does_not_outgrow_what_was_heard_by_starts_that_no_controller_sees",
-    "old-disk-elected": "broker/test_set_back_disks.py::test_a_stopped_slaves_copy_is_restored_after_all_were_killed",
-    "old-tables-count": "broker/test_set_back_disks.py::test_a_disk_that_was_set_back_is_not_whole_without_its_masters_tables",
+    "::test_unregistered_starts_do_not_increase_the_start_number",
+    "old-disk-elected": "broker/test_set_back_disks.py"
+    "::test_no_message_is_lost_when_an_old_copy_of_a_slave_is_restored_after_a_kill_of_all",
+    "old-tables-count": "broker/test_set_back_disks.py"
+    "::test_a_disk_that_was_set_back_is_incomplete_until_it_copied_the_masters_tables",
     "enters-without-tables": "broker/test_tables_of_the_set.py"
-    "::test_a_slave_that_has_the_log_and_not_the_tables_waits_outside_of_the_set",
+    "::test_a_slave_with_the_log_but_without_the_tables_stays_outside_the_set",
     "damaged-tables-begin-empty": "broker/test_rotten_tables.py"
     "::test_a_damaged_file_without_a_backup_stops_the_start_with_a_remedy",
     "lost-tables-begin-empty": "broker/test_rotten_tables.py"
-    "::test_a_missing_file_that_others_were_written_after_stops_the_start",
+    "::test_a_missing_file_stops_the_start_if_other_files_were_written_after_it",
     "tables-not-remembered": "messagestore/test_checkpoint.py"
-    "::test_a_checkpoint_remembers_tables_whoever_wrote_its_values",
+    "::test_a_checkpoint_keeps_the_tables_flag_with_any_values",
     "offsets-of-another-log-count": "broker/test_rotten_tables.py"
     "::test_an_offsets_file_of_another_log_lets_no_group_skip_messages",
     "delay-offsets-of-another-log-count": "broker/test_delay_delivery.py"
-    "::test_a_file_that_is_ahead_of_the_log_skips_no_delayed_message",
+    "::test_a_delay_offset_file_ahead_of_the_log_skips_no_message",
     "elections-wait-in-line": "controller/test_controller_runner.py"
-    "::test_the_controllers_own_command_comes_first_then_brokers_and_each_connection_has_its_turn",
+    "::test_own_commands_run_first_then_brokers_then_connections_in_turn",
     "swapped-queues-believed": "messagestore/test_foreign_entries.py"
-    "::test_queues_whose_files_took_each_others_places_are_built_anew[a0-b0]",
+    "::test_queues_with_exchanged_files_are_rebuilt[a0-b0]",
     "foreign-entries-served": "messagestore/test_foreign_entries.py"
-    "::test_an_entry_that_leads_to_another_queues_record_is_an_error_of_its_reader[another1-True]",
+    "::test_an_entry_that_points_to_another_queues_record_fails_its_reader[another1-True]",
     "another-levels-message": "broker/test_delay_delivery.py"
-    "::test_an_entry_that_leads_to_another_levels_message_or_a_topics_waits[1]",
+    "::test_an_entry_that_points_to_a_message_of_another_queue_waits[1]",
     "index-files-believed": "messagestore/test_index_damage.py"
-    "::test_a_query_over_a_broken_chain_ends_and_has_the_file_rebuilt[0-1]",
-    "index-gaps-stay": "messagestore/test_index_damage.py::test_one_damaged_file_is_named_and_the_others_stay[2]",
-    "what-its-log-knows": "ha/test_ha_roles.py::test_who_comes_with_a_newer_epoch_is_counted_once_its_master_knows_of_it",
+    "::test_a_query_over_a_broken_chain_ends_and_the_file_is_rebuilt[0-1]",
+    "index-gaps-stay": "messagestore/test_index_damage.py"
+    "::test_one_damaged_index_file_is_logged_and_the_others_stay[2]",
+    "what-its-log-knows": "ha/test_ha_roles.py"
+    "::test_a_slave_with_a_newer_epoch_counts_once_its_master_has_that_epoch",
     "bulk-forgets-tags": "messagestore/test_index_tags.py"
-    "::test_a_log_that_is_indexed_in_pieces_finds_every_message_by_its_tag",
+    "::test_every_message_of_a_log_indexed_in_pieces_is_found_by_its_tag",
     "tag-hash-is-enough": "messagestore/test_index_tags.py"
-    "::test_a_tag_finds_the_messages_of_its_topic_that_have_it_and_no_others",
+    "::test_a_search_by_tag_finds_only_messages_of_the_topic_with_that_tag",
     "gap-end-moves": "messagestore/test_index_damage.py"
-    "::test_what_comes_while_a_gap_is_filled_is_indexed_once",
+    "::test_records_appended_while_a_gap_is_filled_are_indexed_once",
     "listed-in-part-is-listed": "messagestore/test_index_damage.py"
-    "::test_a_record_whose_entries_java_put_into_two_files_loses_none",
+    "::test_a_record_with_entries_in_two_java_files_loses_none",
     "untagged-files-believed": "messagestore/test_index_tags.py"
-    "::test_of_an_index_without_tags_is_known_from_where_on_it_has_some",
+    "::test_the_offset_since_which_an_index_has_tags_is_known",
 }
-"""Planted bug -> the unit test that finds it; of seeds hardly one in a hundred does."""
+"""Planted bug -> the unit test that finds it; hardly one seed in a hundred does."""
 
 HANDLES = scenario(22, "handlers")
 UNCLEAN = scenario(8, "unclean", "harsh")
 LOST_MEMBERS = scenario(29, "emptied member", "member without its log")
-"""Members of the set lose whole stores and log folders while all brokers are down, several times."""
+"""Members of the set lose complete stores and log folders while all brokers are down, several times."""
 SCENARIOS = [
     scenario(5, "contract A", "resync"),
     scenario(8, "learner"),
@@ -191,7 +206,7 @@ print(cluster.world.trace.events, cluster.world.trace.digest)
 
 
 @pytest.mark.parametrize("scenario", [*SCENARIOS, *long(LONG_SCENARIOS)], ids=str)
-def test_a_cluster_keeps_its_promises_whatever_is_killed_cut_or_delayed(
+def test_a_cluster_keeps_its_guarantees_under_faults(
     scenario: Scenario, tally: Callable[[str, int], None]
 ) -> None:
     totals = played(ClusterWorld, scenario).totals
@@ -218,10 +233,10 @@ def test_each_feature_is_played_by_a_scenario() -> None:
     ],
     ids=["the controllers'", "the broker's"],
 )
-def test_one_guard_alone_keeps_an_emptied_store_from_leading(
+def test_each_guard_alone_prevents_the_election_of_an_emptied_store(
     others: list[AbstractContextManager[object]],
 ) -> None:
-    """The seed that finds "emptied-store-elected" has unclean elections, in which no guard of the controllers counts."""
+    """The seed of "emptied-store-elected" has unclean elections, which bypass these guards."""
     with ExitStack() as stack:
         for other in others:
             stack.enter_context(other)
@@ -249,7 +264,7 @@ def test_a_planted_bug_is_found(bug: str, tally: Callable[[str, int], None]) -> 
 
 @pytest.mark.parametrize("scenario", [HANDLES, *long([UNCLEAN])], ids=str)
 def test_a_seed_gives_the_same_events_in_every_process(scenario: Scenario) -> None:
-    """Hashes of strings differ between this one and the others, so that two queues of a set are in either order."""
+    """String hashes differ between the processes, so sets iterate in different orders."""
     here = played(ClusterWorld, scenario)
     for hash_seed in "13":
         ended = subprocess.run(

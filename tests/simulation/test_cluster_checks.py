@@ -1,4 +1,4 @@
-"""The checks of a simulated cluster find what they are there to find."""
+"""The checks of a simulated cluster find each violation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ DRAWS = 40
 
 @dataclass
 class ScriptedBroker:
-    """As much of a broker as the checks read: a log, its epochs, and what it does as master."""
+    """The part of a broker that the checks read: log, epochs, and its state as master."""
 
     broker_id: int
     log: bytes
@@ -94,13 +94,13 @@ def test_a_master_without_an_election_is_found() -> None:
         looked(grants, master(epoch=2))
 
 
-def test_an_epoch_that_is_given_twice_is_found() -> None:
+def test_an_epoch_given_to_two_masters_is_found() -> None:
     grants = Grants({1: 1})
     with pytest.raises(Violation, match="M1"):
         grants.granted(1, 2)
 
 
-def test_an_old_master_may_acknowledge_what_who_left_it_has_for_good() -> None:
+def test_an_old_master_may_acknowledge_data_held_by_a_member_that_left_it() -> None:
     grants = Grants({1: 1})
     heard = ScriptedBroker(2, b"x" * 100, [(1, 0), (2, 80)])
     looked(grants, master(60), heard)
@@ -115,12 +115,12 @@ def test_an_old_master_may_acknowledge_what_who_left_it_has_for_good() -> None:
     ],
     ids=["has bytes of the newer epoch", "has only heard of it"],
 )
-def test_an_acknowledgement_beyond_what_who_left_holds_is_found(gone_on: ScriptedBroker) -> None:
+def test_an_acknowledgement_beyond_the_log_of_a_member_that_left_is_found(gone_on: ScriptedBroker) -> None:
     with pytest.raises(Violation, match="M2: master 1 of epoch 1 may answer what ends at 81"):
         looked(Grants({1: 1}), master(81), gone_on)
 
 
-def test_who_copies_on_from_the_master_that_it_left_is_found() -> None:
+def test_a_member_that_still_copies_from_the_master_it_left_is_found() -> None:
     grants = Grants({1: 1})
     looked(grants, master(60), ScriptedBroker(2, b"x" * 80, [(1, 0)], epoch=2))
     with pytest.raises(Violation, match="M2: master 1 of epoch 1 may answer what ends at 90"):
@@ -130,10 +130,10 @@ def test_who_copies_on_from_the_master_that_it_left_is_found() -> None:
 @pytest.mark.parametrize(
     "between, led, found", [({}, 0, False), ({2: 1}, 2, False), ({2: 3}, 0, False), ({2: 3}, 2, True)]
 )
-def test_a_master_that_is_elected_anew_and_does_not_know_it_yet_may_go_on_with_who_does(
+def test_a_re_elected_master_may_count_members_that_know_the_newer_epoch(
     between: dict[int, int], led: int, found: bool
 ) -> None:
-    """Unless somebody else has led meanwhile: `led` is the epoch that began in the log of a third one, which is down since."""
+    """Unless another broker has led meanwhile: `led` is the epoch of a third broker, which is down since."""
     grants = Grants({1: 1, **between, 3: 1})
     knows = ScriptedBroker(2, b"x" * 90, [(1, 0)], epoch=3)
     third = ScriptedBroker(3, b"x" * 80, [(1, 0), (led, 80)] if led else [(1, 0)])
@@ -142,7 +142,7 @@ def test_a_master_that_is_elected_anew_and_does_not_know_it_yet_may_go_on_with_w
         looked(grants, master(90), knows)
 
 
-def test_who_lost_its_memory_afterwards_is_not_held_against_an_old_acknowledgement() -> None:
+def test_a_later_loss_of_data_does_not_void_an_old_acknowledgement() -> None:
     grants = Grants({1: 1})
     looked(grants, master(80), ScriptedBroker(2, b"x" * 80, [(1, 0)]))
     looked(grants, master(80), ScriptedBroker(2, b"x" * 40, [(1, 0)], epoch=2))
@@ -152,12 +152,12 @@ def matched(one: ScriptedBroker, other: ScriptedBroker, confirmed_end: int = 0) 
     logs_match([one.look, other.look], confirmed_end)
 
 
-def test_logs_may_differ_where_their_epochs_do() -> None:
+def test_logs_may_differ_where_their_epochs_differ() -> None:
     matched(ScriptedBroker(1, b"aabbbb", [(1, 0), (2, 2)]), ScriptedBroker(2, b"aacc", [(1, 0), (3, 2)]))
     matched(ScriptedBroker(1, b"aabbbb", [(1, 0), (2, 2)]), ScriptedBroker(2, b"aac", [(1, 0)]))
 
 
-def test_one_epoch_with_two_contents_is_found_beyond_what_is_confirmed() -> None:
+def test_one_epoch_with_two_contents_is_found_above_the_confirm_offset() -> None:
     one = ScriptedBroker(1, b"aabbbbbbx", [(1, 0), (2, 2)])
     matched(one, ScriptedBroker(2, b"aabbbbbb", [(1, 0), (2, 2)]))
     with pytest.raises(
@@ -170,12 +170,12 @@ def leads(check: ClusterCheck, broker: ScriptedBroker) -> None:
     check.holds_what_was_confirmed(broker.look)
 
 
-def test_who_leads_the_newest_epoch_with_less_than_was_confirmed_is_found() -> None:
+def test_a_master_of_the_newest_epoch_without_confirmed_data_is_found() -> None:
     check = ClusterCheck(newest=(2, 5), confirmed=bytearray(b"x" * 100))
     leads(check, master(epoch=2))
     leads(
         check, ScriptedBroker(1, b"x" * 80, [(1, 0)], ReplicaRole.MASTER)
-    )  # deposed, and does not know it yet
+    )  # deposed, without knowing it yet
     with pytest.raises(
         Violation, match="C6: broker 1 leads epoch 2 with a log that ends at 80, 100 was confirmed"
     ):
@@ -205,7 +205,7 @@ MASTERS = {3: 1, 4: 2, 5: 1}
         "nobody was elected since",
     ],
 )
-def test_what_a_master_alone_acknowledged_may_be_gone_only_by_anothers_election(
+def test_data_of_a_lone_master_may_be_lost_only_by_the_election_of_another(
     began: dict[int, list[tuple[int, int]]], may_be_gone: bool
 ) -> None:
     histories = {epoch: EpochHistory(entries) for epoch, entries in began.items()}
@@ -214,7 +214,7 @@ def test_what_a_master_alone_acknowledged_may_be_gone_only_by_anothers_election(
 
 
 @pytest.mark.parametrize(("lacked", "may_be_gone"), [({5}, True), ({4}, False)])
-def test_what_a_master_alone_acknowledged_may_be_gone_where_it_leads_again_without_its_memory(
+def test_data_of_a_lone_master_may_be_lost_if_it_leads_again_after_losing_data(
     lacked: set[int], may_be_gone: bool
 ) -> None:
     histories = {4: EpochHistory([(3, 0), (4, 200)]), 5: EpochHistory([(3, 0), (5, 100)])}
@@ -226,7 +226,7 @@ def state(members: frozenset[int], eligible: frozenset[int] = frozenset()) -> Sy
     return SyncState(1, 1, members, 1, eligible)
 
 
-def test_a_learner_in_the_set_and_one_that_is_eligible_or_counted_are_found() -> None:
+def test_a_learner_that_is_in_sync_eligible_or_counted_is_found() -> None:
     check = ClusterCheck(learners={3})
     check.look_at_state(state(frozenset({1, 2})))
     with pytest.raises(Violation, match="S6"):
@@ -238,7 +238,7 @@ def test_a_learner_in_the_set_and_one_that_is_eligible_or_counted_are_found() ->
         check.look_at_broker(counts.look)
 
 
-def test_an_election_from_outside_is_found_where_it_is_not_switched_on() -> None:
+def test_an_unclean_election_is_found_if_it_is_switched_off() -> None:
     with pytest.raises(Violation, match="M4: epoch 2 was given to 3"):
         Grants().elected_from_outside(2, 3, frozenset({1, 2}))
     unclean = ClusterCheck(grants=Grants(unclean_allowed=True))
@@ -247,8 +247,8 @@ def test_an_election_from_outside_is_found_where_it_is_not_switched_on() -> None
     assert unclean.forked and not unclean.grants.elected_incomplete
 
 
-def test_who_is_elected_from_outside_may_lack_what_it_lost_as_a_master() -> None:
-    """Cluster 372365310558236: under contract A it had acknowledged that alone."""
+def test_an_uncleanly_elected_master_may_miss_data_that_it_lost_before() -> None:
+    """Cluster 372365310558236: under contract A it alone had acknowledged that data."""
     grants = Grants(unclean_allowed=True, may_have_lost_memory=lambda broker_id: broker_id == 3)
     for broker_id in (2, 3):
         grants.elected_from_outside(broker_id, broker_id, frozenset({1}))
@@ -258,16 +258,16 @@ def test_who_is_elected_from_outside_may_lack_what_it_lost_as_a_master() -> None
 @pytest.mark.parametrize(
     ("allowed", "lacking", "unclean"), [(True, {2}, True), (True, {1}, False), (False, {2}, False)]
 )
-def test_a_member_that_lost_memory_is_elected_uncleanly_where_that_is_switched_on(
+def test_a_member_that_lost_data_is_elected_only_with_unclean_elections(
     allowed: bool, lacking: set[int], unclean: bool
 ) -> None:
     asked: list[tuple[int, frozenset[int]]] = []
 
-    def lacks(broker_id: int, electable: frozenset[int]) -> bool:
+    def is_incomplete(broker_id: int, electable: frozenset[int]) -> bool:
         asked.append((broker_id, electable))
         return broker_id in lacking
 
-    check = ClusterCheck(grants=Grants(unclean_allowed=allowed, is_incomplete=lacks))
+    check = ClusterCheck(grants=Grants(unclean_allowed=allowed, is_incomplete=is_incomplete))
     apply = check.grants.noting()
     events: list[Event] = [
         ApplyBrokerId(CLUSTER, BROKER_SET, 1, "10.0.2.1:10911", "one"),
@@ -279,13 +279,13 @@ def test_a_member_that_lost_memory_is_elected_uncleanly_where_that_is_switched_o
         machine = ReplicasStateMachine()
         for index, event in enumerate(events):
             apply(machine, index, encode(event))
-        lacking.clear()  # by the time that the other one hears of it
+        lacking.clear()  # before the other controller applies it
     assert check.forked is unclean
     assert asked == ([(2, frozenset({1, 2}))] if allowed else [])
 
 
-def test_a_bit_flips_where_a_body_is_and_not_where_the_head_has_the_same_byte() -> None:
-    """What stands in the head of a record without a CRC of its own rots unseen, and nobody is asked to see it."""
+def test_a_bit_is_flipped_in_the_body_and_not_in_an_equal_byte_of_the_header() -> None:
+    """In a record without its own CRC a damaged header is not detected, so the fault spares it."""
     cluster = ClusterWorld(5)
     node = cluster.machines.brokers[0]
     flipped = FlippedBit(cluster.machines)
@@ -298,13 +298,13 @@ def test_a_bit_flips_where_a_body_is_and_not_where_the_head_has_the_same_byte() 
         places |= {rot.at for seed in range(DRAWS) for rot in old_bytes(node, random.Random(seed))}
     assert len(places) > 1
     for at in places:
-        rotten = bytearray(record)
-        rotten[at] ^= 1
-        assert check(rotten, 0, SEGMENT_BYTES, 0) < 0, at
+        damaged = bytearray(record)
+        damaged[at] ^= 1
+        assert check(damaged, 0, SEGMENT_BYTES, 0) < 0, at
 
 
 def short_message(physical_offset: int) -> Message:
-    """Its body is one byte, which stands in its born timestamp before."""
+    """A message whose body is one byte that its born timestamp contains too."""
     host = bytes(8)
     return Message(
         "t", 0, 0, physical_offset, 0, 0, 0, 0, ord("x"), host, STORED_MS, host, 0, 0, b"x", b"K\x01v\x02"
@@ -329,9 +329,15 @@ def put_store(node: Node, record: bytes, *, confirmed: int) -> None:
         ({1, 2}, True, True),
         ({1, 3}, False, True),
     ],
-    ids=["nobody is heard", "only itself", "another lacks nothing", "an operator asked for it", "a stranger"],
+    ids=[
+        "nobody is heard",
+        "only itself",
+        "another is_incomplete nothing",
+        "an operator asked for it",
+        "a stranger",
+    ],
 )
-def test_who_lost_memory_is_elected_for_want_of_a_better_one_or_at_an_operators_word(
+def test_a_member_that_lost_data_is_elected_as_the_last_or_by_an_operator(
     heard: set[int], asked_for: bool, excused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machines = ClusterWorld(8, asked=Asked.to_play(["unclean"])).machines
@@ -351,8 +357,8 @@ def test_who_lost_memory_is_elected_for_want_of_a_better_one_or_at_an_operators_
         assert machines.elected_though_incomplete(1, frozenset({1, 2})) is excused
 
 
-def test_copies_are_counted_but_for_an_older_master_behind_an_unclean_election() -> None:
-    """Cluster seed 710003: who had acknowledged to it was cut to the log of the one that was elected meanwhile."""
+def test_copies_are_counted_except_those_of_a_master_before_an_unclean_election() -> None:
+    """Cluster seed 710003: the slave that had acknowledged to it was truncated to the log of the new master."""
     check = ClusterCheck()
     check.newest, check.members_min = (2, 1), 2
     with pytest.raises(Violation, match=r"C: sends below 80 may be answered, brokers \[1\] hold them"):
@@ -387,7 +393,7 @@ def transacted(topic: str, at_ms: int, body: bytes = b"x", **properties: str) ->
         ([], "E4: .*k.* have no end, and were not given up"),
     ],
 )
-def test_what_nobody_ends_is_to_be_given_up_in_its_time_and_as_it_was_sent(
+def test_an_abandoned_transaction_is_dropped_unchanged_after_its_time(
     given_up: list[StoredMessage], found: str | None
 ) -> None:
     abandoned = Abandoned(1, 30_000, plays=True)
@@ -397,7 +403,7 @@ def test_what_nobody_ends_is_to_be_given_up_in_its_time_and_as_it_was_sent(
         abandoned.judge(ever, spread_ms=1_500)
 
 
-def test_what_is_asked_for_too_often_and_what_was_acknowledged_and_is_nowhere_are_found() -> None:
+def test_too_many_checks_and_a_missing_acknowledged_transaction_are_found() -> None:
     abandoned = Abandoned(1, 30_000, plays=True)
     abandoned.asked["k"] = 15
     abandoned.judge([], 0)

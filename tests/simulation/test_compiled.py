@@ -1,4 +1,4 @@
-"""A cluster with the compiled module writes and says, byte for byte and at the same times, what one without it does."""
+"""A cluster with the compiled module has the same trace, byte for byte, as one without it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(presence.native is None, reason=f"the compiled m
     ],
     ids=str,
 )
-def test_a_seed_has_the_same_trace_either_way(
+def test_a_seed_has_the_same_trace_with_and_without_the_compiled_module(
     kind: type[ClusterWorld | GroupWorld], scenario: Scenario
 ) -> None:
     pure, compiled = kind(scenario.seed, asked=scenario.asked), played(kind, scenario)

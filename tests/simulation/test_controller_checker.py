@@ -1,4 +1,4 @@
-"""The check of the simulated controllers finds what it is there to find: history after history, with one thing wrong."""
+"""The check of the simulated controllers finds each violation: histories with one error each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ONE_HEARD = LivenessView("n0", frozenset({1}), frozenset(), frozenset({1}))
 
 
 class History:
-    """A check, and what a test makes it see."""
+    """A check, and the events that a test feeds it."""
 
     def __init__(self) -> None:
         self.check = ControllerCheck()
@@ -46,7 +46,7 @@ class History:
     def event(
         self, event: Event, liveness: LivenessView | None = ALL_HEARD, kept: SetState | None = None
     ) -> None:
-        """Proposed and applied; the controller keeps what it should, unless said otherwise."""
+        """Proposes and applies an event; `kept` is the resulting state if it is not the correct one."""
         body = encode(event)
         if liveness is not None:
             self.check.proposing(self.index, 1, liveness)
@@ -99,7 +99,7 @@ def history() -> History:
     return History()
 
 
-def test_a_sound_history_passes(history: History) -> None:
+def test_a_correct_history_passes(history: History) -> None:
     wanted = alter()
     ask = history.ask(wanted)
     history.event(AlterSyncStateSet("a", BOTH))
@@ -116,20 +116,20 @@ def test_a_sound_history_passes(history: History) -> None:
     [alter(epoch=0), alter(set_epoch=0), alter(master_id=2), alter(frozenset({1}))],
     ids=["an earlier epoch", "an earlier set", "not the master", "another set"],
 )
-def test_an_alter_that_fits_no_ask_is_found(history: History, asked: RemotingCommand) -> None:
+def test_an_alter_that_matches_no_request_is_found(history: History, asked: RemotingCommand) -> None:
     history.ask(asked)
     with pytest.raises(Violation, match="^S1"):
         history.event(AlterSyncStateSet("a", BOTH))
 
 
 @pytest.mark.parametrize("members", [frozenset(), frozenset({2}), frozenset({1, 9})])
-def test_a_set_that_must_not_be_is_found(history: History, members: frozenset[int]) -> None:
+def test_an_invalid_sync_state_set_is_found(history: History, members: frozenset[int]) -> None:
     history.ask(alter(members))
     with pytest.raises(Violation, match="^S2"):
         history.event(AlterSyncStateSet("a", members))
 
 
-def test_an_alter_of_unknown_fate_may_take_effect_later_and_a_refused_one_may_not(history: History) -> None:
+def test_an_alter_of_unknown_outcome_may_take_effect_later_a_refused_one_not(history: History) -> None:
     lost, refused = alter(), alter()
     history.answer(history.ask(lost), lost, ResponseCode.SYSTEM_ERROR)
     ask = history.ask(refused)
@@ -142,7 +142,7 @@ def test_an_alter_of_unknown_fate_may_take_effect_later_and_a_refused_one_may_no
         history.answer(ask, other, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE)
 
 
-def test_one_event_told_to_two_askers_is_found(history: History) -> None:
+def test_one_event_answered_to_two_requests_is_found(history: History) -> None:
     one, other = alter(), alter()
     asks = history.ask(one), history.ask(other)
     history.event(AlterSyncStateSet("a", BOTH))
@@ -151,7 +151,7 @@ def test_one_event_told_to_two_askers_is_found(history: History) -> None:
         history.answer(asks[1], other, newSyncStateSetEpoch="2")
 
 
-def test_what_the_master_does_not_wait_for_is_found(history: History) -> None:
+def test_a_set_with_a_member_that_the_master_does_not_wait_for_is_found(history: History) -> None:
     history.check.union_of = lambda _name, _master, _epoch: frozenset({1})
     history.ask(alter())
     with pytest.raises(Violation, match="^S3"):
@@ -159,16 +159,14 @@ def test_what_the_master_does_not_wait_for_is_found(history: History) -> None:
 
 
 @pytest.mark.parametrize("successor", [2, None])
-def test_a_master_that_is_heard_is_replaced_for_an_operator_alone(
-    history: History, successor: int | None
-) -> None:
+def test_a_live_master_is_replaced_only_for_an_operator(history: History, successor: int | None) -> None:
     history.ask(alter())
     history.event(AlterSyncStateSet("a", BOTH))
     with pytest.raises(Violation, match="^H1"):
         history.event(ElectMaster("a", successor))
 
 
-def test_an_election_outside_the_set_is_found_and_an_unclean_one_passes(history: History) -> None:
+def test_an_election_outside_the_set_passes_only_if_unclean_ones_are_allowed(history: History) -> None:
     history.check.unclean = True
     history.event(ElectMaster("a", 2), LivenessView("n0", BOTH, frozenset({1})))
     history.check.unclean = False
@@ -176,13 +174,13 @@ def test_an_election_outside_the_set_is_found_and_an_unclean_one_passes(history:
         history.event(ElectMaster("a", 1), LivenessView("n0", BOTH, frozenset({2})))
 
 
-def test_the_election_of_one_who_is_not_heard_is_found(history: History) -> None:
+def test_the_election_of_an_inactive_broker_is_found(history: History) -> None:
     history.event(ElectMaster("a", None), LivenessView("n0", BOTH, frozenset({1})))
     with pytest.raises(Violation, match="^M4"):
         history.event(ElectMaster("a", 1), LivenessView("n0", frozenset({2}), frozenset({1})))
 
 
-def test_an_epoch_spent_on_nobody_or_on_the_same_master_is_found(history: History) -> None:
+def test_an_epoch_for_no_master_twice_or_for_the_same_master_is_found(history: History) -> None:
     with pytest.raises(Violation, match="^M1"):
         history.event(ElectMaster("a", 1))
     history.event(ElectMaster("a", None), LivenessView("n0", BOTH, frozenset({1})))
@@ -196,13 +194,13 @@ def test_an_id_with_two_owners_is_found(history: History) -> None:
         history.event(ApplyBrokerId("c", "a", 2, "h2:1", "h2:1;another"))
 
 
-def test_the_cleaning_of_one_who_lives_is_found(history: History) -> None:
+def test_the_removal_of_a_live_broker_is_found(history: History) -> None:
     history.ask(request(RequestCode.CLEAN_BROKER_DATA, CleanBrokerDataHeader("a", "c", "2")))
     with pytest.raises(Violation, match="^B2"):
         history.event(CleanBrokerData("a", frozenset({2})))
 
 
-def test_an_entry_that_nobody_proposed_and_a_state_that_it_does_not_make_are_found(history: History) -> None:
+def test_an_unproposed_entry_and_a_wrong_resulting_state_are_found(history: History) -> None:
     history.ask(alter())
     with pytest.raises(Violation, match="^R8"):
         history.event(AlterSyncStateSet("a", BOTH), liveness=None)
@@ -210,23 +208,23 @@ def test_an_entry_that_nobody_proposed_and_a_state_that_it_does_not_make_are_fou
         history.event(AlterSyncStateSet("a", BOTH), kept=history.check.state("a"))
 
 
-@pytest.mark.parametrize(("epoch", "stands"), [("2", True), ("1", False)])
-def test_a_read_tells_of_a_moment_after_it_began(history: History, epoch: str, stands: bool) -> None:
+@pytest.mark.parametrize(("epoch", "passes"), [("2", True), ("1", False)])
+def test_a_read_returns_a_state_no_older_than_its_begin(history: History, epoch: str, passes: bool) -> None:
     history.event(ElectMaster("a", None), LivenessView("n0", BOTH, frozenset({1})))
     reading = request(RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoHeader("a"))
     ask = history.ask(reading)
     reply = reading.reply()
-    reply.ext = {"masterEpoch": epoch} | ({} if stands else {"masterBrokerId": "1"})
+    reply.ext = {"masterEpoch": epoch} | ({} if passes else {"masterBrokerId": "1"})
     reply.body = SyncStateSetBody(frozenset({1}), 1).encode()
     history.check.answered(ask, reply)
-    if stands:
+    if passes:
         history.check.raise_found()
     else:
         with pytest.raises(Violation, match="^R10"):
             history.check.raise_found()
 
 
-def test_a_refusal_may_move_the_sets_epoch_and_nothing_else(history: History) -> None:
+def test_a_refusal_may_increase_the_set_epoch_and_change_nothing_else(history: History) -> None:
     asked = alter()
     ask = history.ask(asked)
     history.event(AlterSyncStateSet("a", frozenset({1})), ONE_HEARD)
@@ -237,9 +235,7 @@ def test_a_refusal_may_move_the_sets_epoch_and_nothing_else(history: History) ->
 
 
 @pytest.mark.parametrize("liveness", [ALL_HEARD, ONE_HEARD])
-def test_a_fence_for_an_ask_that_could_be_granted_or_by_no_ask_is_found(
-    history: History, liveness: LivenessView
-) -> None:
+def test_a_fence_without_a_refused_request_is_found(history: History, liveness: LivenessView) -> None:
     if liveness is ALL_HEARD:
         history.ask(alter())
     with pytest.raises(Violation, match="^S1"):
@@ -264,7 +260,7 @@ def shrunk(history: History, members_min: int, eligible: frozenset[int]) -> None
 
 @pytest.mark.parametrize(("members_min", "stays"), [(0, False), (1, False), (2, True)])
 @pytest.mark.parametrize("kept", [False, True])
-def test_who_leaves_a_set_that_is_too_small_stays_eligible(
+def test_a_member_that_leaves_a_set_below_the_minimum_stays_eligible(
     history: History, members_min: int, stays: bool, kept: bool
 ) -> None:
     if kept == stays:
@@ -275,7 +271,7 @@ def test_who_leaves_a_set_that_is_too_small_stays_eligible(
 
 
 @pytest.mark.parametrize(("members_min", "rule"), [(2, None), (0, "^M4")])
-def test_who_is_eligible_and_says_when_it_lost_memory_may_be_elected(
+def test_an_eligible_broker_that_reports_its_data_loss_may_be_elected(
     history: History, members_min: int, rule: str | None
 ) -> None:
     shrunk(history, 2, frozenset({2}))
@@ -289,7 +285,7 @@ def test_who_is_eligible_and_says_when_it_lost_memory_may_be_elected(
             history.event(elected, liveness)
 
 
-def test_the_election_of_one_who_does_not_hold_what_was_acknowledged_is_found(history: History) -> None:
+def test_the_election_of_a_broker_without_acknowledged_data_is_found(history: History) -> None:
     shrunk(history, 2, frozenset({2}))
     history.check.acknowledged("a", frozenset({1}))
     with pytest.raises(Violation, match="^M5"):
@@ -298,24 +294,24 @@ def test_the_election_of_one_who_does_not_hold_what_was_acknowledged_is_found(hi
         )
 
 
-def test_who_may_lack_something_waits_for_the_others_and_behind_them(history: History) -> None:
+def test_a_broker_that_may_have_lost_data_is_elected_only_after_the_others(history: History) -> None:
     history.ask(alter())
     history.event(AlterSyncStateSet("a", BOTH))
     history.event(ElectMaster("a", None), LivenessView("n0", BOTH, frozenset({1})))
-    lacking = Said(may_lack=True, log_end=9)
+    incomplete = Said(may_lack=True, log_end=9)
     for liveness in (
-        LivenessView("n0", frozenset({2}), frozenset({1}), frozenset({2}), said={2: lacking}),
-        LivenessView("n0", BOTH, frozenset(), BOTH, said={1: Said(log_end=1), 2: lacking}),
+        LivenessView("n0", frozenset({2}), frozenset({1}), frozenset({2}), said={2: incomplete}),
+        LivenessView("n0", BOTH, frozenset(), BOTH, said={1: Said(log_end=1), 2: incomplete}),
     ):
         with pytest.raises(Violation, match="^M4"):
             history.event(ElectMaster("a", 2), liveness)
     history.event(
-        ElectMaster("a", 2), LivenessView("n0", BOTH, frozenset(), BOTH, said={1: lacking, 2: lacking})
+        ElectMaster("a", 2), LivenessView("n0", BOTH, frozenset(), BOTH, said={1: incomplete, 2: incomplete})
     )
 
 
 @pytest.mark.parametrize("better", [Unfitness.FIT, Unfitness.COULD_LEAD])
-def test_a_master_that_cannot_lead_gives_way_to_one_that_can(history: History, better: Unfitness) -> None:
+def test_an_unfit_master_is_replaced_by_a_fit_one(history: History, better: Unfitness) -> None:
     history.ask(alter())
     history.event(AlterSyncStateSet("a", BOTH))
     unfit, fit = Said(unfit=Unfitness.CANNOT, log_end=9), Said(unfit=better, log_end=9)
@@ -330,7 +326,7 @@ def test_a_master_that_cannot_lead_gives_way_to_one_that_can(history: History, b
         )
 
 
-def test_of_two_that_could_lead_the_master_gives_way_only_when_it_lacks_something(history: History) -> None:
+def test_of_two_half_fit_brokers_the_master_is_replaced_only_if_it_misses_data(history: History) -> None:
     history.ask(alter())
     history.event(AlterSyncStateSet("a", BOTH))
     whole = Said(unfit=Unfitness.COULD_LEAD, log_end=4000, once=4000)
@@ -342,9 +338,7 @@ def test_of_two_that_could_lead_the_master_gives_way_only_when_it_lacks_somethin
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_registration_deposes_a_master_that_is_heard_unless_it_is_late(
-    history: History, late: bool
-) -> None:
+def test_a_registration_deposes_a_live_master_unless_it_is_late(history: History, late: bool) -> None:
     history.ask(
         request(RequestCode.CONTROLLER_REGISTER_BROKER, RegisterBrokerToControllerHeader("a", 1, "h1:1", "c"))
     )
@@ -356,7 +350,7 @@ def test_a_registration_deposes_a_master_that_is_heard_unless_it_is_late(
         history.event(ElectMaster("a", None), liveness)
 
 
-def test_of_two_that_could_lead_one_whose_earlier_words_came_again_may_be_taken_for_short(
+def test_a_half_fit_broker_with_an_outdated_report_may_count_as_missing_data(
     history: History,
 ) -> None:
     history.ask(alter())
@@ -372,7 +366,7 @@ def test_of_two_that_could_lead_one_whose_earlier_words_came_again_may_be_taken_
 
 
 @pytest.mark.parametrize(("incarnation", "rule"), [(7, None), (8, "^M2"), (0, "^M2")])
-def test_a_process_that_was_elected_since_it_came_may_ask_again(
+def test_a_process_elected_since_its_start_may_ask_again(
     history: History, incarnation: int, rule: str | None
 ) -> None:
     def register(incarnation: int) -> RemotingCommand:
@@ -393,9 +387,9 @@ def test_a_process_that_was_elected_since_it_came_may_ask_again(
 
 
 @pytest.mark.parametrize(
-    ("since", "rule"), [("made anew", None), ("forgotten", "^R10"), ("registered", "^R10")]
+    ("since", "rule"), [("recreated", None), ("forgotten", "^R10"), ("registered", "^R10")]
 )
-def test_who_was_never_of_this_set_may_be_told_that_it_has_none(
+def test_only_a_broker_that_was_never_in_the_set_gets_metadata_not_exist(
     history: History, since: str, rule: str | None
 ) -> None:
     living = CleanBrokerDataHeader("a", "c", "2" if since == "forgotten" else "1;2", True)
@@ -403,7 +397,7 @@ def test_who_was_never_of_this_set_may_be_told_that_it_has_none(
         history.ask(request(RequestCode.CLEAN_BROKER_DATA, living))
         cleaned = frozenset({2}) if since == "forgotten" else BOTH
         history.event(CleanBrokerData("a", cleaned))
-    if since == "made anew":
+    if since == "recreated":
         history.ask(apply_id(1, "y"))
         history.event(ApplyBrokerId("c", "a", 1, "h1:1", "h1:1;y"))
     asked = request(RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoHeader("a", 2, "h2:1;x"))
@@ -414,7 +408,7 @@ def test_who_was_never_of_this_set_may_be_told_that_it_has_none(
             history.answer(history.ask(asked), asked, ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST)
 
 
-def test_a_master_that_no_more_waits_for_a_member_of_its_set_is_found(history: History) -> None:
+def test_a_master_that_stops_waiting_for_a_member_of_its_set_is_found(history: History) -> None:
     history.check.waits_for("a", 1, 1, BOTH)
     history.check.raise_found()
     history.check.waits_for("a", 1, 1, frozenset({2}))

@@ -1,4 +1,4 @@
-"""Elections by three controllers over scripted brokers; every applied entry is judged by the world's checker."""
+"""Elections by three controllers over scripted brokers. The world's checker checks every applied entry."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[ControllerWorld]:
 
 
 def test_the_set_forms_within_a_few_seconds_of_the_first_start(cluster: ControllerWorld) -> None:
-    assert cluster.world.now_ms < 11_000, "who asked for one that was not heard waits up to six seconds"
+    assert cluster.world.now_ms < 11_000, "a request for an inactive broker waits up to six seconds"
     assert recorded(cluster).master_epoch == 1
 
 
@@ -62,13 +62,13 @@ def test_leader_and_master_killed_together_are_both_replaced(cluster: Controller
     leader.kill()
 
     def replaced() -> bool:
-        """Perhaps after the master was struck off: who is to lead must have spoken to the new leader first."""
+        """Perhaps after the master was removed: a candidate must first send a heartbeat to the new leader."""
         return recorded(cluster).master_epoch > 1 and recorded(cluster).master_id is not None
 
     cluster.world.run_until(replaced, limit_ms=4_000)
 
 
-def test_controllers_that_all_restart_depose_no_master_that_is_slow_to_speak(
+def test_a_restart_of_all_controllers_deposes_no_master_with_late_heartbeats(
     cluster: ControllerWorld,
 ) -> None:
     master = master_of(cluster)
@@ -86,7 +86,7 @@ def test_controllers_that_all_restart_depose_no_master_that_is_slow_to_speak(
     assert recorded(cluster).master_epoch == 1
 
 
-def test_controllers_that_all_restart_replace_a_master_that_never_speaks_again(
+def test_a_restart_of_all_controllers_replaces_a_master_that_stays_silent(
     cluster: ControllerWorld,
 ) -> None:
     master = master_of(cluster)
@@ -110,7 +110,7 @@ def test_a_master_that_restarts_quickly_leads_only_with_a_new_epoch(cluster: Con
     master.kill()
     cluster.start_broker(master)
     cluster.world.run_until(lambda: cluster.master() is master, limit_ms=5_000)
-    assert recorded(cluster).master_epoch == epoch + 2, "struck off, then elected again"
+    assert recorded(cluster).master_epoch == epoch + 2, "removed, then elected again"
 
 
 def test_a_master_whose_machine_restarts_unnoticed_leads_only_with_a_new_epoch(
@@ -124,7 +124,7 @@ def test_a_master_whose_machine_restarts_unnoticed_leads_only_with_a_new_epoch(
     assert 1 in cluster.checker.masters(BROKER_NAME)
 
 
-def test_when_nobody_can_be_elected_one_epoch_is_spent_and_any_member_may_come_back(
+def test_without_a_candidate_one_epoch_is_used_and_any_returning_member_leads(
     cluster: ControllerWorld,
 ) -> None:
     for node in cluster.brokers:
@@ -143,9 +143,9 @@ def test_when_nobody_can_be_elected_one_epoch_is_spent_and_any_member_may_come_b
 
 
 def all_down_but_one_that_was_emptied(cluster: ControllerWorld, *, controllers_too: bool) -> Node:
-    """The leading controller, or all, and then all brokers die, so that the set stays whole; one broker comes back."""
+    """The leading controller, or all, and then all brokers die: the set stays. One broker comes back empty."""
     emptied = next(node for node in cluster.brokers if node is not master_of(cluster))
-    cluster.world.run_for_ms(10_000)  # controllers have saved what they were told
+    cluster.world.run_for_ms(10_000)  # controllers have saved the reported states
     cluster.world.run_until(cluster.whole, limit_ms=30_000)
     dying = cluster.controllers if controllers_too else [leader_of(cluster)]
     for node in [*dying, *cluster.brokers]:
@@ -162,7 +162,7 @@ def all_down_but_one_that_was_emptied(cluster: ControllerWorld, *, controllers_t
 
 
 @pytest.mark.parametrize("controllers_too", [False, True])
-def test_a_member_that_comes_back_empty_under_its_id_waits_for_the_others(
+def test_an_emptied_member_with_its_old_id_waits_for_the_others(
     cluster: ControllerWorld, controllers_too: bool
 ) -> None:
     emptied = all_down_but_one_that_was_emptied(cluster, controllers_too=controllers_too)
@@ -173,7 +173,7 @@ def test_a_member_that_comes_back_empty_under_its_id_waits_for_the_others(
     assert recorded(cluster).master_id != cluster.broker(emptied).broker_id
 
 
-def test_an_operator_elects_a_member_that_came_back_empty_when_the_others_will_not_come(
+def test_an_operator_elects_an_emptied_member_when_the_others_stay_away(
     cluster: ControllerWorld,
 ) -> None:
     emptied_id = cluster.broker(all_down_but_one_that_was_emptied(cluster, controllers_too=True)).broker_id
@@ -183,7 +183,7 @@ def test_an_operator_elects_a_member_that_came_back_empty_when_the_others_will_n
     assert recorded(cluster).master_id == emptied_id
 
 
-def test_an_operator_moves_mastership_and_nobody_else_can(cluster: ControllerWorld) -> None:
+def test_only_an_operator_moves_the_mastership(cluster: ControllerWorld) -> None:
     master_id = recorded(cluster).master_id
     assert master_id is not None
     for nobody in (-1, 99):
@@ -213,7 +213,7 @@ def test_a_leader_cut_off_from_the_other_controllers_answers_nothing(cluster: Co
 
 
 @pytest.mark.parametrize("seed", range(1, 7))
-def test_one_master_an_epoch_and_one_history_whatever_is_killed_paused_or_cut(seed: int) -> None:
+def test_one_master_per_epoch_and_one_history_under_faults(seed: int) -> None:
     with whole_cluster(seed) as cluster:
         survive_faults(cluster)
         assert cluster.checker.elections >= 1

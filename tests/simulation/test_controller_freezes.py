@@ -1,4 +1,4 @@
-"""A controller whose host stands still, alone or with its brokers: who is silent meanwhile, and who is not."""
+"""A frozen controller, alone or with its brokers: a pause of its own does not make brokers inactive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEARTBEAT_TIMEOUT_MS = 10_000
 
 @contextmanager
 def one_controller(seed: int) -> Iterator[ControllerWorld]:
-    """As `conf/quick-start` has it; the set is whole."""
+    """One controller as in `conf/quick-start`; all brokers are in sync."""
     with World(seed) as world:
         cluster = ControllerWorld(world, controllerDLegerPeers=f"n0-{CONTROLLER_HOSTS[0]}:{CONTROLLER_PORT}")
         cluster.start_controller(cluster.controllers[0])
@@ -31,7 +31,7 @@ def one_controller(seed: int) -> Iterator[ControllerWorld]:
 
 @pytest.mark.parametrize("seed", [0, 1, *long(range(2, 5))])
 @pytest.mark.parametrize("frozen_ms", FREEZES_MS)
-def test_a_frozen_host_deposes_nobody(frozen_ms: int, seed: int) -> None:
+def test_a_frozen_host_deposes_no_master(frozen_ms: int, seed: int) -> None:
     with one_controller(crc32(b"host") + seed) as cluster:
         epoch = recorded(cluster).master_epoch
         for node in [*cluster.controllers[:1], *cluster.brokers]:
@@ -43,7 +43,7 @@ def test_a_frozen_host_deposes_nobody(frozen_ms: int, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [0, 1, *long(range(2, 5))])
 @pytest.mark.parametrize("frozen_ms", FREEZES_MS)
-def test_a_frozen_controller_deposes_nobody(frozen_ms: int, seed: int) -> None:
+def test_a_frozen_controller_deposes_no_master(frozen_ms: int, seed: int) -> None:
     with one_controller(crc32(b"controller") + seed) as cluster:
         epoch = recorded(cluster).master_epoch
         cluster.controllers[0].pause(frozen_ms)
@@ -53,7 +53,7 @@ def test_a_frozen_controller_deposes_nobody(frozen_ms: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1, *long(range(2, 5))])
-def test_three_controllers_frozen_with_their_brokers_depose_nobody(seed: int) -> None:
+def test_three_controllers_frozen_with_their_brokers_depose_no_master(seed: int) -> None:
     with whole_cluster(crc32(b"all") + seed) as cluster:
         epoch = recorded(cluster).master_epoch
         for node in [*cluster.controllers, *cluster.brokers]:
@@ -63,7 +63,7 @@ def test_three_controllers_frozen_with_their_brokers_depose_nobody(seed: int) ->
         assert recorded(cluster).master_epoch == epoch
 
 
-def test_a_master_that_is_silent_while_its_controller_freezes_again_and_again_is_replaced_still() -> None:
+def test_a_silent_master_is_replaced_though_its_controller_freezes_repeatedly() -> None:
     with one_controller(crc32(b"again")) as cluster:
         epoch = recorded(cluster).master_epoch
         master_of(cluster).pause(600_000)

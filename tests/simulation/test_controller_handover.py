@@ -1,4 +1,4 @@
-"""The leadership of controllers moves: asked for by an operator, given up at an orderly end, lost with the process."""
+"""The leadership of controllers moves: by an operator, at an orderly stop, or by a kill."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def another_leads(cluster: ControllerWorld, former: str) -> bool:
     return leader is not None and leader.name != former
 
 
-def test_an_operator_moves_the_leadership_to_whom_he_names(cluster: ControllerWorld) -> None:
+def test_an_operator_moves_the_leadership_to_a_named_controller(cluster: ControllerWorld) -> None:
     former = leader_of(cluster).name
     wanted = next(name for name in PEERS if name != former)
     moved = transferred(cluster, wanted)
@@ -49,14 +49,14 @@ def test_an_operator_moves_the_leadership_to_whom_he_names(cluster: ControllerWo
 
 
 @pytest.mark.parametrize("transferee", ["n9", "the leader"])
-def test_only_a_member_that_does_not_lead_can_take_over(cluster: ControllerWorld, transferee: str) -> None:
+def test_only_a_follower_can_take_over_the_leadership(cluster: ControllerWorld, transferee: str) -> None:
     leader = leader_of(cluster)
     with pytest.raises(RequestRefused, match="401.*no such member, or it leads"):
         transferred(cluster, leader.name if transferee == "the leader" else transferee)
     assert leader_of(cluster) is leader
 
 
-def test_who_cannot_take_over_in_time_is_told_of(cluster: ControllerWorld) -> None:
+def test_a_transferee_that_does_not_take_over_in_time_is_reported(cluster: ControllerWorld) -> None:
     leader = leader_of(cluster)
     target = next(node for node in cluster.controllers if node is not leader)
     target.kill()

@@ -34,13 +34,13 @@ from simulation.kernel.world import World
 
 SETS = 100
 SYNC_MS = 5
-SYNCS_OF_A_PROPOSAL = 2  # the leader's and a follower's, one after the other at worst
+SYNCS_OF_A_PROPOSAL = 2  # the leader's and a follower's, in sequence at worst
 ROUNDS_MAX = 10
 Broker = tuple[str, int]
 
 
 class ManySets:
-    """Sets of two; each broker has a client of its own, as a process would."""
+    """Sets of two brokers; each broker has its own client."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -115,7 +115,7 @@ def sets() -> Iterator[ManySets]:
         yield ManySets(world)
 
 
-def test_masters_lost_together_are_replaced_together(sets: ManySets, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_masters_lost_at_once_are_replaced_at_once(sets: ManySets, monkeypatch: pytest.MonkeyPatch) -> None:
     began_ms, store, synced = sets.world.now_ms, sets.leader.node.store, list[int]()
     persist = store.persist
 
@@ -132,10 +132,10 @@ def test_masters_lost_together_are_replaced_together(sets: ManySets, monkeypatch
     states = sets.leader.state.sync_states
     sets.world.run_until(lambda: all(state.master_id == 2 for state in states.values()), limit_ms=60_000)
     assert sets.world.now_ms - began_ms < ROUNDS_MAX * SYNCS_OF_A_PROPOSAL * SYNC_MS
-    assert len(synced) <= 2, "of those that were noticed first, and of all others together"
+    assert len(synced) <= 2, "one for the first detected, one for all others"
 
 
-def test_many_sets_are_read_a_few_a_turn_and_told_as_one_answer(
+def test_many_sets_are_read_in_several_turns_and_returned_in_one_answer(
     sets: ManySets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read, read_at_once = commands.sync_state_data, list[int]()
@@ -153,9 +153,9 @@ def test_many_sets_are_read_a_few_a_turn_and_told_as_one_answer(
     reply = sets.world.run(ask(*sets.names, "unknown", "set-7"))
     assert sum(read_at_once) == SETS + 1 and max(read_at_once) <= SETS_A_TURN
     singly = [sets.world.run(ask(name)) for name in sets.names]
-    told = json.loads(bytes(reply.body or b""))["replicasInfoTable"]
-    assert list(told) == sets.names
-    assert told == {
+    states = json.loads(bytes(reply.body or b""))["replicasInfoTable"]
+    assert list(states) == sets.names
+    assert states == {
         name: json.loads(bytes(one.body or b""))["replicasInfoTable"][name]
         for name, one in zip(sets.names, singly, strict=True)
     }
@@ -163,5 +163,5 @@ def test_many_sets_are_read_a_few_a_turn_and_told_as_one_answer(
     assert sets.world.run(ask(*unknown)).body == b'{"replicasInfoTable":{}}'
 
 
-def test_sets_that_register_together_share_the_syncs(sets: ManySets) -> None:
+def test_sets_that_register_at_once_share_syncs(sets: ManySets) -> None:
     assert sets.world.now_ms < 2_000

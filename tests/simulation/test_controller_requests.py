@@ -1,4 +1,4 @@
-"""What a running controller answers over the wire, compared with a Java 5.3.3 controller's frames where one exists."""
+"""Answers of a running controller, compared with frames of a Java 5.3.3 controller if there are any."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def cluster() -> Iterator[ControllerWorld]:
 
 
 def ask(cluster: ControllerWorld, request: RemotingCommand, *, follower: bool = False) -> RemotingCommand:
-    """The answer of the leader, or of a controller that does not lead."""
+    """The answer of the leader or of a follower."""
     leader = cluster.leader()
     assert leader is not None
     node = next(node for node in cluster.controllers if (node is not leader) is follower)
@@ -55,7 +55,7 @@ def request(code: RequestCode, header: object = None, body: bytes | None = None)
     return RemotingCommand.request(code, header, body)  # type: ignore[arg-type]
 
 
-def test_a_controller_that_does_not_lead_says_so_and_nothing_else(cluster: ControllerWorld) -> None:
+def test_a_follower_controller_answers_only_that_it_does_not_lead(cluster: ControllerWorld) -> None:
     rows = [row for row in EXCHANGES if row["reply"] == 2007]
     assert {row["code"] for row in rows} == {1001, 1002, 1003, 1004, 1006, 1011, 1012, 1013}
     for row in rows:
@@ -64,7 +64,7 @@ def test_a_controller_that_does_not_lead_says_so_and_nothing_else(cluster: Contr
 
 
 @pytest.mark.parametrize("follower", [False, True])
-def test_heartbeats_are_taken_by_every_controller(cluster: ControllerWorld, follower: bool) -> None:
+def test_every_controller_accepts_heartbeats(cluster: ControllerWorld, follower: bool) -> None:
     for row in EXCHANGES:
         if row["code"] == 904:
             ours = ask(cluster, command(row["request_frame"]), follower=follower)
@@ -115,7 +115,7 @@ def test_settings_are_shown_and_changed_on_one_controller(cluster: ControllerWor
     assert b"enableElectUncleanMaster=false\n" in follower
 
 
-def test_a_setting_that_does_not_fit_changes_nothing(cluster: ControllerWorld) -> None:
+def test_an_invalid_setting_changes_nothing(cluster: ControllerWorld) -> None:
     before = ask(cluster, request(RequestCode.GET_CONTROLLER_CONFIG)).body
     for body in (
         b"notifyBrokerRoleChanged=false\nelectMasterMaxRetryCount=many\n",
@@ -129,7 +129,7 @@ def test_a_setting_that_does_not_fit_changes_nothing(cluster: ControllerWorld) -
     assert ask(cluster, request(RequestCode.GET_CONTROLLER_CONFIG)).body == before
 
 
-def test_hostile_requests_are_refused_and_move_nothing(cluster: ControllerWorld) -> None:
+def test_hostile_requests_are_refused_and_change_nothing(cluster: ControllerWorld) -> None:
     master_id = cluster.checker.state(BROKER_NAME).master_id
     assert master_id is not None
     other = master_id % 3 + 1
@@ -170,7 +170,7 @@ def test_hostile_requests_are_refused_and_move_nothing(cluster: ControllerWorld)
     assert cluster.checker.state(BROKER_NAME).master_epoch == state.master_epoch == 1
 
 
-def test_a_heartbeat_for_somebody_unknown_leaves_no_trace(cluster: ControllerWorld) -> None:
+def test_a_heartbeat_of_an_unknown_broker_leaves_no_trace(cluster: ControllerWorld) -> None:
     beat = {"clusterName": CLUSTER_NAME, "brokerAddr": "x:1", "brokerName": BROKER_NAME, "brokerId": "9"}
     assert ask(cluster, request(RequestCode.BROKER_HEARTBEAT, beat)).code == 0
     leader = cluster.leader()

@@ -18,21 +18,21 @@ from tests.simulation.unitfind import assert_found
 FOUND_BY = found_by("controllers")
 FOUND_BY_UNIT = {
     "former-holder-speaks": "controller/test_controller_live_brokers.py"
-    "::test_a_former_holder_of_an_id_shuts_its_new_one_out_neither_by_a_registration_nor_by_heartbeats",
+    "::test_a_former_holder_of_an_id_does_not_block_the_new_holder",
     "eligible-comes-back-short": "controller/test_controller_live_brokers.py"
-    "::test_who_is_eligible_and_comes_back_with_an_older_log_lacks_what_it_held",
+    "::test_an_eligible_broker_with_an_older_log_is_missing_data",
     "operator-elects-one-that-may-miss-data": "controller/test_controller_eligibility.py"
-    "::test_an_operator_designates_one_that_may_lack_something_only_once_nobody_better_lives",
+    "::test_an_operator_cannot_elect_a_broker_with_possible_loss_over_a_better_one",
     "holders-cleaned": "controller/test_controller_commands.py"
-    "::test_who_may_alone_hold_what_was_acknowledged_is_not_cleaned",
+    "::test_the_only_broker_with_acknowledged_data_is_not_cleaned",
     "late-heartbeat-revives": "controller/test_controller_live_brokers.py"
-    "::test_a_heartbeat_of_a_dead_process_revives_nobody_once_its_successor_registered",
+    "::test_a_late_heartbeat_of_a_dead_process_is_ignored_after_a_restart",
     "older-connection-reports": "controller/test_controller_holdings.py"
-    "::test_a_late_heartbeat_of_before_an_emptied_log_makes_up_for_nothing",
+    "::test_a_late_report_from_before_the_loss_is_ignored",
     "one-that-cannot-lead-is-able": "controller/test_controller_eligibility.py"
-    "::test_a_damaged_log_leads_before_one_that_cannot_and_after_one_that_is_sound",
+    "::test_a_damaged_log_ranks_below_an_intact_one_and_above_an_unfit_broker",
 }
-"""Planted bug -> the unit test that finds it; of seeds hardly one in a hundred does."""
+"""Planted bug -> the unit test that finds it; hardly one seed in a hundred does."""
 TABLE = Path(__file__).parents[2] / "docs" / "proofs.md"
 
 
@@ -46,7 +46,7 @@ SCENARIOS = [
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
-def test_controllers_keep_their_promises_whatever_is_asked_killed_or_late(
+def test_controllers_keep_their_guarantees_under_requests_and_faults(
     scenario: Scenario, tally: Callable[[str, int], None]
 ) -> None:
     totals = Totals()
@@ -61,11 +61,11 @@ def test_every_planted_bug_has_a_seed_that_finds_it() -> None:
     assert FOUND_BY.keys() | FOUND_BY_UNIT.keys() == BUGS.keys()
 
 
-def test_the_document_tells_of_every_planted_bug() -> None:
+def test_the_document_lists_every_planted_bug() -> None:
     section = TABLE.read_text().split("## The controllers")[1]
     rows = re.findall(r"^\| `([\w-]+)` \| .*?( \(unit test\))? \|$", section, re.MULTILINE)
-    told = {bug: "a unit test" if by_unit_test else "a seed" for bug, by_unit_test in rows}
-    assert told == {bug: "a seed" if bug in FOUND_BY else "a unit test" for bug in BUGS}
+    listed = {bug: "a unit test" if by_unit_test else "a seed" for bug, by_unit_test in rows}
+    assert listed == {bug: "a seed" if bug in FOUND_BY else "a unit test" for bug in BUGS}
 
 
 @pytest.mark.parametrize("bug", sorted(FOUND_BY_UNIT))

@@ -1,4 +1,4 @@
-"""What controllers tell of elections: while they run, after restarts, after a change of leader, on bad disks."""
+"""Elections that controllers report: in operation, after restarts, after a change of leader, on bad disks."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def ask(cluster: ControllerWorld, node: Node, body: bytes | None) -> RemotingCom
     return asked(cluster, node, request)
 
 
-def told(cluster: ControllerWorld, node: Node) -> list[Election]:
+def reported(cluster: ControllerWorld, node: Node) -> list[Election]:
     return Elections.decode(ask(cluster, node, NAMED).body).elections_table.get(BROKER_NAME, [])
 
 
 def after_the_master_is_killed(cluster: ControllerWorld) -> int:
-    """Epoch 2, whole again; the time of the kill."""
+    """Kills the master and waits until epoch 2 is in sync; returns the time of the kill."""
     master, killed_ms = master_of(cluster), cluster.world.now_ms
     old_id = cluster.broker(master).broker_id
     master.kill()
@@ -61,9 +61,9 @@ def followers(cluster: ControllerWorld) -> list[Node]:
     return [node for node in cluster.controllers if node is not leader_of(cluster)]
 
 
-def test_every_controller_tells_an_election_and_the_leader_all_of_it(cluster: ControllerWorld) -> None:
+def test_every_controller_reports_an_election_and_the_leader_all_its_times(cluster: ControllerWorld) -> None:
     killed_ms = EPOCH_MS + after_the_master_is_killed(cluster)
-    first, second = told(cluster, leader_of(cluster))
+    first, second = reported(cluster, leader_of(cluster))
     assert (first.epoch, first.old_master_id, first.reason) == (1, None, "first election")
     assert (second.epoch, second.old_master_id, second.new_master_id) == (
         2,
@@ -85,45 +85,45 @@ def test_every_controller_tells_an_election_and_the_leader_all_of_it(cluster: Co
     assert (second.elected_ms or 0) - (second.noticed_ms or 0) < 100
     assert (second.writable_ms or 0) - (second.noticed_ms or 0) < 5_000
     for node in followers(cluster):
-        seen = told(cluster, node)[-1]
+        seen = reported(cluster, node)[-1]
         assert (seen.epoch, seen.new_master_id, seen.reason) == (2, second.new_master_id, second.reason)
         assert None not in (seen.heard_ms, seen.noticed_ms, seen.elected_ms, seen.writable_ms)
         assert (seen.proposed_ms, seen.notified_ms) == (None, None)
 
 
-def test_an_operators_election_is_told_as_such(cluster: ControllerWorld) -> None:
+def test_an_operators_election_is_reported_as_one(cluster: ControllerWorld) -> None:
     chosen = next(iter(recorded(cluster).members - {recorded(cluster).master_id}))
     assert elect(cluster, chosen, designate=True).code == ResponseCode.SUCCESS
-    seen = told(cluster, leader_of(cluster))[-1]
+    seen = reported(cluster, leader_of(cluster))[-1]
     assert (seen.new_master_id, seen.reason) == (chosen, "operator asked")
-    assert (seen.heard_ms, seen.noticed_ms) == (None, None), "nobody was lost"
+    assert (seen.heard_ms, seen.noticed_ms) == (None, None), "no broker was lost"
 
 
-def test_the_story_survives_restarts_and_a_change_of_leader(cluster: ControllerWorld) -> None:
+def test_reported_elections_survive_restarts_and_a_change_of_leader(cluster: ControllerWorld) -> None:
     after_the_master_is_killed(cluster)
-    teller = leader_of(cluster)
-    story = told(cluster, teller)
+    leader = leader_of(cluster)
+    story = reported(cluster, leader)
     cluster.world.run_for_ms(2 * SAVE_AFTER_MS)
-    teller.kill(power_cut=True)
-    cluster.world.run_until(lambda: cluster.leader() not in (None, teller), limit_ms=10_000)
-    assert [one.epoch for one in told(cluster, leader_of(cluster))] == [1, 2]
-    cluster.start_controller(teller)
+    leader.kill(power_cut=True)
+    cluster.world.run_until(lambda: cluster.leader() not in (None, leader), limit_ms=10_000)
+    assert [one.epoch for one in reported(cluster, leader_of(cluster))] == [1, 2]
+    cluster.start_controller(leader)
     cluster.world.run_for_ms(5_000)
-    assert told(cluster, teller) == story
+    assert reported(cluster, leader) == story
 
 
-def test_what_happened_while_a_controller_was_away_is_told_without_moments(cluster: ControllerWorld) -> None:
+def test_elections_during_a_controllers_absence_are_reported_without_times(cluster: ControllerWorld) -> None:
     away = followers(cluster)[0]
     away.kill()
     after_the_master_is_killed(cluster)
     cluster.start_controller(away)
     cluster.world.run_for_ms(5_000)
-    assert told(cluster, away)[-1] == Election(
-        2, told(cluster, away)[0].new_master_id, recorded(cluster).master_id
+    assert reported(cluster, away)[-1] == Election(
+        2, reported(cluster, away)[0].new_master_id, recorded(cluster).master_id
     )
 
 
-def test_a_controller_that_was_cut_off_does_not_date_what_it_missed(cluster: ControllerWorld) -> None:
+def test_a_partitioned_controller_gives_no_times_for_missed_elections(cluster: ControllerWorld) -> None:
     away = followers(cluster)[0]
     for node in (*cluster.controllers, *cluster.brokers):
         if node is not away:
@@ -131,17 +131,17 @@ def test_a_controller_that_was_cut_off_does_not_date_what_it_missed(cluster: Con
     after_the_master_is_killed(cluster)
     cluster.world.network.heal()
     cluster.world.run_for_ms(5_000)
-    assert [one.epoch for one in told(cluster, away)] == [1, 2]
-    assert told(cluster, away)[-1].elected_ms is None
+    assert [one.epoch for one in reported(cluster, away)] == [1, 2]
+    assert reported(cluster, away)[-1].elected_ms is None
 
 
 @pytest.mark.parametrize(
     "data", [b"", b"\0" * 100, b'{"electionsTable":{"a":7}}'], ids=["empty", "zeroes", "another shape"]
 )
-def test_a_damaged_file_costs_the_story_and_nothing_else(
+def test_a_damaged_file_loses_only_the_reported_elections(
     data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Why it was elected is in the log, and in no snapshot of that."""
+    """The log has the reason of an election; a snapshot of the log has not."""
     with whole_cluster(crc32(data), snapshotEntries=1_000) as cluster:
         node = followers(cluster)[0]
         cluster.world.run_for_ms(2 * SAVE_AFTER_MS)
@@ -150,12 +150,12 @@ def test_a_damaged_file_costs_the_story_and_nothing_else(
         cluster.start_controller(node)
         cluster.world.run_for_ms(5_000)
         assert "earlier elections not loaded" in caplog.text
-        assert told(cluster, node) == [Election(1, None, recorded(cluster).master_id, "first election")]
+        assert reported(cluster, node) == [Election(1, None, recorded(cluster).master_id, "first election")]
         after_the_master_is_killed(cluster)
-        assert told(cluster, node)[-1].elected_ms is not None
+        assert reported(cluster, node)[-1].elected_ms is not None
 
 
-def test_a_full_disk_costs_the_file_and_nothing_else(cluster: ControllerWorld) -> None:
+def test_a_full_disk_loses_only_the_file_of_elections(cluster: ControllerWorld) -> None:
     cluster.world.run_for_ms(2 * SAVE_AFTER_MS)
     node = leader_of(cluster)
     node.disk.fail_next("replace", OSError(errno.ENOSPC, "no space left"), where=FILE, times=1)
@@ -163,10 +163,10 @@ def test_a_full_disk_costs_the_file_and_nothing_else(cluster: ControllerWorld) -
     cluster.world.run_for_ms(2 * SAVE_AFTER_MS)
     assert node.disk.failures
     assert node.running
-    assert told(cluster, node)[-1].writable_ms is not None
+    assert reported(cluster, node)[-1].writable_ms is not None
 
 
-def test_who_does_not_ask_gets_upstreams_answer_and_who_asks_wrongly_an_error(
+def test_a_request_without_a_list_of_sets_gets_upstreams_answer(
     cluster: ControllerWorld,
 ) -> None:
     assert ask(cluster, leader_of(cluster), None).body in (None, b"")
@@ -175,17 +175,17 @@ def test_who_does_not_ask_gets_upstreams_answer_and_who_asks_wrongly_an_error(
     assert (nobody.code, nobody.body) == (0, b'{"electionsTable":{}}')
 
 
-def test_a_set_that_was_cleaned_is_told_no_more(cluster: ControllerWorld) -> None:
+def test_elections_of_a_cleaned_set_are_not_reported(cluster: ControllerWorld) -> None:
     for node in cluster.brokers:
         node.kill()
     ext = {"clusterName": CLUSTER_NAME, "brokerName": BROKER_NAME, "isCleanLivingBroker": "true"}
     clean = RemotingCommand.request(RequestCode.CLEAN_BROKER_DATA, ext)
     assert asked(cluster, leader_of(cluster), clean).code == ResponseCode.SUCCESS
-    assert told(cluster, leader_of(cluster)) == []
+    assert reported(cluster, leader_of(cluster)) == []
 
 
 @pytest.mark.parametrize("seed", range(33, 39))
-def test_all_controllers_tell_the_same_elections_whatever_is_killed_paused_or_cut(seed: int) -> None:
+def test_all_controllers_report_the_same_elections_under_faults(seed: int) -> None:
     with whole_cluster(seed) as cluster:
         survive_faults(cluster)
         cluster.world.run_for_ms(2_000)
@@ -193,11 +193,9 @@ def test_all_controllers_tell_the_same_elections_whatever_is_killed_paused_or_cu
         assert len(held) > 1
         before = dict(held)
         for node in cluster.controllers:
-            story = told(cluster, node)
+            story = reported(cluster, node)
             said = [(one.epoch, one.new_master_id) for one in story]
-            if cluster.checker.counts[
-                "snapshots loaded"
-            ]:  # of what one has in it only the last election is told
+            if cluster.checker.counts["snapshots loaded"]:  # a snapshot has the last election only
                 assert said[-1] == held[-1] and set(said) <= set(held)
             else:
                 assert said == held[-ELECTIONS_MAX:]

@@ -1,4 +1,4 @@
-"""A seed finds a planted bug if it fails with it and not without it."""
+"""A seed finds a planted bug if it fails with the bug and passes without it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulation.kernel.plants import Bugs
 
 
 class Toy:
-    """A world whose seeds `find` its bug, or fail whatever is planted; `runs` are those that were asked for."""
+    """A world whose seeds `find` its bug, or always fail; `runs` are the requested ones."""
 
     def __init__(self, find: set[int], always: set[int]) -> None:
         self.find = find
@@ -24,25 +24,25 @@ class Toy:
             raise AssertionError(f"seed {seed}")
 
 
-def test_the_recorded_seed_is_kept_and_was_run_without_the_bug_before() -> None:
+def test_a_recorded_seed_is_kept_after_a_run_without_the_bug() -> None:
     toy = Toy(find={7}, always=set())
     assert honest_find(toy, "bug", 7, 20, frozenset()) == (7, ())
     assert toy.runs == [(7, "bug")]
 
 
-def test_a_recorded_seed_that_fails_anyway_finds_nothing() -> None:
+def test_a_recorded_seed_that_fails_without_the_bug_finds_nothing() -> None:
     toy = Toy(find={7, 9}, always={7})
     assert honest_find(toy, "bug", 7, 20, frozenset({7})) == (9, ())
 
 
-def test_a_seed_that_is_met_on_the_way_and_fails_anyway_is_told_and_left_out() -> None:
+def test_a_searched_seed_that_fails_without_the_bug_is_reported_and_skipped() -> None:
     toy = Toy(find={15}, always={8, 3})
     found = honest_find(toy, "bug", 7, 20, frozenset())
     assert found.seed == 15
     assert [alarm.seed for alarm in found.alarms] == [8, 3]
 
 
-def test_a_bug_that_no_honest_seed_finds_is_not_found() -> None:
+def test_a_bug_that_only_failing_seeds_find_is_not_found() -> None:
     toy = Toy(find=set(), always={2})
     found = honest_find(toy, "bug", 7, 20, frozenset())
     assert found.seed is None
@@ -50,7 +50,7 @@ def test_a_bug_that_no_honest_seed_finds_is_not_found() -> None:
     assert NEAR < 20
 
 
-def test_a_seed_that_fails_without_a_bug_is_told_once_with_what_repeats_it(
+def test_a_seed_that_fails_without_a_bug_is_reported_once_with_its_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     toy = Toy(find={7}, always={5})
@@ -67,6 +67,6 @@ def test_a_seed_that_fails_without_a_bug_is_told_once_with_what_repeats_it(
     )
 
 
-def test_a_bug_stands_in_for_what_is_there() -> None:
+def test_a_bug_can_only_replace_an_existing_attribute() -> None:
     with pytest.raises(AttributeError, match="gone"):
         Bugs().bug("planted in what was renamed", dict, "gone")

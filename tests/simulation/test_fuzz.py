@@ -1,4 +1,4 @@
-"""The fuzzer tries every decoder there is, and finds what no example shows."""
+"""The fuzzer tries every decoder, and finds faults that no example shows."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ INPUTS = 150
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-def test_a_decoder_raises_nothing_but_what_it_says_and_comes_to_an_end(target: Target) -> None:
+def test_a_decoder_raises_only_its_own_errors_and_ends(target: Target) -> None:
     campaign = campaign_of(target, seed=1)
     run(campaign, inputs=INPUTS, seconds=0)
     assert not campaign.findings
     assert campaign.inputs == INPUTS
 
 
-def test_every_decoder_is_entered_by_the_examples_of_some_target() -> None:
+def test_every_decoder_is_reached_by_the_examples_of_a_target() -> None:
     entered = {
         (code.co_filename, code.co_firstlineno)
         for target in TARGETS
@@ -48,14 +48,14 @@ def test_every_decoder_is_entered_by_the_examples_of_some_target() -> None:
 
 
 def length_prefixed(data: bytes) -> None:
-    """A reader as it is written in a hurry: a negative length leads back for ever, a large number is not its error."""
+    """A careless reader: a negative length loops forever, and a large number raises a foreign error."""
     at = 0
     while at < len(data):
         at += 1 + int.from_bytes(data[at : at + 1], "big", signed=True)
     int(data[:1] or b"0") if data[:1].isdigit() else data.decode("ascii")
 
 
-def test_what_does_not_end_and_what_nobody_allowed_are_findings() -> None:
+def test_an_endless_decoder_and_an_unexpected_error_are_findings() -> None:
     lines = Lines(Path(__file__).parents[2], ("tests",))
     hurried = Target("hurried", length_prefixed, [b"\x02ab\x01c"])
     campaign = Campaign(hurried, lines, Random(1))
@@ -65,8 +65,8 @@ def test_what_does_not_end_and_what_nobody_allowed_are_findings() -> None:
     assert reasons == {"more work than any input may cost", "UnicodeDecodeError"}
 
 
-def test_a_check_that_was_left_out_of_a_decoder_is_found() -> None:
-    """The members of a batch without the comparison with the size that each says."""
+def test_a_missing_check_in_a_decoder_is_found() -> None:
+    """Reads batch messages without checking the size that each declares."""
 
     def careless(data: bytes) -> None:
         size, _, _, _, body_length = MEMBER_HEADER.unpack_from(data)
@@ -85,7 +85,7 @@ def test_a_check_that_was_left_out_of_a_decoder_is_found() -> None:
     }
 
 
-def test_the_same_seed_tries_the_same() -> None:
+def test_the_same_seed_tries_the_same_inputs() -> None:
     tried: list[list[bytes]] = []
     for _ in range(2):
         seen: list[bytes] = []
@@ -95,7 +95,7 @@ def test_the_same_seed_tries_the_same() -> None:
     assert tried[0] == tried[1]
 
 
-def test_one_input_is_run_alone_and_an_unknown_target_is_named(
+def test_the_fuzzer_runs_one_input_and_names_an_unknown_target(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["fuzz", "--only", "version of tables", "--input", b"3.1".hex()])

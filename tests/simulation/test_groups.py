@@ -18,17 +18,17 @@ from tests.simulation.unitfind import assert_found
 FOUND_BY = found_by("groups")
 FOUND_BY_UNIT = {
     "begins-behind-what-is-known": "broker/test_rotten_beginning.py"
-    "::test_old_files_stay_while_what_the_log_would_begin_behind_has_rotted",
+    "::test_old_files_are_kept_while_the_entry_before_the_new_log_start_is_corrupt",
     "check-value-lost-for-good": "raftstore/test_mending.py"
-    "::test_any_bit_that_is_not_a_members_own_comes_back_with_its_own_checks",
+    "::test_an_entry_is_rebuilt_with_the_checksums_of_its_own_disk",
     "first-entry-uncompared": "broker/test_ledger_repair.py"
-    "::test_a_start_that_looks_through_the_log_makes_no_queue_of_a_topic_that_rotted[5-0]",
+    "::test_a_log_scan_at_start_creates_no_queue_for_a_corrupt_topic_name[5-0]",
     "late-copy-of-a-former-leader": "broker/test_group_tables.py"
-    "::test_a_copy_of_an_older_leader_is_refused_when_it_comes_late",
+    "::test_a_late_copy_of_an_older_leaders_tables_is_refused",
     "version-not-persisted": "broker/test_group_tables.py"
-    "::test_versions_are_kept_and_tables_without_one_count_as_oldest",
+    "::test_table_versions_are_stored_and_tables_without_one_count_as_oldest",
 }
-"""Planted bug -> the unit test that finds it; of seeds hardly one in a hundred does."""
+"""Planted bug -> the unit test that finds it; hardly one seed in a hundred does."""
 
 
 FIRST = scenario(1, "facts")
@@ -50,7 +50,7 @@ LONG_SCENARIOS = [
 
 
 @pytest.mark.parametrize("scenario", [*SCENARIOS, *long(LONG_SCENARIOS)], ids=str)
-def test_a_raft_mode_set_keeps_its_promises_whatever_is_killed_cut_or_emptied(
+def test_a_raft_mode_set_keeps_its_guarantees_under_faults(
     scenario: Scenario, tally: Callable[[str, int], None]
 ) -> None:
     totals = played(GroupWorld, scenario).totals

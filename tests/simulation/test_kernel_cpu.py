@@ -1,4 +1,4 @@
-"""What requests cost, where a world charges for them."""
+"""The CPU time of requests in a world that charges for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COST_US = 2_000
 
 
 @pytest.mark.parametrize("is_charged", [False, True])
-def test_requests_take_time_of_who_handles_them_only_while_they_are_charged(is_charged: bool) -> None:
+def test_requests_cost_cpu_time_of_their_server_only_if_charged(is_charged: bool) -> None:
     with World(3) as world:
         server, asker = world.node("namesrv", "10.0.0.1"), world.node("asker", "10.0.0.2")
         settings = NamesrvSettings(bindAddress=server.host)

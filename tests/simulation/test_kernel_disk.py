@@ -1,4 +1,4 @@
-"""The simulated disk forgets what was not synced, and only that."""
+"""The simulated disk loses unsynced data only."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_over_many_seeds_unsynced_pages_are_kept_lost_and_torn() -> None:
     assert seen == {"kept", "lost", "torn"}
 
 
-def test_a_kill_keeps_the_page_cache_and_cuts_off_old_views() -> None:
+def test_a_kill_keeps_the_page_cache_and_detaches_old_views() -> None:
     with World(1) as world:
         node = world.node("n", "10.0.0.1")
         view = node.runtime().segments.create("log", 100).view()
@@ -73,7 +73,7 @@ def test_a_kill_keeps_the_page_cache_and_cuts_off_old_views() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_new_file_is_sure_after_its_first_sync(seed: int) -> None:
+def test_a_new_file_is_durable_after_its_first_sync(seed: int) -> None:
     with World(seed) as world:
         node = world.node("n", "10.0.0.1")
         folder = node.runtime().segments.subdirectory("queue").subdirectory("0")
@@ -87,7 +87,7 @@ def test_a_new_file_is_sure_after_its_first_sync(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_replace_is_old_or_new_in_the_middle_and_new_on_return(seed: int) -> None:
+def test_a_replace_is_atomic_and_durable_on_return(seed: int) -> None:
     with World(seed) as world:
         node = world.node("n", "10.0.0.1")
         files = node.runtime().files
@@ -103,7 +103,7 @@ def test_a_replace_is_old_or_new_in_the_middle_and_new_on_return(seed: int) -> N
         assert run(world, node, files.read("absent")) is None
 
 
-def test_an_overwrite_needs_no_room_and_is_durable_on_return_and_before_that_anything() -> None:
+def test_an_overwrite_needs_no_room_and_is_durable_only_on_return() -> None:
     left = set()
     for seed in range(60):
         with World(seed) as world:
@@ -123,7 +123,7 @@ def test_an_overwrite_needs_no_room_and_is_durable_on_return_and_before_that_any
 
 @pytest.mark.parametrize("write", ["replace", "overwrite"])
 @pytest.mark.parametrize("seed", range(20))
-def test_what_was_read_after_a_kill_survives_a_power_cut(seed: int, write: str) -> None:
+def test_content_read_after_a_kill_survives_a_power_cut(seed: int, write: str) -> None:
     with World(seed) as world:
         node = world.node("n", "10.0.0.1")
         files = node.runtime().files
@@ -136,7 +136,7 @@ def test_what_was_read_after_a_kill_survives_a_power_cut(seed: int, write: str) 
         assert world.run(files.read("vote")) == read
 
 
-def test_replaces_take_turns_even_when_the_first_caller_gives_up() -> None:
+def test_replaces_are_serialised_even_if_the_first_caller_is_cancelled() -> None:
     with World(2) as world:
         node = world.node("n", "10.0.0.1")
         files = node.runtime().files
@@ -173,7 +173,7 @@ def test_a_directory_sync_makes_creations_durable() -> None:
             assert crashed(node, power_cut=True).segments.subdirectory("q").names() == [("a", 10)]
 
 
-def test_after_a_failed_sync_the_file_stays_failed_and_a_later_yes_is_a_lie() -> None:
+def test_after_a_failed_sync_a_later_success_does_not_make_pages_durable() -> None:
     left = set()
     for seed in SEEDS:
         with World(seed) as world:
@@ -187,7 +187,7 @@ def test_after_a_failed_sync_the_file_stays_failed_and_a_later_yes_is_a_lie() ->
                     run(world, node, file.sync(0, 4))
             file = crashed(node, power_cut=False).segments.open("log")
             assert bytes(file.view()[:4]) == b"gone"
-            run(world, node, file.sync(0, 4))  # the kernel takes the page for written
+            run(world, node, file.sync(0, 4))  # the kernel counts the page as written
             file = crashed(node, power_cut=True).segments.open("log")
             left.add(bytes(file.view()[:4]))
     assert left == {b"gone", bytes(4)}
@@ -222,7 +222,7 @@ def test_faults_hit_the_named_operation_and_path_once() -> None:
         assert node.disk.content("vote") == b"y"
 
 
-def test_a_slow_or_stalled_disk_takes_its_time() -> None:
+def test_a_slow_or_stalled_disk_delays_operations() -> None:
     with World(6) as world:
         node = world.node("n", "10.0.0.1")
         file = node.runtime().segments.create("log", 10)
@@ -246,7 +246,7 @@ def test_a_sync_keeps_what_the_view_held_at_the_call() -> None:
         assert bytes(crashed(node, power_cut=True).segments.open("log").view()[:3]) in (b"one", b"two")
 
 
-def test_a_store_has_one_living_holder() -> None:
+def test_a_store_is_locked_by_one_live_process() -> None:
     with World(8) as world:
         node = world.node("n", "10.0.0.1")
         first = node.runtime()
@@ -278,7 +278,7 @@ def test_wiping_and_bit_flips_are_durable() -> None:
         assert node.disk.content("a/x") is None and node.disk.content("b/x") == b"y"
 
 
-def test_over_many_seeds_names_that_were_not_synced_are_kept_and_lost() -> None:
+def test_over_many_seeds_unsynced_names_are_kept_and_lost() -> None:
     created, renamed, deleted = set(), set(), set()
     for seed in range(40):
         with World(seed) as world:
@@ -299,7 +299,7 @@ def test_over_many_seeds_names_that_were_not_synced_are_kept_and_lost() -> None:
     assert deleted == {None, bytes(10)}
 
 
-def test_a_name_is_durable_when_it_was_synced_as_it_is_seen() -> None:
+def test_a_synced_name_is_durable() -> None:
     with World(1) as world:
         node = world.node("n", "10.0.0.1")
         file = node.runtime().segments.create("log", PAGE_BYTES)
@@ -308,7 +308,7 @@ def test_a_name_is_durable_when_it_was_synced_as_it_is_seen() -> None:
         assert node.disk.is_durable("log")
 
 
-def test_the_page_cache_has_the_newest_files_of_a_folder_and_loses_others_now_and_then() -> None:
+def test_the_page_cache_keeps_the_newest_files_of_a_folder() -> None:
     def looks(seed: int, name: str) -> list[bool]:
         with World(seed) as world:
             folder = world.node("n", "10.0.0.1").runtime().segments.subdirectory("log")

@@ -71,7 +71,7 @@ async def asked(line: bytes, host: str = "10.0.0.1") -> bytes:
         writer.close()
 
 
-def test_one_seed_gives_one_trace_in_any_process_and_under_any_hash_seed() -> None:
+def test_one_seed_gives_one_trace_under_any_hash_seed() -> None:
     outputs = [
         subprocess.run(
             [sys.executable, "-c", ECHO_RUN],
@@ -96,7 +96,7 @@ def test_another_seed_gives_another_trace() -> None:
     assert len(digests) == 2
 
 
-def test_virtual_hours_pass_in_no_time() -> None:
+def test_virtual_hours_take_little_real_time() -> None:
     with World(1) as world:
         began = time.monotonic()
         world.run_for_ms(3_600_000)
@@ -117,7 +117,7 @@ def test_an_echo_waits_for_the_partition_to_heal() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_was_echoed_is_on_disk_after_a_power_cut(seed: int) -> None:
+def test_echoed_data_is_on_disk_after_a_power_cut(seed: int) -> None:
     with World(seed) as world:
         node = started(world)
         assert world.run(asked(b"kept\n")) == b"kept\n"
@@ -160,7 +160,7 @@ async def _connect_and_read_to_the_end() -> None:
         writer.close()
 
 
-def test_a_host_without_power_is_silent_and_resets_its_peer_when_it_is_back() -> None:
+def test_a_host_without_power_is_silent_and_resets_its_peer_after_its_start() -> None:
     with World(6) as world:
         node = started(world)
         client = world.node("client", "10.0.0.2")
@@ -219,7 +219,7 @@ def test_a_failed_sync_is_fatal_to_the_service_and_nothing_is_echoed() -> None:
         assert isinstance(node.failure, OSError) and not node.running
 
 
-def test_who_wants_to_begin_anew_and_cannot_stop_in_order_ends_with_the_error() -> None:
+def test_an_app_that_cannot_stop_for_its_restart_ends_with_the_error() -> None:
     class Restless(EchoApp):
         async def wait_failed(self) -> BaseException:
             return RestartWanted()
@@ -257,13 +257,13 @@ HIDDEN_INPUTS = [
 
 
 @pytest.mark.parametrize(("module", "name"), HIDDEN_INPUTS)
-def test_a_hidden_input_fails_the_world_even_where_it_is_caught(module: ModuleType, name: str) -> None:
+def test_use_of_a_forbidden_input_fails_the_world_even_if_it_is_caught(module: ModuleType, name: str) -> None:
     async def use() -> None:
         with contextlib.suppress(Exception):
             getattr(module, name)()
 
     with World(1) as world:
-        world.run(use())  # the test itself may
+        world.run(use())  # allowed in the test itself
         world.node("n", "10.0.0.1").spawn(use())
         with pytest.raises(SimulationError, match=name) as caught:
             world.run_for_ms(1)
@@ -280,7 +280,7 @@ def test_a_simulated_process_may_log(caplog: pytest.LogCaptureFixture) -> None:
     assert "hello" in caplog.text
 
 
-def test_waiting_for_what_never_comes_names_the_tasks() -> None:
+def test_an_endless_wait_names_the_tasks() -> None:
     with World(1) as world:
         started(world)
         with pytest.raises(NotReached, match=r"echo\.1.*at .*toyecho\.py"):
@@ -302,7 +302,7 @@ def test_a_livelock_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         world.run_for_ms(1)
 
 
-def test_a_task_that_failed_unnoticed_fails_the_world() -> None:
+def test_an_unobserved_task_failure_fails_the_world() -> None:
     async def fail() -> None:
         raise ValueError("unseen")
 
@@ -352,7 +352,7 @@ def test_clocks_of_nodes_are_skewed_and_their_timers_are_not() -> None:
         assert one.monotonic_ms() == two.monotonic_ms() == 250
 
 
-def test_work_given_to_an_executor_is_done_in_this_thread_and_told_later() -> None:
+def test_executor_work_runs_in_this_thread_and_its_result_arrives_later() -> None:
     async def work() -> tuple[int, float]:
         loop = asyncio.get_running_loop()
         before = loop.time()
@@ -363,7 +363,7 @@ def test_work_given_to_an_executor_is_done_in_this_thread_and_told_later() -> No
     assert result == 42 and took_s > 0
 
 
-def test_of_two_pauses_the_longer_one_counts() -> None:
+def test_the_longer_of_two_pauses_applies() -> None:
     async def tick(times: list[int]) -> None:
         while len(times) < 5:
             await asyncio.sleep(0.1)
@@ -380,7 +380,7 @@ def test_of_two_pauses_the_longer_one_counts() -> None:
         assert times == [100, 1_150, 1_250, 1_350, 1_450]
 
 
-def test_the_end_of_a_world_buries_whatever_still_waits(recwarn: pytest.WarningsRecorder) -> None:
+def test_the_end_of_a_world_cancels_all_waiting_tasks(recwarn: pytest.WarningsRecorder) -> None:
     async def stubborn() -> None:
         try:
             async with asyncio.TaskGroup() as tasks, asyncio.timeout(1_000):
@@ -401,7 +401,7 @@ def test_the_end_of_a_world_buries_whatever_still_waits(recwarn: pytest.Warnings
     assert node.disk.content("late") is None
 
 
-def test_the_runtime_of_a_node_is_that_of_the_process_that_starts_next() -> None:
+def test_the_runtime_of_a_node_belongs_to_its_next_process() -> None:
     with World(1) as world:
         node = world.node("echo", "10.0.0.1")
         first = node.runtime()

@@ -6,7 +6,7 @@ import weakref
 from simulation.kernel.garbage import SELDOM, seldom_collected
 
 
-def test_a_world_is_seldom_collected_and_nothing_is_left_of_that_after_it() -> None:
+def test_a_world_is_seldom_collected_and_the_collector_is_restored_after_it() -> None:
     before = gc.get_threshold()
     with seldom_collected():
         assert gc.get_threshold() == SELDOM
@@ -20,7 +20,7 @@ class Left:
         self.itself = self
 
 
-def test_what_a_former_world_left_is_gone() -> None:
+def test_garbage_of_an_earlier_world_is_collected() -> None:
     with seldom_collected():
         left = weakref.ref(Left())
         assert left() is not None

@@ -1,4 +1,4 @@
-"""The simulated network keeps TCP's promises and no others."""
+"""The simulated network keeps the guarantees of TCP and no others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SERVER, CLIENT = "10.0.0.1", "10.0.0.2"
 
 
 class Recorder(asyncio.Protocol):
-    """Keeps what it is called with."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -65,7 +65,7 @@ class BufferedRecorder(asyncio.BufferedProtocol):
 
 
 class PausingRecorder(BufferedRecorder):
-    """Stops reading after each piece, and asks for nothing before it reads on."""
+    """Pauses after each piece, and asks for no buffer until it resumes."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: Any = transport
@@ -115,7 +115,7 @@ class Link:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_bytes_arrive_whole_and_in_order_however_they_are_cut(seed: int) -> None:
+def test_bytes_arrive_completely_and_in_order_in_any_chunks(seed: int) -> None:
     sent = bytes(range(256)) * 40
     with Link(seed) as link:
         for start in range(0, len(sent), 97):
@@ -137,7 +137,7 @@ def test_a_buffered_protocol_gets_the_same_bytes(reader: Callable[[], Any]) -> N
         assert link.far.data == b"one-two-" + b"three" * 9
 
 
-def test_a_reader_that_pauses_holds_the_writer_back_and_bounds_what_is_in_flight() -> None:
+def test_a_paused_reader_stops_the_writer_and_bounds_the_bytes_in_flight() -> None:
     block = b"b" * 32_768
     with Link(2) as link:
         link.far.transport.pause_reading()
@@ -155,7 +155,7 @@ def test_a_reader_that_pauses_holds_the_writer_back_and_bounds_what_is_in_flight
         assert link.near.transport.get_write_buffer_size() == 0
 
 
-def test_a_close_flushes_what_the_pipe_had_no_room_for() -> None:
+def test_a_close_flushes_bytes_that_the_pipe_had_no_room_for() -> None:
     with Link(3) as link:
         link.far.transport.pause_reading()
         link.near.transport.write(b"z" * (WINDOW_BYTES + 10_000))
@@ -168,7 +168,7 @@ def test_a_close_flushes_what_the_pipe_had_no_room_for() -> None:
         assert link.far.events[-1] == "lost" and link.near.events[-1] == "lost"
 
 
-def test_a_cut_holds_bytes_and_a_heal_lets_them_go_on_in_order() -> None:
+def test_a_cut_holds_bytes_and_a_heal_delivers_them_in_order() -> None:
     with Link(4) as link:
         with link.world.partitioned(SERVER, CLIENT):
             for number in range(20):
@@ -179,7 +179,7 @@ def test_a_cut_holds_bytes_and_a_heal_lets_them_go_on_in_order() -> None:
         assert link.far.data == b"".join(b"%d," % number for number in range(20))
 
 
-def test_a_one_way_cut_passes_bytes_the_other_way_until_the_window_is_full() -> None:
+def test_a_one_way_cut_passes_the_reverse_direction_until_the_window_is_full() -> None:
     with Link(5) as link:
         link.world.network.cut(CLIENT, SERVER, both=False)
         link.near.transport.write(b"held")
@@ -192,7 +192,7 @@ def test_a_one_way_cut_passes_bytes_the_other_way_until_the_window_is_full() -> 
         assert link.far.data == b"held" and len(link.near.data) == 2 * WINDOW_BYTES
 
 
-def test_a_connection_is_refused_where_nobody_listens_and_waits_where_the_way_is_cut() -> None:
+def test_a_connect_to_a_closed_port_is_refused_and_across_a_cut_waits() -> None:
     with Link(6) as link:
         with pytest.raises(ConnectionRefusedError):
             link.in_node(link.client, link.connect(port=1))
@@ -206,7 +206,7 @@ def test_a_connection_is_refused_where_nobody_listens_and_waits_where_the_way_is
             link.in_node(link.client, link.connect())
 
 
-def test_a_connection_attempt_that_is_given_up_leaves_nothing_open() -> None:
+def test_a_cancelled_connect_leaves_nothing_open() -> None:
     async def impatient(link: Link) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.000_9):
@@ -227,7 +227,7 @@ def test_a_reset_is_seen_by_both_ends() -> None:
         assert isinstance(link.far.error, ConnectionResetError)
 
 
-def test_a_half_open_connection_is_found_out_by_the_next_write() -> None:
+def test_a_half_open_connection_is_detected_by_the_next_write() -> None:
     with Link(9) as link:
         link.world.network.half_open(SERVER, CLIENT)
         link.world.run_for_ms(60_000)
@@ -238,7 +238,7 @@ def test_a_half_open_connection_is_found_out_by_the_next_write() -> None:
 
 
 @pytest.mark.parametrize("writer", ["near", "far"])
-def test_connections_of_a_port_stall_and_go_on_when_that_heals(writer: str) -> None:
+def test_stalled_connections_of_a_port_continue_after_a_heal(writer: str) -> None:
     with Link(9) as link:
         network = link.world.network
         (one, other) = (link.near, link.far) if writer == "near" else (link.far, link.near)
@@ -255,7 +255,7 @@ def test_connections_of_a_port_stall_and_go_on_when_that_heals(writer: str) -> N
         assert other.data == b"passes, stalls" and network.is_whole()
 
 
-def test_what_is_held_up_comes_late_and_in_order() -> None:
+def test_delayed_bytes_arrive_late_and_in_order() -> None:
     with Link(9) as link:
         link.world.network.hold_up(SERVER, PORT, 500)
         link.far.transport.write(b"late")
@@ -267,7 +267,7 @@ def test_what_is_held_up_comes_late_and_in_order() -> None:
         assert link.near.data == b"late and behind it"
 
 
-def test_what_was_misdirected_is_reset_when_all_is_healed_and_nothing_else() -> None:
+def test_a_complete_heal_resets_only_misdirected_connections() -> None:
     """Cluster 3733224131919919: a slave asked the wrong broker for a second, long after all faults."""
     with Link(12) as link:
         network = link.world.network
@@ -317,7 +317,7 @@ def test_a_half_closed_connection_still_carries_the_other_direction() -> None:
         assert link.near.data == b"answer" and link.near.events == ["made", "eof", "lost"]
 
 
-def test_addresses_are_those_of_the_nodes_and_port_0_takes_a_free_one() -> None:
+def test_only_addresses_of_nodes_are_bound_and_port_0_takes_a_free_port() -> None:
     async def two_servers() -> list[tuple[str, int]]:
         loop = asyncio.get_running_loop()
         servers = [await loop.create_server(Recorder, host, 0) for host in ("0.0.0.0", SERVER)]
@@ -350,8 +350,8 @@ def test_loopback_means_the_nodes_own_host() -> None:
             link.in_node(link.client, link.connect(SERVER, 80))
 
 
-def test_a_write_to_a_mapping_after_the_pipe_was_full_shows_what_was_sent_late() -> None:
-    """As with uvloop, what the socket had no room for is read from the caller's buffer later."""
+def test_a_later_change_of_a_buffer_shows_in_bytes_that_wait_for_the_pipe() -> None:
+    """As with uvloop, bytes that did not fit into the socket are read from the caller's buffer later."""
     with Link(15) as link:
         link.far.transport.pause_reading()
         mapping = bytearray(b"a" * (WINDOW_BYTES + 100))
@@ -362,7 +362,7 @@ def test_a_write_to_a_mapping_after_the_pipe_was_full_shows_what_was_sent_late()
         assert link.far.data == b"a" * WINDOW_BYTES + b"b" * 100
 
 
-def test_a_closed_server_refuses_and_its_open_connections_go_on() -> None:
+def test_a_closed_server_refuses_and_keeps_its_open_connections() -> None:
     async def listen_and_close() -> None:
         server = await asyncio.get_running_loop().create_server(Recorder, SERVER, 81)
         server.close()
@@ -379,7 +379,7 @@ def test_a_closed_server_refuses_and_its_open_connections_go_on() -> None:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_no_byte_is_lost_doubled_or_overtaken_under_random_faults(seed: int) -> None:
+def test_no_byte_is_lost_duplicated_or_reordered_under_random_faults(seed: int) -> None:
     chance = random.Random(seed)
     with Link(seed) as link:
         network, ends = link.world.network, (link.near, link.far)

@@ -1,4 +1,4 @@
-"""The checker of registers, on histories that people can judge."""
+"""The linearizability checker of registers, on short histories."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def op(line: str) -> Operation:
 LINEARIZABLE = {
     "nothing": [],
     "one after the other": ["1-2 read -", "3-4 write a", "5-6 read a"],
-    "a read beside a write sees either": ["1-9 write a", "2-3 read -", "4-5 read a"],
+    "a read during a write sees either": ["1-9 write a", "2-3 read -", "4-5 read a"],
     "unknown and never done": ["1-? write a", "5-6 read -"],
     "unknown and done late": ["1-? write a", "5-6 read -", "7-8 read a", "9-10 read a"],
     "swaps": ["1-2 write a", "3-4 swap a b", "5-6 swap a c !", "7-8 read b"],
@@ -47,17 +47,17 @@ NOT_LINEARIZABLE = {
 
 
 @pytest.mark.parametrize("lines", LINEARIZABLE.values(), ids=LINEARIZABLE)
-def test_what_has_an_order_passes(lines: list[str]) -> None:
+def test_a_linearizable_history_passes(lines: list[str]) -> None:
     assert first_unexplained([op(line) for line in lines]) is None
 
 
 @pytest.mark.parametrize("lines", NOT_LINEARIZABLE.values(), ids=NOT_LINEARIZABLE)
-def test_what_has_none_is_found(lines: list[str]) -> None:
+def test_a_history_that_is_not_linearizable_is_found(lines: list[str]) -> None:
     assert first_unexplained([op(line) for line in lines])
 
 
 def has_an_order(left: list[Operation], state: str | None) -> bool:
-    """Tries all of them."""
+    """Tries all orders."""
     answered = [each for each in left if each.returned != NEVER]
     ended = min((each.returned for each in answered), default=NEVER)
     return not answered or any(
@@ -68,7 +68,7 @@ def has_an_order(left: list[Operation], state: str | None) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(400))
-def test_it_says_of_any_history_what_trying_all_orders_says(seed: int) -> None:
+def test_the_checker_agrees_with_trying_all_orders(seed: int) -> None:
     chance, lines = random.Random(seed), []
     for called in range(chance.randint(3, 8)):
         end = "?" if chance.random() < 0.5 else f"{called + chance.randint(1, 4)}.5"
@@ -85,8 +85,8 @@ def test_it_says_of_any_history_what_trying_all_orders_says(seed: int) -> None:
     assert (first_unexplained(operations) is None) == has_an_order(operations, None), lines
 
 
-def test_many_that_nobody_heard_of_again_are_no_hindrance() -> None:
-    """Each may have happened at any moment, or never: trying all subsets would take for ever."""
+def test_many_operations_of_unknown_outcome_are_checked_quickly() -> None:
+    """Each may have happened at any time, or never: trying all subsets would take forever."""
     lost = [f"{at}-? write {at % 4}" for at in range(40)] + [
         f"{at}-? swap {at % 4} x{at}" for at in range(40)
     ]
@@ -104,7 +104,7 @@ def test_many_that_nobody_heard_of_again_are_no_hindrance() -> None:
 
 
 def drawn(seed: int) -> OperationHistory:
-    """Operations on a register that is right, of clients that overlap; some never hear of theirs."""
+    """Overlapping operations of clients on a correct register; some never get an answer."""
     chance, history, state, now = random.Random(seed), OperationHistory(), None, 0.0
     for number in range(60):
         now += chance.random()
@@ -125,7 +125,7 @@ def drawn(seed: int) -> OperationHistory:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_register_that_is_right_passes_and_one_changed_answer_is_found(seed: int) -> None:
+def test_a_correct_register_passes_and_one_changed_answer_is_found(seed: int) -> None:
     history = drawn(seed)
     assert history.unexplained() is None
     read = next(each for each in history.operations() if each.kind is OperationKind.READ)

@@ -1,4 +1,4 @@
-"""A set whose members lost more than its contract bears: it waits, says so, and an operator answers."""
+"""A set that lost more stores than its contract allows: it waits, reports it, and an operator decides."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from simulation.kernel.node import Node
 WHOLE_MS = 30_000
 LATER_MS = 3_600_000
 SEED = 1
-"""Of contract C, and with nothing besides three controllers, three brokers and a client."""
+"""Contract C, with three controllers, three brokers and a client only."""
 
 
 class LostStore(ClusterWorld):
-    """The syncs of two brokers fail, and the third, which has led alone since, loses its store; no other fault."""
+    """The syncs of two brokers fail; the third leads alone and then loses its store. No other fault."""
 
     waited = False
 
@@ -52,19 +52,17 @@ class LostStore(ClusterWorld):
         return all(look is not None and look.broker_id is not None for look in looks)
 
     def count(self) -> None:
-        """No faults, no kinds of them."""
+        """No faults."""
 
 
-def test_a_set_that_waits_for_a_lost_store_is_led_again_once_an_operator_says_so_and_nothing_is_gone() -> (
-    None
-):
+def test_a_set_that_waits_for_a_lost_store_is_led_after_an_operators_election() -> None:
     cluster = LostStore(SEED)
     cluster.run()
     assert cluster.waited
     assert cluster.machines.done[LostForGood.name] == 1
 
 
-def test_a_set_that_waits_in_silence_has_no_master_for_ever() -> None:
+def test_a_set_that_waits_without_reporting_is_found() -> None:
     cluster = LostStore(SEED)
     with planted("waits-in-silence"), pytest.raises(Violation, match="V2: not whole"):
         cluster.run()

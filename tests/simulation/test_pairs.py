@@ -41,7 +41,7 @@ def test_each_feature_is_played_by_a_scenario() -> None:
 
 
 @pytest.mark.parametrize("scenario", [*SCENARIOS, *long(LONG_SCENARIOS)], ids=str)
-def test_a_pair_keeps_its_promises_whatever_is_killed_cut_or_emptied(
+def test_a_pair_keeps_its_guarantees_under_faults(
     scenario: Scenario, tally: Callable[[str, int], None]
 ) -> None:
     pair = PairWorld(scenario.seed, asked=scenario.asked)

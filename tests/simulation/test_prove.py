@@ -1,4 +1,4 @@
-"""`scripts/prove` knows every world, tells a failure in a line that repeats it, and fails then."""
+"""`scripts/prove` knows every world, prints a command that repeats a failure, and then fails."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def test_crash_images_of_the_ledger_are_counted() -> None:
     assert images is not None and int(images[1]) > 200, ended.stdout
 
 
-def test_a_failure_is_told_with_the_command_that_repeats_it() -> None:
+def test_a_failure_is_printed_with_the_command_that_repeats_it() -> None:
     ended = proved("--only", "controllers", "--first", "1", "--bug", "empty-set")
     assert ended.returncode == 1
-    (told,) = [line for line in ended.stdout.splitlines() if line.startswith("FAILED")]
-    assert told.startswith("FAILED controllers seed 1: Violation: S2")
-    assert told.endswith("again: scripts/prove --only controllers --first 1 --count 1 --bug empty-set")
+    (failure,) = [line for line in ended.stdout.splitlines() if line.startswith("FAILED")]
+    assert failure.startswith("FAILED controllers seed 1: Violation: S2")
+    assert failure.endswith("again: scripts/prove --only controllers --first 1 --count 1 --bug empty-set")
 
 
-def test_a_failure_is_told_with_its_features_and_those_that_were_asked_for() -> None:
+def test_a_failure_is_printed_with_its_played_and_requested_features() -> None:
     ended = proved("--only", "controllers", "--first", "1", "--bug", "empty-set", "--with", "fifty sets")
     assert ended.returncode == 1
-    (told,) = [line for line in ended.stdout.splitlines() if line.startswith("FAILED")]
-    assert "it plays" in told and "fifty sets" in told.partition(" | again: ")[0]
-    assert told.endswith("--bug empty-set --with 'fifty sets'")
+    (failure,) = [line for line in ended.stdout.splitlines() if line.startswith("FAILED")]
+    assert "it plays" in failure and "fifty sets" in failure.partition(" | again: ")[0]
+    assert failure.endswith("--bug empty-set --with 'fifty sets'")
 
 
 def test_a_feature_that_a_world_does_not_have_is_refused() -> None:
@@ -53,7 +53,7 @@ def test_a_feature_that_a_world_does_not_have_is_refused() -> None:
     assert "features are of one world: name it with --only" in ended.stderr
 
 
-def test_every_world_is_proved() -> None:
+def test_scripts_prove_runs_every_world() -> None:
     table = (ROOT / "scripts" / "prove.py").read_text()
     for world in (ROOT / "simulation").glob("*/world.py"):
         if world.parent.name != "kernel":

@@ -1,4 +1,4 @@
-"""Members that read frames and members of the version before in one group, as while a group is upgraded one by one."""
+"""Members that read frames and members of the earlier version in one group, as during a rolling upgrade."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def append(group: RaftGroup, count: int) -> None:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
-    """Of each PUSH that had entries: to which address it went, and whether framed."""
+    """The address of each PUSH with entries, and whether it was framed."""
     found: list[tuple[str, bool]] = []
     call = RemotingClient.call
 
@@ -67,7 +67,7 @@ def test_members_of_one_version_send_entries_in_frames(sent: list[tuple[str, boo
         assert sent and all(framed for _, framed in sent)
 
 
-def test_a_group_is_upgraded_and_taken_back_one_by_one(sent: list[tuple[str, bool]]) -> None:
+def test_a_group_is_upgraded_and_downgraded_member_by_member(sent: list[tuple[str, bool]]) -> None:
     with World(4) as world:
         group = RaftGroup(world, 3)
         group.old.update(group.peers)
@@ -85,7 +85,7 @@ def test_a_group_is_upgraded_and_taken_back_one_by_one(sent: list[tuple[str, boo
             assert {framed for _, framed in sent} == {wanted}, version
 
 
-def test_a_member_that_is_old_now_gets_a_frame_once_and_json_then(sent: list[tuple[str, bool]]) -> None:
+def test_a_downgraded_member_gets_one_frame_and_then_json(sent: list[tuple[str, bool]]) -> None:
     with World(5) as world:
         group = RaftGroup(world, 3)
         group.start_all()
@@ -97,7 +97,7 @@ def test_a_member_that_is_old_now_gets_a_frame_once_and_json_then(sent: list[tup
         group.old.add(node.name)
         group.start(node)
         world.run_until(lambda: group.member(node) is not None, 5_000)
-        conversation(group, leader).reads_frames.add(node.name)  # as if nothing had been heard since
+        conversation(group, leader).reads_frames.add(node.name)  # as if it had sent nothing since
         sent.clear()
         append(group, 3)
         old = conversation(group, node)

@@ -23,10 +23,10 @@ from simulation.kernel.world import World
 from simulation.raft.check import entries_of
 from simulation.raft.group import SETTINGS, RaftGroup
 from simulation.raft.member import MemberApp
-from tests.simulation.raftscene import decided, leader_of, others, proposing, started
+from tests.simulation.raftscene import commit, leader_of, others, proposing, started
 
 
-def test_three_members_elect_one_that_serves_within_two_seconds() -> None:
+def test_three_members_elect_a_serving_leader_within_two_seconds() -> None:
     with World(1) as world:
         group = RaftGroup(world, 3)
         group.start_all()
@@ -55,7 +55,7 @@ def test_a_group_of_one_serves_at_once_and_again_after_a_power_cut() -> None:
         assert [entry.body for entry in entries_of(member).values()] == [b"", b"x", b"y", b""]
 
 
-def test_a_proposal_is_answered_with_what_apply_returned_and_is_on_a_majority_of_disks() -> None:
+def test_a_proposal_returns_its_apply_result_and_is_on_a_majority_of_disks() -> None:
     with World(3) as world:
         group = started(world)
         outcome = proposing(*leader_of(group), b"first", b"second")
@@ -71,7 +71,7 @@ def test_a_proposal_is_answered_with_what_apply_returned_and_is_on_a_majority_of
         assert len(holders) >= 2
 
 
-def test_what_is_proposed_in_one_turn_shares_a_push_to_each_member_and_a_sync(
+def test_proposals_of_one_turn_share_one_push_per_member_and_one_sync(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with World(33) as world:
@@ -101,7 +101,7 @@ def test_what_is_proposed_in_one_turn_shares_a_push_to_each_member_and_a_sync(
         assert (pushed, synced) == ([200, 200], [200])
 
 
-def test_what_is_decided_together_is_applied_a_few_a_turn_and_reads_wait_for_all_of_it() -> None:
+def test_entries_committed_at_once_are_applied_in_turns_and_reads_wait_for_all() -> None:
     with World(35) as world:
         group = started(world)
         node, member = leader_of(group)
@@ -113,29 +113,29 @@ def test_what_is_decided_together_is_applied_a_few_a_turn_and_reads_wait_for_all
             await member.read_barrier()
             read_at.append(member.applied_index)
 
-        def read_once_decided() -> None:
+        def read_once_committed() -> None:
             assert member.core is not None
             if member.core.committed_index >= 500 and not reading:
                 reading.append(member.applied_index)
                 node.spawn(read())
 
         reading: list[int] = []
-        world.after_each_step(read_once_decided)
+        world.after_each_step(read_once_committed)
         world.run_until(lambda: all(outcomes) and bool(read_at), 1_000)
         assert max(after - before for before, after in pairwise(applied)) <= APPLIED_A_TURN
-        assert reading[0] < 500 <= read_at[0], "it was asked for in between"
+        assert reading[0] < 500 <= read_at[0], "the read began in between"
         world.run_until(lambda: all(one.applied_index >= 500 for one in group.members()), 1_000)
 
 
 FORGETFUL = replace(SETTINGS, recent_bytes_max=0)
 
 
-def test_a_start_applies_from_the_disk_a_few_a_turn_and_takes_part_meanwhile() -> None:
+def test_a_starting_member_replays_its_log_in_turns_and_votes_meanwhile() -> None:
     with World(36) as world:
         group = RaftGroup(world, 3, settings=FORGETFUL)
         group.start_all()
         world.run_until(group.agreed, 5_000)
-        decided(group, 2_000)
+        commit(group, 2_000)
         world.run_for_ms(FORGETFUL.checkpoint_interval_ms + 1_000)
         node, _ = leader_of(group)
         late = others(group, node)[0]
@@ -158,12 +158,12 @@ def test_a_start_applies_from_the_disk_a_few_a_turn_and_takes_part_meanwhile() -
         assert member.core is not None and not member.core.log.holds(5)
 
 
-def test_who_has_much_to_replay_votes_and_does_not_lead() -> None:
+def test_a_member_with_much_to_replay_votes_and_does_not_lead() -> None:
     with World(43) as world:
         group = RaftGroup(world, 3, settings=FORGETFUL)
         group.start_all()
         world.run_until(group.agreed, 5_000)
-        decided(group, 4_000)
+        commit(group, 4_000)
         world.run_for_ms(FORGETFUL.checkpoint_interval_ms + 1_000)
         node, _ = leader_of(group)
         late, ready = sorted(others(group, node), key=lambda each: each.name)
@@ -180,7 +180,7 @@ def test_who_has_much_to_replay_votes_and_does_not_lead() -> None:
         world.run_until(lambda: member.applied_index > 4_000, 3_000)
 
 
-def test_who_was_away_for_long_gets_what_its_leader_reads_from_the_disk() -> None:
+def test_a_follower_far_behind_gets_entries_read_from_the_leaders_disk() -> None:
     with World(37) as world:
         group = RaftGroup(world, 3, settings=replace(FORGETFUL, push_entries_max=100))
         group.start_all()
@@ -188,7 +188,7 @@ def test_who_was_away_for_long_gets_what_its_leader_reads_from_the_disk() -> Non
         node, member = leader_of(group)
         away = others(group, node)[0]
         away.kill()
-        decided(group, 1_000)
+        commit(group, 1_000)
         assert member.core is not None and member.core.log.recent_from > 900
         group.start(away)
         world.run_until(group.agreed, 3_000)
@@ -197,8 +197,8 @@ def test_who_was_away_for_long_gets_what_its_leader_reads_from_the_disk() -> Non
         )
 
 
-def test_a_snapshot_is_installed_while_entries_keep_coming() -> None:
-    """Newer ones are made meanwhile, and what is behind them goes."""
+def test_a_snapshot_is_installed_while_entries_are_appended() -> None:
+    """Newer snapshots are made meanwhile, and the log behind them is deleted."""
     settings = replace(
         FORGETFUL,
         snapshot_entries=40,
@@ -216,7 +216,7 @@ def test_a_snapshot_is_installed_while_entries_keep_coming() -> None:
         core = member.core
         assert core is not None
         while core.log.first_index < 100:
-            decided(group, 50)
+            commit(group, 50)
 
         async def load() -> None:
             while True:
@@ -239,7 +239,7 @@ def test_a_snapshot_is_installed_while_entries_keep_coming() -> None:
         assert group.check.snapshots["installed"] == 1
 
 
-def test_a_leader_goes_on_where_the_index_of_what_a_follower_needs_has_rotted() -> None:
+def test_a_leader_survives_a_damaged_index_of_entries_that_a_follower_needs() -> None:
     with World(38) as world:
         group = RaftGroup(world, 3, settings=FORGETFUL)
         group.start_all()
@@ -247,14 +247,14 @@ def test_a_leader_goes_on_where_the_index_of_what_a_follower_needs_has_rotted() 
         node, _ = leader_of(group)
         away = others(group, node)[0]
         away.kill()
-        decided(group, 100)
+        commit(group, 100)
         node.disk.flip_bit(f"dledger-{node.name}/index/{0:020d}", 32 * 50 + 20)
         group.start(away)
         world.run_until(group.agreed, 10_000)
         assert node.running and away.running
 
 
-def test_what_is_not_appended_yet_when_a_leader_is_deposed_is_refused_and_not_of_unknown_fate(
+def test_a_proposal_not_appended_before_the_leader_is_deposed_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with World(34) as world:
@@ -276,7 +276,7 @@ def test_what_is_not_appended_yet_when_a_leader_is_deposed_is_refused_and_not_of
         assert b"late" not in {entry.body for entry in group.check.committed_log}
 
 
-def test_a_member_that_does_not_lead_names_who_does() -> None:
+def test_a_follower_answers_proposals_with_the_leaders_name() -> None:
     with World(4) as world:
         group = started(world)
         node, _ = leader_of(group)
@@ -288,7 +288,7 @@ def test_a_member_that_does_not_lead_names_who_does() -> None:
         assert isinstance(outcome[0], NotLeader) and outcome[0].leader_id == node.name
 
 
-def test_what_a_deposed_leader_had_decided_is_answered_all_the_same() -> None:
+def test_a_deposed_leader_answers_the_proposals_that_it_had_committed() -> None:
     with World(39) as world:
         group = started(world)
         node, member = leader_of(group)
@@ -315,7 +315,7 @@ def test_proposals_of_a_deposed_leader_fail_at_once_and_are_not_repeated() -> No
         assert b"lost" not in {entry.body for entry in group.check.committed_log}
 
 
-def test_a_cut_off_leader_serves_no_read_though_it_still_believes() -> None:
+def test_a_partitioned_leader_serves_no_read_though_it_still_leads() -> None:
     with World(6) as world:
         group = started(world)
         node, member = leader_of(group)
@@ -337,7 +337,7 @@ def test_a_cut_off_leader_serves_no_read_though_it_still_believes() -> None:
         assert outcome == ["served", "refused"]
 
 
-def test_a_leader_whose_disk_fails_falls_silent_and_is_replaced() -> None:
+def test_a_leader_whose_disk_fails_becomes_silent_and_is_replaced() -> None:
     with World(7) as world:
         group = started(world)
         node, member = leader_of(group)
@@ -348,11 +348,11 @@ def test_a_leader_whose_disk_fails_falls_silent_and_is_replaced() -> None:
         world.run_until(lambda: bool(group.active()), 3_000)
         group.start(node)
         world.run_until(group.agreed, 5_000)
-        decided = [[entry.index] for entry in group.check.committed_log if entry.body == b"x"]
-        assert outcome in ([], decided) or isinstance(outcome[0], OutcomeUnknown)
+        committed = [[entry.index] for entry in group.check.committed_log if entry.body == b"x"]
+        assert outcome in ([], committed) or isinstance(outcome[0], OutcomeUnknown)
 
 
-def test_a_leader_whose_disk_hangs_decides_by_the_others_and_hands_over() -> None:
+def test_a_leader_with_a_hanging_disk_commits_by_the_others_and_hands_over() -> None:
     with World(8) as world:
         group = started(world)
         node, member = leader_of(group)
@@ -365,7 +365,7 @@ def test_a_leader_whose_disk_hangs_decides_by_the_others_and_hands_over() -> Non
 
 
 @pytest.mark.parametrize("sync_ms", [250, 350])
-def test_a_group_on_slow_disks_is_led_all_the_time(sync_ms: int) -> None:
+def test_a_group_on_slow_disks_always_has_a_leader(sync_ms: int) -> None:
     with World(14) as world:
         group = RaftGroup(world, 3)
         for node in group.nodes:
@@ -410,7 +410,7 @@ def test_a_leader_hands_over_within_some_round_trips_and_proposals_wait() -> Non
         assert b"held" not in {entry.body for entry in group.check.committed_log}
 
 
-def test_a_leader_that_cannot_hand_over_leads_on_and_decides_what_waited() -> None:
+def test_a_leader_that_cannot_hand_over_keeps_leading_and_commits_waiting_ones() -> None:
     with World(18) as world:
         group = started(world)
         node, member = leader_of(group)
@@ -432,7 +432,7 @@ def test_a_leader_that_cannot_hand_over_leads_on_and_decides_what_waited() -> No
         assert held == [[2]] and group.active() == [node]
 
 
-def test_an_operator_asks_the_leader_to_give_way() -> None:
+def test_an_operator_makes_the_leader_transfer_its_leadership() -> None:
     with World(19) as world:
         group = started(world)
         node, member = leader_of(group)
@@ -455,7 +455,7 @@ def test_an_operator_asks_the_leader_to_give_way() -> None:
         world.run(client.close())
 
 
-def test_all_members_lose_power_and_nothing_that_was_answered_is_lost() -> None:
+def test_no_answered_proposal_is_lost_when_all_members_lose_power() -> None:
     with World(9) as world:
         group = started(world, 5)
         outcome = proposing(*leader_of(group), *(b"%d" % number for number in range(300)))
@@ -507,7 +507,7 @@ FORGED = PushRequest((1 << 62) - 1, PushType.COMMIT, -1, -1, -1)
         (51004, encode_request(Envelope("g", "n1", "n0"), PushRequest(0, PushType.COMMIT, -1, -1, -1)), 401),
     ],
 )
-def test_a_hostile_request_is_answered_with_a_body_and_moves_nothing(
+def test_a_hostile_request_is_answered_with_a_body_and_changes_nothing(
     code: int, body: bytes, answer: int
 ) -> None:
     with World(11) as world:

@@ -1,4 +1,4 @@
-"""What members of a group believe: forged terms, foreign addresses, lists of members that differ."""
+"""Messages that members refuse: forged terms, foreign addresses, different member lists."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def member_of(group: RaftGroup, node: Node) -> DLedgerNode:
 def say(
     group: RaftGroup, speaker: Node, receiver: Node, sender: str, request: Request, peers: str = ""
 ) -> None:
-    """A process on `speaker`'s host says it in the name of `sender`."""
+    """A process on `speaker`'s host sends the request in the name of `sender`."""
 
     async def call() -> None:
         client = RemotingClient(clock=SimulatedClock(speaker))
@@ -64,7 +64,7 @@ def say(
 
 @pytest.mark.parametrize("request_", FORGED)
 @pytest.mark.parametrize("term", [TERM_MAX, 1 << 40])
-def test_one_members_forged_term_moves_no_term(request_: Request, term: int) -> None:
+def test_a_forged_term_of_one_member_changes_no_term(request_: Request, term: int) -> None:
     with World(1) as world:
         group = started(world)
         leader = group.active()[0]
@@ -78,7 +78,7 @@ def test_one_members_forged_term_moves_no_term(request_: Request, term: int) -> 
         assert member_of(group, receiver).guard.refused[speaker.name, "term"] == 3
 
 
-def test_a_member_is_believed_from_its_own_host_only(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_member_is_accepted_from_its_own_host_only(caplog: pytest.LogCaptureFixture) -> None:
     with World(2) as world, caplog.at_level(logging.ERROR, "dledger"):
         group = started(world)
         stranger = world.node("stranger", "10.0.9.9")
@@ -114,7 +114,7 @@ def test_a_member_that_missed_very_many_terms_comes_back() -> None:
         assert member_of(group, gone).term > 1 << 30
 
 
-def test_members_whose_lists_differ_make_no_two_leaders(caplog: pytest.LogCaptureFixture) -> None:
+def test_members_with_different_member_lists_elect_no_two_leaders(caplog: pytest.LogCaptureFixture) -> None:
     with World(4) as world, caplog.at_level(logging.ERROR, "dledger"):
         group = RaftGroup(world, 3)
         alone, *others = group.nodes
@@ -126,7 +126,7 @@ def test_members_whose_lists_differ_make_no_two_leaders(caplog: pytest.LogCaptur
         assert_named_once_on_both_sides(caplog)
 
 
-def test_a_member_that_begins_to_list_itself_alone_does_not_start() -> None:
+def test_a_member_that_newly_lists_only_itself_does_not_start() -> None:
     with World(5) as world:
         group = started(world)
         alone = group.nodes[0]
@@ -136,7 +136,7 @@ def test_a_member_that_begins_to_list_itself_alone_does_not_start() -> None:
         assert not alone.running and isinstance(alone.failure, MembersChanged)
 
 
-def test_a_group_of_one_stands_back_while_another_groups_leader_counts_it() -> None:
+def test_a_single_member_does_not_lead_while_another_groups_leader_lists_it() -> None:
     theirs = "n0-10.0.0.1:9877;n1-10.0.0.2:9877;n2-10.0.0.3:9877"
     with World(6) as world:
         group = RaftGroup(world, 1)

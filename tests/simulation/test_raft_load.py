@@ -1,4 +1,4 @@
-"""What a loaded group waits for: members far away, reads beside, room."""
+"""Waiting in a loaded group: remote members, concurrent reads, limits."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from dledger.raft.errors import TooManyProposals
 from simulation.kernel.world import World
 from simulation.raft.group import SETTINGS, RaftGroup
-from tests.simulation.raftscene import decided, leader_of, others, proposing, started
+from tests.simulation.raftscene import commit, leader_of, others, proposing, started
 
 
-def decided_after_ms(way_ms: int, every_ms: int, **settings: int) -> float:
-    """How long an entry takes on average, of 100 that come one after the other, where others are so far away."""
+def committed_after_ms(way_ms: int, every_ms: int, **settings: int) -> float:
+    """The average commit time of 100 consecutive entries, with this delay between members."""
     with World(77) as world:
         group = RaftGroup(world, 3, settings=replace(SETTINGS, **settings))  # type: ignore[arg-type]
         group.start_all()
@@ -37,12 +37,12 @@ def decided_after_ms(way_ms: int, every_ms: int, **settings: int) -> float:
         return sum(took) / len(took)
 
 
-def test_entries_for_members_far_away_do_not_wait_for_the_answers_before() -> None:
-    assert decided_after_ms(40, 3) < 100 < 110 < decided_after_ms(40, 3, pushes_in_flight_max=1)
+def test_entries_for_remote_members_are_sent_without_waiting_for_answers() -> None:
+    assert committed_after_ms(40, 3) < 100 < 110 < committed_after_ms(40, 3, pushes_in_flight_max=1)
 
 
 @pytest.mark.parametrize("reads", [33, 200])
-def test_a_proposal_does_not_wait_for_the_reads_beside_it(reads: int) -> None:
+def test_a_proposal_does_not_wait_for_concurrent_reads(reads: int) -> None:
     with World(13) as world:
         group = started(world)
         node, member = leader_of(group)
@@ -59,7 +59,7 @@ def test_a_proposal_does_not_wait_for_the_reads_beside_it(reads: int) -> None:
         assert outcome == [[1]] and served == sorted(served)
 
 
-def test_proposals_wait_for_room_by_their_bytes_too() -> None:
+def test_pending_proposals_are_limited_by_bytes_too() -> None:
     with World(40) as world:
         group = RaftGroup(world, 3, settings=replace(SETTINGS, pending_bytes_max=5_000))
         group.start_all()
@@ -78,10 +78,10 @@ def test_proposals_wait_for_room_by_their_bytes_too() -> None:
         assert outcomes[:2] == [[[1, 2, 3]], [[4, 5]]]
         alone = proposing(node, member, *(large * 7))
         world.run_until(lambda: bool(alone), 1_000)
-        assert len(alone[0]) == 7, "what is larger than the room is taken alone"
+        assert len(alone[0]) == 7, "a proposal above the limit is accepted alone"
 
 
-def test_what_the_own_disk_lacks_counts_among_what_waits() -> None:
+def test_entries_not_yet_on_the_leaders_disk_count_as_pending() -> None:
     with World(41) as world:
         group = RaftGroup(world, 3, settings=replace(SETTINGS, pending_bytes_max=20_000, recent_bytes_max=0))
         group.start_all()
@@ -95,4 +95,4 @@ def test_what_the_own_disk_lacks_counts_among_what_waits() -> None:
         refused = [isinstance(outcome[0], TooManyProposals) for outcome in outcomes]
         assert refused == sorted(refused) and 10 < refused.count(False) < 20
         world.run_for_ms(1_000)
-        decided(group, 1)
+        commit(group, 1)

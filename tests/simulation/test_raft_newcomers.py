@@ -1,4 +1,4 @@
-"""Members without a past: first starts, emptied disks, and who may vote after them."""
+"""Members without stored state: first starts, emptied disks, and their right to vote."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simulation.raft.group import RaftGroup
 
 
 def started(world: World, size: int = 3) -> tuple[RaftGroup, Node, list[Node]]:
-    """The group, its leader, its followers."""
+    """The group, its leader and its followers."""
     group = RaftGroup(world, size)
     group.start_all()
     world.run_until(group.agreed, 5_000)
@@ -23,7 +23,7 @@ def started(world: World, size: int = 3) -> tuple[RaftGroup, Node, list[Node]]:
 
 
 def propose(group: RaftGroup, node: Node, body: bytes) -> bool:
-    """Whether it was decided within two seconds."""
+    """Whether the body was committed within two seconds."""
     member = group.member(node)
     assert member is not None
     outcome: list[bool] = []
@@ -45,7 +45,7 @@ def votes(group: RaftGroup, node: Node) -> bool:
     return member is not None and member.core is not None and not member.core.rejoin.newcomer
 
 
-def test_an_emptied_member_elects_nobody_who_lacks_what_it_had_acknowledged() -> None:
+def test_an_emptied_member_elects_no_leader_without_the_entries_it_acknowledged() -> None:
     with World(1) as world:
         group, leader, (returns_empty, cut_off) = started(world)
         for other in (leader, returns_empty):
@@ -65,7 +65,7 @@ def test_an_emptied_member_elects_nobody_who_lacks_what_it_had_acknowledged() ->
         world.run_until(lambda: votes(group, returns_empty), 2_000)
 
 
-def test_an_emptied_member_counts_again_once_the_same_leader_has_caught_it_up() -> None:
+def test_an_emptied_member_counts_again_after_it_caught_up_with_its_leader() -> None:
     with World(2) as world:
         group, leader, (emptied, other) = started(world)
         assert all([propose(group, leader, b"%d" % number) for number in range(20)])
@@ -81,7 +81,7 @@ def test_an_emptied_member_counts_again_once_the_same_leader_has_caught_it_up() 
         assert propose(group, group.active()[0], b"by the other two")
 
 
-def test_what_a_newcomer_acknowledges_does_not_count() -> None:
+def test_acknowledgements_of_an_emptied_member_do_not_count() -> None:
     with World(3) as world:
         group, leader, (emptied, other) = started(world)
         group.empty(emptied)
@@ -94,7 +94,7 @@ def test_what_a_newcomer_acknowledges_does_not_count() -> None:
         world.run_until(lambda: group.agreed() and votes(group, emptied), 8_000)
 
 
-def test_an_emptied_majority_does_not_begin_anew_beside_a_survivor() -> None:
+def test_an_emptied_majority_forms_no_new_group_next_to_a_survivor() -> None:
     with World(4) as world:
         group, leader, emptied = started(world)
         assert propose(group, leader, b"X")
@@ -103,13 +103,13 @@ def test_an_emptied_majority_does_not_begin_anew_beside_a_survivor() -> None:
             group.empty(node)
             group.start(node)
         world.run_for_ms(5_000)
-        assert not group.active(), "the third may hold what they forgot"
+        assert not group.active(), "the third may hold entries that they lost"
         group.start(leader)
         world.run_for_ms(10_000)
         assert not group.active()
 
 
-def test_a_group_of_one_that_was_emptied_begins_anew() -> None:
+def test_an_emptied_group_of_one_starts_over() -> None:
     with World(5) as world:
         group = RaftGroup(world, 1)
         group.start_all()
@@ -124,7 +124,7 @@ def test_a_group_of_one_that_was_emptied_begins_anew() -> None:
 
 
 @pytest.mark.parametrize("seed", range(1, 41))
-def test_a_first_start_needs_no_operator_whatever_is_killed(seed: int) -> None:
+def test_a_first_start_needs_no_operator_after_any_kills(seed: int) -> None:
     with World(seed) as world:
         draw = random.Random(f"{seed}/first start")
         group = RaftGroup(world, draw.choice((1, 2, 3, 3, 5)))
@@ -148,13 +148,13 @@ def test_a_first_start_needs_no_operator_whatever_is_killed(seed: int) -> None:
         world.run_until(lambda: all(votes(group, node) for node in nodes), 3_000)
 
 
-def test_two_of_three_do_not_begin_a_group_and_the_third_completes_it() -> None:
+def test_two_of_three_members_form_no_group_until_the_third_starts() -> None:
     with World(6) as world:
         group = RaftGroup(world, 3)
         for node in group.nodes[:2]:
             group.start(node)
         world.run_for_ms(5_000)
-        assert not group.active(), "the third may have a past that the two forgot"
+        assert not group.active(), "the third may hold entries that the two lost"
         group.start(group.nodes[2])
         world.run_until(group.agreed, 4_000)
         assert [core.role for core in group.running_cores()].count(Role.LEADER) == 1

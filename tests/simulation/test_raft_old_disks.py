@@ -1,4 +1,4 @@
-"""Members of a Raft group whose disks are set back to earlier images of themselves, and what it costs those that are not."""
+"""Members of a Raft group with disks set back to earlier images; others are not slowed down."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from simulation.kernel.images import image_of, restore
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from simulation.raft.group import RaftGroup
-from tests.simulation.raftscene import decided, leader_of, others, proposing, started
+from tests.simulation.raftscene import commit, leader_of, others, proposing, started
 
 OLD_MS = 6_000
-"""Older than an image of a folder in use must be to be known as one (dledger.node.starts)."""
+"""An image must be older than this to be recognised as one (dledger.node.starts)."""
 
 
 def set_back_with_those_that_lag(world: World, size: int) -> tuple[RaftGroup, Node]:
-    """A bare majority has decided `X`; all died, and one of it comes back first, with an older disk."""
+    """A bare majority has committed `X`. All died, and one of it comes back first, with an older disk."""
     group = started(world, size)
     leader, member = leader_of(group)
     old, *rest = others(group, leader)
     near, far = rest[: size // 2 - 1], rest[size // 2 - 1 :]
-    decided(group, 3)
+    commit(group, 3)
     image = image_of(old.disk)
     world.run_for_ms(OLD_MS)
     for node in (leader, old, *near):
@@ -43,11 +43,11 @@ def set_back_with_those_that_lag(world: World, size: int) -> tuple[RaftGroup, No
 
 
 @pytest.mark.parametrize(("size", "seed"), [(3, 1), (3, 2), (5, 3)])
-def test_a_member_with_an_older_disk_elects_nobody_who_is_missing_what_it_had(size: int, seed: int) -> None:
+def test_a_member_with_an_older_disk_elects_no_leader_without_its_lost_entries(size: int, seed: int) -> None:
     with World(seed) as world:
         group, old = set_back_with_those_that_lag(world, size)
         world.run_for_ms(8_000)
-        assert not group.active(), "those that hold X are away"
+        assert not group.active(), "the members with X are down"
         for node in group.nodes:
             if not node.running:
                 group.start(node)
@@ -59,7 +59,7 @@ def test_a_member_with_an_older_disk_elects_nobody_who_is_missing_what_it_had(si
         world.run_until(lambda: counts(group, old), 1_000)
 
 
-def test_its_log_names_the_disk_and_the_cure(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_of_a_member_with_an_older_disk_has_a_hint(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "dledger")
     with World(4) as world:
         _, old = set_back_with_those_that_lag(world, 3)
@@ -71,8 +71,8 @@ def test_its_log_names_the_disk_and_the_cure(caplog: pytest.LogCaptureFixture) -
     )
 
 
-def test_killed_again_before_it_is_caught_up_it_still_elects_nobody() -> None:
-    """Its second start draws a number above the one that others heard of its lost life."""
+def test_a_member_with_an_older_disk_killed_before_it_caught_up_elects_no_leader() -> None:
+    """Its second start draws a number above the one that others know from its lost run."""
     with World(5) as world:
         group, old = set_back_with_those_that_lag(world, 3)
         for away_ms in (700, 40, 3_000):
@@ -83,7 +83,7 @@ def test_killed_again_before_it_is_caught_up_it_still_elects_nobody() -> None:
         assert not group.active()
 
 
-def test_a_leader_finds_out_what_an_image_hides_that_is_a_moment_old(
+def test_a_leader_detects_a_disk_image_that_is_a_moment_old(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with World(6) as world:
@@ -92,7 +92,7 @@ def test_a_leader_finds_out_what_an_image_hides_that_is_a_moment_old(
         old = others(group, leader)[0]
         world.run_for_ms(2_500)
         image = image_of(old.disk)
-        decided(group, 2)
+        commit(group, 2)
         old.kill()
         restore(old.disk, image)
         group.check.emptied(old.name)
@@ -104,8 +104,8 @@ def test_a_leader_finds_out_what_an_image_hides_that_is_a_moment_old(
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
-def test_who_cannot_keep_the_number_of_a_new_life_ends_unless_its_disk_is_full(error: int) -> None:
-    """Nothing is answered to that life by a member that would forget it with its next start."""
+def test_a_member_that_cannot_store_a_start_number_ends_unless_its_disk_is_full(error: int) -> None:
+    """A member does not answer a start number that it cannot store durably."""
     with World(7) as world:
         group = started(world)
         leader, _ = leader_of(group)
@@ -121,8 +121,8 @@ def test_who_cannot_keep_the_number_of_a_new_life_ends_unless_its_disk_is_full(e
 
 
 @pytest.mark.parametrize("stays_away", [False, True])
-def test_members_with_their_newest_disks_elect_as_fast_as_ever(stays_away: bool) -> None:
-    """Within one election timeout, and the ways that a vote takes."""
+def test_members_with_current_disks_elect_without_delay(stays_away: bool) -> None:
+    """Within one election timeout and the round trips of a vote."""
     for seed in range(1, 11):
         with World(seed) as world:
             group = started(world)
@@ -135,8 +135,8 @@ def test_members_with_their_newest_disks_elect_as_fast_as_ever(stays_away: bool)
             world.run_until(lambda group=group: bool(group.active()), limit_ms)  # type: ignore[misc]
 
 
-def test_disks_without_numbers_or_with_a_copied_file_are_contradicted_by_nobody() -> None:
-    """As an operator leaves them who copies one member's log to the others, or a version of before."""
+def test_disks_without_start_numbers_or_with_a_copied_file_are_accepted() -> None:
+    """As after an operator copied one member's log to the others, or after an earlier version."""
     with World(7) as world:
         group = started(world)
         world.run_for_ms(3_000)

@@ -1,4 +1,4 @@
-"""A log with each entry at one position on all members: what is placed, readable and given up, and who comes back."""
+"""A log with each entry at one position on all members: reserved, readable and dropped entries."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def leader_of(group: RaftGroup) -> tuple[Node, DLedgerNode]:
 
 
 def in_a_turn(world: World, node: Node, call: Callable[[], T]) -> T:
-    """What `call` returns or raises in a turn of the loop of `node`."""
+    """Calls `call` in a turn of the loop of `node`; returns or raises its outcome."""
     done: list[T | BaseException] = []
 
     async def turn() -> None:
@@ -67,7 +67,7 @@ def filled(positions: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
 
 
 def append_now(member: DLedgerNode, *sizes: int) -> list[int]:
-    """Entries with bodies of these sizes, which say where they stand."""
+    """Appends entries of these sizes; each body contains its own position."""
     positions = member.reserve(sizes)
     member.append_reserved(filled(positions, sizes))
     return positions
@@ -77,8 +77,8 @@ def append(group: RaftGroup, member: DLedgerNode, *sizes: int) -> list[int]:
     return in_a_turn(group.world, group.world.nodes[member.self_id], lambda: append_now(member, *sizes))
 
 
-def level(group: RaftGroup) -> bool:
-    """All have all of the log readable."""
+def caught_up(group: RaftGroup) -> bool:
+    """Whether all members have the complete log readable."""
     members = group.members()
     return len(members) == len(group.nodes) and all(
         member.readable() == members[0].readable() and member.readable()[1] == member.log_end()
@@ -86,7 +86,7 @@ def level(group: RaftGroup) -> bool:
     )
 
 
-def test_entries_stand_where_they_were_placed_on_all_members() -> None:
+def test_entries_are_stored_at_their_reserved_positions_on_all_members() -> None:
     with World(1) as world:
         group = started(world)
         node, member = leader_of(group)
@@ -95,12 +95,12 @@ def test_entries_stand_where_they_were_placed_on_all_members() -> None:
         def two() -> list[int]:
             first = append_now(member, 100, 700)
             assert first == [end, end + ENTRY_HEADER_BYTES + 100]
-            assert member.log_end() == first[1] + ENTRY_HEADER_BYTES + 700, "what is gathered counts"
+            assert member.log_end() == first[1] + ENTRY_HEADER_BYTES + 700, "gathered entries count"
             return append_now(member, *[1000] * 8)
 
         more = in_a_turn(world, node, two)
         assert 4096 in more and member.last_index == 10, "an entry that does not fit begins the next file"
-        world.run_until(lambda: level(group), 1_000)
+        world.run_until(lambda: caught_up(group), 1_000)
         index, end = member.readable()
         assert (index, end) == (10, more[-1] + ENTRY_HEADER_BYTES + 1000)
         for each in group.members():
@@ -110,7 +110,7 @@ def test_entries_stand_where_they_were_placed_on_all_members() -> None:
             assert bytes(file.view()[ENTRY_HEADER_BYTES : ENTRY_HEADER_BYTES + 11]) == placed_body(4096, b"")
 
 
-def test_what_is_placed_and_proposed_in_one_turn_shares_a_push_and_a_sync() -> None:
+def test_reserved_and_proposed_entries_of_one_turn_share_a_push_and_a_sync() -> None:
     with World(2) as world:
         group = started(world)
         node, member = leader_of(group)
@@ -136,7 +136,7 @@ def test_what_is_placed_and_proposed_in_one_turn_shares_a_push_and_a_sync() -> N
         assert (pushed, outcomes) == ([5, 5], [2])
 
 
-def test_more_than_the_settings_allow_waits_for_nobody() -> None:
+def test_a_reservation_beyond_the_limits_is_refused() -> None:
     with World(3) as world:
         group = started(world, pending_proposals_max=5, pending_bytes_max=1000)
         node, member = leader_of(group)
@@ -153,21 +153,21 @@ def test_more_than_the_settings_allow_waits_for_nobody() -> None:
                 member.reserve([5])
 
         in_a_turn(world, node, too_much)
-        world.run_until(lambda: level(group), 1_000)
+        world.run_until(lambda: caught_up(group), 1_000)
         append(group, member, 15)
         follower = next(each for each in group.members() if each is not member)
         with pytest.raises(NotLeader):
             follower.reserve([5])
-        world.run_until(lambda: level(group), 1_000)
+        world.run_until(lambda: caught_up(group), 1_000)
         node.disk.stall(60_000)
         append(group, member, 900)
         world.run_for_ms(500)
-        assert member.applied_index == member.last_index, "the others have decided it"
+        assert member.applied_index == member.last_index, "the others have committed it"
         with pytest.raises(TooManyProposals):
             member.reserve([500])
 
 
-def test_nothing_is_placed_while_the_leadership_is_handed_over() -> None:
+def test_no_position_is_reserved_during_a_leadership_transfer() -> None:
     with World(4) as world:
         group = started(world)
         node, member = leader_of(group)
@@ -181,8 +181,8 @@ def test_nothing_is_placed_while_the_leadership_is_handed_over() -> None:
             member.reserve([5])
 
 
-def test_what_was_gathered_stays_where_it_was_placed_through_a_hand_over_that_fails() -> None:
-    """A leader whose disk hangs begins one by itself, between the gathering and the end of the turn."""
+def test_gathered_entries_keep_their_positions_through_a_failed_transfer() -> None:
+    """A leader with a hanging disk begins a transfer between gathering and the end of the turn."""
     with World(3) as world:
         group = started(world)
         node, leader = leader_of(group)
@@ -208,7 +208,7 @@ def test_what_was_gathered_stays_where_it_was_placed_through_a_hand_over_that_fa
             assert bytes(stored) == body
 
 
-def test_what_was_gathered_in_a_term_that_is_over_is_appended_nowhere() -> None:
+def test_entries_gathered_in_an_ended_term_are_not_appended() -> None:
     with World(5) as world:
         group = started(world)
         node, member = leader_of(group)
@@ -225,13 +225,13 @@ def test_what_was_gathered_in_a_term_that_is_over_is_appended_nowhere() -> None:
             assert (member.last_index, member.log_end()) == (before, end)
 
         in_a_turn(world, node, lose)
-        world.run_until(lambda: len(group.active()) == 1 and level(group), 10_000)
+        world.run_until(lambda: len(group.active()) == 1 and caught_up(group), 10_000)
         _, later = leader_of(group)
         append(group, later, 60)
-        world.run_until(lambda: level(group), 1_000)
+        world.run_until(lambda: caught_up(group), 1_000)
 
 
-def test_a_body_that_says_another_position_is_not_appended() -> None:
+def test_a_body_with_another_position_is_not_appended() -> None:
     with World(6) as world:
         group = started(world)
         node, member = leader_of(group)
@@ -252,7 +252,7 @@ def test_a_body_that_says_another_position_is_not_appended() -> None:
         in_a_turn(world, node, tries)
 
 
-def test_a_member_that_would_have_an_entry_elsewhere_ends_before_it_is_written() -> None:
+def test_a_member_that_would_store_an_entry_at_another_position_ends_first() -> None:
     with World(7) as world:
         group = started(world)
         leader, member = leader_of(group)
@@ -269,12 +269,12 @@ def test_a_member_that_would_have_an_entry_elsewhere_ends_before_it_is_written()
         assert not odd.disk.durably_holds(f"dledger-{odd.name}/data/", placed_body(4096, b""))
 
 
-def test_a_member_that_is_open_takes_no_part_until_it_is_started() -> None:
+def test_an_opened_member_does_not_take_part_until_it_is_started() -> None:
     with World(8) as world:
         group = started(world)
         leader, member = leader_of(group)
         append(group, member, *[300] * 20)
-        world.run_until(lambda: level(group), 1_000)
+        world.run_until(lambda: caught_up(group), 1_000)
         world.run_for_ms(300)
         node = next(each for each in group.nodes if each is not leader)
         known = group.member(node)
@@ -294,7 +294,9 @@ def test_a_member_that_is_open_takes_no_part_until_it_is_started() -> None:
             group.start(node)
             world.run_until(lambda: bool(opened), 1_000)
         (each,) = opened
-        assert each.readable() == readable and each.applied_index == readable[0], "what its checkpoint says"
+        assert each.readable() == readable and each.applied_index == readable[0], (
+            "the position of its checkpoint"
+        )
         assert each.data.rest_of_file(0)[:ENTRY_HEADER_BYTES] and each.log_begin() == 0
         sent, core = list[object](), each.core
         assert core is not None
@@ -307,16 +309,16 @@ def test_a_member_that_is_open_takes_no_part_until_it_is_started() -> None:
         assert isinstance(app, MemberApp)
         node.spawn(each.start())
         app.core_number = group.check.new_core(each)
-        world.run_until(lambda: level(group), 3_000)
-        assert member.role is Role.LEADER, "one that was away for long does not ask for votes at once"
+        world.run_until(lambda: caught_up(group), 3_000)
+        assert member.role is Role.LEADER, "a returning member does not start an election at once"
 
 
-def test_files_that_are_needed_no_more_go_and_who_lacks_them_begins_where_the_leader_does() -> None:
+def test_unneeded_files_are_deleted_and_a_lagging_member_gets_the_leaders_log_start() -> None:
     with World(9) as world:
         group = started(world)
         leader, member = leader_of(group)
         append(group, member, *[900] * 20)
-        world.run_until(lambda: level(group), 1_000)
+        world.run_until(lambda: caught_up(group), 1_000)
         done: list[str] = []
 
         async def begin() -> None:
@@ -330,24 +332,24 @@ def test_files_that_are_needed_no_more_go_and_who_lacks_them_begins_where_the_le
         (emptied,) = [node for node in group.nodes if node is not leader][:1]
         group.empty(emptied)
         group.start(emptied)
-        world.run_until(lambda: level(group), 5_000)
+        world.run_until(lambda: caught_up(group), 5_000)
         back = group.member(emptied)
         assert back is not None and (back.log_begin(), back.data.begin) == (8192, 8192)
         append(group, member, *[800] * 9)
-        world.run_until(lambda: level(group), 1_000)
+        world.run_until(lambda: caught_up(group), 1_000)
         for node in group.nodes:
             node.kill(power_cut=True)
             group.start(node)
-        world.run_until(lambda: len(group.active()) == 1 and level(group), 5_000)
+        world.run_until(lambda: len(group.active()) == 1 and caught_up(group), 5_000)
         assert sorted(each.log_begin() for each in group.members()) == [0, 8192, 8192]
 
 
-def test_a_full_disk_keeps_the_beginning_where_it_is() -> None:
+def test_a_full_disk_does_not_move_the_log_start() -> None:
     with World(10) as world:
         group = started(world)
         leader, member = leader_of(group)
         append(group, member, *[900] * 20)
-        world.run_until(lambda: level(group), 1_000)
+        world.run_until(lambda: caught_up(group), 1_000)
         outcomes: list[str] = []
 
         async def begin(position: int) -> None:
@@ -372,7 +374,7 @@ def test_a_full_disk_keeps_the_beginning_where_it_is() -> None:
         assert outcomes[2] == "OutcomeUnknown"
 
 
-def test_what_was_placed_in_another_term_is_dropped_and_what_somebody_waits_for_is_not() -> None:
+def test_reserved_entries_of_another_term_are_dropped_and_proposals_are_not() -> None:
     async def gathered() -> Proposals:
         proposals = Proposals(SETTINGS)
         proposals.gather_reserved(PLACED)

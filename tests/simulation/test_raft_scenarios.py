@@ -15,7 +15,7 @@ from tests.simulation.raftscene import leader_of, others, proposing, started
 
 
 def a_follower_hangs_under_load() -> None:
-    """Its disk does; heartbeats are answered all the time. What it costs its leader has a limit, and the others decide."""
+    """A follower's disk hangs while it answers heartbeats. Its leader's cost is bounded, and the others commit."""
     with World(42) as world:
         settings = replace(SETTINGS, push_bytes_max=4_000, bytes_in_flight_max=8_000, recent_bytes_max=0)
         group = RaftGroup(world, 3, settings=settings)
@@ -135,7 +135,7 @@ def a_follower_dies_of_its_first_answer_in_a_new_term() -> None:
         ("restarted-unreported", a_follower_is_restarted_in_a_quiet_group),
     ],
 )
-def test_a_bug_that_seeds_seldom_meet_is_found_by_its_scenario(
+def test_a_bug_that_seeds_seldom_find_is_found_by_its_scenario(
     bug: str, scenario: Callable[[], None]
 ) -> None:
     scenario()

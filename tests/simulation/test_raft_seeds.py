@@ -39,25 +39,25 @@ FOUND_BY_SCENARIO = {
     "push-answered-before-entries",
     "restarted-unreported",
 }
-"""In tests/simulation/test_raft_scenarios.py and test_raft_positions.py: seeds meet them seldom."""
+"""In tests/simulation/test_raft_scenarios.py and test_raft_positions.py: seeds seldom find them."""
 FOUND_BY_UNIT = {
     "former-member-not-vouched": "dledger/test_memberguard.py"
-    "::test_a_former_member_that_was_added_again_is_vouched_for",
+    "::test_a_member_that_was_added_again_is_a_confirmed_peer",
     "promoted-though-it-counts-for-nothing": "dledger/test_transcripts.py"
-    "::test_a_transcript_is_what_comes_of_its_commands[members.txt]",
+    "::test_a_transcript_matches_the_result_of_its_commands[members.txt]",
     "old-disk-forgotten": "dledger/test_dledger_store.py"
-    "::test_who_may_not_vote_yet_and_among_whom_are_kept_with_the_term",
+    "::test_the_newcomer_flag_and_the_members_are_stored_with_the_term",
     "answer-of-a-former-life-counts": "dledger/test_raft_rejoin.py"
-    "::test_what_an_earlier_life_acknowledged_late_counts_for_no_later_one",
+    "::test_a_late_acknowledgement_of_an_earlier_session_is_ignored",
     "vote-not-persisted": "dledger/test_dledger_store.py"
-    "::test_who_may_not_vote_yet_and_among_whom_are_kept_with_the_term",
+    "::test_the_newcomer_flag_and_the_members_are_stored_with_the_term",
 }
 FOUND_BY_CRASH_IMAGES = {"cut-in-the-page-cache", "cut-keeps-the-blank", "void-files-count"}
 """In tests/crash/test_ledger_crash_images.py: they need a crash at one of few moments."""
 
 
 @pytest.mark.parametrize("scenario", [*SCENARIOS, *long(LONG_SCENARIOS)], ids=str)
-def test_a_group_keeps_its_promises_under_faults(
+def test_a_group_keeps_its_guarantees_under_faults(
     scenario: Scenario, tally: Callable[[str, int], None]
 ) -> None:
     totals = Totals()
@@ -66,14 +66,14 @@ def test_a_group_keeps_its_promises_under_faults(
         tally(f"raft {name}", totals.counts[name])
 
 
-def test_seeds_have_several_pushes_under_way_to_a_follower_and_apply_batches() -> None:
+def test_seeds_have_several_pushes_in_flight_and_apply_batches() -> None:
     totals = Totals()
     for seed in (1, 4, 5):
         RaftWorld(seed, totals=totals).run(2_500)
     assert totals.counts["pipelined"] > 100 and totals.counts["batched"] > 100
 
 
-def test_a_log_with_places_lets_the_beginning_of_its_logs_go() -> None:
+def test_a_log_with_reserved_positions_moves_its_log_start() -> None:
     totals = Totals()
     RaftWorld(PLACES.seed, totals, PLACES.asked).run(10_000)
     assert totals.counts["placed"] > 100 and totals.counts["readable"] > 300 and totals.counts["begun"] > 3

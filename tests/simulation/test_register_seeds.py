@@ -1,4 +1,4 @@
-"""Seeds of the register world, and planted bugs that what clients saw gives away."""
+"""Seeds of the register world, and planted bugs that the clients' histories reveal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOUND_BY = found_by("registers")
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_clients_saw_of_registers_has_an_order(seed: int, tally: Callable[[str, int], None]) -> None:
+def test_the_histories_of_registers_are_linearizable(seed: int, tally: Callable[[str, int], None]) -> None:
     counts = Counter[str]()
     RegisterWorld(seed, counts).run()
     assert counts["linearized"] > 300

@@ -1,4 +1,4 @@
-"""Invariant Z finds what it names, and what a power cut may take of a store that was set aside is no violation."""
+"""Invariant Z finds its violations, and allows losses by a power cut in a store that was set aside."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FORMER_ID, NEW_ID = 3, 4
 
 
 class Scene:
-    """A broker that does not run: a log of two segments is aside, the name of the second not yet durable."""
+    """A stopped broker with a log of two segments set aside; the name of the second is not yet durable."""
 
     def __init__(self, world: World) -> None:
         self.node: Node = world.node("broker-0", "10.0.2.1")
@@ -51,15 +51,15 @@ class Scene:
         self.resyncs.look_at(self.node)
 
     def remove(self, path: str) -> None:
-        """As a process does it, durably."""
+        """Removes the file durably, as a process does."""
         self.disk.drop(path)
 
     def named(self) -> None:
-        """The new copy has its id."""
+        """Gives the new copy its broker id."""
         self.disk.put(IDENTITY_FILE, Identity(CLUSTER, BROKER_SET, NEW_ID).encode())
 
     def is_in_the_set(self, *members: int) -> None:
-        """The sets of these single members, one after the other, between two looks."""
+        """One SyncStateSet of each of these members, between two looks."""
         machine, apply = ReplicasStateMachine(), self.check.grants.noting()
         events: list[Event] = [ApplyBrokerId(CLUSTER, BROKER_SET, NEW_ID, "10.0.2.1:10911", "code")]
         events += [AlterSyncStateSet(BROKER_SET, frozenset({member}), frozenset()) for member in members]
@@ -73,26 +73,26 @@ def scene() -> Iterator[Scene]:
         yield Scene(world)
 
 
-def test_a_power_cut_may_take_a_segment_whose_name_was_on_no_disk_yet(scene: Scene) -> None:
+def test_a_power_cut_may_lose_a_segment_with_an_unsynced_name(scene: Scene) -> None:
     scene.node.kill(power_cut=True)
     assert MADE_AHEAD not in scene.disk.entries
     scene.look()
 
 
-def test_without_a_power_cut_none_may_go(scene: Scene) -> None:
+def test_without_a_power_cut_no_segment_may_disappear(scene: Scene) -> None:
     scene.remove(MADE_AHEAD)
     with pytest.raises(Violation, match="lost what it set aside"):
         scene.look()
 
 
-def test_what_was_on_disk_outlasts_a_power_cut(scene: Scene) -> None:
+def test_a_durable_segment_must_survive_a_power_cut(scene: Scene) -> None:
     scene.node.kill(power_cut=True)
     scene.remove(FULL)
     with pytest.raises(Violation, match="lost what it set aside"):
         scene.look()
 
 
-def test_what_a_power_cut_left_may_not_go_later(scene: Scene) -> None:
+def test_a_segment_that_survived_a_power_cut_may_not_disappear_later(scene: Scene) -> None:
     scene.disk.share_kept = 1.0
     scene.node.kill(power_cut=True)
     scene.look()
@@ -111,7 +111,7 @@ def test_a_segment_that_was_not_set_aside_may_not_appear(scene: Scene) -> None:
         scene.look()
 
 
-def test_it_may_go_when_the_new_copy_was_in_the_set_though_no_look_saw_it(scene: Scene) -> None:
+def test_the_old_store_may_be_deleted_if_the_new_copy_was_in_the_set_unobserved(scene: Scene) -> None:
     scene.named()
     scene.is_in_the_set(NEW_ID, 1)
     scene.remove(FOLDER)
@@ -119,7 +119,7 @@ def test_it_may_go_when_the_new_copy_was_in_the_set_though_no_look_saw_it(scene:
 
 
 @pytest.mark.parametrize("member", [1, FORMER_ID])
-def test_others_in_the_set_are_not_the_new_copy(scene: Scene, member: int) -> None:
+def test_other_members_of_the_set_are_not_the_new_copy(scene: Scene, member: int) -> None:
     scene.named()
     scene.is_in_the_set(member)
     scene.remove(FOLDER)
@@ -127,7 +127,7 @@ def test_others_in_the_set_are_not_the_new_copy(scene: Scene, member: int) -> No
         scene.look()
 
 
-def test_a_copy_without_an_id_was_in_no_set(scene: Scene) -> None:
+def test_a_copy_without_an_id_was_never_in_the_set(scene: Scene) -> None:
     scene.is_in_the_set(NEW_ID)
     scene.remove(FOLDER)
     with pytest.raises(Violation, match="lost what it set aside"):

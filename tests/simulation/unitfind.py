@@ -1,4 +1,4 @@
-"""Planted bugs that seeds hardly find, and a unit test does."""
+"""Planted bugs that a unit test finds and seeds hardly find."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ for bug, test in tests.items():
     _, status = os.waitpid(child, 0)
     print(sys.argv[3], bug, os.waitstatus_to_exitcode(status), flush=True)
 """
-"""One process imports all there is to import; for each bug it is forked, so that no bug meets another."""
+"""One process imports all modules, and is forked for each bug, so that bugs do not mix."""
 
 
 def assert_found(bugs: str, tests: Mapping[str, str], bug: str) -> None:
@@ -40,10 +40,10 @@ def assert_found(bugs: str, tests: Mapping[str, str], bug: str) -> None:
 
 @cache
 def _ended(bugs: str, tests: str) -> tuple[dict[str, int], str]:
-    """How each of the tests ended, and what all of them said."""
+    """The outcome of each test, and their common output."""
     run = [sys.executable, "-c", UNIT_TESTS, bugs, tests, SAYS]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    environment.pop("TALLY_FILE", None)  # it is ours
+    environment.pop("TALLY_FILE", None)  # of this process only
     ended = subprocess.run(run, env=environment, capture_output=True, text=True, check=False)
     lines = [line.split() for line in ended.stdout.splitlines() if line.startswith(SAYS)]
     return {bug: int(code) for _, bug, code in lines}, ended.stdout + ended.stderr

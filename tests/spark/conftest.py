@@ -1,6 +1,7 @@
-"""Spark as these tests start it: JVMs made for a short life, and one session for all tests that need none of their own.
+"""Spark for these tests: short-lived JVMs, and one session shared by the tests that need no own one.
 
-Invariant: at most one session is open in this process. A test that opens its own asks for `no_session` first."""
+Invariant: at most one session is open in this process. A test that opens its own asks for `no_session`
+first."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def forked() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def short_lived_jvms() -> Iterator[None]:
-    """Also for the processes that tests start."""
+    """Sets the environment, also for processes that tests start."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_TOOL_OPTIONS", java_options())
         yield
@@ -30,7 +31,7 @@ def short_lived_jvms() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def calls_of_java_are_patient() -> Iterator[None]:
-    """Every call from here into a JVM."""
+    """Counts every call into a JVM."""
     try:
         from py4j.java_gateway import JavaMember
     except ImportError:  # no Spark, and no test of it runs

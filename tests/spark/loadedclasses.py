@@ -1,7 +1,7 @@
-"""Spark's classes in a file, as a JVM holds them once it has loaded them: a session that maps it starts with half of the work.
+"""A class data sharing archive of Spark: a session that maps it starts in half the time.
 
-Invariant: without the file, or with one that does not fit, all runs as it would; a file under its name is whole. The first run
-on a machine makes it, in `~/.cache/autoswitch-mq/spark-classes`."""
+Invariant: a missing or outdated file changes nothing, and a file under its name is complete. The first run on
+a machine makes it in `~/.cache/autoswitch-mq/spark-classes`."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ gateway.proc.wait()
 
 
 def java_options() -> str:
-    """Of JVMs that live for seconds, and spend most of them on loading and compiling what they run once. Nothing is said of a
-    file that does not fit: it would be said on stdout."""
+    """Options for JVMs that live for seconds and spend most of them on loading and compiling. Warnings about
+    an outdated file are off, because they go to stdout."""
     file = _archive()
     return QUICK_START if file is None else f"{QUICK_START} -Xlog:disable -XX:SharedArchiveFile={file}"
 
 
 def _archive() -> Path | None:
-    """Of this Java and this Spark; None where it cannot be made."""
+    """The file for this Java and this Spark; None if it cannot be made."""
     if missing_for_spark() is not None:
         return None
     import pyspark

@@ -1,4 +1,4 @@
-"""Spark sessions, one that tests share or one with settings of its own, and what a message of Spark's holds of ours."""
+"""Spark sessions, shared or with their own settings, and our part of Spark's error messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 @contextmanager
 def session(master: str, **settings: str) -> Iterator[Any]:
-    """With both sources; ended at the end. In the names of settings `__` stands for a dot."""
+    """A session with both sources, closed at the end. In the names of settings `__` means a dot."""
     from pyspark.sql import SparkSession
 
     from tests.spark.faultysource import FaultySource
@@ -36,7 +36,7 @@ def session(master: str, **settings: str) -> Iterator[Any]:
         "spark__sql__session__timeZone": "UTC",
         "spark__sql__shuffle__partitions": "2",
         "spark__log__level": "OFF",
-        # Java that is made for each query is compiled by two compilers, and runs for a few thousand rows
+        # the generated Java of a query is compiled by two compilers and runs for a few thousand rows only
         "spark__sql__codegen__wholeStage": "false",
         "spark__sql__codegen__factoryMode": "NO_CODEGEN",
         "spark__ui__showConsoleProgress": "false",
@@ -57,8 +57,8 @@ def session(master: str, **settings: str) -> Iterator[Any]:
 
 
 def again_where_python_was_slow(call: Callable[..., Any], times: int = 5) -> Callable[..., Any]:
-    """The same call, again where it fails because a Python that plans a read did not connect within ten seconds: Spark
-    fixes that time (PythonWorkerFactory.createSimpleWorker), and on a loaded machine a start takes longer."""
+    """The same call, repeated if the planning Python did not connect within ten seconds. Spark fixes that
+    timeout (PythonWorkerFactory.createSimpleWorker), and a start takes longer on a loaded machine."""
 
     def called(*arguments: Any) -> Any:
         for _ in range(times - 1):
@@ -73,7 +73,8 @@ def again_where_python_was_slow(call: Callable[..., Any], times: int = 5) -> Cal
 
 
 class SharedSession:
-    """Started when it is first asked for, and anew after a stop. A task may fail once, as on a cluster."""
+    """Starts the shared session at its first use and again after a stop. A task may fail once, as on a
+    cluster."""
 
     def __init__(self) -> None:
         self.opened = ExitStack()
@@ -90,7 +91,7 @@ class SharedSession:
 
 
 def failure(rows: Any) -> str:
-    """What Spark says when the rows of a frame, or of an RDD, are collected."""
+    """The error of Spark when the rows of a frame or an RDD are collected."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

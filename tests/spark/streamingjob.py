@@ -1,9 +1,11 @@
-"""A streaming job in a process of its own, to be killed: a store's log into Parquet files, batch by batch.
+"""A streaming job in its own process, to be killed: it writes a store's log into Parquet files, batch by
+batch.
 
     python -m tests.spark.streamingjob STORE OUTPUT CHECKPOINT [FIFO MESSAGE]
 
-With a FIFO the task that comes to MESSAGE tells its process id there and stops in the middle of its batch. Otherwise `idle` is
-printed once everything was read, and the job waits for more."""
+With a FIFO, the task that reaches MESSAGE writes its process id there and stops in the middle of its batch.
+Otherwise
+`idle` is printed when everything was read, and the job waits for more."""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ def stopping_at(message: str, fifo: str) -> Callable[[Batches], Batches]:
     def pass_on(batches: Batches) -> Batches:
         for batch in batches:
             if pc.any(pc.equal(batch["msg_id"], message)).as_py():
-                with open(fifo, "w") as told:
-                    told.write(f"{os.getpid()}\n")
+                with open(fifo, "w") as file:
+                    file.write(f"{os.getpid()}\n")
                 signal.pause()
             yield batch
 

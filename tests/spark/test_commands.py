@@ -33,7 +33,7 @@ def files_of(target: Path) -> dict[str, bytes]:
     return {str(path.relative_to(target)): path.read_bytes() for path in target.rglob("*") if path.is_file()}
 
 
-def test_spark_exports_the_very_files_that_one_process_exports(tmp_path: Path) -> None:
+def test_spark_exports_the_same_files_as_one_process(tmp_path: Path) -> None:
     path = two_days(tmp_path / "store").write()
     for target, *engine in (("one", "--workers", "1"), ("other", "--engine", "spark")):
         done = mqreplay("export", path, "--to", str(tmp_path / target), "--split", "8k", "--json", *engine)
@@ -41,17 +41,17 @@ def test_spark_exports_the_very_files_that_one_process_exports(tmp_path: Path) -
     assert files_of(tmp_path / "one") == files_of(tmp_path / "other")
 
 
-def test_spark_scans_what_one_process_scans(tmp_path: Path) -> None:
+def test_spark_scans_the_same_records_as_one_process(tmp_path: Path) -> None:
     path = two_days(tmp_path).write()
     alone = mqreplay("scan", path, "--split", "8k", "--workers", "1", "--json")
     spark = mqreplay("scan", path, "--split", "8k", "--engine", "spark", "--json")
     assert spark.code == 0 and spark.json == alone.json
 
 
-def test_attempts_that_die_or_run_twice_leave_each_part_once(
+def test_task_attempts_that_die_or_run_twice_leave_each_part_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What retries and speculation do: some tasks die half way, all are run again beside finished ones."""
+    """Like retries and speculation: some tasks die half way, and all run again next to finished ones."""
     path = two_days(tmp_path / "store").write()
     whole, target = tmp_path / "whole", tmp_path / "parquet"
     command = ["export", path, "--split", "8k", "--quiet"]
@@ -74,7 +74,7 @@ def dies_once_and_runs_twice(deaths: str, job: exporting.ExportJob, number: int)
     return exporting.export_stretch(job, number)
 
 
-def test_what_a_task_finds_wrong_reaches_the_user_and_what_kills_it_is_told() -> None:
+def test_errors_of_a_task_reach_the_user() -> None:
     engine = SparkEngine("local[2]")
     try:
         with pytest.raises(LogCorrupted, match="at physical offset 7: bad") as caught:
@@ -90,7 +90,7 @@ def test_what_a_task_finds_wrong_reaches_the_user_and_what_kills_it_is_told() ->
 
 
 class TooSmallError(Exception):
-    """What a test ends the wait with."""
+    """Ends the wait of a test."""
 
 
 def test_a_cluster_whose_workers_are_too_small_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,12 +103,12 @@ def test_a_cluster_whose_workers_are_too_small_is_reported(monkeypatch: pytest.M
         with pytest.raises(TooSmallError, match="Spark has run no task .* 1g memory and 2 cores, .* --conf"):
             engine.run(squared, range(2), lambda number, result: None)
     finally:
-        # a JVM that this session has started would keep it for the sessions after it
+        # the JVM of this session would keep it for later sessions
         engine.spark.sparkContext._jvm.System.clearProperty("spark.executor.cores")
         engine.close()
 
 
-def test_settings_of_spark_are_taken_and_mistakes_in_them_are_refused(tmp_path: Path) -> None:
+def test_settings_of_spark_are_applied_and_wrong_ones_are_refused(tmp_path: Path) -> None:
     path = two_days(tmp_path).write()
     spark = ("scan", path, "--engine", "spark")
     done = mqreplay(
@@ -148,7 +148,7 @@ def raises(number: int) -> None:
     raise KeyError("no such thing")
 
 
-def test_an_interrupted_driver_ends_with_130_and_another_engine_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_driver_exits_with_130_and_another_engine_continues(tmp_path: Path) -> None:
     path = two_days(tmp_path / "store", 8000).write()
     whole, target = tmp_path / "whole", tmp_path / "parquet"
     command = ["export", path, "--split", "16k", "--quiet"]

@@ -1,4 +1,4 @@
-"""The data source in a real Spark session: the same rows as the reader without Spark gives."""
+"""The data source in a real Spark session gives the same rows as the reader without Spark."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def store(root: Path) -> str:
     return made.write(confirm=made.ends[989])
 
 
-def test_spark_reads_the_rows_that_the_reader_alone_reads(spark: Any, tmp_path: Path) -> None:
+def test_spark_reads_the_same_rows_as_the_reader(spark: Any, tmp_path: Path) -> None:
     path = store(tmp_path)
     frame = spark.read.format("rocketmq").options(path=path, columns="full", splitBytes="32k").load()
     rows = sorted(frame.collect(), key=lambda row: row.physical_offset)

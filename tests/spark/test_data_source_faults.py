@@ -1,4 +1,4 @@
-"""Tasks that die, and tasks that run twice: the rows that are written are the same, and each once (K1, K3)."""
+"""With tasks that die or run twice, the written rows are the same, each once (K1, K3)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def export(rows: Any, output: Path) -> Path:
     return output
 
 
-def test_tasks_whose_worker_is_killed_once_write_what_others_write(
+def test_tasks_whose_worker_is_killed_once_write_the_same_rows(
     spark: Any, folder: StoreFolder, tmp_path: Path
 ) -> None:
     reader = spark.read.option("path", str(folder.root))

@@ -1,4 +1,5 @@
-"""In a real Spark session: a store in a bucket whose bound a live broker tells, opened anew by each worker."""
+"""In a real Spark session: a store in a bucket with the bound of a live broker, opened again by each
+worker."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def folder(tmp_path: Path) -> StoreFolder:
     return store
 
 
-def test_workers_read_a_bucket_up_to_what_the_live_broker_says(spark: Any, folder: StoreFolder) -> None:
+def test_workers_read_a_bucket_up_to_the_live_brokers_bound(spark: Any, folder: StoreFolder) -> None:
     with (
         s3_server(content_of(folder.root, "logs/a")) as (options, _),
         serving(ScriptedBroker(confirm=folder.ends[50])) as broker,
@@ -42,7 +43,7 @@ def test_workers_read_a_bucket_up_to_what_the_live_broker_says(spark: Any, folde
             reader.load(f"s3://reader:hush@logs/a?{options}").count()
 
 
-def test_a_bucket_that_is_closed_to_us_is_said_at_planning_without_the_key(
+def test_an_inaccessible_bucket_is_reported_at_planning_without_the_key(
     spark: Any, folder: StoreFolder
 ) -> None:
     with s3_server(content_of(folder.root, "logs/a")) as (options, _):

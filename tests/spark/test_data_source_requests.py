@@ -1,4 +1,4 @@
-"""What users ask of the data source through Spark: options, schemas, filters, and the messages that they see."""
+"""The data source as users see it through Spark: options, schemas, filters, and error messages."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def frame(spark: Any, path: str, schema: str | None = None, **options: str) -> A
     return (reader.schema(schema) if schema else reader).load()
 
 
-def test_the_lines_of_the_documents_make_a_frame(spark: Any, path: str) -> None:
+def test_the_documented_lines_make_a_frame(spark: Any, path: str) -> None:
     for document in ("README.md", "docs/spark.md"):
         blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / document).read_text(), re.M | re.S)
         block = next(block for block in blocks if "sparkreplay" in block)
@@ -81,7 +81,7 @@ def test_several_stores_through_load(spark: Any, path: str, tmp_path: Path) -> N
     assert dict(rows.groupBy("broker_name").count().collect()) == {"broker-a": 390, "broker-b": 390}
 
 
-def test_offsets_and_times_reach_the_source_whatever_the_case_of_their_names(spark: Any, path: str) -> None:
+def test_offsets_and_times_reach_the_source_with_names_in_any_case(spark: Any, path: str) -> None:
     offsets = json.dumps({"orders": {"0": 90, "1": 95}})
     rows = frame(spark, path, TOPIC="orders", STARTINGOFFSETS=offsets, columns="queue_id,queue_offset")
     assert sorted(rows.collect()) == [(0, at) for at in range(90, 98)] + [(1, at) for at in range(95, 97)]
@@ -106,7 +106,7 @@ WHERE = [
 
 @contextmanager
 def pushdown(spark: Any) -> Iterator[None]:
-    """The session with filter push-down; a source follows when it is registered."""
+    """The session with filter push-down; the setting applies when a source is registered."""
     spark.conf.set(PUSHDOWN, "true")
     register(spark)
     try:
@@ -128,7 +128,7 @@ def test_pushed_filters_give_what_filters_on_all_rows_give(spark: Any, path: str
 
 
 def condition(filtered: Any) -> list[str]:
-    """The filter of the plan, without the numbers of columns; none where Spark knows that nothing passes."""
+    """The filter of the plan, without the numbers of columns; none if Spark knows that no row passes."""
     plan = filtered._jdf.queryExecution().executedPlan().toString()
     return re.findall(r"Filter (.*)", re.sub(r"#\d+L?", "", plan))
 
@@ -151,7 +151,7 @@ def rows_scanned(filtered: Any) -> int:
 # Schemas
 
 
-def test_a_users_schema_names_what_is_decoded(spark: Any, path: str) -> None:
+def test_a_users_schema_names_the_decoded_columns(spark: Any, path: str) -> None:
     rows = frame(spark, path, schema="physical_offset bigint, topic string, properties map<string,string>")
     assert rows.columns == ["physical_offset", "topic", "properties"]
     assert rows.orderBy("physical_offset").first() == (0, "orders", {"TAGS": "T0"})
@@ -177,7 +177,7 @@ def test_a_schema_and_columns_must_agree(spark: Any, path: str) -> None:
 # Messages
 
 
-def test_a_mistyped_option_is_told_in_a_message_that_can_be_read(spark: Any, path: str) -> None:
+def test_a_mistyped_option_is_reported_in_a_readable_message(spark: Any, path: str) -> None:
     from pyspark.errors import AnalysisException
 
     with pytest.raises(AnalysisException) as caught:
@@ -188,13 +188,13 @@ def test_a_mistyped_option_is_told_in_a_message_that_can_be_read(spark: Any, pat
 
 
 def require_readable(text: str, message: str) -> None:
-    """The message stands at the end of a few lines, once."""
+    """Checks that the message is at the end of a few lines, once."""
     lines = text.strip().splitlines()
     assert len(lines) <= 10, text
     assert text.count(message) == 1 and any(message in line for line in lines[-2:]), text
 
 
-def test_a_store_that_cannot_be_read_is_told_at_planning(spark: Any, path: str, tmp_path: Path) -> None:
+def test_an_unreadable_store_is_reported_at_planning(spark: Any, path: str, tmp_path: Path) -> None:
     require_readable(failure(frame(spark, str(tmp_path))), f"StoreUnreadable: {tmp_path}: ")
     text = failure(frame(spark, path, startingOffsets='{"orders": {"0": 9000}}'))
     require_readable(text, "queue orders/0 ends at 98, before offset 9000")
@@ -226,7 +226,7 @@ def test_a_truncation_between_planning_and_reading_fails_the_job(spark: Any, tmp
     assert "EpochChanged" in failure(rows)
 
 
-def test_a_segment_deleted_between_them_fails_the_job_or_is_left_out(spark: Any, tmp_path: Path) -> None:
+def test_a_segment_deleted_after_planning_fails_the_job_or_is_left_out(spark: Any, tmp_path: Path) -> None:
     path = store(tmp_path)
     rows = {flag: planned(frame(spark, path, failOnDataLoss=flag)) for flag in ("true", "false")}
     os.remove(tmp_path / "commitlog" / f"{0:020d}")

@@ -43,7 +43,7 @@ SPECULATION = {
 
 @contextmanager
 def daemon(folder: Path, name: str, class_name: str, *arguments: str) -> Iterator[None]:
-    """A process of Spark's own; its log is in `folder`."""
+    """A process of Spark; its log is in `folder`."""
     import pyspark
 
     home = Path(pyspark.__file__).parent

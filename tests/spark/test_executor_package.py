@@ -1,4 +1,4 @@
-"""The archive of `mqreplay package` is all of ours that Spark's workers need."""
+"""The archive of `mqreplay package` is all that Spark's workers need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Spark job that holds its log: the retention of a running store deletes around it, and goes on once nobody reads."""
+"""A Spark job with a lease on its log: retention keeps the leased files and deletes them after the job."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ COUNT = 120
 
 
 class Retention:
-    """A store that runs in a thread of its own and deletes whatever is held by no lease, again and again, once told to."""
+    """A store in its own thread that repeatedly deletes all files without a lease once `may_delete` is
+    set."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -100,14 +101,14 @@ def running(root: Path) -> Iterator[Retention]:
 
 
 def planned(spark: Any, root: Path, start: int, **options: str) -> Any:
-    """Partitions that are made, and not read yet."""
+    """Planned partitions that are not read yet."""
     reader = spark.read.format("rocketmq").options(splitBytes="4k", startingOffsets=str(start), **options)
     rows = reader.load(str(root)).rdd
     assert rows.getNumPartitions() > 2
     return rows.map(lambda row: row.physical_offset)
 
 
-def test_retention_deletes_in_front_of_a_job_that_holds_its_log_and_the_rest_once_it_is_done(
+def test_retention_deletes_only_unleased_files_during_a_job_and_the_rest_after_it(
     spark: Any, tmp_path: Path
 ) -> None:
     root = tmp_path / "store"
@@ -125,7 +126,7 @@ def test_retention_deletes_in_front_of_a_job_that_holds_its_log_and_the_rest_onc
         retention.until(lambda: retention.min_offset > held_from)
 
 
-def test_without_a_lease_a_job_whose_log_was_deleted_fails_and_says_so(spark: Any, tmp_path: Path) -> None:
+def test_without_a_lease_a_job_fails_when_its_log_was_deleted(spark: Any, tmp_path: Path) -> None:
     root = tmp_path / "store"
     with running(root) as retention:
         rows = planned(spark, root, 0)

@@ -1,4 +1,5 @@
-"""In a real Spark session: the store of a Java broker in Raft mode, whose workers step over the headers of its entries."""
+"""In a real Spark session: the store of a Java broker in Raft mode; workers skip the headers of its
+entries."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import pytest
 
 from sparkreplay.engine.engine import missing_for_spark
 from tests.unit.sparkreplay.javastores import java_store
-from tests.unit.sparkreplay.test_committed_rows import rows_of
+from tests.unit.sparkreplay.storerows import rows_of
 
 pytestmark = [
     pytest.mark.skipif(

@@ -1,7 +1,8 @@
-"""Ten masters are killed under load while jobs read the stores of all three replicas: for one bound, one output.
+"""Ten masters are killed under load while jobs read the stores of all three replicas: the same bound gives
+the same output.
 
-What is read at the end is judged like what a consumer reads: every acknowledged message once, at its place; what was of unknown
-outcome may be there, and is counted."""
+The final rows are checked like a consumer's messages: every acknowledged one once and in its place. Messages
+of unknown outcome may be present and are counted."""
 
 from __future__ import annotations
 
@@ -82,7 +83,7 @@ def found_by_spark(spark: Any, store: str, bound: int) -> list[Found]:
     return sorted(found, key=lambda message: message.place)
 
 
-def test_all_replicas_give_one_output_for_one_bound_through_ten_failovers(
+def test_all_replicas_give_the_same_output_for_a_bound_through_ten_failovers(
     cluster: Cluster, spark: Any
 ) -> None:
     reports: list[DrillReport] = []
@@ -127,7 +128,7 @@ def test_all_replicas_give_one_output_for_one_bound_through_ten_failovers(
     assert report.verdict.acknowledged + report.verdict.unknown_present == report.verdict.read
 
 
-def test_sparks_workers_send_a_topic_again_each_its_own_queues(
+def test_spark_workers_resend_a_topic_each_for_its_own_queues(
     cluster: Cluster, no_session: None, tmp_path: Path
 ) -> None:
     asyncio.run(cluster.wait_whole())

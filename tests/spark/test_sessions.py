@@ -1,4 +1,4 @@
-"""What the sessions of these tests do on a loaded machine."""
+"""The sessions of these tests on a loaded machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tests.spark.sessions import NOT_CONNECTED, again_where_python_was_slow
 
 
-def test_a_call_is_made_again_only_where_python_was_slow() -> None:
+def test_a_spark_call_is_repeated_only_after_a_slow_python_start() -> None:
     outcomes = [RuntimeError(f"x {NOT_CONNECTED}."), RuntimeError(NOT_CONNECTED), 7, ValueError("other"), 8]
     left = iter(outcomes)
 

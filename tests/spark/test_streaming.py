@@ -1,4 +1,4 @@
-"""Streams in a real Spark session: what Spark asks of the source, and what its checkpoints make of it."""
+"""Streams in a real Spark session: Spark's calls to the source, and its checkpoints."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_query_follows_a_log_that_grows_rolls_and_loses_its_old_files(
         ({"minOffsetsPerTrigger": "1000"}, 1),
     ],
 )
-def test_available_now_reads_all_in_batches_within_the_limit_and_ends(
+def test_available_now_reads_all_messages_in_limited_batches_and_ends(
     spark: Any, folder: StoreFolder, limit: dict[str, str], batches: int
 ) -> None:
     table = f"now_{next(iter(limit))}"
@@ -103,21 +103,21 @@ def test_a_truncated_log_ends_the_query_with_an_error_that_says_what_to_do(
     assert numbers(spark, "truncated") == [*range(100)]
 
 
-def test_a_checkpoint_that_meets_another_log_of_the_name_ends_the_query(
+def test_a_checkpoint_of_another_log_of_the_same_name_ends_the_query(
     spark: Any, folder: StoreFolder, tmp_path: Path
 ) -> None:
     from pyspark.errors import StreamingQueryException
 
-    anew = StoreFolder(tmp_path / "anew", folder.segment_bytes)
-    anew.add(stored_ms=1_800_000_000_000)
+    recreated = StoreFolder(tmp_path / "recreated", folder.segment_bytes)
+    recreated.add(stored_ms=1_800_000_000_000)
 
     def run(path: str) -> Any:
         writer = stream(spark, path).writeStream.format("noop").trigger(availableNow=True)
         return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
 
     assert run(folder.write()).awaitTermination(WAIT_S)
-    with pytest.raises(StreamingQueryException, match=r"ForeignLog: .*anew.*new checkpointLocation"):
-        run(anew.write()).awaitTermination(WAIT_S)
+    with pytest.raises(StreamingQueryException, match=r"ForeignLog: .*recreated.*new checkpointLocation"):
+        run(recreated.write()).awaitTermination(WAIT_S)
 
 
 def test_options_of_streams_are_refused_for_a_batch_and_an_end_for_a_stream(
@@ -128,7 +128,7 @@ def test_options_of_streams_are_refused_for_a_batch_and_an_end_for_a_stream(
     reader = spark.read.format("rocketmq").option("path", folder.write())
     with pytest.raises(Exception, match="maxBytesPerTrigger: is for streams"):
         reader.option("maxBytesPerTrigger", "1m").load().count()
-    for options, told in (
+    for options, reason in (
         ({"endingOffsets": "4096"}, "OptionError: option endingOffsets: a stream has no end"),
         ({"maxTriggerDelay": "5"}, "OptionError: option maxTriggerDelay: '5' is no time"),
     ):
@@ -136,18 +136,18 @@ def test_options_of_streams_are_refused_for_a_batch_and_an_end_for_a_stream(
         query = rows.writeStream.format("memory").queryName("refused").start()
         with pytest.raises(StreamingQueryException) as failed:
             query.awaitTermination(WAIT_S)
-        assert told in str(failed.value) and "UnboundLocalError" not in str(failed.value)
+        assert reason in str(failed.value) and "UnboundLocalError" not in str(failed.value)
 
 
 @pytest.mark.long
-def test_every_message_is_in_the_files_once_though_the_job_is_killed_within_and_between_batches(
+def test_every_message_is_in_the_files_once_after_kills_of_the_job(
     spark: Any, folder: StoreFolder, tmp_path: Path
 ) -> None:
     output, checkpoint, fifo = tmp_path / "output", tmp_path / "checkpoint", tmp_path / "fifo"
     os.mkfifo(fifo)
     add(folder, 200)
     job = [folder.write(confirm=folder.ends[-1] - 1), str(output), str(checkpoint)]
-    with killed(*job, str(fifo), "150") as process:  # in the second batch, some of whose tasks were done
+    with killed(*job, str(fifo), "150") as process:  # in the second batch, after some of its tasks
         reached(process, fifo)
     assert batches(checkpoint, "offsets") == ["0", "1"] and batches(checkpoint, "commits") == ["0"]
     folder.delete_first(1)  # read by the batch before
@@ -178,7 +178,7 @@ def batches(checkpoint: Path, log: str) -> list[str]:
 
 @contextmanager
 def killed(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """The job of streamingjob.py, driver and JVM; killed at the end of the block."""
+    """Runs streamingjob.py; kills driver and JVM at the end of the block."""
     command = [sys.executable, "-m", "tests.spark.streamingjob", *arguments]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
@@ -191,11 +191,11 @@ def killed(*arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def reached(process: subprocess.Popen[str], fifo: Path) -> None:
-    """Returns once the job's task told that it came to its message."""
+    """Waits until the job's task has reached its message."""
     assert process.stdout is not None
-    told = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    pipe = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        readable, _, _ = select.select([told, process.stdout.fileno()], [], [], 150)
-        assert readable == [told], "the job ended before it came to the message"
+        readable, _, _ = select.select([pipe, process.stdout.fileno()], [], [], 150)
+        assert readable == [pipe], "the job ended before it reached the message"
     finally:
-        os.close(told)
+        os.close(pipe)

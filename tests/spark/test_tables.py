@@ -1,4 +1,5 @@
-"""Tables of Spark's catalog over stores: created by SQL and through the catalog, read, described, and never written."""
+"""Tables of Spark's catalog over stores: created by SQL and through the catalog, read, described, and never
+written."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def count(spark: Any, table: str) -> int:
     return int(spark.sql(f"SELECT count(*) FROM {table}").collect()[0][0])
 
 
-def test_a_table_has_the_options_and_the_place_of_its_statement(tables: Any, path: str) -> None:
+def test_a_table_has_the_options_and_location_of_its_statement(tables: Any, path: str) -> None:
     tables.sql(f"CREATE TABLE o USING rocketmq OPTIONS (path '{path}', Topic 'orders', columns 'meta')")
     assert count(tables, "o") == 20 and "body" not in tables.table("o").columns
     tables.sql(f"CREATE TABLE l USING RocketMQ LOCATION '{path}' COMMENT 'all' TBLPROPERTIES ('a.b' = 'c')")
@@ -57,7 +58,7 @@ def test_a_table_has_the_options_and_the_place_of_its_statement(tables: Any, pat
     assert described["queue_offset"] == "bigint" and described["body"] == "binary"
 
 
-def test_the_catalog_makes_tables_of_one_and_of_several_stores(tables: Any, path: str) -> None:
+def test_the_catalog_creates_tables_over_one_and_several_stores(tables: Any, path: str) -> None:
     created = tables.catalog.createTable("c", path=path, source="rocketmq", topic="payments")
     assert created.count() == 40 == count(tables, "c")
     tables.catalog.createTable("s", source="rocketmq", paths=json.dumps([path]))
@@ -84,11 +85,11 @@ def test_a_stream_reads_a_table(tables: Any, path: str) -> None:
     assert tables.table("streamed").count() == 20
 
 
-def test_what_a_table_would_not_apply_is_refused(tables: Any, path: str) -> None:
+def test_options_that_a_table_does_not_apply_are_refused(tables: Any, path: str) -> None:
     begin = f"CREATE TABLE r USING rocketmq OPTIONS (path '{path}'"
     assert "option topick: is unknown; did you mean topic?" in refusal(tables, f"{begin}, topick 'orders')")
-    told = refusal(tables, f"{begin}) TBLPROPERTIES (topic 'orders')")
-    assert "option topic: is a table property" in told and "OPTIONS (...)" in told
+    error = refusal(tables, f"{begin}) TBLPROPERTIES (topic 'orders')")
+    assert "option topic: is a table property" in error and "OPTIONS (...)" in error
     assert "queues: 'x' is" in refusal(tables, f"{begin}, queues 'x')")
 
 

@@ -1,4 +1,4 @@
-"""In a real Spark session: of stores with committed, rolled back and open transactions only the committed ones are read."""
+"""In a real Spark session: only committed transactions of a store are read, not rolled back or open ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read(spark: Any, path: Path, **options: str) -> list[tuple[str, str, str]]:
 
 
 async def booked(namesrv: str) -> None:
-    """One after the other a plain message, and transactions of each kind; open ones stay so, whoever asks for them."""
+    """Sends plain messages and transactions of each kind in turn; open ones stay open at each check."""
 
     def unknown(message: StoredMessage) -> TransactionState:
         return TransactionState.UNKNOWN
@@ -67,7 +67,7 @@ async def booked(namesrv: str) -> None:
 
 
 async def committed_when_asked(namesrv: str) -> None:
-    """The producers' group comes back, and knows of each open one that it is to be committed."""
+    """The producer group returns and commits each open transaction at its check."""
     asked: set[bytes] = set()
 
     def check(message: StoredMessage) -> TransactionState:
@@ -89,9 +89,7 @@ async def committed_when_asked(namesrv: str) -> None:
         await wait_for("open ones are committed", all_there, WAIT_MS)
 
 
-def test_of_a_brokers_transactions_the_committed_ones_are_read_and_open_ones_once_they_are_too(
-    spark: Any, tmp_path: Path
-) -> None:
+def test_open_transactions_of_a_broker_are_read_once_they_are_committed(spark: Any, tmp_path: Path) -> None:
     with Cluster.create(tmp_path / "cluster", controllers=1, brokers=1, broker_settings=SETTINGS) as cluster:
         store = cluster.directory / "broker-0"
         cluster.start()
@@ -103,7 +101,7 @@ def test_of_a_brokers_transactions_the_committed_ones_are_read_and_open_ones_onc
         assert {body for _, body, kind in rows if kind == "none"} == of_kind("plain")
         assert {body for _, body, kind in rows if kind == "commit"} == of_kind("committed")
         assert len(rows) == 2 * EACH
-        # a broker of ours, as Java's, keeps what is not committed in topics of its own
+        # our broker, like Java's, keeps uncommitted messages in its own topics
         assert read(spark, store, topic=TOPIC, transactions="all") == rows
         everything = read(spark, store, includeSystemTopics="true", transactions="all")
         halves = {body for topic, body, _ in everything if topic == "RMQ_SYS_TRANS_HALF_TOPIC"}
@@ -117,7 +115,7 @@ def test_of_a_brokers_transactions_the_committed_ones_are_read_and_open_ones_onc
         assert {body for _, body, _ in rows} == of_kind("plain") | of_kind("committed") | of_kind("open")
 
 
-def test_prepared_and_rolled_back_records_of_a_topic_are_rows_only_where_all_are_asked_for(
+def test_prepared_and_rolled_back_records_are_rows_only_if_all_are_requested(
     spark: Any, tmp_path: Path
 ) -> None:
     made = StoreFolder(tmp_path, segment_bytes=16384)

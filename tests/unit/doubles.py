@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 class ManualClock:
-    """Time stands still but for what a test adds to `ms`; `wall_ms` is the wall's time at 0."""
+    """Time moves only when a test adds to `ms`; `wall_ms` is the wall's time at 0."""
 
     def __init__(self) -> None:
         self.ms = 0

@@ -1,4 +1,4 @@
-"""What the benchmarks of catch-up and of a stopped master rest on: a probe that copies, settings that brokers take."""
+"""Parts of the benchmarks of catch-up and of a stopped master: a copying probe, and broker settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scripts.bench.barecopy import PIECE_BYTES, copy
 CONF = Path(__file__).parents[3] / "conf"
 
 
-def test_the_probe_of_a_catch_up_copies_what_it_is_told_to(tmp_path: Path) -> None:
+def test_the_catch_up_probe_copies_the_requested_bytes(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(random.Random(1).randbytes(3 * PIECE_BYTES + 1))
     measured = copy(source, 3 * PIECE_BYTES, tmp_path)
@@ -28,10 +28,10 @@ def test_a_broker_takes_the_low_latency_settings_without_a_warning() -> None:
     broker = BrokerSettings.load(CONF / "cluster-3n" / "broker-n0.conf", added, strict=True)
     silence_ms, interval_ms = broker.controller_heart_beat_timeout_mills, broker.broker_heartbeat_interval
     assert silence_ms < 3000
-    assert interval_ms * 4 <= silence_ms  # a lost heartbeat or two is no silence
+    assert interval_ms * 4 <= silence_ms  # one or two lost heartbeats are allowed
 
 
-def test_samples_tell_where_a_broker_was_found_and_what_led_there() -> None:
+def test_samples_report_the_code_of_a_broker_and_its_callers() -> None:
     def callee() -> None:
         sampledbroker.sample(0, sys._getframe())
 
@@ -41,7 +41,5 @@ def test_samples_tell_where_a_broker_was_found_and_what_led_there() -> None:
     sampledbroker.here.clear()
     sampledbroker.under_way.clear()
     assert f"{sampledbroker.HEADING}, 2 samples" in said
-    here = (
-        "tests/unit/bench/test_other_benches.py test_samples_tell_where_a_broker_was_found_and_what_led_there"
-    )
+    here = "tests/unit/bench/test_other_benches.py test_samples_report_the_code_of_a_broker_and_its_callers"
     assert f"| 100.0% | 100.0% | {here}.<locals>.callee |" in said

@@ -1,4 +1,4 @@
-"""What the benchmarks of sends rest on: frames that servers read, sides that differ as they say, reaches that can be missed."""
+"""Parts of the send benchmarks: valid frames, described differences of sides, targets that can be missed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUEUES = 3
 
 
 @pytest.mark.parametrize("batch", [1, BATCH])
-def test_a_server_reads_what_the_light_client_sends(batch: int) -> None:
+def test_a_server_decodes_the_frames_of_the_light_client(batch: int) -> None:
     sends = Sends("T", QUEUES, 100, batch)
     frames = b"".join(sends.next(number, 1_700_000_000_000 + number) for number in range(5))
     commands = FrameReader().receive(frames)
@@ -40,7 +40,7 @@ def test_a_server_reads_what_the_light_client_sends(batch: int) -> None:
     assert {header.batch for header in headers} == {batch > 1}
 
 
-def test_pulls_go_on_where_the_last_ended_and_begin_again_at_the_end() -> None:
+def test_bench_pulls_continue_at_the_next_offset_and_start_over_at_the_end() -> None:
     pulls = Pulls("T", 1)
 
     def asked(number: int) -> tuple[int, int]:
@@ -56,7 +56,7 @@ def test_pulls_go_on_where_the_last_ended_and_begin_again_at_the_end() -> None:
     assert pulls.answered(b'{"code":19,"opaque":%d}' % opaque) == 0
     opaque, offset = asked(2)
     assert offset == 0
-    assert pulls.answered(b'{"code":19,"opaque":%d}' % opaque) < 0  # nothing is there at all
+    assert pulls.answered(b'{"code":19,"opaque":%d}' % opaque) < 0  # the queue is empty
 
 
 def test_every_request_of_a_load_is_answered_before_it_ends(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_every_request_of_a_load_is_answered_before_it_ends(tmp_path: Path) -> N
         assert len(load(address, Sends("T", QUEUES, 100), 1, 0).took_ms) == 1
 
 
-def test_a_server_that_refuses_everything_is_told_of(tmp_path: Path) -> None:
+def test_a_server_that_refuses_all_requests_ends_the_benchmark(tmp_path: Path) -> None:
     class Refused(Requests):
         def next(self, number: int, now_ms: int) -> bytes:
             return Sends("T", QUEUES, 100).next(number, now_ms)
@@ -86,13 +86,13 @@ def test_the_measured_cluster_has_the_shipped_settings(tmp_path: Path) -> None:
     assert differ == {"controllerAddr", "namesrvAddr", "listenPort", "storePathRootDir"}
 
 
-def test_only_brokers_are_of_the_measured_side(tmp_path: Path) -> None:
+def test_only_brokers_run_the_measured_implementation(tmp_path: Path) -> None:
     layout = SideLayout(tmp_path, 20_000, broker_module=JAVA)
     assert layout.module("broker-1") == JAVA
     assert layout.module("controller-0") == Layout(tmp_path, 20_000).module("controller-0") == "controller"
 
 
-def test_a_reach_compares_the_runs_of_both_sides_one_by_one() -> None:
+def test_a_reach_compares_both_sides_run_by_run() -> None:
     table = Table()
     row = "256 in flight, Java client, messages/s"
     for ours, java in ((100.0, 50.0), (110.0, 100.0)):
@@ -104,7 +104,7 @@ def test_a_reach_compares_the_runs_of_both_sides_one_by_one() -> None:
     assert Reach(row, most=3, of_probe=True).met(3.0)
 
 
-def test_a_row_is_judged_beside_another_one_of_the_same_side_run_by_run() -> None:
+def test_a_row_is_compared_with_another_row_of_the_same_side_run_by_run() -> None:
     table = Table()
     for ordered, concurrent in ((80.0, 100.0), (50.0, 100.0), (90.0, 100.0)):
         table.note("in order", "ours", ordered)

@@ -12,6 +12,7 @@ from broker.app import BrokerApp
 from broker.settings.broker import BrokerSettings
 from controller.server import ControllerApp
 from controller.settings import ControllerSettings
+from controller.state import ReplicasState
 from mqclient.client import Client
 from mqclient.errors import SendOutcomeUnknown, SendRefused
 from mqclient.message import StoredMessage
@@ -101,11 +102,19 @@ class Cluster:
         (node,) = self.masters
         return node
 
+    @property
+    def slaves(self) -> list[Node]:
+        return [node for node in self.brokers if node is not self.master]
+
+    def slaves_by_id(self) -> list[Node]:
+        """The slaves, in the order in which equal candidates are elected."""
+        return sorted(self.slaves, key=lambda node: self.app(node).membership.broker_id or 0)
+
     def in_sync(self, count: int) -> bool:
         return any(self.app(node).ha.in_sync_count() == count for node in self.masters)
 
     def start_up(self) -> None:
-        """Wait until all brokers are in sync and the topic is there."""
+        """Wait until all brokers are in sync and the topic exists."""
         self.wait_in_sync(len(self.brokers))
         self.create_topic()
 
@@ -113,7 +122,7 @@ class Cluster:
         self.world.run_until(lambda: self.in_sync(count), limit_ms)
 
     def client(self, router: Router | None = None) -> Client:
-        """A client; `router` answers what brokers ask it."""
+        """A client; `router` answers the requests of brokers."""
         client = Client(NAMESRV, clock=SimulatedClock(self._client_node), random=random.Random(1))
         if router is not None:
             client.remoting = RemotingClient(clock=client.clock, router=router)
@@ -157,7 +166,7 @@ class Cluster:
         return await node.spawn(asked())
 
     async def ask_leader(self, code: int, header: Any = None) -> RemotingCommand:
-        """One request to the controllers' leader, which must carry it out."""
+        """One request to the controllers' leader; its answer must be success."""
         reply = await self.ask(f"{CONTROLLERS[0]}:9878", RequestCode.CONTROLLER_GET_METADATA_INFO)
         reply = await self.ask(reply.ext["controllerLeaderAddress"], code, header)
         assert reply.code == 0, reply.remark
@@ -170,7 +179,7 @@ class Cluster:
         await self.ask_leader(RequestCode.CONTROLLER_ELECT_MASTER, header)
 
     async def send_all(self, bodies: list[bytes]) -> list[SendResult]:
-        """Each body until it is acknowledged; every outcome that stored it."""
+        """Sends each body until it is acknowledged, and returns every result that stored it."""
         results: list[SendResult] = []
         async with self.client() as client:
             producer = client.producer("producers")
@@ -199,3 +208,33 @@ class Cluster:
                     found += result.messages
                     result = await consumer.pull(queue, result.next_offset)
         return found
+
+    def bodies(self) -> list[bytes]:
+        """The bodies of all readable messages of the topic, sorted."""
+        return sorted(bytes(message.body) for message in self.run(self.read_all()))
+
+
+def controllers_of(world: World) -> list[Node]:
+    return [node for node in world.nodes.values() if isinstance(node.app, ControllerApp)]
+
+
+def leading_controller(world: World) -> Node:
+    (leader,) = (
+        node
+        for node in controllers_of(world)
+        if isinstance(node.app, ControllerApp) and node.app.node.is_active
+    )
+    return leader
+
+
+def leading_state(world: World) -> ReplicasState:
+    """The state of the leading controller."""
+    app = leading_controller(world).app
+    assert isinstance(app, ControllerApp)
+    return app.state
+
+
+def cut_off(world: World, node: Node, others: list[Node]) -> None:
+    for other in others:
+        if other is not node:
+            world.network.cut(node.host, other.host)

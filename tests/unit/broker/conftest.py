@@ -1,4 +1,4 @@
-"""A set of brokers for each test that asks one, or a world to make one in."""
+"""A set of brokers, or an empty world, for each test that requests one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.broker.served import Served
 
 @pytest.fixture(autouse=True)
 def small_ledgers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of members of Raft-mode sets."""
+    """Members of Raft-mode sets use small index files."""
     monkeypatch.setattr(member, "ledger_settings", small_ledger)
 
 

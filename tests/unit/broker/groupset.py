@@ -10,6 +10,7 @@ from typing import Any
 from broker.app import BrokerApp
 from broker.settings.broker import BrokerSettings
 from dledger.raft.settings import DLedgerSettings
+from messagestore.store.brokerstore import BrokerStore
 from mqclient.errors import SendOutcomeUnknown, SendRefused
 from raftstore import member
 from simulation.kernel.node import Node
@@ -26,9 +27,9 @@ INDEX_FILE_BYTES = 32 * 4096
 ledger_settings = member.ledger_settings
 
 
-def small_ledger(*store: Any, **besides: Any) -> DLedgerSettings:
-    """Stands in for raftstore.member.ledger_settings."""
-    return replace(ledger_settings(*store, **besides), index_file_bytes=INDEX_FILE_BYTES)
+def small_ledger(*store: Any, **options: Any) -> DLedgerSettings:
+    """Replaces raftstore.member.ledger_settings."""
+    return replace(ledger_settings(*store, **options), index_file_bytes=INDEX_FILE_BYTES)
 
 
 class GroupSet(Cluster):
@@ -63,7 +64,7 @@ class GroupSet(Cluster):
         node.start(lambda runtime: BrokerApp(settings, runtime))
 
     def start_newcomer(self, number: int, present: Mapping[str, str], **changed: Any) -> Node:
-        """Another broker, which nobody knows yet, with the list of present members and itself in it."""
+        """Another broker, unknown to the set so far; its peers are the present members and itself."""
         host = f"10.0.2.{number + 1}"
         node = self.world.node(f"broker-{number}", host)
         self.brokers.append(node)
@@ -80,18 +81,18 @@ class GroupSet(Cluster):
         self.create_topic()
 
     def wait_for_master(self) -> None:
-        """Until name servers know it, too."""
+        """Waits until name servers know the master, too."""
         self.world.run_until(self.has_master, 20_000)
         self.world.run_for_ms(500)
 
-    def level(self) -> bool:
-        """Every broker shows what the master has decided."""
+    def caught_up(self) -> bool:
+        """Whether every broker has dispatched the same committed log."""
         stores = [node.app.store for node in self.brokers if isinstance(node.app, BrokerApp)]
         ends = {end for store in stores for end in (store.confirm_offset(), store.dispatched_offset())}
         return len(stores) == len(self.brokers) and len(ends) == 1
 
     def refusals_of(self, bodies: list[bytes]) -> Coroutine[Any, Any, int]:
-        """Sends one after the other, one try each, every 10 ms; how many were not answered OK."""
+        """Sends the bodies every 10 ms, one try each, and returns how many sends failed."""
 
         async def send() -> int:
             refused = 0
@@ -106,3 +107,18 @@ class GroupSet(Cluster):
             return refused
 
         return send()
+
+
+def started(world: World, **settings: object) -> GroupSet:
+    group = GroupSet(world, **settings)
+    group.start_up()
+    return group
+
+
+def shows(store: BrokerStore, bodies: list[bytes]) -> bool:
+    """Whether the messages that the queues list contain all bodies."""
+    found = bytearray()
+    for topic, queue_id in store.queues():
+        for entry in store.entries(topic, queue_id, store.min_queue_offset(topic, queue_id), 1000):
+            found += store.read(entry.physical_offset, entry.size)
+    return all(body in found for body in bodies)

@@ -1,4 +1,4 @@
-"""A set of controller mode or a pair in one simulated world that goes on in Raft mode, on the stores that it left."""
+"""A set of controller mode, or a pair, whose stores are started in Raft mode in the same simulated world."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.broker.groupset import GroupSet
 
 
 class MixedSet(GroupSet):
-    """On the nodes of another set, whose brokers have stopped; none of them starts by itself."""
+    """Uses the nodes of another set, whose brokers have stopped. No broker is started automatically."""
 
     def __init__(self, world: World, nodes: list[Node], client_node: Node, **settings: Any) -> None:
         self.world = world
@@ -26,7 +26,7 @@ class MixedSet(GroupSet):
 
 
 def controlled_with(world: World, sent: list[bytes], **settings: Any) -> Cluster:
-    """Three brokers under controllers, all of which hold what was sent; they run."""
+    """Three running brokers under controllers; all hold the sent messages."""
     cluster = Cluster(world, 3, **settings)
     cluster.start_up()
     cluster.run(cluster.send_all(sent))
@@ -44,7 +44,7 @@ def stop_all(world: World, nodes: list[Node]) -> None:
 def moved(world: World, sent: list[bytes], **settings: Any) -> MixedSet:
     """The same set, stopped, to be started in Raft mode."""
     cluster = controlled_with(world, sent)
-    slaves = [node for node in cluster.brokers if node is not cluster.master]
+    slaves = cluster.slaves
     stop_all(world, [*slaves, cluster.master])
     return MixedSet(world, cluster.brokers, cluster._client_node, **settings)
 

@@ -65,7 +65,7 @@ class Pair:
             node.start(lambda runtime, settings=settings: BrokerApp(settings, runtime))
 
     def start_up(self) -> None:
-        """All run and are level, and the topic is there."""
+        """Starts all brokers, waits until the slaves caught up, and creates the topic."""
         self.start(*self.nodes)
         self.world.run_until(lambda: self.leads() and self.slaves_in_step() == len(self.nodes) - 1, 20_000)
         self.create_topic()
@@ -80,7 +80,7 @@ class Pair:
     def end(self, node: Node) -> int:
         return self.app(node).store.max_offset()
 
-    def level(self, node: Node | None = None) -> bool:
+    def caught_up(self, node: Node | None = None) -> bool:
         node = node or self.slave
         return (
             node.app is not None and self.master.app is not None and self.end(node) == self.end(self.master)
@@ -120,7 +120,7 @@ class Pair:
         return self.ask(node, RequestCode.PULL_MESSAGE, header)
 
     def send(self, *bodies: bytes) -> list[SendResult]:
-        """What became of each."""
+        """The result of each send."""
         return self.run(self._send(bodies))
 
     async def _send(self, bodies: tuple[bytes, ...]) -> list[SendResult]:

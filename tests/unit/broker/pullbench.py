@@ -33,7 +33,7 @@ class RecordingRenewal:
         self.asked.append(group)
 
     def ask_first(self, peer: Any, group: str) -> None:
-        """There is nobody to ask."""
+        """Does nothing: no client answers in these tests."""
 
 
 class ScriptedQueues:
@@ -71,13 +71,13 @@ class ScriptedQueues:
         return [QueueEntry(100 * at, 100, tag_hash(tag)) for at, (tag, _) in enumerate(seen, offset)]
 
     async def load(self, result: GetResult) -> None:
-        raise AssertionError("nothing is cold here")
+        raise AssertionError("no record is cold in these tests")
 
     def is_at_hand(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> bool:
         return True
 
     async def bring(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> None:
-        raise AssertionError("all is at hand here")
+        raise AssertionError("all records are in memory in these tests")
 
 
 @dataclass
@@ -153,7 +153,7 @@ class Bench:
         )
 
     def pull(self, **fields: Any) -> RemotingCommand | None:
-        """The answer of one pull, None while it is held."""
+        """The answer to one pull, None while it is held."""
         before = len(self.peer.replies)
         answer = self.processor.handle(cast(Any, self.peer), pull(**fields))
         assert answer is None or isinstance(answer, RemotingCommand)

@@ -10,7 +10,7 @@ from remoting.frame import FrameReader
 
 
 class RecordingPeer:
-    """Keeps what is sent to it, one entry of `writes` for each write."""
+    """Records sent commands: one entry of `writes` for each write."""
 
     remote_address = "10.0.0.9:5000"
     own_host = "10.0.0.1"

@@ -1,4 +1,4 @@
-"""A set of two brokers with three messages, and how it is asked."""
+"""A set of two brokers with three messages, and methods that send it requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Served:
         self.cluster = Cluster(world, 2)
         self.cluster.start_up()
         self.master = self.cluster.app(self.cluster.master)
-        slave = next(node for node in self.cluster.brokers if node is not self.cluster.master)
+        slave = self.cluster.slaves[0]
         self.slave = self.cluster.app(slave)
         self.cluster.run(self._fill())
         world.run_for_ms(100)

@@ -1,4 +1,4 @@
-"""What administrators ask of groups, of their members and of traffic; each request is a frame over the simulated network."""
+"""Requests of administrators about groups, their members and traffic, each over the simulated network."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def body_of(reply: RemotingCommand) -> Any:
 
 
 def test_traffic_is_counted_by_topic_while_metrics_are_off(served: Served) -> None:
-    told = served.json(RequestCode.VIEW_BROKER_STATS_DATA, BrokerStatsHeader("TOPIC_PUT_NUMS", "orders"))
-    assert [told[name]["sum"] for name in ("statsMinute", "statsHour", "statsDay")] == [3, 3, 3]
-    assert told["statsMinute"]["avgpt"] == 1.0
+    stats = served.json(RequestCode.VIEW_BROKER_STATS_DATA, BrokerStatsHeader("TOPIC_PUT_NUMS", "orders"))
+    assert [stats[name]["sum"] for name in ("statsMinute", "statsHour", "statsDay")] == [3, 3, 3]
+    assert stats["statsMinute"]["avgpt"] == 1.0
     sizes = served.json(RequestCode.VIEW_BROKER_STATS_DATA, BrokerStatsHeader("TOPIC_PUT_SIZE", "orders"))
     assert sizes["statsDay"]["sum"] > 300
     assert served.json(RequestCode.GET_TOPIC_STATS_INFO, TopicHeader("orders"))["topicPutTps"] > 0
@@ -52,37 +52,37 @@ def test_traffic_is_counted_by_topic_while_metrics_are_off(served: Served) -> No
     assert (unknown.code, unknown.remark) == (1, "The stats <GROUP_GET_NUMS> <orders@CG> not exist")
 
 
-def test_every_group_shows_how_far_it_is(served: Served) -> None:
+def test_consume_stats_list_the_offsets_of_every_group(served: Served) -> None:
     for group, offset in (("CG", 2), ("DG", 0)):
         body = json.dumps({"groupName": group}).encode()
         served.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)
         commit(served, group, offset)
-    told = served.json(RequestCode.GET_BROKER_CONSUME_STATS, ConsumeStatsInBrokerHeader())
-    of_group = {name: each for row in told["consumeStatsList"] for name, each in row.items()}
-    [stats] = of_group["CG"]
-    assert stats["offsetTable"][QUEUE_1]["consumerOffset"] == 2
-    assert stats["offsetTable"][QUEUE_1]["brokerOffset"] == 3
-    assert told["totalDiff"] == 1 + 3
+    stats = served.json(RequestCode.GET_BROKER_CONSUME_STATS, ConsumeStatsInBrokerHeader())
+    of_group = {name: each for row in stats["consumeStatsList"] for name, each in row.items()}
+    [of_cg] = of_group["CG"]
+    assert of_cg["offsetTable"][QUEUE_1]["consumerOffset"] == 2
+    assert of_cg["offsetTable"][QUEUE_1]["brokerOffset"] == 3
+    assert stats["totalDiff"] == 1 + 3
     ordered = served.json(RequestCode.GET_BROKER_CONSUME_STATS, ConsumeStatsInBrokerHeader(is_order=True))
     assert all(each == [] for row in ordered["consumeStatsList"] for each in row.values())
     one = served.json(RequestCode.GET_CONSUME_STATS, GetConsumeStatsHeader("CG"))
-    assert one["offsetTable"][QUEUE_1] == stats["offsetTable"][QUEUE_1]
+    assert one["offsetTable"][QUEUE_1] == of_cg["offsetTable"][QUEUE_1]
 
 
-def test_how_far_a_group_is_behind_is_told_in_time(served: Served) -> None:
+def test_consume_time_span_reports_the_delay_of_a_group_in_ms(served: Served) -> None:
     commit(served, "CG", 1)
-    told = served.json(RequestCode.QUERY_CONSUME_TIME_SPAN, GroupAndTopicHeader("CG", "orders"))
-    [span] = [row for row in told["consumeTimeSpanSet"] if row["messageQueue"]["queueId"] == 1]
+    stats = served.json(RequestCode.QUERY_CONSUME_TIME_SPAN, GroupAndTopicHeader("CG", "orders"))
+    [span] = [row for row in stats["consumeTimeSpanSet"] if row["messageQueue"]["queueId"] == 1]
     assert span["minTimeStamp"] == span["consumeTimeStamp"] <= span["maxTimeStamp"]
     assert span["delayTime"] > 0
     commit(served, "CG", 3)
-    told = served.json(RequestCode.QUERY_CONSUME_TIME_SPAN, GroupAndTopicHeader("CG", "orders"))
-    [span] = [row for row in told["consumeTimeSpanSet"] if row["messageQueue"]["queueId"] == 1]
+    stats = served.json(RequestCode.QUERY_CONSUME_TIME_SPAN, GroupAndTopicHeader("CG", "orders"))
+    [span] = [row for row in stats["consumeTimeSpanSet"] if row["messageQueue"]["queueId"] == 1]
     assert (span["consumeTimeStamp"], span["delayTime"]) == (span["maxTimeStamp"], 0)
     assert served.ask(RequestCode.QUERY_CONSUME_TIME_SPAN, GroupAndTopicHeader("CG", "none")).code == 17
 
 
-def test_a_group_goes_on_where_another_is(served: Served) -> None:
+def test_a_cloned_group_starts_at_the_offsets_of_the_other_group(served: Served) -> None:
     commit(served, "CG", 2)
     for header in (CloneGroupOffsetHeader("CG", "DG", "orders"), CloneGroupOffsetHeader("CG", "EG")):
         assert served.ask(RequestCode.CLONE_GROUP_OFFSET, header).code == 0
@@ -126,10 +126,10 @@ class Members:
         return answer
 
 
-def test_clients_say_where_they_are(served: Served) -> None:
+def test_consumers_report_their_queue_offsets_to_administrators(served: Served) -> None:
     code, members = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, Members(served)
-    told = body_of(members.ask(code, ConsumerStatusHeader("orders", "CG", "")))
-    assert told["consumerTable"] == {"c1": {QUEUE_1: 2}}
+    stats = body_of(members.ask(code, ConsumerStatusHeader("orders", "CG", "")))
+    assert stats["consumerTable"] == {"c1": {QUEUE_1: 2}}
     nobody = body_of(members.ask(code, ConsumerStatusHeader("orders", "CG", "c2")))
     assert nobody["consumerTable"] == {}
     offline = served.ask(code, ConsumerStatusHeader("orders", "DG"))
@@ -149,7 +149,7 @@ def test_producers_and_subscriptions_are_shown(served: Served) -> None:
     assert "subscriptionData" not in none
 
 
-def test_a_topic_that_the_source_reads_no_more_is_cloned_only_when_it_is_said_to_be_offline(
+def test_offsets_of_a_topic_the_source_unsubscribed_are_cloned_only_with_offline_set(
     served: Served,
 ) -> None:
     commit(served, "CG", 2)

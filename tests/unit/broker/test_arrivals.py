@@ -1,4 +1,4 @@
-"""Held pulls whose tags do not come: they sleep on, and the queue is not read for each of them."""
+"""Held pulls whose tags do not arrive: they stay held, and the queue is not read for each of them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from tests.unit.broker.recordingpeer import RecordingPeer
 
 
 class WatchedQueues(ScriptedQueues):
-    """Tells from where it was read, and its entries looked at; some of these are as `listed` says, by their
-    offset, and those of one look end where `listed_end` says."""
+    """Records the offsets of reads and of entry listings.
+
+    `listed` replaces entries by offset; `listed_end` limits the length of a listing."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +39,7 @@ class WatchedQueues(ScriptedQueues):
 
 @dataclass
 class Crowd:
-    """One pull for each of `subscriptions`, which waits behind the one message of its queue."""
+    """One held pull for each of `subscriptions`, at the end of a queue with one message."""
 
     subscriptions: list[str]
     queues: WatchedQueues = field(default_factory=WatchedQueues)
@@ -52,41 +53,41 @@ class Crowd:
             assert self.bench.processor.handle(cast(Any, peer), asked) is None
         self.queues.reads.clear()
 
-    def comes(self, *messages: tuple[str, bytes]) -> None:
+    def arrives(self, *messages: tuple[str, bytes]) -> None:
         self.queues.messages += messages
         self.bench.processor.arrived([QueueGrew("orders", 0, len(self.queues.messages))])
 
     @property
     def bodies(self) -> list[list[bytes | None]]:
-        """What each was answered."""
+        """The bodies of the answers to each pull."""
         return [[cast(Any, reply.body) for reply in peer.replies] for peer in self.peers]
 
 
-def test_of_several_only_those_are_read_for_whose_tags_came() -> None:
+def test_the_queue_is_read_only_for_held_pulls_whose_tags_arrived() -> None:
     crowd = Crowd(["B", "C", "B || C", "*"])
-    crowd.comes(("A", b"two"))
+    crowd.arrives(("A", b"two"))
     assert crowd.bodies == [[], [], [], [b"two"]]
     assert (crowd.queues.looks, crowd.queues.reads) == ([1], [1])
-    crowd.comes(("A", b"three"), ("C", b"four"))
+    crowd.arrives(("A", b"three"), ("C", b"four"))
     assert crowd.bodies == [[], [b"four"], [b"four"], [b"two"]]
     assert (crowd.queues.looks, crowd.queues.reads) == ([1, 2], [1, 2, 2])
 
 
-def test_those_passed_over_get_what_comes_later_and_nothing_twice() -> None:
+def test_skipped_pulls_get_later_messages_and_nothing_twice() -> None:
     crowd = Crowd(["A || B", "B", "C"])
-    crowd.comes(("D", b"two"))
-    crowd.comes(("D", b"three"))
-    crowd.comes(("B", b"four"))
-    crowd.comes(("B", b"five"))
+    crowd.arrives(("D", b"two"))
+    crowd.arrives(("D", b"three"))
+    crowd.arrives(("B", b"four"))
+    crowd.arrives(("B", b"five"))
     assert crowd.bodies == [[b"four"], [b"four"], []]
-    crowd.comes(("C", b"six"))
+    crowd.arrives(("C", b"six"))
     assert crowd.bodies == [[b"four"], [b"four"], [b"six"]]
     assert len(crowd.bench.held) == 0
 
 
-def test_at_the_end_of_their_time_they_are_told_to_go_on_behind_what_was_passed_over() -> None:
+def test_expired_pulls_get_a_next_offset_behind_the_skipped_messages() -> None:
     crowd = Crowd(["B", "C"])
-    crowd.comes(("A", b"two"), ("A", b"three"))
+    crowd.arrives(("A", b"two"), ("A", b"three"))
     crowd.bench.processor.expire(15_000)
     for peer in crowd.peers:
         (reply,) = peer.replies
@@ -97,31 +98,31 @@ def test_at_the_end_of_their_time_they_are_told_to_go_on_behind_what_was_passed_
         )
 
 
-def test_one_alone_is_read_for_without_a_look() -> None:
+def test_the_queue_is_read_for_a_single_held_pull_without_a_tag_check() -> None:
     crowd = Crowd(["B"])
-    crowd.comes(("A", b"two"))
+    crowd.arrives(("A", b"two"))
     assert (crowd.bodies, crowd.queues.looks, crowd.queues.reads) == ([[]], [], [1])
 
 
 @pytest.mark.parametrize("listed", [QueueEntry(0, 0x7FFFFFFF, 0), QueueEntry(0, 0, 0)], ids=["gap", "damage"])
-def test_where_a_queue_lists_no_message_it_is_read_for_all(listed: QueueEntry) -> None:
+def test_an_entry_without_a_message_makes_the_queue_be_read_for_every_pull(listed: QueueEntry) -> None:
     crowd = Crowd(["B", "C"])
     crowd.queues.listed = {1: listed}
-    crowd.comes(("A", b"two"), ("A", b"three"))
+    crowd.arrives(("A", b"two"), ("A", b"three"))
     assert crowd.queues.reads == [1, 1]
 
 
 @pytest.mark.parametrize("listed_end", [0, 1])
-def test_where_a_queue_lists_fewer_messages_than_came_it_is_read_for_all(listed_end: int) -> None:
+def test_a_listing_shorter_than_the_arrivals_makes_the_queue_be_read_for_every_pull(listed_end: int) -> None:
     crowd = Crowd(["B", "C"])
     crowd.queues.listed_end = listed_end
-    crowd.comes(("A", b"two"), ("B", b"three"))
+    crowd.arrives(("A", b"two"), ("B", b"three"))
     assert crowd.queues.reads == [1, 1]
     assert crowd.bodies == [[b"three"], []]
 
 
 @pytest.mark.parametrize(("count", "reads"), [(100, []), (101, [1, 1])])
-def test_no_more_than_a_hundred_are_looked_at(count: int, reads: list[int]) -> None:
+def test_at_most_a_hundred_entries_are_checked_by_tag(count: int, reads: list[int]) -> None:
     crowd = Crowd(["B", "C"])
-    crowd.comes(*[("A", b"x")] * count)
+    crowd.arrives(*[("A", b"x")] * count)
     assert crowd.queues.reads == reads

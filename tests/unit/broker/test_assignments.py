@@ -1,4 +1,4 @@
-"""Queues that the broker assigns to consumers (400), beside what upstream's strategies give."""
+"""Queues that the broker assigns to consumers (request 400), compared with upstream's strategies."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def shares(strategy: str, consumers: int) -> list[list[str]]:
     return [[f"{queue.broker_name[-1]}{queue.queue_id}" for queue in share] for share in found]
 
 
-def test_neighbours_go_to_one_consumer_and_one_more_to_the_first() -> None:
+def test_average_gives_adjacent_queues_to_a_consumer_and_the_remainder_to_the_first() -> None:
     assert shares("AVG", 3) == [["a0", "a1", "a2"], ["a3", "b0", "b1"], ["b2", "b3"]]
     assert shares("AVG", 10)[6:] == [["b2"], ["b3"], [], []]
 
 
-def test_in_a_circle_each_gets_the_next_one() -> None:
+def test_average_by_circle_deals_queues_round_robin() -> None:
     assert shares("AVG_BY_CIRCLE", 3) == [["a0", "a3", "b2"], ["a1", "b0", "b3"], ["a2", "b1"]]
 
 
-def test_who_is_not_in_the_group_gets_none() -> None:
+def test_a_consumer_outside_the_group_gets_no_queue() -> None:
     assert allocated(STRATEGIES["AVG"], "x", ["a", "b"], QUEUES) == []
 
 
@@ -82,7 +82,7 @@ def queue_ids(answer: RemotingCommand) -> list[int]:
     return [row["messageQueue"]["queueId"] for row in rows]
 
 
-def test_a_consumer_is_told_its_share_of_the_topic(cluster: Cluster) -> None:
+def test_a_consumer_gets_its_share_of_the_topic_from_the_broker(cluster: Cluster) -> None:
     asked = QueryAssignmentBody("orders", "CG", "two", "AVG")
     assert queue_ids(assigned(cluster, asked)) == [2, 3]
     asked.strategy_name = "AVG_BY_CIRCLE"
@@ -91,12 +91,14 @@ def test_a_consumer_is_told_its_share_of_the_topic(cluster: Cluster) -> None:
     assert queue_ids(assigned(cluster, asked)) == [0, 1, 2, 3]
 
 
-def test_who_is_unknown_and_what_is_nowhere_has_no_queues(cluster: Cluster) -> None:
+def test_unknown_groups_and_topics_are_assigned_no_queues(cluster: Cluster) -> None:
     assert queue_ids(assigned(cluster, QueryAssignmentBody("orders", "nobody", "two", "AVG"))) == []
     assert queue_ids(assigned(cluster, QueryAssignmentBody("nowhere", "CG", "two", "AVG"))) == []
 
 
-def test_another_strategy_is_refused_and_told_of(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_strategy_is_refused_and_logged(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
     answer = assigned(cluster, QueryAssignmentBody("orders", "CG", "two", "MACHINE_ROOM"))
     assert answer.code == ResponseCode.INVALID_PARAMETER
     assert answer.remark == "queues are assigned by AVG and AVG_BY_CIRCLE, not by MACHINE_ROOM"
@@ -104,7 +106,7 @@ def test_another_strategy_is_refused_and_told_of(cluster: Cluster, caplog: pytes
     assert getattr(logged, "fields", {}).get("group") == "CG"
 
 
-def test_without_a_name_server_nothing_is_said(cluster: Cluster) -> None:
+def test_an_assignment_without_a_name_server_is_an_error(cluster: Cluster) -> None:
     cluster.world.nodes["namesrv"].kill()
     answer = assigned(cluster, QueryAssignmentBody("other", "CG", "two", "AVG"))
     assert (answer.code, answer.remark) == (1, "no name server has a route of other")
@@ -112,7 +114,7 @@ def test_without_a_name_server_nothing_is_said(cluster: Cluster) -> None:
 
 
 class Routes:
-    """Name servers that know every topic, each with four queues; `asked` are the topics they were asked for."""
+    """Name servers that know every topic, with four queues each; `asked` records the topics of requests."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -122,7 +124,7 @@ class Routes:
         return question.reply(body=TopicRouteData([QueueData("broker-a", 4, 4, 6)]).encode())
 
 
-def test_what_is_kept_of_topics_is_bounded_by_their_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_topic_routes_is_bounded_by_their_queues(monkeypatch: pytest.MonkeyPatch) -> None:
     routes, router = Routes(), Router()
     handler = Assignments(
         ConsumerGroups(),

@@ -1,4 +1,4 @@
-"""Attributes of topics and groups: what a request changes, what it leaves, and what it may not say."""
+"""Attributes of topics and groups: changes, unchanged attributes and malformed changes."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def after(before: dict[str, str], text: str | None) -> dict[str, str]:
     return changed(before, changes_in(text))
 
 
-def test_attributes_change_by_plus_and_minus_and_others_stay() -> None:
+def test_plus_and_minus_change_attributes_and_leave_the_others() -> None:
     assert after({"a": "1", "b": "2"}, "+c=3,-a,+b=4=5") == {"b": "4=5", "c": "3"}
     assert after({"a": "1"}, None) == after({"a": "1"}, "") == after({"a": "1"}, "-b,") == {"a": "1"}
     assert changed({"a": "1", "b": "2"}, {"+a": "3", "-b": "", "c": "4"}) == {"a": "3", "c": "4"}
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_is_no_change_of_attributes_is_refused_with_the_form(served: Served, text: str) -> None:
+def test_malformed_attribute_changes_are_refused_with_the_expected_form(served: Served, text: str) -> None:
     with pytest.raises(AttributesRefused, match="write .key=value to set and -key to drop"):
         after({}, text)
     header = CreateTopicHeader("fresh", "TBW102", 2, 3, 6, attributes=text)

@@ -1,4 +1,4 @@
-"""Values of settings that no broker can go on with are refused while it runs, too."""
+"""Invalid values of settings are refused while a broker runs, too."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def change(served: Served, line: bytes) -> tuple[int, str | None]:
         (b"transactionCheckInterval=2147483648", "Input should be less than or equal to 2147483647"),
     ],
 )
-def test_a_number_that_would_end_the_broker_later_is_refused(served: Served, line: bytes, why: str) -> None:
+def test_a_setting_out_of_its_range_is_refused(served: Served, line: bytes, why: str) -> None:
     assert change(served, line) == (ResponseCode.SYSTEM_ERROR, f"{line.decode()}: {why}")
 
 
-IDLE = [
+CONTROLLER_KEYS = [
     b"allowTruncationTo=800",
     b"brokerElectionPriority=3",
     b"brokerHeartbeatInterval=500",
@@ -45,16 +45,18 @@ IDLE = [
 ]
 
 
-def told(replies: list[RemotingCommand]) -> list[tuple[int, str | None]]:
+def answers(replies: list[RemotingCommand]) -> list[tuple[int, str | None]]:
     return [(reply.code, reply.remark) for reply in replies]
 
 
 WHY = "counts under controllers only, this broker is in another mode"
-REFUSED = [(ResponseCode.INVALID_PARAMETER, f"{line.decode().partition('=')[0]}: {WHY}") for line in IDLE]
+REFUSED = [
+    (ResponseCode.INVALID_PARAMETER, f"{line.decode().partition('=')[0]}: {WHY}") for line in CONTROLLER_KEYS
+]
 BOTH = b"longPollingEnable=false\nminInSyncReplicas=2"
 
 
-def test_a_pair_refuses_what_nobody_looks_at_there(world: World) -> None:
+def test_a_pair_refuses_changes_of_settings_that_only_controller_mode_reads(world: World) -> None:
     pair = Pair(world)
     pair.start_up()
 
@@ -62,14 +64,14 @@ def test_a_pair_refuses_what_nobody_looks_at_there(world: World) -> None:
         reply: RemotingCommand = pair.ask(pair.master, RequestCode.UPDATE_BROKER_CONFIG, None, line)
         return reply
 
-    assert told([asked(line) for line in IDLE]) == REFUSED
-    assert told([asked(BOTH)]) == [(ResponseCode.INVALID_PARAMETER, f"minInSyncReplicas: {WHY}")]
+    assert answers([asked(line) for line in CONTROLLER_KEYS]) == REFUSED
+    assert answers([asked(BOTH)]) == [(ResponseCode.INVALID_PARAMETER, f"minInSyncReplicas: {WHY}")]
     settings = pair.app(pair.master).settings
     assert (settings.min_in_sync_replicas, settings.long_polling_enable) == (1, True)
-    assert asked(b"longPollingEnable=false\nminInSyncReplicas=1").code == 0, "as it is"
+    assert asked(b"longPollingEnable=false\nminInSyncReplicas=1").code == 0, "unchanged value"
 
 
-def test_raft_mode_refuses_what_nobody_looks_at_there(world: World) -> None:
+def test_raft_mode_refuses_changes_of_settings_that_only_controller_mode_reads(world: World) -> None:
     group = GroupSet(world)
     group.start_up()
 
@@ -78,15 +80,15 @@ def test_raft_mode_refuses_what_nobody_looks_at_there(world: World) -> None:
         reply: RemotingCommand = group.run(group.ask(address, RequestCode.UPDATE_BROKER_CONFIG, None, line))
         return reply
 
-    assert told([asked(line) for line in IDLE]) == REFUSED
+    assert answers([asked(line) for line in CONTROLLER_KEYS]) == REFUSED
     assert asked(b"longPollingEnable=false").code == 0
 
 
-def test_under_controllers_all_of_them_change(served: Served) -> None:
-    assert [change(served, line)[0] for line in IDLE] == [0] * len(IDLE)
+def test_controller_mode_accepts_changes_of_its_own_settings(served: Served) -> None:
+    assert [change(served, line)[0] for line in CONTROLLER_KEYS] == [0] * len(CONTROLLER_KEYS)
 
 
-def test_halves_are_known_under_the_longest_time_that_they_may_have(served: Served) -> None:
+def test_a_half_message_is_tracked_under_the_longest_transaction_timeout(served: Served) -> None:
     assert change(served, b"transactionTimeOut=2147483647") == (0, None)
     header = SendMessageHeader("PG", "orders", "TBW102", 4, 1, 0, 0, 0, HALF)
     assert served.ask(RequestCode.SEND_MESSAGE, header, b"half").code == 0
@@ -94,7 +96,7 @@ def test_halves_are_known_under_the_longest_time_that_they_may_have(served: Serv
     assert served.master.requests.open_transactions == 1
 
 
-def test_a_cut_that_was_allowed_can_be_forbidden_again(served: Served) -> None:
+def test_allow_truncation_to_can_be_set_and_cleared_again(served: Served) -> None:
     assert change(served, b"allowTruncationTo=4096") == (0, None)
     assert served.master.settings.allow_truncation_to == 4_096
     assert change(served, b"allowTruncationTo=") == (0, None)

@@ -1,4 +1,4 @@
-"""A master's looks at its open halves, against a scripted log."""
+"""A master's checks of its open half messages, against a scripted log."""
 
 from __future__ import annotations
 
@@ -22,17 +22,11 @@ from messagestore.messages import MessageToStore, PutResult, PutStatus, QueueEnt
 from messagestore.record import PROPERTIES_BYTES_MAX, decode
 from messagestore.systemtopics import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
 from remoting.command import RemotingCommand
-from tests.unit.broker.test_open_transactions import (
-    Bench,
-    ScriptedLog,
-    ScriptedRole,
-    half_message,
-    replace_half,
-)
+from tests.unit.broker.transactionbench import Bench, ScriptedLog, ScriptedRole, half_message, replace_half
 
 
 class ScriptedPeer:
-    """A producer's connection; one that is `slow` reads nothing."""
+    """A producer's connection; a `slow` one reads nothing."""
 
     def __init__(self, asked: list[RemotingCommand], *, slow: bool = False) -> None:
         self.closed, self.unsent_bytes = False, 0
@@ -71,7 +65,7 @@ class Asker:
         return appended
 
     def java_half(self, body: bytes) -> PutResult:
-        """One whose properties leave no room for what putting it back adds."""
+        """A half message whose properties leave no room for the property that putting it back adds."""
         own = half_of(MessageToStore("orders", 1, body, b"PGROUP\x01PG\x02"))
         long = b"own\x01" + b"x" * (PROPERTIES_BYTES_MAX - len(own.properties) - 5) + b"\x02"
         half = replace(own, properties=own.properties + long)
@@ -85,7 +79,7 @@ class Asker:
             asyncio.run(self.check_back.round())
 
     def asked_for(self) -> list[bytes]:
-        """The bodies."""
+        """The bodies of the checked half messages."""
         return [decode(request.body or b"").body for request in self.asked]
 
     def put_back_count(self) -> int:
@@ -93,10 +87,10 @@ class Asker:
         return sum(b"TRANSACTION_CHECK_TIMES" in half.properties for half in halves)
 
 
-def test_a_damaged_half_keeps_no_other_one_from_being_asked_for(
+def test_a_damaged_half_message_does_not_stop_checks_of_the_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of each damaged one an operator is told once, while it is looked at again and again."""
+    """Each damaged one is logged once, although it is read in every round."""
     asker = Asker()
     bad, gone, _ = asker.half(b"bad"), asker.half(b"gone"), asker.half(b"good")
     read = asker.bench.log.message_at
@@ -105,7 +99,7 @@ def test_a_damaged_half_keeps_no_other_one_from_being_asked_for(
         if place == gone.physical_offset:
             return None
         if place == bad.physical_offset:
-            raise RecordDamaged("0", place, "a test says so")
+            raise RecordDamaged("0", place, "set by the test")
         return await read(place)
 
     monkeypatch.setattr(asker.bench.log, "message_at", message_at)
@@ -116,12 +110,12 @@ def test_a_damaged_half_keeps_no_other_one_from_being_asked_for(
     for _ in range(3):
         asker.bench.clock.ms += 60_000
         asyncio.run(asker.check_back.round())
-    told = [getattr(record, "fields", {}) for record in caplog.records if record.levelname == "ERROR"]
-    assert [each["offset"] for each in told] == [bad.physical_offset, gone.physical_offset]
-    assert "another replica" in str(told[0]["why"])
+    logged = [getattr(record, "fields", {}) for record in caplog.records if record.levelname == "ERROR"]
+    assert [each["offset"] for each in logged] == [bad.physical_offset, gone.physical_offset]
+    assert "another replica" in str(logged[0]["why"])
 
 
-def test_what_waits_to_be_asked_for_holds_no_more_than_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_messages_in_flight_for_a_check_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.transactions.checkback.IN_FLIGHT_BYTES_MAX", 200)
     asker = Asker()
     for number in range(5):
@@ -130,7 +124,7 @@ def test_what_waits_to_be_asked_for_holds_no_more_than_so_many_bytes(monkeypatch
     asker.bench.clock.ms += 10_000
 
     async def sleep(seconds: float) -> None:
-        """Whoever waits for room, waits for good."""
+        """A round that waits for room never gets it."""
         asker.role.accepts_sends = False
 
     monkeypatch.setattr("asyncio.sleep", sleep)
@@ -143,7 +137,7 @@ def test_what_waits_to_be_asked_for_holds_no_more_than_so_many_bytes(monkeypatch
 
 
 def measured(log: ScriptedLog) -> Callable[[MessageToStore], PutResult]:
-    """Its append, that refuses what no record can have, as the store does."""
+    """Its append; refuses properties over the limit of a record, as the store does."""
     append = log._append
 
     def within(message: MessageToStore) -> PutResult:
@@ -156,22 +150,22 @@ def measured(log: ScriptedLog) -> Callable[[MessageToStore], PutResult]:
 
 @pytest.fixture
 def asker(monkeypatch: pytest.MonkeyPatch) -> Asker:
-    """Of a log that measures."""
+    """An asker whose log refuses oversized properties."""
     asker = Asker()
     monkeypatch.setattr(asker.bench.log, "_append", measured(asker.bench.log))
     return asker
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[tuple[str, object]]:
-    """What operators were told, and of which key."""
-    told = [record for record in caplog.records if record.levelname == "ERROR"]
-    return [(record.getMessage(), getattr(record, "fields", {}).get("offset")) for record in told]
+    """The logged errors, each with its offset."""
+    logged = [record for record in caplog.records if record.levelname == "ERROR"]
+    return [(record.getMessage(), getattr(record, "fields", {}).get("offset")) for record in logged]
 
 
-def test_a_half_that_cannot_be_put_back_is_asked_for_where_it_is(
+def test_a_half_message_that_cannot_be_put_back_is_checked_in_place(
     asker: Asker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As often as any, and so are those behind it; upstream tries to put it back, and never comes to them."""
+    """All are checked in every round. Upstream retries the put and never reaches the later half messages."""
     java = asker.java_half(b"java's")
     asker.half(b"ours")
     asker.rounds(3)
@@ -179,11 +173,11 @@ def test_a_half_that_cannot_be_put_back_is_asked_for_where_it_is(
     assert {request.ext["commitLogOffset"] for request in asker.asked[::2]} == {str(java.physical_offset)}
     assert asker.put_back_count() == 3
     assert set(asker.bench.open) == {0, 1}
-    (told,) = errors(caplog)
-    assert told[1] == java.physical_offset and "checked in place" in told[0]
+    (logged,) = errors(caplog)
+    assert logged[1] == java.physical_offset and "checked in place" in logged[0]
 
 
-def test_what_is_asked_for_too_often_where_it_is_is_kept_elsewhere(asker: Asker) -> None:
+def test_a_half_message_checked_in_place_too_often_is_copied_to_the_abandoned_topic(asker: Asker) -> None:
     java = asker.java_half(b"java's")
     asker.rounds(14)
     assert asker.bench.open == [0]
@@ -195,7 +189,7 @@ def test_what_is_asked_for_too_often_where_it_is_is_kept_elsewhere(asker: Asker)
     assert (kept.body, kept.properties) == (half.body, half.properties)
 
 
-def test_what_is_asked_for_where_it_is_waits_for_its_producers_as_any(asker: Asker) -> None:
+def test_a_half_message_checked_in_place_waits_for_its_producers_like_any_other(asker: Asker) -> None:
     asker.java_half(b"java's")
     producers, asker.producers = asker.producers, []
     asker.rounds(100)
@@ -208,10 +202,10 @@ def test_what_is_asked_for_where_it_is_waits_for_its_producers_as_any(asker: Ask
     assert asker.bench.open == [] and len(given_up(asker)) == 1
 
 
-def test_so_many_are_asked_for_where_they_are_at_a_time(
+def test_checks_in_place_are_bounded_and_every_half_message_gets_its_turn(
     asker: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others' turn comes, also behind those that are ended."""
+    """Later half messages get their turn, also after ended ones."""
     monkeypatch.setattr("broker.transactions.checkback.IN_PLACE_MAX", 2)
     for body in (b"a", b"b", b"c", b"d"):
         asker.java_half(body)
@@ -225,10 +219,10 @@ def test_so_many_are_asked_for_where_they_are_at_a_time(
     assert Counter(asker.asked_for()) == {b"a": 2, b"b": 15, b"c": 15, b"d": 15}
 
 
-def test_a_half_that_no_record_has_room_for_elsewhere_is_given_up_where_it_is_and_named(
+def test_a_half_message_that_cannot_be_copied_is_abandoned_and_logged(
     asker: Asker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It was tried for ever, and kept the log from retention."""
+    """Formerly the copy was retried for ever, which kept the log from retention."""
     java = asker.java_half(b"java's")
     append = asker.bench.log._append
 
@@ -242,9 +236,9 @@ def test_a_half_that_no_record_has_room_for_elsewhere_is_given_up_where_it_is_an
     assert asker.asked_for() == 15 * [b"java's"]
     assert asker.bench.open == [] and given_up(asker) == []
     asker.bench.transactions.write_ops()
-    assert asker.bench.lead() == [], "the next master does not begin anew"
-    (told,) = [record for record in caplog.records if "abandoned without a copy" in record.getMessage()]
-    assert getattr(told, "fields", {}) == {
+    assert asker.bench.lead() == [], "the next master does not check it again"
+    (logged,) = [record for record in caplog.records if "abandoned without a copy" in record.getMessage()]
+    assert getattr(logged, "fields", {}) == {
         "group": "PG", "key": "", "checks": 0, "topic": HALF_TOPIC, "queue_offset": 0, "offset": java.physical_offset,
         "why": "MESSAGE_ILLEGAL",
     }  # fmt: skip
@@ -258,8 +252,7 @@ LARGE = [bytes([97 + number]) * 1_000 for number in range(6)]
 
 
 def clock_runs(asker: Asker, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> None:
-    """Who sleeps finds that so much time has passed, and `meanwhile` done."""
-
+    """A sleep advances the clock and calls `meanwhile`."""
     monkeypatch.setattr("broker.transactions.producerturns.UNREAD_BYTES_MAX", 8_500)
 
     async def sleep(seconds: float) -> None:
@@ -269,7 +262,7 @@ def clock_runs(asker: Asker, monkeypatch: pytest.MonkeyPatch, meanwhile: Callabl
     monkeypatch.setattr("asyncio.sleep", sleep)
 
 
-def test_a_producer_that_does_not_read_is_asked_no_more_and_what_it_was_not_asked_is_not_counted(
+def test_a_producer_that_does_not_read_gets_no_more_checks_and_unsent_ones_do_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asker = Asker()
@@ -279,12 +272,12 @@ def test_a_producer_that_does_not_read_is_asked_no_more_and_what_it_was_not_aske
     for body in LARGE:
         asker.half(body)
     asker.rounds(20)
-    assert asker.asked_for() == LARGE[:3], "beyond so many bytes nothing more is written to it"
+    assert asker.asked_for() == LARGE[:3], "no check is written beyond the limit of unread bytes"
     assert asker.put_back_count() == 3
     assert set(asker.bench.open) == set(range(6)) and not given_up(asker)
 
 
-def test_checks_go_on_in_the_same_round_as_the_producer_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checks_continue_in_the_same_round_when_the_producer_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     asker = Asker()
     asker.peer = ScriptedPeer(asker.asked, slow=True)
     asker.producers[0].peer = cast(Any, asker.peer)
@@ -303,7 +296,9 @@ def test_checks_go_on_in_the_same_round_as_the_producer_reads(monkeypatch: pytes
     assert unread_max <= 11_700
 
 
-def test_what_waits_to_be_confirmed_takes_room_of_its_producer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unconfirmed_check_counts_against_the_limit_of_its_producer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asker = Asker()
     clock_runs(asker, monkeypatch, lambda: None)
     for body in LARGE:
@@ -315,11 +310,13 @@ def test_what_waits_to_be_confirmed_takes_room_of_its_producer(monkeypatch: pyte
     asker.check_back.acknowledged()
     assert asker.asked_for() == LARGE[:3]
     asker.rounds(1)
-    assert set(asker.asked_for()) == set(LARGE), "what was sent takes no room any more"
+    assert set(asker.asked_for()) == set(LARGE), "sent checks do not count against the limit"
 
 
-def test_a_producer_that_reads_takes_the_share_of_one_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor do other groups' halves wait."""
+def test_a_reading_producer_gets_the_checks_of_one_that_does_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Half messages of other groups do not wait either."""
     asker = Asker()
     clock_runs(asker, monkeypatch, lambda: None)
     slow: list[RemotingCommand] = []
@@ -330,7 +327,7 @@ def test_a_producer_that_reads_takes_the_share_of_one_that_does_not(monkeypatch:
     assert len(slow) == 3 and len(asker.asked) == 9
 
 
-def test_who_does_not_read_makes_no_round_later_than_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_producer_that_does_not_read_delays_no_round(monkeypatch: pytest.MonkeyPatch) -> None:
     asker = Asker()
     clock_runs(asker, monkeypatch, lambda: None)
     asker.peer = ScriptedPeer(asker.asked, slow=True)

@@ -1,4 +1,4 @@
-"""What strangers make up costs a broker no more than it has room for, and those who are there already nothing."""
+"""Invented names of clients, groups and topics use bounded memory and do not affect existing clients."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ONE, OTHER = cast(Peer, "one connection"), cast(Peer, "another")
 
 
 def beat(client: str, consumers: dict[str, list[str]], producers: list[str] | None = None) -> HeartbeatData:
-    """Consumers of groups with their topics."""
+    """A heartbeat; `consumers` maps groups to topics."""
     return HeartbeatData(
         client,
         [ProducerData(name) for name in producers or []],
@@ -46,7 +46,7 @@ def take(table: ConsumerGroups, peer: Peer, data: HeartbeatData) -> None:
     table.heartbeat(peer, data, "JAVA", 479)
 
 
-def test_a_connection_brings_clients_into_so_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_joins_a_bounded_number_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "JOINED_MAX", 3)
     table, data = ConsumerGroups(), beat("c1", {"A": [], "B": []}, ["P"])
     take(table, ONE, data)
@@ -58,9 +58,11 @@ def test_a_connection_brings_clients_into_so_many_groups(monkeypatch: pytest.Mon
     take(table, ONE, beat("c3", {"A": []}))
 
 
-def test_what_clients_said_is_kept_up_to_a_limit_and_room_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_subscriptions_are_bounded_and_a_disconnect_releases_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     member = bounds.of_member("A", "c1")
-    shared = bounds.SUBSCRIPTION_CHARACTERS  # the second of a text
+    shared = bounds.SUBSCRIPTION_CHARACTERS  # the second one with the same text
     room = 3 * member + bounds.of_subscription(SubscriptionData("T")) + shared
     monkeypatch.setattr(groups, "KEPT_CHARACTERS_MAX", room)
     table, first = ConsumerGroups(), beat("c1", {"A": ["T"]}, ["P"])
@@ -78,7 +80,7 @@ def test_what_clients_said_is_kept_up_to_a_limit_and_room_comes_back(monkeypatch
     take(table, OTHER, beat("c5", {"A": ["T"], "B": []}, ["P"]))
 
 
-def test_a_subscription_that_changes_costs_what_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_subscription_is_charged_by_its_new_size(monkeypatch: pytest.MonkeyPatch) -> None:
     table = ConsumerGroups()
     take(table, ONE, beat("c1", {"A": ["T"]}))
     long = [SubscriptionData("T", "a" * 900, sub_version=1)]
@@ -89,7 +91,7 @@ def test_a_subscription_that_changes_costs_what_it_is_now(monkeypatch: pytest.Mo
     take(table, ONE, beat("c1", {"B": []}))
 
 
-def test_names_longer_than_any_are_refused() -> None:
+def test_client_and_group_names_over_255_characters_are_refused() -> None:
     table, long = ConsumerGroups(), "n" * 256
     for data in (beat(long, {}), beat("c1", {long: []}), beat("c1", {}, [long])):
         with pytest.raises(BodyError, match="255 characters"):
@@ -105,13 +107,13 @@ def test_names_longer_than_any_are_refused() -> None:
         RequestCode.CHECK_CLIENT_CONFIG,
     ],
 )
-def test_a_body_that_would_take_long_to_read_is_not_read(served: Served, code: RequestCode) -> None:
+def test_a_body_over_the_request_limit_is_not_parsed(served: Served, code: RequestCode) -> None:
     reply = served.ask(code, None, b" " * REQUEST_BYTES_MAX + LockQueuesBody("G", "c").encode())
     assert reply.code == ResponseCode.SYSTEM_ERROR
     assert reply.remark is not None and f"{REQUEST_BYTES_MAX} are read" in reply.remark
 
 
-def test_groups_are_made_for_clients_while_replicas_can_copy_them(
+def test_automatic_creation_of_groups_stops_at_the_size_that_replicas_can_copy(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(autocreation, "BYTES_MAX", 800)
@@ -126,7 +128,9 @@ def test_groups_are_made_for_clients_while_replicas_can_copy_them(
     assert table.find_or_create("D") is not None
 
 
-def test_topics_are_made_for_sends_while_replicas_can_copy_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_automatic_creation_of_topics_stops_at_the_size_that_replicas_can_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     system = system_topics("DefaultCluster", "broker-a", auto_create=True, queue_nums=8)
     table = Topics(ManualClock(), system, lambda: None)
     used = sum(128 + 2 * len(each.topic_name) for each in system)
@@ -144,7 +148,9 @@ def test_topics_are_made_for_sends_while_replicas_can_copy_them(monkeypatch: pyt
     assert copied.create_for_send("E", "TBW102", 4) is not None
 
 
-def test_offsets_are_kept_while_slaves_can_copy_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_offsets_are_refused_beyond_the_size_that_slaves_can_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(consumeroffsets, "BYTES_MAX", 60)
     table = ConsumerOffsets()
     kept = [table.commit("G", "T", queue_id, 5) for queue_id in range(6)]
@@ -157,7 +163,7 @@ def test_offsets_are_kept_while_slaves_can_copy_them(monkeypatch: pytest.MonkeyP
     assert copied.commit("H", "T", 0, 1)
 
 
-def test_an_offset_of_a_queue_or_a_group_that_cannot_be_is_refused(served: Served) -> None:
+def test_an_offset_of_an_impossible_queue_or_group_is_refused(served: Served) -> None:
     for header in (
         UpdateConsumerOffsetHeader("CG", "orders", 77, 2),
         UpdateConsumerOffsetHeader("CG", "orders", -1, 2),
@@ -167,7 +173,7 @@ def test_an_offset_of_a_queue_or_a_group_that_cannot_be_is_refused(served: Serve
     assert served.json(RequestCode.GET_ALL_CONSUMER_OFFSET)["offsetTable"] == {}
 
 
-def test_who_asks_for_more_than_there_is_room_for_hears_what_to_do(
+def test_the_refusal_of_an_offset_without_room_names_the_remedy(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumeroffsets, "BYTES_MAX", 0)
@@ -175,7 +181,7 @@ def test_who_asks_for_more_than_there_is_room_for_hears_what_to_do(
     assert reply.code == ResponseCode.SYSTEM_ERROR and "deleteSubGroup" in (reply.remark or "")
 
 
-def test_who_is_moved_to_more_than_there_is_room_for_is_not_moved(
+def test_clones_and_resets_of_offsets_without_room_change_nothing(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served.ask(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader("CG", "orders", 1, 2))
@@ -192,12 +198,12 @@ def test_who_is_moved_to_more_than_there_is_room_for_is_not_moved(
         assert reply.code == ResponseCode.SYSTEM_ERROR and "deleteSubGroup" in (reply.remark or "")
     assert served.json(RequestCode.GET_ALL_CONSUMER_OFFSET)["offsetTable"] == {"orders@CG": {"1": 2}}
     here = CloneGroupOffsetHeader("CG", "CG", "orders")
-    assert served.ask(RequestCode.CLONE_GROUP_OFFSET, here).code == 0, "it stands there already"
+    assert served.ask(RequestCode.CLONE_GROUP_OFFSET, here).code == 0, "the offset is there already"
 
 
 @pytest.mark.parametrize("name", ["", " ", "a@b", "a/../../b", "a.b", "g" * 256])
-def test_a_group_that_upstream_would_not_make_is_made_by_nobody(served: Served, name: str) -> None:
-    """What is handed back to `a/../../b` would be in a topic whose queues can have no folder, so that nobody reads it."""
+def test_a_group_name_that_upstream_refuses_is_created_by_no_request(served: Served, name: str) -> None:
+    """Messages sent back to `a/../../b` would be unreadable: queues of their topic can have no folder."""
     stored = int(served.results[0].offset_message_id[16:], 16)
     asked: list[tuple[RequestCode, Any, bytes | None, ResponseCode]] = [
         (

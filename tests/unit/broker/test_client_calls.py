@@ -1,4 +1,4 @@
-"""What administrators ask of one connected consumer, through a broker of a simulated cluster."""
+"""Requests of administrators to one connected consumer, through a broker of a simulated cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Answer = Callable[[Peer, RemotingCommand], RemotingCommand | None]
 
 
 class Consumer:
-    """A consumer of group CG that answers 307 and 309 as it is told, and keeps what it was asked."""
+    """A consumer of group CG that answers 307 and 309 with `answer`, and records the requests."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -55,7 +55,7 @@ class Consumer:
         return answer
 
     def stored_id(self) -> str:
-        """The broker's id of a message that is sent now."""
+        """Sends a message and returns the broker's id of it."""
 
         async def send() -> str:
             async with self.cluster.client() as client:
@@ -90,7 +90,7 @@ def directly(message_id: str | None) -> RemotingCommand:
     return RemotingCommand.request(RequestCode.CONSUME_MESSAGE_DIRECTLY, header)
 
 
-def test_a_consumers_state_is_handed_back_as_it_gave_it(consumer: Consumer) -> None:
+def test_a_consumers_running_info_is_returned_unchanged(consumer: Consumer) -> None:
     answer = consumer.online_while(running_info())
     assert (answer.code, answer.body) == (0, b'{"mqTable":{}}')
     assert consumer.asked[0].ext == {"consumerGroup": GROUP, "clientId": CLIENT_ID, "jstackEnable": "false"}
@@ -99,7 +99,7 @@ def test_a_consumers_state_is_handed_back_as_it_gave_it(consumer: Consumer) -> N
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "not now")
 
 
-def test_a_consumer_gets_the_stored_message_and_its_verdict_comes_back(consumer: Consumer) -> None:
+def test_a_consumer_gets_the_stored_message_and_its_result_is_returned(consumer: Consumer) -> None:
     message_id = consumer.stored_id()
     consumer.answer = lambda peer, command: command.reply(body=b'{"consumeResult":"CR_SUCCESS"}')
     answer = consumer.online_while(directly(message_id))
@@ -112,21 +112,21 @@ def test_a_consumer_gets_the_stored_message_and_its_verdict_comes_back(consumer:
 
 
 @pytest.mark.parametrize("message_id", [None, "", "nonsense", "7F000001", "00" * 8 + "FF" * 8])
-def test_what_names_no_message_reaches_no_consumer(consumer: Consumer, message_id: str | None) -> None:
+def test_an_invalid_message_id_reaches_no_consumer(consumer: Consumer, message_id: str | None) -> None:
     answer = consumer.online_while(directly(message_id))
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "msgId" in (answer.remark or "") or "can not find message" in (answer.remark or "")
     assert consumer.asked == []
 
 
-def test_a_consumer_that_is_not_there_is_named(consumer: Consumer) -> None:
+def test_the_answer_names_a_consumer_that_is_not_online(consumer: Consumer) -> None:
     answer = consumer.online_while(running_info("10.0.4.9@gone"))
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark == f"The Consumer <{GROUP}> <10.0.4.9@gone> not online"
     assert consumer.asked == []
 
 
-def test_a_consumer_that_keeps_silent_is_waited_for_ten_seconds(consumer: Consumer) -> None:
+def test_a_silent_consumer_times_out_after_ten_seconds(consumer: Consumer) -> None:
     consumer.answer = lambda peer, command: None
     begin = consumer.cluster.world.now_ms
     answer = consumer.online_while(running_info())
@@ -144,7 +144,7 @@ def test_a_consumer_that_leaves_instead_of_answering_is_an_error(consumer: Consu
     assert answer.remark is not None and answer.remark.startswith(f"invoke consumer <{GROUP}> <{CLIENT_ID}>")
 
 
-def test_a_broker_that_serves_no_readers_gives_no_message_away(consumer: Consumer) -> None:
+def test_a_broker_that_serves_no_reads_passes_no_message_to_a_consumer(consumer: Consumer) -> None:
     message_id = consumer.stored_id()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ReadGate, "serves_reads", property(lambda self: False))

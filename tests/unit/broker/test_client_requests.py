@@ -1,4 +1,4 @@
-"""What clients ask that other brokers' clients ask, too: long headers, odd delays, names at the edge. Each over the wire."""
+"""Unusual requests of clients, each over the wire: long headers, odd delays, names at their limits."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def send(properties: str, kind: int = JSON, **more: str) -> RemotingCommand:
 
 
 @pytest.mark.parametrize("kind", [JSON, ROCKETMQ])
-def test_properties_are_taken_and_refused_by_their_own_length_alone(served: Served, kind: int) -> None:
-    """Each pair has two separators, which JSON writes as six bytes each: 3,700 properties are no odd request."""
+def test_properties_are_accepted_or_refused_by_their_own_length(served: Served, kind: int) -> None:
+    """Each pair has two separators, six bytes each in JSON: 3,700 properties are a normal request."""
     added = 150  # UNIQ_KEY and what the broker adds
     pairs = "".join(f"k{number:04}\x01v\x02" for number in range((PROPERTIES_MAX - added) // 8))
     escaped = "k\x01" + "\x03" * (PROPERTIES_MAX - added) + "\x02"
@@ -77,7 +77,7 @@ def test_properties_are_taken_and_refused_by_their_own_length_alone(served: Serv
     assert sorted(len(message.properties) for message in read) == sorted([len(pairs) // 8 + 4, 5, 5])
 
 
-def test_a_request_with_a_header_that_is_not_read_is_refused_alone(served: Served) -> None:
+def test_an_oversized_header_refuses_its_own_request_only(served: Served) -> None:
     header = {"topic": "orders", "queueId": "1"}
     requests = [
         RemotingCommand.request(RequestCode.GET_MAX_OFFSET, header | {"z": "z" * HEADER_BYTES_MAX}),
@@ -102,7 +102,7 @@ def pull(version: int) -> RemotingCommand:
     return RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
 
 
-def test_a_client_whose_clock_was_set_back_gets_what_it_says_it_wants(served: Served) -> None:
+def test_a_client_with_a_clock_set_back_gets_its_newest_subscription(served: Served) -> None:
     """Queue 1 has messages with the tags one, two and three."""
     _, first, _, second = asked_over_one_connection(
         served,
@@ -121,7 +121,7 @@ def test_a_client_whose_clock_was_set_back_gets_what_it_says_it_wants(served: Se
     ]
 
 
-# -- topics that were deleted and made again
+# -- topics that were deleted and recreated
 
 
 def controlled(world: World) -> Cluster:
@@ -142,7 +142,7 @@ def delete(cluster: Cluster) -> None:
 
 
 def shown(cluster: Cluster | Pair, node: Node) -> tuple[list[bytes], list[tuple[int, int]]]:
-    """The bodies that a new group reads from the beginning at this broker, and where each queue begins and ends."""
+    """The bodies that a new group reads from this broker, and the begin and end of each queue."""
     store = cluster.app(node).store
 
     async def read() -> list[bytes]:
@@ -165,7 +165,7 @@ def shown(cluster: Cluster | Pair, node: Node) -> tuple[list[bytes], list[tuple[
     return cluster.run(read()), ends
 
 
-def test_in_a_pair_a_topic_made_again_shows_nothing_of_its_former_life() -> None:
+def test_in_a_pair_a_recreated_topic_shows_no_message_from_before_its_deletion() -> None:
     with World(13) as world:
         pair = Pair(world)
         pair.start_up()
@@ -180,7 +180,7 @@ def test_in_a_pair_a_topic_made_again_shows_nothing_of_its_former_life() -> None
         assert pair.ask(pair.master, RequestCode.DELETE_TOPIC_IN_BROKER, ORDERS).code == 0
         pair.create_topic()
         pair.send(*(b"news %d" % number for number in range(4)))
-        world.run_for_ms(12_000)  # slaves ask for tables
+        world.run_for_ms(12_000)  # slaves request tables
         assert pair.ask(pair.master, RequestCode.QUERY_MESSAGE, by_key).code == ResponseCode.QUERY_NOT_FOUND
 
         def all_are_news() -> None:
@@ -194,13 +194,13 @@ def test_in_a_pair_a_topic_made_again_shows_nothing_of_its_former_life() -> None
             node.kill()
             node.disk.wipe("consumequeue/")
         pair.start(*pair.nodes)
-        world.run_until(lambda: pair.leads() and pair.level(), 20_000)
+        world.run_until(lambda: pair.leads() and pair.caught_up(), 20_000)
         world.run_for_ms(1_000)
         all_are_news()
 
 
 @pytest.mark.parametrize("mode", SETS)
-def test_a_topic_made_again_shows_nothing_of_its_former_life_whoever_leads(mode: str) -> None:
+def test_a_recreated_topic_shows_no_message_from_before_its_deletion_under_any_master(mode: str) -> None:
     former, news = (
         [b"former %d" % number for number in range(40)],
         [b"news %d" % number for number in range(8)],
@@ -224,7 +224,7 @@ def test_a_topic_made_again_shows_nothing_of_its_former_life_whoever_leads(mode:
         for node in cluster.brokers:
             bodies, ends = shown(cluster, node)
             assert (sorted(bodies), ends) == wanted, node.name
-        for node in cluster.brokers:  # and as all of it is built again, by what the log and the tables say
+        for node in cluster.brokers:  # and once the queues are rebuilt from the log and the tables
             node.kill()
             node.disk.wipe("consumequeue/")
         for node in cluster.brokers:
@@ -241,8 +241,8 @@ def test_a_topic_made_again_shows_nothing_of_its_former_life_whoever_leads(mode:
         assert (sorted(bodies), ends) == wanted
 
 
-def test_a_pairs_slave_is_read_once_its_master_is_gone() -> None:
-    """Messages, bounds and offsets; what is committed still needs a master."""
+def test_a_pairs_slave_serves_reads_after_its_master_is_gone() -> None:
+    """It serves messages, bounds and offsets; a commit still needs a master."""
     bodies = [b"%d" % number for number in range(8)]
     with World(14) as world:
         pair = Pair(world, master_role="ASYNC_MASTER", slaveReadEnable=True)
@@ -280,7 +280,7 @@ def test_a_pairs_slave_is_read_once_its_master_is_gone() -> None:
         assert sorted(pair.run(read())) == bodies
 
 
-def test_a_slave_that_lets_nobody_read_is_named_as_the_reason() -> None:
+def test_a_pull_error_names_slave_read_enable_when_only_a_slave_is_left() -> None:
     with World(15) as world:
         pair = Pair(world, master_role="ASYNC_MASTER")
         pair.start_up()
@@ -299,10 +299,10 @@ def test_a_slave_that_lets_nobody_read_is_named_as_the_reason() -> None:
         pair.run(read())
 
 
-# -- names, numbers and sizes at the edge
+# -- names, numbers and sizes at their limits
 
 
-def test_what_is_too_big_is_refused_with_its_size_and_the_limit() -> None:
+def test_oversized_sends_are_refused_with_their_size_and_the_limit() -> None:
     with World(16) as world:
         served = Served(world)
         batch = encode_batch([(0, bytes(3 << 20), b""), (0, bytes(3 << 20), b"")])
@@ -324,14 +324,14 @@ def test_what_is_too_big_is_refused_with_its_size_and_the_limit() -> None:
         assert remarks[3].startswith("batch body at 0:")
 
 
-def test_a_negative_queue_id_is_any_queue_whatever_its_size(served: Served) -> None:
+def test_a_negative_queue_id_means_any_queue(served: Served) -> None:
     requests = [send("k\x01v\x02", e=text) for text in ("-1", str(-(2**31)), str(-(2**31) - 1), str(2**31))]
     replies = asked_over_one_connection(served, requests)
     assert [reply.code for reply in replies] == [0, 0, 1, 1]
     assert {reply.ext["queueId"] for reply in replies[:2]} <= set("0123")
 
 
-def test_a_message_whose_key_is_there_twice_is_found_once(served: Served) -> None:
+def test_a_message_that_repeats_a_key_is_found_once(served: Served) -> None:
     assert asked_over_one_connection(served, [send("KEYS\x01dup dup other\x02")])[0].code == 0
     served.world.run_for_ms(200)
     reply = served.ask(RequestCode.QUERY_MESSAGE, QueryMessageHeader("orders", "dup", 9, 0, 1 << 60))
@@ -339,7 +339,7 @@ def test_a_message_whose_key_is_there_twice_is_found_once(served: Served) -> Non
 
 
 @pytest.mark.parametrize(("length", "made"), [(121, True), (248, True), (249, False), (255, False)])
-def test_a_group_is_made_by_its_name_where_it_could_hand_back(
+def test_a_group_is_created_only_if_the_name_of_its_retry_topic_fits(
     served: Served, length: int, made: bool
 ) -> None:
     group = "g" * length

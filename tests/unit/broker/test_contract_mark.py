@@ -1,4 +1,4 @@
-"""The mark that a store ran contract A: there before anything is acknowledged under it, gone with what was written."""
+"""The mark that a store ran contract A: written before the first acknowledgement, removed with that log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_store_that_never_ran_contract_a_has_no_mark() -> None:
     assert files.content == {}
 
 
-def test_the_first_start_under_contract_a_says_from_where_and_later_ones_leave_it() -> None:
+def test_the_first_start_under_contract_a_marks_its_begin_and_later_ones_keep_it() -> None:
     files = MemoryFiles()
     start(files, contract_a=True, log_max=900)
     assert files.content[FILE] == b"contract=A\nepoch=3\nfrom=900\n"
@@ -35,7 +35,7 @@ def test_the_first_start_under_contract_a_says_from_where_and_later_ones_leave_i
     assert (decode(files.content[FILE]), files.replaced) == (ContractMark(3, 900), 1)
 
 
-def test_another_contract_afterwards_says_up_to_where_and_the_mark_stays() -> None:
+def test_a_start_under_another_contract_adds_the_end_to_the_mark() -> None:
     files = MemoryFiles()
     start(files, contract_a=True, log_max=900)
     assert start(files, contract_a=False, log_max=5000) == ContractMark(3, 900, 5000)
@@ -43,7 +43,7 @@ def test_another_contract_afterwards_says_up_to_where_and_the_mark_stays() -> No
     assert start(files, contract_a=True, log_max=8000) == ContractMark(3, 900)
 
 
-def test_the_mark_goes_when_retention_has_removed_what_was_written_under_it() -> None:
+def test_the_mark_is_removed_once_retention_removed_the_log_of_contract_a() -> None:
     files = MemoryFiles()
     start(files, contract_a=True, log_max=900)
     assert start(files, contract_a=True, log_min=900, log_max=5000) is not None

@@ -1,4 +1,4 @@
-"""What a controller's answer says of a SyncStateSet proposal."""
+"""The outcome of a SyncStateSet proposal, by the controller's answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def answer(code: int, body: bytes | None = None) -> RemotingCommand:
     return calls().alter(ALTER, 0).reply(code, body=body)
 
 
-def test_a_proposal_names_the_set_and_the_epochs_that_it_stands_on() -> None:
+def test_a_proposal_names_the_set_and_the_epochs_it_is_based_on() -> None:
     command = calls().alter(ALTER, 5)
     assert command.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET
     assert (command.ext["masterBrokerId"], command.ext["masterEpoch"]) == ("1", "4")
@@ -40,7 +40,7 @@ def test_a_proposal_names_the_set_and_the_epochs_that_it_stands_on() -> None:
     assert command.ext["minInSyncReplicas"] == "2"
 
 
-def test_success_brings_the_set_that_counts() -> None:
+def test_success_returns_the_applied_set() -> None:
     body = SyncStateSetBody(frozenset({1, 2}), 8).encode()
     assert calls().fate(ALTER, answer(ResponseCode.SUCCESS, body)) == Applied(frozenset({1, 2}), 8)
 
@@ -48,14 +48,14 @@ def test_success_brings_the_set_that_counts() -> None:
 @pytest.mark.parametrize(
     "code", [ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, ResponseCode.CONTROLLER_INVALID_MASTER]
 )
-def test_a_newer_epoch_of_the_master_says_nothing_of_what_was_decided_before_it(code: int) -> None:
+def test_a_newer_master_epoch_leaves_the_outcome_of_an_alter_unknown(code: int) -> None:
     assert calls().fate(ALTER, answer(code)) == AlterUnknown()
 
 
 @pytest.mark.parametrize(
     "code", [ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE]
 )
-def test_a_verdict_that_left_the_set_as_it_was_is_a_refusal_and_may_tell_its_new_epoch(code: int) -> None:
+def test_an_alter_that_changed_nothing_is_refused_and_may_carry_the_newer_set(code: int) -> None:
     assert calls().fate(ALTER, answer(code)) == AlterRefused()
     body = SyncStateSetBody(frozenset({1}), 8).encode()
     assert calls().fate(ALTER, answer(code, body)) == AlterRefused(frozenset({1}), 8)
@@ -67,7 +67,7 @@ def test_upstreams_controllers_refuse_a_set_that_does_not_change() -> None:
     assert calls().fate(replace(ALTER, same_members=True), failed) == NotKept()
 
 
-def test_a_set_that_nobody_knows_any_more_is_not_taken_for_one_of_upstreams_controllers() -> None:
+def test_a_refusal_for_an_unknown_set_is_not_attributed_to_an_upstream_controller() -> None:
     decision = alter_sync_state_set(
         ReplicasState(), Heartbeats().at(0, 0), broker_name="broker-a", master_id=1, master_epoch=4,
         members=ALTER.members, set_epoch=7, members_min=2,
@@ -85,9 +85,9 @@ def test_a_set_that_nobody_knows_any_more_is_not_taken_for_one_of_upstreams_cont
         ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED,
     ],
 )
-def test_an_answer_that_leaves_the_outcome_open_says_nothing(code: int) -> None:
+def test_an_ambiguous_answer_leaves_the_outcome_of_an_alter_unknown(code: int) -> None:
     assert calls().fate(ALTER, answer(code)) == AlterUnknown()
 
 
-def test_a_follower_judges_nothing() -> None:
+def test_an_alter_answered_by_a_follower_counts_as_not_sent() -> None:
     assert calls().fate(ALTER, answer(ResponseCode.CONTROLLER_NOT_LEADER)) == AlterNotSent()

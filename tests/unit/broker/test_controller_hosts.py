@@ -1,4 +1,4 @@
-"""Who passes for a controller, by where it comes from."""
+"""Controllers are recognized by the host of their connection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = {"one.example": {"10.0.0.1"}, "two.example": {"10.0.0.2"}, "here.example
 
 
 class Scene:
-    """A guarded router, controllers by name, and what was resolved."""
+    """A guarded router, controllers by name, and the resolved host names."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, addresses: list[str], *, checks_hosts: bool = True
@@ -39,7 +39,7 @@ class Scene:
         return frozenset(NAMES.get(host, {host}))
 
     def codes(self, *remote: tuple[str, str]) -> list[int]:
-        """The answers to as many askers at once, each with the two ends of its connection."""
+        """The codes of concurrent requests; each of `remote` has both ends of a connection."""
 
         async def ask() -> list[Any]:
             command = RemotingCommand.request(RequestCode.HAND_OVER)
@@ -54,7 +54,9 @@ OK, REFUSED = int(ResponseCode.SUCCESS), int(ResponseCode.NO_PERMISSION)
 US = "10.0.9.9"
 
 
-def test_a_controller_passes_by_the_hosts_that_its_names_have(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_controller_is_accepted_from_the_addresses_of_its_host_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     scene = Scene(monkeypatch, ["one.example:9878", "10.0.0.3:9878"])
     asked = [
         ("10.0.0.1:5", US),
@@ -68,7 +70,7 @@ def test_a_controller_passes_by_the_hosts_that_its_names_have(monkeypatch: pytes
     assert scene.codes(("10.0.0.2:5", US)) == [OK], "named by one of them"
 
 
-def test_names_are_resolved_once_in_a_while_however_many_strangers_ask(
+def test_host_names_are_resolved_at_most_once_per_interval(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = Scene(monkeypatch, ["one.example:9878"])
@@ -88,6 +90,6 @@ def test_on_one_machine_a_controller_may_come_from_any_of_its_addresses(
     assert scene.codes(("127.0.0.5:5", "127.0.0.1"), (f"{US}:5", US)) == [REFUSED, OK]
 
 
-def test_without_the_check_everybody_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_host_check_every_host_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(monkeypatch, ["one.example:9878"], checks_hosts=False)
     assert scene.codes(("6.6.6.6:1", US)) == [OK] and scene.resolved == []

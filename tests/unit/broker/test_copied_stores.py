@@ -1,4 +1,4 @@
-"""A copy of a broker's store that is started too, on virtual time: the registered process goes on, and the copy is named."""
+"""A started copy of a broker's store: the registered process keeps its role, and the copy is logged."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from simulation.kernel.images import image_of, restore
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
-from tests.unit.broker.test_orders_of_death import FIRST, SECOND, assert_all_there, by_id, filled
+from tests.unit.broker.memoryloss import FIRST, SECOND, assert_all_there, filled
 
 COPY_HOST = "10.0.2.9"
 BOTH_MS = 15_000
 
 
 def copy_of(cluster: Cluster, node: Node) -> Node:
-    """It runs at another address."""
+    """A copy of the node's store, started at another address."""
     copy = cluster.world.node("copy", COPY_HOST)
     restore(copy.disk, image_of(node.disk))
     cluster.start(copy)
@@ -26,24 +26,24 @@ def copy_of(cluster: Cluster, node: Node) -> Node:
 
 
 def registered_at(cluster: Cluster, broker_id: int | None) -> set[str]:
-    """As the controllers have it."""
+    """The addresses of the broker id in the state of all controllers."""
     apps = [node.app for node in cluster.world.nodes.values() if isinstance(node.app, ControllerApp)]
     assert broker_id is not None
     return {app.state.replicas["broker-a"].by_id[broker_id].address for app in apps}
 
 
-def told(caplog: pytest.LogCaptureFixture, logger: str) -> list[dict[str, object]]:
+def duplicates(caplog: pytest.LogCaptureFixture, logger: str) -> list[dict[str, object]]:
     found = [record for record in caplog.records if record.getMessage() == "duplicate broker"]
     return [record.fields for record in found if record.name == logger]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("leads", [False, True])
-def test_the_registered_process_goes_on_whatever_its_copy_says(
+def test_the_registered_broker_keeps_its_role_when_a_copy_of_its_store_starts(
     leads: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     with World(210) as world:
         cluster = filled(world, 2)
-        original = cluster.master if leads else by_id(cluster)[0]
+        original = cluster.master if leads else cluster.slaves_by_id()[0]
         epoch = cluster.app(cluster.master).membership.master_epoch
         address = cluster.app(original).address
         copy = copy_of(cluster, original)
@@ -51,10 +51,10 @@ def test_the_registered_process_goes_on_whatever_its_copy_says(
         world.run_for_ms(BOTH_MS)
         app = copy.app
         assert isinstance(app, BrokerApp) and app.membership.role is ReplicaRole.NONE
-        assert cluster.app(cluster.master).membership.master_epoch == epoch, "nobody was deposed"
+        assert cluster.app(cluster.master).membership.master_epoch == epoch, "no master was deposed"
         assert registered_at(cluster, app.membership.broker_id) == {address}
-        assert told(caplog, "controller.livebrokers")[0]["other"] == app.address
-        by_process = {each["address"]: each for each in told(caplog, "broker.replicasmanager")}
+        assert duplicates(caplog, "controller.livebrokers")[0]["other"] == app.address
+        by_process = {each["address"]: each for each in duplicates(caplog, "broker.replicasmanager")}
         assert by_process.keys() == {address, app.address}
         assert by_process[address]["other"] == app.address and by_process[app.address]["other"] == address
         world.run(copy.stop())
@@ -67,12 +67,12 @@ def test_the_registered_process_goes_on_whatever_its_copy_says(
 
 
 @pytest.mark.parametrize("leads", [False, True])
-def test_who_comes_back_to_find_a_copy_in_its_place_is_the_broker_again_once_that_is_stopped(
+def test_a_broker_replaced_by_a_copy_of_its_store_registers_again_once_the_copy_stops(
     leads: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     with World(211) as world:
         cluster = filled(world, 3)
-        original = cluster.master if leads else by_id(cluster)[0]
+        original = cluster.master if leads else cluster.slaves_by_id()[0]
         broker_id = cluster.app(original).membership.broker_id
         copied = image_of(original.disk)
         original.pause(30_000)
@@ -83,7 +83,7 @@ def test_who_comes_back_to_find_a_copy_in_its_place_is_the_broker_again_once_tha
         world.run_until(lambda: isinstance(copy.app, BrokerApp) and copy.app.membership.registered, 9_000)
         world.run_for_ms(20_000)
         assert not cluster.app(original).membership.accepts_sends
-        assert told(caplog, "controller.livebrokers")
+        assert duplicates(caplog, "controller.livebrokers")
         cluster.run(cluster.send_all(SECOND))
         world.run(copy.stop())
         address = cluster.app(original).address
@@ -95,7 +95,7 @@ def test_who_comes_back_to_find_a_copy_in_its_place_is_the_broker_again_once_tha
 def test_a_store_that_moved_to_another_host_is_registered_once_its_former_host_is_gone() -> None:
     with World(212) as world:
         cluster = filled(world, 3)
-        moved = by_id(cluster)[0]
+        moved = cluster.slaves_by_id()[0]
         image = image_of(moved.disk)
         moved.kill()
         copy = world.node("copy", COPY_HOST)

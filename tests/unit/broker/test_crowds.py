@@ -1,4 +1,4 @@
-"""A group of many consumers: what one that comes or goes costs its broker, in notifications (40) and lists of members (38)."""
+"""A group of many consumers: notifications (40) and member lists (38) per join and leave are bounded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COUNT = 250
 
 
 class Crowd:
-    """The members of CG, each over a connection of its own, at a broker whose handlers are called as its port would."""
+    """The members of CG, each over its own connection; the broker's handlers are called directly."""
 
     def __init__(self, served: Served) -> None:
         self.served = served
@@ -49,8 +49,8 @@ class Crowd:
         self.served.world.run(scenario())
         self.served.world.run_for_ms(1_000)
 
-    def told(self) -> list[int]:
-        """How often each was told since this was asked last."""
+    def notified(self) -> list[int]:
+        """How many notifications each member got since the last call."""
         counts = [len(peer.replies) for peer in self.peers]
         for peer in self.peers:
             assert all(
@@ -66,32 +66,34 @@ def crowd(served: Served) -> Crowd:
     return Crowd(served)
 
 
-def test_many_that_join_at_once_are_told_once_after_the_last(crowd: Crowd) -> None:
+def test_members_that_join_together_are_notified_once_after_the_last(crowd: Crowd) -> None:
     crowd.all_join()
-    told = crowd.told()
-    assert sum(told) == sum(range(14)) + 14 + COUNT, "rounds of 1 to 14, as they joined, and one for all"
-    assert told[-1] == 1
+    counts = crowd.notified()
+    assert sum(counts) == sum(range(14)) + 14 + COUNT, "rounds of 1 to 14, as they joined, and one for all"
+    assert counts[-1] == 1
 
 
-def test_a_change_is_told_in_slices_and_one_more_meanwhile_by_one_more_round(crowd: Crowd) -> None:
+def test_a_change_is_notified_in_slices_and_later_changes_in_one_more_round(crowd: Crowd) -> None:
     crowd.all_join()
-    crowd.told()
+    crowd.notified()
     slices = []
 
     async def scenario() -> None:
         crowd.leave(0)
-        slices.append(sum(crowd.told()))
+        slices.append(sum(crowd.notified()))
         crowd.leave(1)
         crowd.leave(2)
         for _ in range(10):
             await asyncio.sleep((notices.PAUSE_MS + 1) / 1000)
-            slices.append(sum(crowd.told()))
+            slices.append(sum(crowd.notified()))
 
     crowd.served.world.run(scenario())
     assert slices == [100, 100, 100, 100, 96, 0, 0, 0, 0, 0, 0], "249 of the first round, 247 of the second"
 
 
-def test_one_frame_is_made_for_all_members(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_members_are_notified_with_one_encoded_frame(
+    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
     crowd.all_join()
     frames = []
     monkeypatch.setattr(
@@ -134,7 +136,7 @@ def test_the_list_of_members_is_encoded_once_for_each_change(
     assert len(made) == 3, "the third change was none"
 
 
-def test_a_client_is_found_by_the_connection_that_its_last_heartbeat_came_over(crowd: Crowd) -> None:
+def test_a_client_is_found_by_the_connection_of_its_last_heartbeat(crowd: Crowd) -> None:
     consumers = crowd.served.master.requests.consumers
     first, second = crowd.peers[0], crowd.peers[1]
 

@@ -1,4 +1,4 @@
-"""The delivery of delayed messages against a scripted log: what is due, what waits, and what a failure leaves behind."""
+"""The delivery of delayed messages against a scripted log: due times, waits and failures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUEUE_ID_AT = 12
 
 
 class ScriptedLog:
-    """A schedule topic whose records stand 1,000 bytes apart; appended messages are 10 bytes long."""
+    """A schedule topic whose records are 1,000 bytes apart; appended messages are 10 bytes long."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
@@ -122,7 +122,7 @@ class Bench:
         )
 
     def after(self, ms: int) -> int | None:
-        """A round `ms` later, and those that it asks for at once."""
+        """Runs a round `ms` later, and further rounds until one returns a wait."""
         self.clock.ms += ms
         while (wait_ms := asyncio.run(self.delivery.deliver_due())) == 0:
             continue
@@ -130,7 +130,7 @@ class Bench:
 
     @property
     def copied(self) -> int | None:
-        """What slaves get of level 1."""
+        """The offset of level 1 that slaves get."""
         given = self.offsets.for_slaves()
         return None if given is None else DelayOffsetWrapper.decode(given[0]).offset_table.get(1, 0)
 
@@ -139,9 +139,9 @@ class Bench:
         return [bytes(message.body) for message in self.log.put]
 
 
-def test_each_level_is_delivered_when_its_head_is_due_and_one_timer_knows_the_next() -> None:
+def test_each_level_is_delivered_when_due_and_the_round_returns_the_next_wait() -> None:
     bench = Bench()
-    assert bench.after(0) is None, "nothing waits"
+    assert bench.after(0) is None, "no message waits"
     bench.log.schedule(b"five", 2)
     bench.log.schedule(b"one", 1)
     assert bench.after(0) == 1_000
@@ -150,7 +150,7 @@ def test_each_level_is_delivered_when_its_head_is_due_and_one_timer_knows_the_ne
     assert (bench.after(4_000), bench.delivered) == (None, [b"one", b"five"])
     (message, _) = bench.log.put
     assert (message.topic, message.queue_id) == ("orders", 3)
-    assert bench.totals.stored["orders"].messages == 2, "they came to the topic now"
+    assert bench.totals.stored["orders"].messages == 2, "they are in the topic now"
     assert [bench.offsets.next_offset(level) for level in (1, 2)] == [1, 1]
 
 
@@ -164,13 +164,13 @@ def test_a_levels_offset_moves_only_when_the_replicas_hold_the_delivered_record(
     assert bench.offsets.next_offset(1) == 0
     bench.role.acked = 20
     bench.delivery.acknowledged()
-    assert bench.offsets.next_offset(1) == 0, "what is acknowledged must be confirmed too"
+    assert bench.offsets.next_offset(1) == 0, "an acknowledged record must be confirmed too"
     bench.log.confirmed = 20
     bench.delivery.acknowledged()
     assert bench.offsets.next_offset(1) == 2
 
 
-def test_a_new_mastership_delivers_again_what_the_replicas_may_lack() -> None:
+def test_a_new_mastership_delivers_unconfirmed_messages_again() -> None:
     bench = Bench()
     bench.role.acked = 10
     bench.log.schedule(b"held by all", 1)
@@ -208,7 +208,7 @@ def test_clocks_that_disagree_delay_a_message_no_longer_than_its_level() -> None
     assert bench.delivered == [b"from the future"]
 
 
-def test_a_message_whose_entry_has_a_corrupt_time_waits_for_its_own() -> None:
+def test_a_delayed_message_with_a_corrupt_due_time_in_its_entry_waits_its_own_delay() -> None:
     bench = Bench()
     for body in (b"first", b"early", b"last"):
         bench.log.schedule(body, 1)
@@ -226,7 +226,7 @@ def test_a_message_whose_entry_has_a_corrupt_time_waits_for_its_own() -> None:
     assert bench.delivered[3:] == [b"alone"]
 
 
-def test_a_backlog_from_a_clock_ahead_does_not_wait_one_message_after_the_other() -> None:
+def test_a_backlog_from_a_fast_clock_is_delivered_together() -> None:
     bench = Bench()
     for number in range(100):
         bench.log.schedule(b"%d" % number, 1)
@@ -241,7 +241,7 @@ def test_a_backlog_from_a_clock_ahead_does_not_wait_one_message_after_the_other(
     assert bench.delivered[-1] == b"own"
 
 
-def test_a_full_disk_repeats_the_refused_message_and_those_behind_it() -> None:
+def test_a_message_refused_by_a_full_disk_and_later_ones_are_delivered_on_retry() -> None:
     bench = Bench()
     bench.log.schedule(b"first", 1)
     bench.log.schedule(b"second", 1)
@@ -260,7 +260,7 @@ def passed_over(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
     ]
 
 
-def test_what_can_never_be_delivered_is_passed_over_and_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_undeliverable_message_is_skipped_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     for body in (b"lost", b"too large", b"last"):
         bench.log.schedule(body, 2)
@@ -283,7 +283,7 @@ def test_what_can_never_be_delivered_is_passed_over_and_named(caplog: pytest.Log
     ]
 
 
-def test_where_many_can_never_be_delivered_one_is_named_now_and_then(
+def test_many_undeliverable_messages_are_logged_at_a_bounded_rate(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench()
@@ -300,7 +300,7 @@ def test_where_many_can_never_be_delivered_one_is_named_now_and_then(
     assert passed_over(caplog)[-1]["passed_over"] == 201
 
 
-def test_a_queue_whose_beginning_is_gone_goes_on_at_its_first_entry() -> None:
+def test_delivery_from_a_trimmed_queue_continues_at_its_first_entry() -> None:
     bench = Bench()
     bench.log.schedule(b"removed", 1)
     bench.log.schedule(b"kept", 1)
@@ -309,7 +309,7 @@ def test_a_queue_whose_beginning_is_gone_goes_on_at_its_first_entry() -> None:
     assert bench.delivered == [b"kept"]
 
 
-def test_an_offset_beyond_the_queue_of_a_new_master_goes_back() -> None:
+def test_an_offset_beyond_the_queue_of_a_new_master_is_set_back() -> None:
     bench = Bench()
     bench.offsets.advance(1, 5)
     bench.offsets.advance(2, 1)
@@ -324,7 +324,7 @@ def test_an_offset_beyond_the_queue_of_a_new_master_goes_back() -> None:
     assert bench.delivered == [b"new"]
 
 
-def test_slaves_of_a_pair_copy_what_one_of_them_holds_and_delivery_waits_for_none() -> None:
+def test_offsets_for_slaves_of_a_pair_follow_replication_and_delivery_does_not_wait() -> None:
     bench = Bench(in_pair=True)
     bench.delivery.role_taken(leads=True)
     bench.delivery.acknowledged()
@@ -345,7 +345,7 @@ def test_slaves_of_a_pair_copy_what_one_of_them_holds_and_delivery_waits_for_non
     assert bench.copied == 4
 
 
-def test_a_master_that_begins_gives_slaves_nothing_before_one_holds_its_log() -> None:
+def test_a_new_master_of_a_pair_gives_no_offsets_before_a_slave_holds_its_log() -> None:
     bench = Bench(in_pair=True)
     bench.log.schedule(b"delivered before", 1)
     bench.offsets.advance(1, 1)
@@ -359,10 +359,10 @@ def test_a_master_that_begins_gives_slaves_nothing_before_one_holds_its_log() ->
     bench.followed = 0
     bench.delivery.role_taken(leads=False)
     bench.offsets.adopt(DelayOffsetWrapper({1: 7}))
-    assert bench.copied == 7, "a slave's own table is a copy"
+    assert bench.copied == 7, "the table of a slave is a copy"
 
 
-def test_a_pairs_table_that_is_ahead_of_the_log_is_not_believed() -> None:
+def test_delay_offsets_of_a_pair_ahead_of_the_log_are_ignored() -> None:
     bench = Bench(in_pair=True)
     for body in (b"a", b"b"):
         bench.log.schedule(body, 1)
@@ -373,7 +373,7 @@ def test_a_pairs_table_that_is_ahead_of_the_log_is_not_believed() -> None:
     assert bench.delivered == [b"a", b"b", b"c"]
 
 
-def test_a_file_that_is_ahead_of_the_log_skips_no_delayed_message(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_delay_offset_file_ahead_of_the_log_skips_no_message(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     for body in (b"a", b"b"):
         bench.log.schedule(body, 1)
@@ -386,7 +386,7 @@ def test_a_file_that_is_ahead_of_the_log_skips_no_delayed_message(caplog: pytest
 
 
 @pytest.mark.parametrize("news", [False, True])
-def test_delay_offsets_that_a_slave_copied_since_are_no_files(news: bool) -> None:
+def test_delay_offsets_copied_from_a_master_are_trusted_ahead_of_the_log(news: bool) -> None:
     bench = Bench()
     bench.log.schedule(b"a", 1)
     bench.offsets.decode(DelayOffsetWrapper({1: 1, 2: 199 if news else 200}).encode())
@@ -396,7 +396,7 @@ def test_delay_offsets_that_a_slave_copied_since_are_no_files(news: bool) -> Non
     assert bench.delivered == []
 
 
-def test_a_file_that_is_behind_the_queue_or_names_no_level_skips_nothing() -> None:
+def test_a_delay_offset_file_with_negative_offsets_or_unknown_levels_skips_nothing() -> None:
     bench = Bench()
     bench.log.schedule(b"a", 1)
     bench.offsets.decode(DelayOffsetWrapper({1: -5, 99: 7, 0: 3}).encode())
@@ -405,7 +405,7 @@ def test_a_file_that_is_behind_the_queue_or_names_no_level_skips_nothing() -> No
     assert bench.delivered == [b"a"]
 
 
-def test_no_more_is_in_flight_than_the_limit() -> None:
+def test_delivered_messages_in_flight_are_bounded() -> None:
     bench = Bench()
     bench.role.acked = 0
     for number in range(IN_FLIGHT_MAX + 100):
@@ -419,8 +419,8 @@ def test_no_more_is_in_flight_than_the_limit() -> None:
 
 
 @pytest.mark.parametrize("leads_to", [1, 2])
-def test_an_entry_that_leads_to_another_levels_message_or_a_topics_waits(leads_to: int) -> None:
-    """It would come twice, or too early, and the one that is listed there never."""
+def test_an_entry_that_points_to_a_message_of_another_queue_waits(leads_to: int) -> None:
+    """Otherwise that message would be delivered twice or too early, and the one of this entry never."""
     bench = Bench()
     for body, level in ((b"first", 1), (b"another level's", 2), (b"a topic's", 2), (b"last", 1)):
         bench.log.schedule(body, level)
@@ -433,37 +433,37 @@ def test_an_entry_that_leads_to_another_levels_message_or_a_topics_waits(leads_t
     bench.log.queues[0][1] = bench.log.queues[1][leads_to - 1]._replace(tags_code=own.tags_code)
     bench.after(LEVELS_MS[0])
     assert bench.after(RETRY_MS) == RETRY_MS
-    assert bench.delivered == [b"first"], "what is behind waits, too"
+    assert bench.delivered == [b"first"], "later messages wait, too"
     bench.log.queues[0][1] = own
     bench.after(RETRY_MS)
     assert bench.delivered == [b"first", b"last"]
 
 
-def test_a_message_whose_record_says_another_level_for_it_rotted_is_delivered() -> None:
-    """No queue lists it there but its own."""
+def test_a_message_whose_record_names_a_corrupt_level_is_delivered() -> None:
+    """Only its own queue lists the record."""
     bench = Bench()
-    bench.log.schedule(b"rotten level", 1)
+    bench.log.schedule(b"corrupt level", 1)
     record = bytearray(bench.log.records[0])
     record[QUEUE_ID_AT + 3] ^= 8
     bench.log.records[0] = bytes(record)
     bench.after(LEVELS_MS[0])
-    assert bench.delivered == [b"rotten level"]
+    assert bench.delivered == [b"corrupt level"]
 
 
-def test_a_damaged_message_waits_for_its_repair_behind_those_before_it() -> None:
+def test_a_damaged_message_waits_for_its_repair_and_delays_only_later_ones() -> None:
     bench = Bench()
-    for body in (b"sound", b"damaged", b"behind"):
+    for body in (b"intact", b"damaged", b"behind"):
         bench.log.schedule(body, 1)
     bench.log.damaged.add(1_000)
     assert bench.after(LEVELS_MS[0]) == RETRY_MS
-    assert bench.delivered == [b"sound"]
+    assert bench.delivered == [b"intact"]
     assert bench.after(RETRY_MS) == RETRY_MS
     bench.log.damaged.clear()
     bench.after(RETRY_MS)
-    assert bench.delivered == [b"sound", b"damaged", b"behind"]
+    assert bench.delivered == [b"intact", b"damaged", b"behind"]
 
 
-def test_levels_that_wait_for_repairs_are_told_of_once_each(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_level_that_waits_for_a_repair_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     for level in (1, 2):
         bench.log.schedule(b"damaged", level)

@@ -1,4 +1,4 @@
-"""Deletions as facts, who holds the tables, and what the log brings back: each driven with literals."""
+"""Deletions, holders of table versions, and topics restored from the log, each driven with literals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tables(files: MemoryFiles | None = None) -> Tables:
 
 
 class QueueOf:
-    """A log with one queue, whose last message stands at `last`."""
+    """A log with one queue, whose last message is at `last`."""
 
     def __init__(self, last: int | None) -> None:
         self.last = last
@@ -44,7 +44,7 @@ class QueueOf:
 # -- deletions
 
 
-def test_a_deletion_is_news_once() -> None:
+def test_a_deletion_is_adopted_once() -> None:
     master, slave = deletions(), deletions()
     master.note(OFFSETS, "CG", 3)
     wrapper = DeletionTable.decode(master.encode())
@@ -54,7 +54,7 @@ def test_a_deletion_is_news_once() -> None:
     assert len(slave.adopt(master.wrapper())[0]) == 1, "deleted once more"
 
 
-def test_deletions_are_counted_on_under_the_next_master() -> None:
+def test_the_next_master_continues_the_numbers_of_deletions() -> None:
     first, second = deletions(), deletions()
     first.note(TOPIC, "a", 3)
     second.adopt(first.wrapper())
@@ -66,7 +66,7 @@ def test_deletions_are_counted_on_under_the_next_master() -> None:
     )
 
 
-def test_old_deletions_are_forgotten_but_a_topics_and_who_may_lack_one_hears_of_it() -> None:
+def test_old_deletions_expire_except_those_of_topics_and_a_slave_detects_the_gap() -> None:
     clock = ManualClock()
     master, slave = deletions(clock), deletions(clock)
     master.note(OFFSETS, "CG", 1)
@@ -79,7 +79,7 @@ def test_old_deletions_are_forgotten_but_a_topics_and_who_may_lack_one_hears_of_
     assert slave.adopt(master.wrapper()) == ([], False)
 
 
-def test_no_more_than_so_many_deletions_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remembered_deletions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "DELETIONS_MAX", 3)
     master, slave = deletions(), deletions()
     for number in range(5):
@@ -88,7 +88,7 @@ def test_no_more_than_so_many_deletions_are_remembered(monkeypatch: pytest.Monke
     assert slave.adopt(master.wrapper())[1]
 
 
-def test_a_slave_that_missed_deletions_takes_the_next_offsets_as_they_are() -> None:
+def test_a_slave_that_missed_deletions_replaces_its_offsets_by_the_next_copy() -> None:
     master, slave = tables(), tables()
     slave.offsets.commit("gone", "orders", 0, 7)
     slave.adopt(TablesCopy(master.topics.wrapper(), master.groups.wrapper, DeletionTable([], 4, 9)))
@@ -101,46 +101,46 @@ def test_a_slave_that_missed_deletions_takes_the_next_offsets_as_they_are() -> N
 
 
 def marked(table: Deletions) -> dict[str, int]:
-    """What the store hears of topics from now on, the last of each."""
-    heard: dict[str, int] = {}
-    table.on_topic = heard.__setitem__
-    return heard
+    """The last mark of each topic that the table passes to the store from now on."""
+    marks: dict[str, int] = {}
+    table.on_topic = marks.__setitem__
+    return marks
 
 
-def test_where_a_topics_new_life_begins_is_known_wherever_its_deletion_is() -> None:
+def test_the_log_offset_of_a_topic_deletion_survives_copy_and_reload() -> None:
     master, slave, again = deletions(), deletions(), deletions()
-    heard = [marked(table) for table in (master, slave, again)]
+    marks = [marked(table) for table in (master, slave, again)]
     master.note(TOPIC, "orders", 3, 1_000)
     master.note(GROUP, "orders", 3)
     slave.adopt(master.wrapper(), whole=True)
     again.decode(slave.encode())
-    assert heard == [{"orders": 1_000}] * 3
+    assert marks == [{"orders": 1_000}] * 3
     master.note(TOPIC, "orders", 3, 2_000)
     slave.adopt(master.wrapper(), whole=True)
-    assert heard[:2] == [{"orders": 2_000}] * 2
+    assert marks[:2] == [{"orders": 2_000}] * 2
 
 
-def test_a_deletion_that_is_forgotten_marks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forgotten_deletion_clears_the_mark_of_its_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "DELETIONS_MAX", 1)
     table = deletions()
-    heard = marked(table)
+    marks = marked(table)
     table.note(TOPIC, "a", 1, 10)
     table.note(TOPIC, "b", 1, 20)
-    assert heard == {"a": 0, "b": 20}
+    assert marks == {"a": 0, "b": 20}
 
 
-def test_a_deletion_that_only_a_former_master_made_is_none() -> None:
-    """It answered nobody of it: what its successor shows of the topic, everybody shows."""
+def test_a_deletion_known_only_to_a_former_master_is_dropped() -> None:
+    """The former master acknowledged it to no client, so the table of its successor applies."""
     former, successor = deletions(), deletions()
     former.note(TOPIC, "kept", 3, 500)
     successor.adopt(former.wrapper(), whole=True)
-    heard = marked(former)
+    marks = marked(former)
     former.note(TOPIC, "kept", 3, 900)
     former.note(TOPIC, "orders", 3, 1_000)
     former.adopt(successor.wrapper())
-    assert heard == {"kept": 900, "orders": 1_000}, "rows of a table say nothing of others"
+    assert marks == {"kept": 900, "orders": 1_000}, "rows of a partial table do not affect other rows"
     former.adopt(successor.wrapper(), whole=True)
-    assert heard == {"kept": 500, "orders": 0}
+    assert marks == {"kept": 500, "orders": 0}
     assert former.wrapper().deletions == successor.wrapper().deletions
 
 
@@ -156,10 +156,10 @@ def test_a_deletion_that_only_a_former_master_made_is_none() -> None:
         ([(4, 0)], 500, 0),
     ],
 )
-def test_what_a_later_epoch_wrote_is_of_the_new_life(
+def test_messages_of_a_later_epoch_belong_to_the_recreated_topic(
     epochs: list[tuple[int, int]], log_end: int, begins: int
 ) -> None:
-    """The former master's log ended at 1,000, its successors' in that epoch sooner: what is there now was not deleted."""
+    """The former master's log ended at 1,000, later ones earlier: newer messages there are not deleted."""
     table = deletions()
     table.note(TOPIC, "orders", 3, 1_000)
     table.log_ends_at(log_end, epochs)
@@ -170,7 +170,7 @@ def test_what_a_later_epoch_wrote_is_of_the_new_life(
 # -- tables
 
 
-def test_what_stood_in_the_log_when_its_topic_was_deleted_does_not_bring_it_back() -> None:
+def test_messages_older_than_the_deletion_do_not_restore_the_topic() -> None:
     table = tables()
     table.topics.ensure("orders", 4)
     table.delete_topic("orders", 1_000)
@@ -181,7 +181,7 @@ def test_what_stood_in_the_log_when_its_topic_was_deleted_does_not_bring_it_back
     assert table.topics.find("orders") is not None
 
 
-def test_a_new_master_whose_log_ends_sooner_takes_what_it_stores_for_new() -> None:
+def test_a_new_master_with_a_shorter_log_restores_the_topic_for_new_messages() -> None:
     table = tables()
     table.delete_topic("orders", 1_000)
     table.deletions.log_ends_at(900)
@@ -189,7 +189,7 @@ def test_a_new_master_whose_log_ends_sooner_takes_what_it_stores_for_new() -> No
     assert table.topics.find("orders") is not None
 
 
-def test_each_change_has_a_version_of_its_own_and_a_role_begins_a_greater_one() -> None:
+def test_each_table_change_and_each_mastership_increases_the_version() -> None:
     table = tables()
     seen = [table.version]
     for change in (
@@ -203,7 +203,7 @@ def test_each_change_has_a_version_of_its_own_and_a_role_begins_a_greater_one() 
     assert seen == sorted(set(seen))
 
 
-def test_a_deletion_is_on_disk_behind_what_it_took_away() -> None:
+def test_a_deletion_is_written_after_the_tables_it_changed() -> None:
     class Noting(MemoryFiles):
         written: list[str]
 
@@ -224,7 +224,7 @@ def test_a_deletion_is_on_disk_behind_what_it_took_away() -> None:
     assert again.deletions.of_topic("orders") == table.deletions.of_topic("orders")
 
 
-def test_a_deletion_that_was_made_while_others_are_written_waits_for_its_turn() -> None:
+def test_a_deletion_made_during_a_write_is_saved_by_the_next_write() -> None:
     class Meanwhile(MemoryFiles):
         then: Callable[[], None]
 
@@ -257,59 +257,59 @@ def test_a_deletion_that_was_made_while_others_are_written_waits_for_its_turn() 
 NOW = TablesVersion(4, 20)
 
 
-def lacking(holders: Holders, members: list[int], wanted: Any = NOW, epoch: int = 4) -> list[int]:
+def missing(holders: Holders, members: list[int], wanted: Any = NOW, epoch: int = 4) -> list[int]:
     return holders.lacking(members, wanted, {2: "10.0.0.2", 3: "10.0.0.3"}, epoch)
 
 
-def test_a_broker_holds_what_it_said_and_everything_older() -> None:
+def test_a_broker_holds_the_reported_version_and_all_older_ones() -> None:
     holders = Holders()
-    assert lacking(holders, [2, 3]) == [2, 3]
+    assert missing(holders, [2, 3]) == [2, 3]
     holders.reported(2, TablesVersion(4, 20), NOW)
     holders.reported(3, TablesVersion(4, 19), NOW)
-    assert lacking(holders, [2, 3]) == [3]
-    assert lacking(holders, [2, 3], TablesVersion(4, 19)) == []
+    assert missing(holders, [2, 3]) == [3]
+    assert missing(holders, [2, 3], TablesVersion(4, 19)) == []
 
 
 @pytest.mark.parametrize("said", [None, TablesVersion(4, 21), TablesVersion(9, 1)])
-def test_a_version_that_this_master_never_named_is_not_held(said: TablesVersion | None) -> None:
+def test_a_version_that_the_master_never_assigned_does_not_count_as_held(said: TablesVersion | None) -> None:
     holders = Holders()
     holders.reported(2, said, NOW)
-    assert lacking(holders, [2]) == [2]
+    assert missing(holders, [2]) == [2]
 
 
-def test_who_polls_as_java_brokers_do_is_not_waited_for_unless_it_is_one_of_ours() -> None:
+def test_a_broker_that_polls_like_java_is_not_waited_for_unless_it_also_reported() -> None:
     holders = Holders()
     holders.polled_as_java("10.0.0.2", NOW)
     holders.polled_as_java("10.0.0.3", NOW)
     holders.reported(3, None, NOW)
-    assert lacking(holders, [2, 3]) == [3]
-    assert lacking(holders, [5]) == [5], "nobody knows where it is"
+    assert missing(holders, [2, 3]) == [3]
+    assert missing(holders, [5]) == [5], "its address is unknown"
 
 
-def test_however_many_poll_as_java_brokers_do_only_the_last_are_remembered() -> None:
+def test_only_the_latest_hosts_that_polled_like_java_are_remembered() -> None:
     holders = Holders()
     holders.polled_as_java("10.0.0.2", NOW)
     for number in range(OLD_HOSTS_MAX - 1):
         holders.polled_as_java(f"10.1.0.{number}", NOW)
-    assert lacking(holders, [2]) == []
+    assert missing(holders, [2]) == []
     holders.polled_as_java("10.0.0.2", NOW)
     holders.polled_as_java("10.2.0.1", NOW)
-    assert lacking(holders, [2]) == [], "it is one of the last"
+    assert missing(holders, [2]) == [], "it is one of the last"
     for number in range(OLD_HOSTS_MAX):
         holders.polled_as_java(f"10.3.0.{number}", NOW)
-    assert lacking(holders, [2]) == [2]
+    assert missing(holders, [2]) == [2]
 
 
-def test_under_another_epoch_everybody_is_asked_anew() -> None:
+def test_reported_versions_are_discarded_under_another_epoch() -> None:
     holders = Holders()
     holders.reported(2, NOW, NOW)
-    assert lacking(holders, [2], TablesVersion(5, 1), epoch=5) == [2]
+    assert missing(holders, [2], TablesVersion(5, 1), epoch=5) == [2]
 
 
 @pytest.mark.parametrize("text", [None, "", "4", "4.", ".4", "-1.2", "4.x", "4.2.1"])
-def test_what_is_no_version_is_none(text: str | None) -> None:
+def test_a_malformed_version_parses_to_none(text: str | None) -> None:
     assert TablesVersion.parse(text) is None
 
 
-def test_a_version_reads_back() -> None:
+def test_a_version_round_trips_through_its_text() -> None:
     assert TablesVersion.parse(str(NOW)) == NOW

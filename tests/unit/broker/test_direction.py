@@ -1,4 +1,4 @@
-"""Where readers are sent, and what a slave does not tell them."""
+"""Where readers are sent, and results that a slave does not return to them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOUND = ResponseCode.SUCCESS
 
 
 @dataclass
-class Standing:
+class ReadRole:
     is_slave: bool = False
 
 
@@ -39,11 +39,11 @@ def answered(
     memory_bytes: int = MEMORY,
     settled: bool = True,
 ) -> Direction:
-    """To a pull at queue offset 7 whose messages stand at `at` of a log that ends at 10000."""
+    """The answer to a pull at queue offset 7 whose messages are at `at` of a log that ends at 10000."""
     groups = SubscriptionGroups(ManualClock(), auto_create=False, on_change=lambda: None)
     groups.put(SubscriptionGroupConfig("group", broker_id=0, which_broker_when_consume_slowly=1))
     direction = PullRouting(
-        Standing(is_slave),
+        ReadRole(is_slave),
         keys or Keys(),
         groups,
         memory_bytes=memory_bytes,
@@ -57,22 +57,22 @@ def answered(
 
 
 @pytest.mark.parametrize(("at", "broker_id"), [(9_600, 0), (9_599, 1)])
-def test_a_master_sends_who_reads_below_its_memory_to_a_slave(at: int, broker_id: int) -> None:
+def test_a_master_sends_readers_of_data_below_its_memory_to_a_slave(at: int, broker_id: int) -> None:
     assert answered(GetStatus.FOUND, FOUND, at=at) == Direction(FOUND, 9, broker_id)
 
 
 @pytest.mark.parametrize("changed", [{"keys": Keys(slave_read_enable=False)}, {"memory_bytes": 0}])
-def test_nobody_is_sent_to_slaves_that_serve_nobody_or_when_the_memory_is_unknown(changed: dict) -> None:  # type: ignore[type-arg]
+def test_no_reader_is_sent_to_a_slave_without_slave_reads_or_with_unknown_memory(changed: dict) -> None:  # type: ignore[type-arg]
     assert answered(GetStatus.FOUND, FOUND, **changed).broker_id == MASTER_ID
 
 
 @pytest.mark.parametrize(("at", "broker_id"), [(9_700, 0), (9_699, 1)])
-def test_a_slave_keeps_who_reads_far_back_and_sends_others_home(at: int, broker_id: int) -> None:
+def test_a_slave_keeps_readers_of_old_data_and_sends_others_to_the_master(at: int, broker_id: int) -> None:
     assert answered(GetStatus.FOUND, FOUND, at=at, is_slave=True) == Direction(FOUND, 9, broker_id)
 
 
 @pytest.mark.parametrize(("ratio", "broker_id"), [(15, 1), (10, 1), (60, 0)])
-def test_a_slave_keeps_readers_by_ten_percent_less_than_its_master_gives_them(
+def test_a_slave_keeps_readers_by_a_memory_ratio_ten_points_below_the_masters(
     ratio: int, broker_id: int
 ) -> None:
     keys = Keys(access_message_in_memory_max_ratio=ratio)
@@ -83,9 +83,7 @@ def test_a_slave_keeps_readers_by_ten_percent_less_than_its_master_gives_them(
 
 @pytest.mark.parametrize("is_slave", [False, True])
 @pytest.mark.parametrize(("at", "broker_id"), [(9_900, 0), (100, 1)])
-def test_who_reads_far_back_is_sent_to_a_slave_by_what_nobody_wanted_too(
-    is_slave: bool, at: int, broker_id: int
-) -> None:
+def test_unmatched_old_messages_send_a_reader_to_a_slave_too(is_slave: bool, at: int, broker_id: int) -> None:
     code = ResponseCode.PULL_RETRY_IMMEDIATELY
     found = answered(GetStatus.NO_MATCHED_MESSAGE, code, at=at, is_slave=is_slave)
     assert found == Direction(code, 9, broker_id)
@@ -100,8 +98,8 @@ def test_who_reads_far_back_is_sent_to_a_slave_by_what_nobody_wanted_too(
         (GetStatus.OFFSET_OVERFLOW_ONE, ResponseCode.PULL_NOT_FOUND),
     ],
 )
-def test_a_slave_moves_nobodys_offset(status: GetStatus, code: ResponseCode) -> None:
-    """Its queues may end, or begin, elsewhere than the master's."""
+def test_a_slave_never_moves_the_offset_of_a_reader(status: GetStatus, code: ResponseCode) -> None:
+    """Its queues may begin or end at other offsets than the master's."""
     sent_home = Direction(ResponseCode.PULL_RETRY_IMMEDIATELY, 7, MASTER_ID)
     assert answered(status, code, is_slave=True) == sent_home
     assert answered(status, code, is_slave=True, linked=False) == Direction(
@@ -114,8 +112,8 @@ def test_a_slave_moves_nobodys_offset(status: GetStatus, code: ResponseCode) -> 
     "status",
     [GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE],
 )
-def test_a_new_master_takes_nobody_back_below_what_a_former_one_has_served(status: GetStatus) -> None:
-    """Its queues end before what it holds of former epochs, until a quorum confirms that it does."""
+def test_a_new_master_moves_no_reader_back_before_former_epochs_are_confirmed(status: GetStatus) -> None:
+    """Until a quorum confirms its entries of former epochs, its queues end before them."""
     moved = ResponseCode.PULL_OFFSET_MOVED
     waits = Direction(ResponseCode.PULL_NOT_FOUND, 7, MASTER_ID)
     assert answered(status, moved, settled=False) == waits
@@ -124,7 +122,7 @@ def test_a_new_master_takes_nobody_back_below_what_a_former_one_has_served(statu
     assert answered(removed, moved, settled=False) == Direction(moved, 9, MASTER_ID)
 
 
-def test_a_slave_goes_on_behind_what_nobody_wanted() -> None:
+def test_a_slave_returns_the_next_offset_behind_unmatched_messages() -> None:
     code = ResponseCode.PULL_RETRY_IMMEDIATELY
     assert answered(GetStatus.NO_MATCHED_MESSAGE, code, at=9_900, is_slave=True) == Direction(
         code, 9, MASTER_ID

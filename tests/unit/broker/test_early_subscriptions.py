@@ -1,10 +1,9 @@
-"""Pulls of push consumers whose first heartbeat a new master has not heard: it asks them, and answers."""
+"""Pulls of push consumers before their first heartbeat at a new master: it requests their subscriptions."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -22,32 +21,14 @@ from remoting.errors import CallTimeout
 from remoting.peer import Peer
 from remoting.router import Router
 from simulation.kernel.world import World
+from tests.unit.broker.askedclient import GROUP, JAVA_ANSWER, TOPIC, VERSION, AskedClient
 from tests.unit.broker.brokerset import Cluster
 from tests.unit.broker.pullbench import Bench, pull
 from tests.unit.broker.recordingpeer import RecordingPeer
 
-JAVA_ANSWER = (Path(__file__).parents[2] / "vectors" / "broker" / "consumer-running-info.json").read_bytes()
-GROUP, TOPIC, TOLD_VERSION = "G13865", "P1386", 1795269813247
-"""What that Java 5.3.3 push consumer subscribes to with `Tag`."""
-
-
-class AskedClient(RecordingPeer):
-    """A connection whose client answers 307 as told."""
-
-    def __init__(self, answer: Callable[[RemotingCommand], RemotingCommand]) -> None:
-        super().__init__()
-        self.closed = False
-        self.answer = answer
-        self.questions: list[RemotingCommand] = []
-
-    async def call(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        self.questions.append(command)
-        await asyncio.sleep(0)
-        return self.answer(command)
-
 
 class NewMaster:
-    """A broker that heard no heartbeat."""
+    """A broker that got no heartbeat."""
 
     def __init__(self, *, former: bool = False) -> None:
         consumers = ConsumerGroups()
@@ -66,8 +47,8 @@ class NewMaster:
         )
         self.bench.consumers.heartbeat(cast(Any, peer), HeartbeatData("c1", [], [consumer]), "JAVA", 479)
 
-    async def pull(self, peer: RecordingPeer, version: int = TOLD_VERSION) -> RemotingCommand:
-        """A push consumer's: what it wants is for heartbeats to say."""
+    async def pull(self, peer: RecordingPeer, version: int = VERSION) -> RemotingCommand:
+        """A pull of a push consumer, whose subscription only heartbeats carry."""
         ext = {"consumerGroup": GROUP, "topic": TOPIC, "sysFlag": 0, "subVersion": version}
         before = len(peer.replies)
         handled: Any = self.bench.processor.handle(cast(Any, peer), pull(**ext))
@@ -84,7 +65,7 @@ def silent(command: RemotingCommand) -> RemotingCommand:
     raise CallTimeout("10.0.0.9:5000", "no answer")
 
 
-def test_a_consumer_that_was_not_heard_is_asked_and_answered() -> None:
+def test_a_consumer_without_a_heartbeat_is_asked_for_its_subscription_and_answered() -> None:
     async def pulls() -> None:
         master, client = NewMaster(), AskedClient(java)
         answers = await asyncio.gather(*(master.pull(client) for _ in range(3)))
@@ -95,12 +76,12 @@ def test_a_consumer_that_was_not_heard_is_asked_and_answered() -> None:
         assert question.ext["consumerGroup"] == GROUP and question.ext["clientId"]
         assert (await master.pull(client)).code == ResponseCode.SUCCESS and len(client.questions) == 1
         assert master.bench.consumers.find(GROUP) is None, "no heartbeat came"
-        assert master.early.subscribed(cast(Any, client), GROUP, TOPIC) is not None, "so it can be passed on"
+        assert master.early.subscribed(cast(Any, client), GROUP, TOPIC) is not None, "so it can be forwarded"
 
     asyncio.run(pulls())
 
 
-def test_what_one_connection_said_serves_no_other_and_ends_with_it() -> None:
+def test_a_provisional_subscription_serves_one_connection_and_ends_with_it() -> None:
     async def pulls() -> None:
         master, client, other = NewMaster(), AskedClient(java), AskedClient(silent)
         await master.pull(client)
@@ -113,21 +94,21 @@ def test_what_one_connection_said_serves_no_other_and_ends_with_it() -> None:
     asyncio.run(pulls())
 
 
-def test_a_heartbeat_over_the_connection_counts_from_then_on() -> None:
+def test_a_heartbeat_replaces_the_provisional_subscription() -> None:
     async def pulls() -> None:
         master, client = NewMaster(), AskedClient(java)
         await master.pull(client)
-        master.heartbeat(client, TOLD_VERSION)
+        master.heartbeat(client, VERSION)
         assert bytes((await master.pull(client)).body or b"") == b"two"
         assert len(client.questions) == 1
 
     asyncio.run(pulls())
 
 
-def test_another_client_of_the_group_with_an_older_subscription_does_not_hide_it() -> None:
+def test_an_older_subscription_of_the_group_does_not_hide_the_provisional_one() -> None:
     async def pulls() -> None:
         master, client = NewMaster(), AskedClient(java)
-        master.heartbeat(RecordingPeer(), TOLD_VERSION - 1)
+        master.heartbeat(RecordingPeer(), VERSION - 1)
         assert bytes((await master.pull(client)).body or b"") == b"one"
 
     asyncio.run(pulls())
@@ -147,7 +128,7 @@ BAD_TAGS = b'{"subscriptionSet":[{"topic":"P1386","subString":"||","subVersion":
         lambda command: command.reply(body=BAD_TAGS),
     ],
 )
-def test_without_an_answer_it_is_refused_as_upstream_does(
+def test_a_pull_without_a_usable_subscription_answer_is_refused_as_upstream_does(
     answer: Callable[[RemotingCommand], RemotingCommand],
 ) -> None:
     client = AskedClient(answer)
@@ -155,7 +136,7 @@ def test_without_an_answer_it_is_refused_as_upstream_does(
     assert len(client.questions) == 1
 
 
-def test_where_the_role_changes_meanwhile_the_pull_goes_to_the_new_master(world: World) -> None:
+def test_a_pull_is_passed_to_the_new_master_when_the_role_changes_meanwhile(world: World) -> None:
     cluster = Cluster(world, 3)
     cluster.start_up()
     former = cluster.master
@@ -180,13 +161,13 @@ def test_where_the_role_changes_meanwhile_the_pull_goes_to_the_new_master(world:
     assert reply.code == ResponseCode.PULL_NOT_FOUND, reply.remark
 
 
-def test_a_former_master_is_not_asked_for_its_clients() -> None:
+def test_a_connection_of_a_former_master_is_not_asked_for_subscriptions() -> None:
     client = AskedClient(java)
     assert asyncio.run(NewMaster(former=True).pull(client)).code == ResponseCode.SUBSCRIPTION_NOT_EXIST
     assert client.questions == []
 
 
-def test_questions_and_what_is_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_subscription_questions_and_kept_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def pulls() -> None:
         monkeypatch.setattr(renewal_module, "FIRST_MAX", 8)
         master, clients = NewMaster(), [AskedClient(java) for _ in range(9)]
@@ -199,16 +180,19 @@ def test_questions_and_what_is_kept_are_bounded(monkeypatch: pytest.MonkeyPatch)
     asyncio.run(pulls())
 
 
-def test_what_is_passed_on_is_the_newest_that_the_group_or_the_client_said() -> None:
+def test_the_forwarded_subscription_is_the_newest_of_group_and_client() -> None:
     async def pulls() -> None:
-        master, client, heard = NewMaster(), AskedClient(java), RecordingPeer()
-        master.heartbeat(heard, TOLD_VERSION - 1)
+        master, client, member = NewMaster(), AskedClient(java), RecordingPeer()
+        master.heartbeat(member, VERSION - 1)
         await master.pull(client)
-        told = master.early.subscribed(cast(Any, client), GROUP, TOPIC)
-        assert told is not None and (told.sub_string, told.sub_version) == ("Tag", TOLD_VERSION)
-        master.heartbeat(heard, TOLD_VERSION + 1)
-        told = master.early.subscribed(cast(Any, client), GROUP, TOPIC)
-        assert told is not None and (told.sub_string, told.sub_version) == ("Other", TOLD_VERSION + 1)
+        forwarded = master.early.subscribed(cast(Any, client), GROUP, TOPIC)
+        assert forwarded is not None and (forwarded.sub_string, forwarded.sub_version) == ("Tag", VERSION)
+        master.heartbeat(member, VERSION + 1)
+        forwarded = master.early.subscribed(cast(Any, client), GROUP, TOPIC)
+        assert forwarded is not None and (forwarded.sub_string, forwarded.sub_version) == (
+            "Other",
+            VERSION + 1,
+        )
 
     asyncio.run(pulls())
 

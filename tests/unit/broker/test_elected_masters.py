@@ -1,4 +1,4 @@
-"""What a slave asks a Java master whose epoch file does not say which epoch it leads."""
+"""The request by which a slave learns the epoch of a Java master whose epoch file does not show it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ JAVA = b'{"dataVersion":{"counter":3,"stateVersion":7,"timestamp":1700000000000}
 
 
 class Names:
-    """Where the controllers say that the master is."""
+    """The master's address and epoch as the controllers report them."""
 
     master_address: str | None = "10.0.0.1:10911"
     master_epoch = 7
@@ -36,12 +36,12 @@ def led(client: ScriptedClient, *, upstreams: bool = True) -> int | None:
     return asyncio.run(master.leads())
 
 
-def test_upstream_s_master_says_the_epoch_that_it_leads_with_its_topics() -> None:
+def test_an_upstream_master_reports_its_epoch_with_its_topics() -> None:
     client = ScriptedClient(ResponseCode.SUCCESS, JAVA)
     assert led(client) == 7 and client.asked == [RequestCode.GET_ALL_TOPIC_CONFIG]
 
 
-def test_who_is_asked_is_the_master_of_one_epoch() -> None:
+def test_the_named_master_matches_its_own_epoch_only() -> None:
     master = ElectedMaster(Names(), ScriptedClient(0, b""), lambda: True)  # type: ignore[arg-type]
     assert [master.names(epoch) for epoch in (6, 7, 8)] == [False, True, False]
 
@@ -54,6 +54,6 @@ def test_a_master_of_this_project_is_not_asked() -> None:
 @pytest.mark.parametrize(
     "client", [ScriptedClient(ResponseCode.SYSTEM_ERROR, b""), ScriptedClient(ResponseCode.SUCCESS, b"{")]
 )
-def test_no_answer_is_no_proof(client: ScriptedClient) -> None:
+def test_a_failed_answer_raises_master_unread(client: ScriptedClient) -> None:
     with pytest.raises(MasterUnread):
         led(client)

@@ -1,4 +1,4 @@
-"""Brokers whose stores were lost, on virtual time: none of them leads with less than the set confirmed."""
+"""Brokers whose stores were lost, on virtual time: none of them leads without the confirmed log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pytest
 
 from broker.app import BrokerApp
 from broker.role.identityfiles import MARK_FILE
-from controller.server import ControllerApp
 from epochfile.format import encode as encode_epochs
 from epochfile.history import EpochHistory
 from ha.errors import EpochFileForeign
@@ -14,13 +13,13 @@ from messagestore.errors import LogMissing
 from mqclient.producer import SendStatus
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
-from tests.unit.broker.brokerset import Cluster
+from tests.unit.broker.brokerset import Cluster, leading_controller
 
 BODIES = [f"message {number}".encode() for number in range(30)]
 
 
 def filled(world: World, brokers: int = 3) -> Cluster:
-    """Every message is on every broker and confirmed, also in the checkpoints."""
+    """A set in which every message is on every broker and confirmed, also in the checkpoints."""
     cluster = Cluster(world, brokers)
     cluster.start_up()
     results = cluster.run(cluster.send_all(BODIES))
@@ -29,21 +28,13 @@ def filled(world: World, brokers: int = 3) -> Cluster:
     return cluster
 
 
-def a_slave(cluster: Cluster) -> Node:
-    return next(node for node in cluster.brokers if node is not cluster.master)
-
-
 def id_of(cluster: Cluster, node: Node) -> int | None:
     return cluster.app(node).membership.broker_id
 
 
 def kill_all_at_once(cluster: Cluster) -> None:
-    """With the leading controller, so that nobody is elected whose end was not noticed yet: the set stays whole."""
-    controllers = [cluster.world.nodes[f"controller-{number}"] for number in range(3)]
-    leads = next(
-        node for node in controllers if isinstance(node.app, ControllerApp) and node.app.node.is_active
-    )
-    for node in (leads, *cluster.brokers):
+    """Kills the leading controller too, so that no dead broker is elected and the set keeps its members."""
+    for node in (leading_controller(cluster.world), *cluster.brokers):
         node.kill()
 
 
@@ -54,7 +45,7 @@ def keep_only(node: Node, *names: str) -> None:
 
 
 def wait_joined(cluster: Cluster, count: int) -> None:
-    """Until `count` running brokers are in the set, whatever old ids still are."""
+    """Waits until `count` running brokers are in the set; old ids may be in it, too."""
 
     def joined() -> bool:
         ids = {id_of(cluster, node) for node in cluster.brokers if isinstance(node.app, BrokerApp)}
@@ -68,19 +59,17 @@ def everything_is_read(cluster: Cluster) -> None:
     assert len({cluster.app(node).store.max_offset() for node in cluster.brokers}) == 1
 
 
-def test_a_member_whose_store_was_emptied_around_its_identity_is_not_elected_and_joins_under_a_new_id() -> (
-    None
-):
+def test_a_member_with_only_its_identity_file_left_is_not_elected_and_gets_a_new_id() -> None:
     with World(41) as world:
         cluster = filled(world)
-        emptied, kept = a_slave(cluster), list(cluster.brokers)
+        emptied, kept = cluster.slaves[0], list(cluster.brokers)
         kept.remove(emptied)
         old_id = id_of(cluster, emptied)
         kill_all_at_once(cluster)
         keep_only(emptied, "brokerIdentity")
         cluster.start(emptied)
         world.run_for_ms(30_000)
-        assert cluster.masters == [], "the only one that runs has nothing"
+        assert cluster.masters == [], "the only running broker has an empty store"
         for node in kept:
             cluster.start(node)
         wait_joined(cluster, 3)
@@ -92,7 +81,7 @@ def test_a_member_whose_store_was_emptied_around_its_identity_is_not_elected_and
 def test_a_member_whose_log_folder_is_gone_refuses_to_start_until_its_store_is_emptied() -> None:
     with World(42) as world:
         cluster = filled(world)
-        damaged = a_slave(cluster)
+        damaged = cluster.slaves[0]
         damaged.kill()
         damaged.disk.wipe("commitlog/")
         cluster.start(damaged)
@@ -105,7 +94,7 @@ def test_a_member_whose_log_folder_is_gone_refuses_to_start_until_its_store_is_e
         everything_is_read(cluster)
 
 
-def test_a_member_that_lost_log_and_checkpoint_joins_under_a_new_id_for_its_epochs_tell_of_more() -> None:
+def test_a_member_that_lost_log_and_checkpoint_joins_under_a_new_id() -> None:
     with World(43) as world:
         cluster = filled(world)
         lost = cluster.master
@@ -118,7 +107,7 @@ def test_a_member_that_lost_log_and_checkpoint_joins_under_a_new_id_for_its_epoc
         lost.kill()
         lost.disk.wipe("commitlog/")
         lost.disk.wipe("checkpoint")
-        for _ in range(3):  # the epochs of the lost log are forgotten: the new id stays
+        for _ in range(3):  # the epochs of the lost log are discarded, so the new id stays
             cluster.start(lost)
             wait_joined(cluster, 3)
             assert id_of(cluster, lost) == 4
@@ -142,10 +131,10 @@ def test_brokers_that_are_killed_before_or_after_the_first_message_keep_their_id
         assert all(node.disk.content(MARK_FILE) for node in cluster.brokers)
 
 
-def test_where_power_was_lost_everywhere_before_the_first_sync_an_administrator_begins_anew(
+def test_after_a_power_loss_before_the_first_sync_only_an_administrator_elects_a_master(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Contract C. Nobody leads with an empty log by himself where messages were confirmed: it may be the wrong disk."""
+    """Contract C: no broker leads by itself with an empty log after messages were confirmed."""
     with World(105) as world:
         cluster = Cluster(world, 3, flushIntervalCommitLog=5_000)
         cluster.start_up()
@@ -172,7 +161,7 @@ def test_where_power_was_lost_everywhere_before_the_first_sync_an_administrator_
 def test_a_broker_that_refuses_its_epoch_file_leaves_the_checkpoint_as_it_is(*, damaged: bool) -> None:
     with World(47) as world:
         cluster = filled(world)
-        slave = a_slave(cluster)
+        slave = cluster.slaves[0]
         world.run(slave.stop())
         if damaged:
             slave.disk.flip_bit("checkpoint", 36, 4)

@@ -1,4 +1,4 @@
-"""Each request code that upstream's broker 5.3.3 serves is served here, or refused with words: docs/mqadmin.md lists which."""
+"""Each request code of upstream's broker 5.3.3 is served, or refused with a reason (docs/mqadmin.md)."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def broker() -> Iterator[Served]:
         yield Served(world)
 
 
-def test_the_page_refuses_some_of_upstreams_99() -> None:
+def test_the_mqadmin_page_lists_refused_codes_among_upstreams_99() -> None:
     assert len(set(UPSTREAMS)) == len(UPSTREAMS) == 99
     assert REFUSED.keys() < set(UPSTREAMS)
 
 
 @pytest.mark.parametrize("code", UPSTREAMS)
-def test_a_code_of_upstreams_is_answered_or_refused_by_name_and_warned_of_once(
+def test_an_upstream_code_is_answered_or_refused_by_name_and_logged_once(
     broker: Served, caplog: pytest.LogCaptureFixture, code: int
 ) -> None:
-    """Without what its header needs: some answer is all that is asked for."""
+    """The header misses required fields, so any answer will do."""
     broker.master.requests.router.on_unserved = UnsupportedRequests().asked
     replies = [broker.ask(code, ConsumerGroupHeader("CG")) for _ in range(2)]
     logged = [record for record in caplog.records if record.name == "broker.unsupportedrequests"]

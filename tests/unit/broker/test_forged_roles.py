@@ -1,4 +1,4 @@
-"""What anybody can say of roles and sets, said to a whole set on virtual time: nothing moves that controllers did not move."""
+"""Forged requests about roles and sets, sent to a whole set: only controllers change roles and sets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from broker.clients.requesters import Requesters
 from broker.role.membership import ReplicaRole
 from broker.switchover.forwardingstate import Stage
-from controller.server import ControllerApp
 from mqclient.producer import SendStatus
 from namesrv.server import NamesrvApp
 from remoting.bodies.dataversion import DataVersion
@@ -21,19 +20,13 @@ from remoting.command import RemotingCommand
 from remoting.headers.controller import NotifyBrokerRoleChangedHeader
 from remoting.headers.group import AwaitMasterHeader, HandOverHeader
 from simulation.hostile.roles import hand_overs, notification, notifications, registration
-from simulation.kernel.node import Node, SimulatedClock
+from simulation.kernel.node import SimulatedClock
 from simulation.kernel.world import World
-from tests.unit.broker.brokerset import CONTROLLERS, NAMESRV, Cluster
+from tests.unit.broker.brokerset import CONTROLLERS, NAMESRV, Cluster, controllers_of
 from tests.unit.broker.groupset import GroupSet
 from tests.unit.broker.pairset import Pair
 
 FAR = 2**31 - 1
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    with World(31) as world:
-        yield world
 
 
 def ids_of(cluster: Cluster) -> dict[int, str]:
@@ -43,7 +36,7 @@ def ids_of(cluster: Cluster) -> dict[int, str]:
 
 
 def say(world: World, address: str, *commands: RemotingCommand) -> list[RemotingCommand]:
-    """From a host that is nobody's."""
+    """Sends the commands from a host that belongs to no broker, controller or client."""
     stranger = world.nodes.get("stranger") or world.node("stranger", "10.0.9.1")
 
     async def ask() -> list[RemotingCommand]:
@@ -58,26 +51,22 @@ def say(world: World, address: str, *commands: RemotingCommand) -> list[Remoting
     return asking.result()
 
 
-def controllers_of(world: World) -> list[Node]:
-    return [node for node in world.nodes.values() if isinstance(node.app, ControllerApp)]
-
-
-def test_a_master_goes_on_waiting_for_a_member_that_only_a_forger_took_out_of_the_set(world: World) -> None:
+def test_a_forged_notification_does_not_remove_a_member_from_the_masters_set(world: World) -> None:
     cluster = Cluster(world, 2, minInSyncReplicas=1, slaveTimeout=500, allAckInSyncStateSet=True)
     cluster.start_up()
     master = cluster.app(cluster.master)
-    [slave] = [node for node in cluster.brokers if node is not cluster.master]
+    [slave] = cluster.slaves
     own_id, epoch = master.membership.broker_id or 0, master.membership.master_epoch
     slave.kill()
     confirmed = master.store.confirm_offset()
-    for node in controllers_of(world):  # or they would soon agree that it has left
+    for node in controllers_of(world):  # otherwise they would soon agree that it has left
         world.network.cut(cluster.master.host, node.host)
     for set_epoch in (FAR, master.ha.mastership.sync_state_set.set_epoch + 1):  # type: ignore[union-attr]
         forged = notification(own_id, master.address, epoch, frozenset({own_id}), set_epoch)
         [answer] = say(world, master.address, forged)
         assert answer.code == (ResponseCode.INVALID_PARAMETER if set_epoch == FAR else ResponseCode.SUCCESS)
         world.run_for_ms(500)
-        assert master.ha.applied_members() == {1, 2}, "the controllers still count it"
+        assert master.ha.applied_members() == {1, 2}, "the set of the controllers still contains it"
     [result] = cluster.run(once(cluster, b"held by one"))
     assert result is SendStatus.FLUSH_SLAVE_TIMEOUT
     assert master.store.confirm_offset() == confirmed and master.membership.accepts_sends
@@ -88,7 +77,7 @@ async def once(cluster: Cluster, body: bytes) -> list[SendStatus]:
         return [(await client.producer("producers").send("orders", body)).status]
 
 
-def test_no_epoch_of_a_forger_gets_into_a_file_and_the_set_leads_after_a_restart_of_all(
+def test_a_forged_epoch_reaches_no_file_and_the_set_leads_after_a_restart_of_all(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster = Cluster(world, 3)
@@ -111,16 +100,16 @@ def test_no_epoch_of_a_forger_gets_into_a_file_and_the_set_leads_after_a_restart
     assert all(epoch < cluster.app(node).ha.epoch < epoch + 10 for node in cluster.brokers)
 
 
-def test_whatever_is_notified_the_role_the_epoch_and_the_set_stay(world: World) -> None:
+def test_forged_notifications_change_neither_role_nor_epoch_nor_set(world: World) -> None:
     cluster = Cluster(world, 3)
     cluster.start_up()
     leads, ids = cluster.master, ids_of(cluster)
     master = cluster.app(leads)
     before = [(cluster.app(node).membership.role, cluster.app(node).ha.epoch) for node in cluster.brokers]
     set_epoch = master.ha.mastership.sync_state_set.set_epoch  # type: ignore[union-attr]
-    said = list(notifications(ids, master.membership.master_epoch, set_epoch))
+    forged = list(notifications(ids, master.membership.master_epoch, set_epoch))
     for address in ids.values():
-        answers = say(world, address, *said)
+        answers = say(world, address, *forged)
         assert {answer.code for answer in answers} == {0, ResponseCode.INVALID_PARAMETER}
     world.run_for_ms(2_000)
     after = [(cluster.app(node).membership.role, cluster.app(node).ha.epoch) for node in cluster.brokers]
@@ -130,8 +119,8 @@ def test_whatever_is_notified_the_role_the_epoch_and_the_set_stay(world: World) 
     assert result is SendStatus.SEND_OK
 
 
-def test_a_master_that_the_controllers_replaced_is_followed_as_soon_as_they_are_asked(world: World) -> None:
-    """The notification of its true controllers, and nothing else: polls are 5 s apart."""
+def test_a_true_notification_makes_the_elected_broker_master_before_its_next_poll(world: World) -> None:
+    """Only the notification of the true controllers can be this fast: polls are 5 s apart."""
     cluster = Cluster(world, 3)
     cluster.start_up()
     old = cluster.master
@@ -143,7 +132,7 @@ def test_a_master_that_the_controllers_replaced_is_followed_as_soon_as_they_are_
 
 
 @pytest.mark.parametrize("epoch", [1, 2, FAR])
-def test_in_a_pair_a_notification_is_refused_and_moves_nothing(world: World, epoch: int) -> None:
+def test_in_a_pair_a_notification_is_refused_and_changes_no_role(world: World, epoch: int) -> None:
     pair = Pair(world)
     pair.start_up()
     for node in pair.nodes:
@@ -157,7 +146,7 @@ def test_in_a_pair_a_notification_is_refused_and_moves_nothing(world: World, epo
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 50])
-def test_in_raft_mode_a_notification_is_refused_and_takes_no_role_away(world: World, ahead: int) -> None:
+def test_in_raft_mode_a_notification_is_refused_and_changes_no_role(world: World, ahead: int) -> None:
     group = GroupSet(world)
     group.start_up()
     leads = group.master
@@ -172,7 +161,7 @@ def test_in_raft_mode_a_notification_is_refused_and_takes_no_role_away(world: Wo
     assert group.master is leads and group.app(leads).membership.accepts_sends
 
 
-def test_a_master_holds_nothing_back_for_a_stranger(world: World) -> None:
+def test_a_master_refuses_a_hand_over_request_from_a_stranger(world: World) -> None:
     cluster = Cluster(world, 3)
     cluster.start_up()
     master = cluster.app(cluster.master)
@@ -187,12 +176,12 @@ def test_a_master_holds_nothing_back_for_a_stranger(world: World) -> None:
     assert result is SendStatus.SEND_OK and world.now_ms - began_ms < 100
     successor = next(broker_id for broker_id in ids_of(cluster) if broker_id != master.membership.broker_id)
     header = HandOverHeader("broker-a", master.membership.master_epoch, successor, 400, 1_000)
-    said = cluster.run(cluster.ask_as_controller(master.address, RequestCode.HAND_OVER, header))
-    assert said.code == ResponseCode.SUCCESS
+    answer = cluster.run(cluster.ask_as_controller(master.address, RequestCode.HAND_OVER, header))
+    assert answer.code == ResponseCode.SUCCESS
     assert master.requests.forwarding.state.stage is Stage.PARKING
 
 
-def test_without_controllers_nobody_has_a_master_hold_messages_back(world: World) -> None:
+def test_without_controllers_a_master_refuses_every_hand_over_request(world: World) -> None:
     group = GroupSet(world)
     group.start_up()
     master = group.app(group.master)
@@ -211,7 +200,7 @@ def test_without_controllers_nobody_has_a_master_hold_messages_back(world: World
 
 
 def former_masters(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The hosts that were taken for former masters'."""
+    """The hosts that the broker takes for former masters."""
     noted: list[str] = []
     monkeypatch.setattr(
         Requesters, "passes_on", lambda us, peer: noted.append(peer.remote_address.rpartition(":")[0])
@@ -219,7 +208,7 @@ def former_masters(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return noted
 
 
-def test_a_stranger_passes_for_no_former_master(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stranger_is_not_taken_for_a_former_master(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(world, 3)
     cluster.start_up()
     master, noted = cluster.app(cluster.master), former_masters(monkeypatch)
@@ -230,7 +219,7 @@ def test_a_stranger_passes_for_no_former_master(world: World, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("kind", [Cluster, GroupSet])
-def test_a_former_master_passes_for_itself(
+def test_a_former_master_is_recognized_by_its_host(
     world: World, monkeypatch: pytest.MonkeyPatch, kind: type[Cluster]
 ) -> None:
     cluster = GroupSet(world) if kind is GroupSet else Cluster(world, 3)
@@ -247,15 +236,15 @@ def test_a_former_master_passes_for_itself(
     assert noted == [former.host]
 
 
-def test_nobody_registers_or_speaks_for_a_living_broker_by_its_id_and_address_alone(world: World) -> None:
-    """1003 and 904 as Java's brokers send them, which say neither check code nor start number."""
+def test_id_and_address_alone_neither_register_nor_heartbeat_for_a_live_broker(world: World) -> None:
+    """1003 and 904 as Java's brokers send them, without check code and start number."""
     cluster = Cluster(world, 3)
     cluster.start_up()
     leads, ids = cluster.master, ids_of(cluster)
     master = cluster.app(leads)
     own_id, epoch = master.membership.broker_id or 0, master.membership.master_epoch
     named = {"clusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": str(own_id)}
-    taken = RemotingCommand.request(
+    registration_request = RemotingCommand.request(
         RequestCode.CONTROLLER_REGISTER_BROKER, {**named, "brokerAddress": "6.6.6.6:10911"}
     )
     beats = [
@@ -272,7 +261,7 @@ def test_nobody_registers_or_speaks_for_a_living_broker_by_its_id_and_address_al
         for broker_id, address in ids.items()
     ]
     for host in CONTROLLERS:
-        [refused, *_] = say(world, f"{host}:9878", taken, *beats)
+        [refused, *_] = say(world, f"{host}:9878", registration_request, *beats)
         assert refused.code in (ResponseCode.CONTROLLER_BROKER_ID_INVALID, ResponseCode.CONTROLLER_NOT_LEADER)
     world.run_for_ms(15_000)
     assert cluster.master is leads and master.membership.master_epoch == epoch
@@ -283,14 +272,14 @@ def test_nobody_registers_or_speaks_for_a_living_broker_by_its_id_and_address_al
 
 
 def with_made_up_numbers(ids: dict[int, str]) -> Iterator[RemotingCommand]:
-    """1003 as our brokers send it, but for the check code, from where each lives."""
+    """1003 as this project's brokers send it, without the check code, with the address of each broker."""
     for broker_id, address in ids.items():
         for number, incarnation in ((20, 2**60), (2**62, 2**60), (2**63 - 1, 2**60)):
             yield registration("broker-a", broker_id, address, number, incarnation)
 
 
 @pytest.mark.parametrize("all_are_dead", [False, True])
-def test_a_made_up_start_number_deposes_nobody_and_makes_no_disk_an_old_one(
+def test_a_forged_start_number_deposes_no_master_and_marks_no_disk_as_set_back(
     world: World, all_are_dead: bool
 ) -> None:
     cluster = Cluster(world, 3)
@@ -315,14 +304,14 @@ def test_a_made_up_start_number_deposes_nobody_and_makes_no_disk_an_old_one(
 
 
 async def set_of(cluster: Cluster) -> list[ReplicasInfo]:
-    """As the leading controller has it."""
+    """The replicas of the set in the state of the leading controller."""
     reply = await cluster.ask(f"{CONTROLLERS[0]}:9878", RequestCode.CONTROLLER_GET_METADATA_INFO)
     leader = reply.ext["controllerLeaderAddress"]
     asked = await cluster.ask(leader, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=b'["broker-a"]')
     return list(BrokerReplicasInfo.decode(asked.body).replicas_info_table.values())
 
 
-def test_a_stranger_takes_no_broker_out_of_the_routes_and_keeps_none_in_them(world: World) -> None:
+def test_a_stranger_neither_removes_a_broker_from_the_routes_nor_keeps_one_in_them(world: World) -> None:
     cluster = Cluster(world, 2)
     cluster.start_up()
     master = cluster.app(cluster.master)
@@ -348,10 +337,12 @@ def test_a_stranger_takes_no_broker_out_of_the_routes_and_keeps_none_in_them(wor
     assert cluster.run(once(cluster, b"still routed")) == [SendStatus.SEND_OK]
     old = cluster.master
     world.run(old.stop(), limit_ms=20_000)
-    assert ("DefaultCluster", f"{old.host}:10911") not in namesrv.table.live, "it may itself"
+    assert ("DefaultCluster", f"{old.host}:10911") not in namesrv.table.live, (
+        "the broker itself may unregister"
+    )
 
 
-def test_a_notification_that_cannot_be_read_is_answered_and_asks_nobody(world: World) -> None:
+def test_a_malformed_notification_is_answered_and_changes_nothing(world: World) -> None:
     cluster = Cluster(world, 2)
     cluster.start_up()
     header = NotifyBrokerRoleChangedHeader("10.0.2.1:10911", 9, 9, 1)

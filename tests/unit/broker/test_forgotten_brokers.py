@@ -1,20 +1,14 @@
-"""Brokers that an operator has the controllers forget, on virtual time."""
+"""Brokers that an operator removes from the controllers, on virtual time."""
 
 from __future__ import annotations
 
 import pytest
 
 from broker.role.membership import ReplicaRole
-from controller.server import ControllerApp
 from remoting.codes import RequestCode
 from remoting.headers.controller import CleanBrokerDataHeader
-from simulation.kernel.node import Node
 from simulation.kernel.world import World
-from tests.unit.broker.brokerset import Cluster
-
-
-def a_slave(cluster: Cluster) -> Node:
-    return next(node for node in cluster.brokers if node is not cluster.master)
+from tests.unit.broker.brokerset import Cluster, leading_state
 
 
 def forget(cluster: Cluster, ids: str | None) -> int:
@@ -24,18 +18,16 @@ def forget(cluster: Cluster, ids: str | None) -> int:
 
 
 def known_set(cluster: Cluster) -> frozenset[int]:
-    """The SyncStateSet as the leading controller has it."""
-    controllers = [cluster.world.nodes[f"controller-{number}"].app for number in range(3)]
-    [leader] = [app for app in controllers if isinstance(app, ControllerApp) and app.node.is_active]
-    return leader.state.sync_states["broker-a"].members
+    """The SyncStateSet in the state of the leading controller."""
+    return leading_state(cluster.world).sync_states["broker-a"].members
 
 
 @pytest.mark.parametrize("lives", [True, False])
-def test_a_broker_that_was_forgotten_comes_back_as_slave_under_its_id(lives: bool) -> None:
+def test_a_broker_removed_from_the_controllers_returns_as_slave_under_its_id(lives: bool) -> None:
     with World(71) as world:
         cluster = Cluster(world, 3)
         cluster.start_up()
-        slave = a_slave(cluster)
+        slave = cluster.slaves[0]
         broker_id = cluster.app(slave).membership.broker_id
         if not lives:
             slave.kill()
@@ -53,7 +45,7 @@ def test_a_broker_that_was_forgotten_comes_back_as_slave_under_its_id(lives: boo
         cluster.world.run_until(lambda: cluster.in_sync(2), 20_000)
 
 
-def test_a_set_that_was_forgotten_whole_is_not_begun_anew_by_its_brokers() -> None:
+def test_a_set_removed_from_the_controllers_is_not_recreated_by_its_brokers() -> None:
     with World(72) as world:
         cluster = Cluster(world, 2)
         cluster.start_up()
@@ -62,13 +54,13 @@ def test_a_set_that_was_forgotten_whole_is_not_begun_anew_by_its_brokers() -> No
         assert not any(cluster.app(node).membership.registered for node in cluster.brokers)
 
 
-def test_a_store_of_before_a_set_was_made_anew_does_not_enter_it_as_a_copy_of_its_log() -> None:
-    """Both logs have epoch 1 from 0 on, and records of equal sizes: nothing in them tells them apart."""
+def test_a_store_from_before_a_set_was_recreated_does_not_join_it() -> None:
+    """Both logs have epoch 1 from 0 on and records of equal sizes: their contents do not distinguish them."""
     with World(81) as world:
         cluster = Cluster(world, 2, minInSyncReplicas=1)
         cluster.start_up()
         cluster.run(cluster.send_all([b"of before %02d" % number for number in range(10)]))
-        master, other = cluster.master, a_slave(cluster)
+        master, other = cluster.master, cluster.slaves[0]
         world.run_for_ms(3_000)
         for node in cluster.brokers:
             node.kill()

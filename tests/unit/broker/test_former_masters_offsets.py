@@ -1,4 +1,4 @@
-"""A master that was parted from all but its clients comes back: what it was told meanwhile counts for nobody."""
+"""A master partitioned from all but its clients returns: offsets committed to it meanwhile are discarded."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ GROUP = "CG"
 TOPICS = ("orders", "invoices")
 MESSAGES = 20
 SOON_MS = 1_000
-"""Long before the next round of the copies of offsets is due."""
+"""Much shorter than the interval at which slaves copy offsets."""
 
 
-class Parted:
-    """`former` led, group CG had committed `MESSAGES` of queue 1 of each topic, and `master` leads now."""
+class Partitioned:
+    """`former` led, group CG committed `MESSAGES` - 5 of queue 1 of each topic, and `master` leads now."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -88,17 +88,17 @@ class Parted:
             assert (await producer.send(topic, b"%d" % number, queue_id=1, timeout_ms=20_000)).acknowledged
 
     async def moved_back(self, client: Client) -> None:
-        """An administrator moves the group under the new master, and it goes on from there."""
+        """An administrator resets the group's offset under the new master, and the group continues there."""
         move = ResetOffsetHeader("orders", GROUP, 0, queue_id=1, offset=5)
         moved = await self.ask(client, self.master, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, move)
         assert moved.code == 0
-        told = await self.pull(client, self.master, "orders", MESSAGES)
-        assert (told.code, told.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "5")
+        reply = await self.pull(client, self.master, "orders", MESSAGES)
+        assert (reply.code, reply.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "5")
         assert (await self.pull(client, self.master, "orders", 5)).code == 0
         await self.commit(client, self.master, "orders", 7)
 
-    async def made_anew(self, client: Client) -> None:
-        """The other topic is deleted under the new master and made again, and the group has consumed two of its messages."""
+    async def recreated(self, client: Client) -> None:
+        """Deletes and recreates the other topic under the new master; the group consumes two messages."""
         deleted = TopicHeader("invoices")
         assert (await self.ask(client, self.master, RequestCode.DELETE_TOPIC_IN_BROKER, deleted)).code == 0
         made = CreateTopicHeader("invoices", "TBW102", 4, 4, 6)
@@ -110,43 +110,45 @@ class Parted:
 
 
 @pytest.fixture
-def parted() -> Iterator[Parted]:
+def partitioned() -> Iterator[Partitioned]:
     with World(81) as world:
-        yield Parted(world)
+        yield Partitioned(world)
 
 
-def test_what_it_was_told_while_it_was_parted_is_gone_when_it_leads_again(parted: Parted) -> None:
-    """Its offsets are higher than those of the master in between, who moved the group back and made a topic anew."""
+def test_offsets_committed_to_a_partitioned_master_are_gone_when_it_leads_again(
+    partitioned: Partitioned,
+) -> None:
+    """They are higher than those of the master in between, which reset the group and recreated a topic."""
 
     async def meanwhile(client: Client) -> None:
         for topic in TOPICS:
-            assert (await parted.pull(client, parted.former, topic, MESSAGES - 5)).code == 0
-            await parted.commit(client, parted.former, topic, MESSAGES)
+            assert (await partitioned.pull(client, partitioned.former, topic, MESSAGES - 5)).code == 0
+            await partitioned.commit(client, partitioned.former, topic, MESSAGES)
         tail = SendMessageHeader("PG", "orders", "TBW102", 4, 1, 0, 0, 0)
-        stored = await parted.ask(client, parted.former, RequestCode.SEND_MESSAGE, tail, b"tail")
+        stored = await partitioned.ask(client, partitioned.former, RequestCode.SEND_MESSAGE, tail, b"tail")
         assert stored.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
-        await parted.moved_back(client)
-        await parted.made_anew(client)
+        await partitioned.moved_back(client)
+        await partitioned.recreated(client)
 
-    parted.act(meanwhile)
-    former = parted.cluster.app(parted.former)
-    assert [parted.offset(parted.former, topic) for topic in TOPICS] == [MESSAGES, MESSAGES]
+    partitioned.act(meanwhile)
+    former = partitioned.cluster.app(partitioned.former)
+    assert [partitioned.offset(partitioned.former, topic) for topic in TOPICS] == [MESSAGES, MESSAGES]
     assert former.store.next_queue_offset("orders", 1) == MESSAGES + 1
-    parted.world.network.heal()
-    between = parted.cluster.app(parted.master)
-    parted.world.run_until(lambda: between.ha.in_sync_count() == 3, 60_000)
-    parted.world.run_until(lambda: parted.offset(parted.former, "invoices") == 2, SOON_MS)
-    parted.cluster.run(parted.cluster.designate(former.membership.broker_id))
-    parted.world.run_until(lambda: parted.cluster.masters == [parted.former], 30_000)
-    assert [parted.offset(parted.former, topic) for topic in TOPICS] == [7, 2]
+    partitioned.world.network.heal()
+    between = partitioned.cluster.app(partitioned.master)
+    partitioned.world.run_until(lambda: between.ha.in_sync_count() == 3, 60_000)
+    partitioned.world.run_until(lambda: partitioned.offset(partitioned.former, "invoices") == 2, SOON_MS)
+    partitioned.cluster.run(partitioned.cluster.designate(former.membership.broker_id))
+    partitioned.world.run_until(lambda: partitioned.cluster.masters == [partitioned.former], 30_000)
+    assert [partitioned.offset(partitioned.former, topic) for topic in TOPICS] == [7, 2]
     assert former.store.next_queue_offset("orders", 1) == MESSAGES
 
     async def read_on(client: Client) -> None:
-        await parted.send(client, "orders", 1)
-        reply = await parted.pull(client, parted.former, "orders", MESSAGES)
+        await partitioned.send(client, "orders", 1)
+        reply = await partitioned.pull(client, partitioned.former, "orders", MESSAGES)
         assert (reply.ext["nextBeginOffset"], b"tail" in bytes(reply.body or b"")) == (
             str(MESSAGES + 1),
             False,
         )
 
-    parted.act(read_on)
+    partitioned.act(read_on)

@@ -1,9 +1,8 @@
-"""Hand-overs that do not go as planned: what waits ends in a bounded time, and lands once."""
+"""Hand-overs that fail: held requests are answered in a bounded time, and stored once."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -17,25 +16,11 @@ from remoting.command import RemotingCommand
 from remoting.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX
 from remoting.headercodec import encode_header
 from remoting.headers.group import AwaitMasterHeader, HandOverHeader
-from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
+from tests.unit.broker.handovers import another, stage_of, successor_of, until
 from tests.unit.broker.recordingpeer import RecordingPeer
-from tests.unit.broker.test_hand_over import another
 from tests.unit.doubles import ManualClock
-
-
-def successor_of(cluster: Cluster, broker_id: int | None) -> Node:
-    return next(node for node in cluster.brokers if cluster.app(node).membership.broker_id == broker_id)
-
-
-async def until(reached: Callable[[], bool]) -> None:
-    while not reached():  # noqa: ASYNC110 - the simulated world has no events for tests
-        await asyncio.sleep(0.0002)
-
-
-def stage_of(cluster: Cluster, node: Node) -> Stage:
-    return cluster.app(node).requests.forwarding.state.stage
 
 
 async def ask_to_hand_over(cluster: Cluster, hold_ms: int, *, called_off: bool = False) -> RemotingCommand:
@@ -47,7 +32,7 @@ async def ask_to_hand_over(cluster: Cluster, hold_ms: int, *, called_off: bool =
 
 
 async def timed_send(cluster: Cluster) -> int:
-    """How many ms a send takes, which must be acknowledged."""
+    """The duration of an acknowledged send in ms."""
     async with cluster.client() as client:
         await client.routes.get("orders")
         began_ms = client.clock.monotonic_ms()
@@ -55,7 +40,7 @@ async def timed_send(cluster: Cluster) -> int:
         return client.clock.monotonic_ms() - began_ms
 
 
-def test_a_master_that_waits_in_vain_for_its_successor_takes_what_waited() -> None:
+def test_a_master_serves_held_sends_itself_when_no_successor_comes() -> None:
     with World(1) as world:
         cluster = Cluster(world, 3)
         cluster.start_up()
@@ -67,7 +52,7 @@ def test_a_master_that_waits_in_vain_for_its_successor_takes_what_waited() -> No
         assert [message.body for message in cluster.run(cluster.read_all())] == [b"one"]
 
 
-def test_a_master_goes_on_at_once_when_its_hand_over_is_called_off() -> None:
+def test_a_master_continues_at_once_when_its_hand_over_is_called_off() -> None:
     with World(1) as world:
         cluster = Cluster(world, 3)
         cluster.start_up()
@@ -76,7 +61,7 @@ def test_a_master_goes_on_at_once_when_its_hand_over_is_called_off() -> None:
         assert cluster.run(timed_send(cluster)) <= 50
 
 
-def test_a_master_does_not_hand_over_in_another_epoch_nor_to_who_is_no_member() -> None:
+def test_a_master_refuses_a_hand_over_of_another_epoch_or_to_a_non_member() -> None:
     with World(1) as world:
         cluster = Cluster(world, 3)
         cluster.start_up()
@@ -88,7 +73,7 @@ def test_a_master_does_not_hand_over_in_another_epoch_nor_to_who_is_no_member() 
         assert stage_of(cluster, cluster.master) is Stage.HERE
 
 
-def test_a_master_whose_successor_does_not_draw_level_goes_on() -> None:
+def test_a_master_continues_when_its_successor_does_not_catch_up() -> None:
     with World(2) as world:
         cluster = Cluster(world, 3)
         cluster.start_up()
@@ -109,11 +94,11 @@ def test_a_master_whose_successor_does_not_draw_level_goes_on() -> None:
         assert stage_of(cluster, master) is Stage.HERE
 
 
-def test_who_does_not_lead_says_so_after_a_while() -> None:
+def test_a_slave_answers_await_master_with_an_error_after_the_wait() -> None:
     with World(1) as world:
         cluster = Cluster(world, 2)
         cluster.start_up()
-        slave = next(node for node in cluster.brokers if node is not cluster.master)
+        slave = cluster.slaves[0]
         began_ms = world.now_ms
         header = AwaitMasterHeader(1, 300)
         reply = cluster.run(cluster.ask(cluster.app(slave).address, RequestCode.AWAIT_MASTER, header))
@@ -122,7 +107,7 @@ def test_who_does_not_lead_says_so_after_a_while() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_what_waits_for_a_successor_that_dies_is_served_by_the_next_one(seed: int) -> None:
+def test_sends_held_for_a_successor_that_dies_are_served_by_the_next_one(seed: int) -> None:
     with World(seed) as world:
         cluster = Cluster(world, 3, minInSyncReplicas=1)
         cluster.start_up()
@@ -140,11 +125,11 @@ def test_what_waits_for_a_successor_that_dies_is_served_by_the_next_one(seed: in
                 electing.cancel()
 
         cluster.run(killed_at_once())
-        world.run_for_ms(100)  # what is acknowledged is listed a moment later
+        world.run_for_ms(100)  # acknowledged messages are dispatched a moment later
         assert [message.body for message in cluster.run(cluster.read_all())] == [b"waited"]
 
 
-def test_a_send_whose_answer_is_lost_on_the_way_back_is_told_as_unknown_and_lands_once() -> None:
+def test_a_send_whose_answer_is_lost_is_reported_as_unknown_and_stored_once() -> None:
     with World(4) as world:
         cluster = Cluster(world, 3)
         cluster.start_up()
@@ -162,17 +147,17 @@ def test_a_send_whose_answer_is_lost_on_the_way_back_is_told_as_unknown_and_land
                 sending = asyncio.ensure_future(producer.send("orders", b"unknown", queue_id=0))
                 await until(lambda: cluster.app(successor).store.max_offset() > stored)
                 world.network.reset(old.host, successor.host)
-                with pytest.raises(SendOutcomeUnknown) as told:
+                with pytest.raises(SendOutcomeUnknown) as raised:
                     await sending
                 await asyncio.sleep(3)
-                return str(told.value)
+                return str(raised.value)
 
         assert "unknown" in cluster.run(answers_lost())
         read = [message.body for message in cluster.run(cluster.read_all())]
         assert read == [b"before", b"passed on", b"unknown"]
 
 
-def test_a_header_or_a_body_that_would_end_the_link_of_all_is_refused_alone() -> None:
+def test_an_oversized_header_or_body_is_refused_without_closing_the_forwarding_link() -> None:
     with World(5) as world:
         cluster = Cluster(world, 2)
         cluster.start_up()
@@ -189,7 +174,7 @@ def test_a_header_or_a_body_that_would_end_the_link_of_all_is_refused_alone() ->
             links = cluster.app(old).requests.forwarding._links
             connection = links[-1]._connection
             address = cluster.app(old).address
-            for _ in range(10):  # its own number takes two digits then, the client's one
+            for _ in range(10):  # the opaque of the link has two digits then, that of the client one
                 assert (await cluster.ask(address, RequestCode.GET_MAX_OFFSET, header)).code == 0
             body = bytes(FRAME_BYTES_MAX - 8 - len(encode_header(asked)))
             for more, load in ((header | {"z": "z" * room}, None), (header, body)):
@@ -202,8 +187,8 @@ def test_a_header_or_a_body_that_would_end_the_link_of_all_is_refused_alone() ->
         assert cluster.app(successor).membership.accepts_sends
 
 
-def test_a_link_that_was_left_ends_though_the_host_at_its_end_lost_power() -> None:
-    """Nobody told the end of the connection, and what it carried stayed: seed 561205392441349 of the groups world."""
+def test_an_abandoned_forwarding_link_ends_even_if_the_other_host_lost_power() -> None:
+    """Formerly its end was not noticed and its requests stayed: seed 561205392441349 of the groups world."""
     with World(6) as world:
         cluster = Cluster(world, 3)
         cluster.start_up()
@@ -230,8 +215,8 @@ def test_a_link_that_was_left_ends_though_the_host_at_its_end_lost_power() -> No
         cluster.run(never_answered())
 
 
-def test_a_read_that_a_stopping_broker_cannot_pass_on_again_is_refused() -> None:
-    """Its link is cut while the tasks of the forwarding end, so no task may ask again: cluster seed 27."""
+def test_a_read_that_a_stopping_broker_cannot_forward_again_is_refused() -> None:
+    """Its link is cut while the forwarding tasks end, so no task may repeat the request: cluster seed 27."""
     with World(6) as world:
         cluster = Cluster(world, 3)
         cluster.start_up()
@@ -253,7 +238,7 @@ def test_a_read_that_a_stopping_broker_cannot_pass_on_again_is_refused() -> None
         assert cluster.run(unanswered()).code == ResponseCode.SYSTEM_BUSY
 
 
-def test_who_waits_too_long_or_is_too_much_is_refused() -> None:
+def test_held_sends_are_refused_when_they_wait_too_long_or_are_too_many() -> None:
     async def scenario() -> None:
         clock, peer = ManualClock(), RecordingPeer()
         served: list[RemotingCommand] = []
@@ -280,7 +265,7 @@ def test_who_waits_too_long_or_is_too_much_is_refused() -> None:
     asyncio.run(scenario())
 
 
-def test_what_waits_is_bounded_with_its_headers() -> None:
+def test_held_sends_are_bounded_in_bytes_including_headers() -> None:
     async def scenario() -> None:
         peer = RecordingPeer()
         forwarding = Forwarding(ManualClock(), Tasks(_fail), carried_max=50_000, forward_ms=FORWARD_MS)

@@ -1,5 +1,7 @@
-"""What a Raft-mode set answered of its tables, whoever leads next: locks, topics, deletions; with emptied members, stale
-leaders, and former versions beside it."""
+"""Acknowledged table changes of a Raft-mode set survive every change of leader: locks, topics and deletions.
+
+The tests use emptied members, stale leaders and members of former versions.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ from remoting.headers.group import CopyTablesHeader, ReadTablesHeader
 from simulation.kernel.images import image_of, restore
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
-from tests.unit.broker.groupset import MEMBERS, GroupSet
+from tests.unit.broker.groupset import MEMBERS, GroupSet, started
 
 QUEUES = [MessageQueue("orders", "broker-a", 1)]
 
@@ -42,14 +44,8 @@ def world() -> Iterator[World]:
         yield world
 
 
-def started(world: World, **settings: object) -> GroupSet:
-    group = GroupSet(world, **settings)
-    group.start_up()
-    return group
-
-
 def locked(group: GroupSet, client_id: str, tries: int = 1) -> bool:
-    """Whether the client is told that it holds the queue, once a master answers."""
+    """Whether the client gets the lock of the queue, once a master answers."""
 
     async def ask() -> bool:
         async with group.client() as client:
@@ -63,13 +59,8 @@ def locked(group: GroupSet, client_id: str, tries: int = 1) -> bool:
     return group.run(ask())
 
 
-def others(group: GroupSet) -> list[Node]:
-    leader = group.master
-    return [node for node in group.brokers if node is not leader]
-
-
 def asked(group: GroupSet, name: str, queues: int) -> int:
-    """To make the topic, or with 0 to delete it; the code of the answer."""
+    """Creates the topic, or deletes it with 0 queues, and returns the code of the answer."""
     if queues:
         made = CreateTopicHeader(name, "TBW102", queues, queues, 6)
         reply = group.run(
@@ -88,12 +79,12 @@ def queues_of(group: GroupSet, node: Node, name: str) -> int:
 
 
 @pytest.mark.parametrize("seed", [23, 24, 25])
-def test_a_holder_keeps_its_queue_though_who_leads_next_was_away_when_it_was_locked(seed: int) -> None:
-    """Tables are not in the log that decides who may be elected."""
+def test_a_queue_lock_survives_a_leader_that_was_away_when_it_was_taken(seed: int) -> None:
+    """Tables are not in the log that decides whether a member can be elected."""
     with World(seed) as world:
         group = started(world)
         leader = group.master
-        away, other = others(group)
+        away, other = group.slaves
         away.kill()
         world.run_for_ms(5_000)
         trusted_until_ms = world.now_ms + TRUST_MS
@@ -105,7 +96,7 @@ def test_a_holder_keeps_its_queue_though_who_leads_next_was_away_when_it_was_loc
         group.wait_for_master()
         led_ms = world.now_ms
         assert not locked(group, "b", 10)
-        assert world.now_ms < led_ms + 2_000  # no leader keeps anybody waiting
+        assert world.now_ms < led_ms + 2_000  # no leader delays its answers
         assert locked(group, "a")
         while not locked(group, "b"):
             world.run_for_ms(500)
@@ -113,13 +104,13 @@ def test_a_holder_keeps_its_queue_though_who_leads_next_was_away_when_it_was_loc
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_what_was_made_and_deleted_while_a_member_was_away_is_so_when_it_leads(seed: int) -> None:
+def test_a_member_that_was_away_leads_with_topics_created_and_deleted_meanwhile(seed: int) -> None:
     with World(seed) as world:
         group = started(world)
         assert asked(group, "gone", 3) == ResponseCode.SUCCESS
         world.run_for_ms(3_000)
         leader = group.master
-        away, other = others(group)
+        away, other = group.slaves
         away.kill()
         world.run_for_ms(3_000)
         assert asked(group, "gone", 0) == asked(group, "made", 5) == ResponseCode.SUCCESS
@@ -136,27 +127,27 @@ def test_what_was_made_and_deleted_while_a_member_was_away_is_so_when_it_leads(s
         ] * 3
 
 
-def test_nothing_is_answered_that_a_majority_lacks(world: World) -> None:
+def test_a_table_change_is_not_acknowledged_before_a_majority_holds_it(world: World) -> None:
     group = started(world)
-    for node in others(group):
+    for node in group.slaves:
         takes_no_tables(node)
     assert asked(group, "made", 5) == ResponseCode.FLUSH_SLAVE_TIMEOUT
-    for node in others(group):
+    for node in group.slaves:
         node.disk.mend()
     world.run_for_ms(10_000)
     assert asked(group, "made", 5) == ResponseCode.SUCCESS
 
 
 def takes_no_tables(node: Node) -> None:
-    """As a disk that is full to the last page."""
+    """Fails writes of tables, like a full disk."""
     for operation in ("append", "replace"):
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         node.disk.fail_next(operation, full, where="config/", times=10_000)
 
 
-def test_one_slow_member_holds_no_answer_up(world: World) -> None:
+def test_one_slow_member_delays_no_answer(world: World) -> None:
     group = started(world)
-    slow = others(group)[0]
+    slow = group.slaves[0]
     slow.disk.stall(20_000)
     before_ms = world.now_ms
     assert asked(group, "made", 5) == ResponseCode.SUCCESS
@@ -164,11 +155,11 @@ def test_one_slow_member_holds_no_answer_up(world: World) -> None:
 
 
 @pytest.mark.parametrize("is_set_back", [False, True], ids=["emptied", "set back"])
-def test_a_member_whose_disk_lost_tables_is_no_witness_of_them(is_set_back: bool, world: World) -> None:
-    """It votes once its log is level, and counts for tables once it has a copy; until then the others must have them."""
+def test_a_member_whose_disk_lost_its_tables_does_not_count_for_them(is_set_back: bool, world: World) -> None:
+    """It votes once its log caught up, and counts for tables once it has a copy."""
     group = started(world)
     leader = group.master
-    away, emptied = others(group)
+    away, emptied = group.slaves
     away.kill()
     image = image_of(emptied.disk)
     world.run_for_ms(6_000)
@@ -181,7 +172,7 @@ def test_a_member_whose_disk_lost_tables_is_no_witness_of_them(is_set_back: bool
     group.start(emptied)
     world.run_until(lambda: emptied.running and emptied.app is not None, 5_000)
     app = group.app(emptied)
-    app._neighbours.facts._fence = Nothing()
+    app._neighbours.facts._fence = NoCopies()
     group.start(away)
     member = app.store._member
     world.run_until(lambda: member.counts, 20_000)
@@ -196,8 +187,8 @@ def test_a_member_whose_disk_lost_tables_is_no_witness_of_them(is_set_back: bool
     assert queues_of(group, group.master, "made") == 5
 
 
-class Nothing:
-    """Takes no copy over, as where a disk is full."""
+class NoCopies:
+    """Accepts no copy, like a member with a full disk."""
 
     def may_take(self, version: TablesVersion) -> bool:
         return False
@@ -206,29 +197,31 @@ class Nothing:
         return False
 
 
-def test_a_copy_of_an_older_leader_is_refused_when_it_comes_late(world: World) -> None:
+def test_a_late_copy_of_an_older_leaders_tables_is_refused(world: World) -> None:
     group = started(world)
     world.run_for_ms(3_000)
-    app = group.app(others(group)[0])
+    app = group.app(group.slaves[0])
     version, fence, core = app.tables.stamp.version, app._neighbours.facts._fence, app.store._member.node.core
     assert version is not None and isinstance(fence, GroupTables)
     assert fence.may_take(version) and fence.may_report(version)
-    assert not fence.may_take(version._replace(revision=version.revision - 1))  # it never goes back
+    assert not fence.may_take(version._replace(revision=version.revision - 1))  # the version never decreases
     later = version._replace(revision=version.revision + 1)
-    core.term += 1  # its vote was asked for
+    core.term += 1  # another member requested its vote
     assert not fence.may_take(later) and not fence.may_report(version)
     core.term -= 1
     assert fence.may_take(later)
     term_file = app.store._member.node.store.term_file
-    term_file.term -= 1  # a power cut now, and the member follows, and takes copies of, the leader before
+    term_file.term -= (
+        1  # after a power cut now the member would follow the previous leader and take its copies
+    )
     assert not fence.may_report(version)
     term_file.term += 1
     assert fence.may_report(version)
 
 
-def test_a_stranger_speaks_for_no_member(world: World) -> None:
+def test_a_stranger_cannot_report_tables_for_a_member(world: World) -> None:
     group = started(world)
-    leader, (away, full) = group.master, others(group)
+    leader, (away, full) = group.master, group.slaves
     full.disk.capacity_bytes = full.disk.used_bytes()
     away.kill()
     world.run_for_ms(3_000)
@@ -256,9 +249,9 @@ def test_a_stranger_speaks_for_no_member(world: World) -> None:
     assert codes == [ResponseCode.FLUSH_SLAVE_TIMEOUT]
 
 
-def test_a_member_answers_only_the_leader_of_the_term_that_its_disk_has(world: World) -> None:
+def test_a_member_answers_only_the_leader_of_the_term_on_its_disk(world: World) -> None:
     group = started(world)
-    node = others(group)[0]
+    node = group.slaves[0]
     member = group.app(node).store._member
 
     def code(term: int, group_name: str | None = None, name: str | None = None) -> int:
@@ -275,22 +268,22 @@ def test_a_member_answers_only_the_leader_of_the_term_that_its_disk_has(world: W
     for of_another in (("broker-b", member.self_id), ("broker-a", "n7")):
         assert code(member.term, *of_another) == ResponseCode.SERVICE_NOT_AVAILABLE
     assert code(member.term - 1) == code(member.term + 1) == ResponseCode.SERVICE_NOT_AVAILABLE
-    member.node.store.term_file.term -= 1  # not on the disk yet
+    member.node.store.term_file.term -= 1  # the term is not on the disk yet
     assert code(member.term) == ResponseCode.SERVICE_NOT_AVAILABLE
     member.node.store.term_file.term += 1
 
 
-def test_versions_are_kept_and_tables_without_one_count_as_oldest(world: World) -> None:
-    """Of a former version of ours, which wrote none."""
+def test_table_versions_are_stored_and_tables_without_one_count_as_oldest(world: World) -> None:
+    """A former version of this project wrote no table version."""
     group = started(world)
     assert asked(group, "made", 5) == ResponseCode.SUCCESS
-    world.run_for_ms(8_000)  # the journal is in the tables' own files then
+    world.run_for_ms(8_000)  # afterwards the journal is merged into the files of the tables
     leader = group.master
     for node in group.brokers:
-        said = group.app(node).tables.stamp.version
+        version = group.app(node).tables.stamp.version
         node.kill()
-        told = orjson.loads(node.disk.content(STAMP_FILE) or b"")
-        assert told["tablesVersion"] == str(said) and "config/topics.json" in told["files"].split(";")
+        stamp = orjson.loads(node.disk.content(STAMP_FILE) or b"")
+        assert stamp["tablesVersion"] == str(version) and "config/topics.json" in stamp["files"].split(";")
     former = next(node for node in group.brokers if node is not leader)
     former.disk.drop(STAMP_FILE)
     former.disk.drop("config/topics.json")
@@ -314,7 +307,7 @@ def test_versions_are_kept_and_tables_without_one_count_as_oldest(world: World) 
 def test_a_member_that_lost_a_file_of_its_tables_leads_with_those_of_the_others(
     lost: str, left: dict[str, bytes], world: World
 ) -> None:
-    """As an operator removes one that does not parse; what is left of the tables has the newest version."""
+    """An operator removes a file that does not parse; the remaining tables have the newest version."""
     group = started(world, preferredLeaderIds="n0")
     away, other = group.brokers[1:]
     away.kill()
@@ -335,7 +328,7 @@ def test_a_member_that_lost_a_file_of_its_tables_leads_with_those_of_the_others(
     assert [queues_of(group, node, "made") for node in group.brokers] == [5, 5, 5]
 
 
-def test_beside_members_of_a_former_version_a_leader_takes_what_it_has(world: World) -> None:
+def test_among_members_of_a_former_version_a_leader_uses_its_own_tables(world: World) -> None:
     group = GroupSet(world)
     world.run_until(lambda: all(node.running and node.app is not None for node in group.brokers), 5_000)
     for node in group.brokers[1:]:
@@ -344,9 +337,9 @@ def test_beside_members_of_a_former_version_a_leader_takes_what_it_has(world: Wo
     assert asked(group, "made", 5) == ResponseCode.SUCCESS
 
 
-def test_who_votes_is_changed_only_once_a_majority_has_the_tables(world: World) -> None:
+def test_a_voter_is_removed_only_once_a_majority_holds_the_tables(world: World) -> None:
     group = started(world)
-    gone, stays = others(group)
+    gone, stays = group.slaves
     full = stays.disk
     assert asked(group, "made", 5) == ResponseCode.SUCCESS
     gone.kill()
@@ -369,8 +362,8 @@ def removed(group: GroupSet, node: Node) -> None:
     group.run(remove())
 
 
-def test_a_leader_that_follows_again_names_no_version_of_the_next_term() -> None:
-    """A version that no leader made would count as newer than what leaders made of that term."""
+def test_a_former_leader_assigns_no_version_of_the_next_term() -> None:
+    """Such a version would count as newer than the versions that leaders of that term assigned."""
     changes: list[TablesVersion | None] = []
     stamp = CopyStamp(lambda: changes.append(stamp.version))
     stamp.led(TablesVersion(3, 7))
@@ -387,7 +380,7 @@ def test_a_leader_that_follows_again_names_no_version_of_the_next_term() -> None
     assert again.version == stamp.version
 
 
-def test_a_version_of_another_groups_terms_counts_for_nothing(world: World) -> None:
+def test_a_table_version_of_another_group_is_ignored(world: World) -> None:
     group = started(world)
     world.run_for_ms(3_000)
     for node in group.brokers:
@@ -405,7 +398,7 @@ def test_a_version_of_another_groups_terms_counts_for_nothing(world: World) -> N
     }
 
 
-def test_no_other_group_and_no_controller_gets_a_version(tmp_path: Path) -> None:
+def test_the_version_stamp_is_not_among_the_tables_to_copy(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.mkdir()
     for name in ("topics.json", STAMP_FILE.rpartition("/")[2]):
@@ -413,8 +406,8 @@ def test_no_other_group_and_no_controller_gets_a_version(tmp_path: Path) -> None
     assert list(tables_of(tmp_path)) == ["config/topics.json"]
 
 
-def test_a_leader_renews_only_while_a_majority_said_lately_that_it_leads(world: World) -> None:
-    """One that stood still may have been replaced without having heard of it."""
+def test_a_leader_renews_locks_only_after_a_recent_quorum_confirmation(world: World) -> None:
+    """A leader that was paused may have been replaced without noticing it."""
     group = started(world)
     assert locked(group, "a")
     member = group.app(group.master).store._member

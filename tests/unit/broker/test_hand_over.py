@@ -1,4 +1,4 @@
-"""electMaster while clients send and read that ask for routes every 30 s: nobody notices."""
+"""electMaster while clients send and read, and ask for routes every 30 s: no request fails."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, Subscription
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.headers.pull import PullMessageHeader
-from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.longtests import long
 from tests.unit.broker.brokerset import Cluster
+from tests.unit.broker.handovers import another
 
 SENDERS = 4
 EAGER_S, CALM_S = 0.003, 0.03
-"""Between two sends of one: around the change, and once it is over and all that is left is that clients hear of it late."""
+"""Pauses between two sends of one sender, during the change of master and until clients get new routes."""
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Sender:
 
 
 async def sent_through(cluster: Cluster, change: object, *, asking: bool = False) -> list[Sender]:
-    """What SENDERS got told while `change`, which changes the master, was carried out; `asking` for routes all the time."""
+    """The senders after `change` replaced the master; with `asking` they ask for routes all the time."""
     senders = [Sender(number, asks_for_routes=asking) for number in range(SENDERS)]
     done = asyncio.Event()
     async with cluster.client() as client, asyncio.TaskGroup() as tasks:
@@ -75,15 +75,9 @@ async def sent_through(cluster: Cluster, change: object, *, asking: bool = False
     return senders
 
 
-def another(cluster: Cluster, *but: Node) -> int | None:
-    """The id of a broker that is not master, nor of `but`."""
-    nodes = [node for node in cluster.brokers if node not in (cluster.master, *but)]
-    return cluster.app(nodes[0]).membership.broker_id
-
-
 @pytest.mark.parametrize("seed", [1, *long([2, 3])])
 @pytest.mark.parametrize("members_min", [1, 2])
-def test_nobody_who_sends_notices_that_another_is_elected(seed: int, members_min: int) -> None:
+def test_no_send_fails_when_another_master_is_elected(seed: int, members_min: int) -> None:
     with World(seed) as world:
         cluster = Cluster(world, 3, minInSyncReplicas=members_min)
         cluster.start_up()
@@ -99,12 +93,12 @@ def test_nobody_who_sends_notices_that_another_is_elected(seed: int, members_min
         read = [message.body for message in cluster.run(cluster.read_all())]
         for sender in senders:
             of_it = [body for body in read if body.startswith(f"{sender.queue_id}:".encode())]
-            assert of_it == sender.sent, "each once, in the order of sending"
+            assert of_it == sender.sent, "each message once, in the order of sending"
 
 
 @pytest.mark.parametrize("seed", [1, *long([2, 3])])
 @pytest.mark.parametrize("members_min", [1, 2])
-def test_nor_does_who_asks_for_routes_all_the_time(
+def test_no_send_fails_in_an_election_while_clients_keep_asking_for_routes(
     seed: int, members_min: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routetable, "RETRY_MS", 1)
@@ -114,13 +108,11 @@ def test_nor_does_who_asks_for_routes_all_the_time(
         designate = another(cluster)
         senders = cluster.run(sent_through(cluster, lambda: cluster.designate(designate), asking=True))
         assert [sender.errors for sender in senders] == [[]] * SENDERS
-        assert sorted(message.body for message in cluster.run(cluster.read_all())) == sorted(
-            body for sender in senders for body in sender.sent
-        )
+        assert cluster.bodies() == sorted(body for sender in senders for body in sender.sent)
 
 
 @pytest.mark.parametrize("seed", [1, *long([2])])
-def test_nobody_who_sends_notices_that_the_master_is_stopped(seed: int) -> None:
+def test_no_send_fails_when_the_master_is_stopped(seed: int) -> None:
     with World(seed) as world:
         cluster = Cluster(world, 3)
         cluster.start_up()
@@ -132,19 +124,19 @@ def test_nobody_who_sends_notices_that_the_master_is_stopped(seed: int) -> None:
         senders = cluster.run(sent_through(cluster, stop))
         assert [sender.errors for sender in senders] == [[]] * SENDERS
         assert max(sender.longest_ms for sender in senders) <= 350
-        world.run_until(lambda: not old.running, 500)  # its clients have gone
+        world.run_until(lambda: not old.running, 500)  # its clients have disconnected
         assert not old.left_behind
         read = [message.body for message in cluster.run(cluster.read_all())]
         for sender in senders:
             of_it = [body for body in read if body.startswith(f"{sender.queue_id}:".encode())]
-            assert of_it == sender.sent, "each once, in the order of sending"
+            assert of_it == sender.sent, "each message once, in the order of sending"
         cluster.start(old)
         cluster.wait_in_sync(3)
 
 
 @pytest.mark.parametrize("seed", [1, *long([2, 3, 4])])
-def test_a_master_without_a_successor_answers_what_it_stored_before_it_stops(seed: int) -> None:
-    """No controller elects one in time."""
+def test_a_master_without_a_successor_answers_stored_sends_before_it_stops(seed: int) -> None:
+    """No controller elects a successor in time."""
     with World(seed) as world:
         cluster = Cluster(world, 3)
         cluster.start_up()
@@ -155,14 +147,14 @@ def test_a_master_without_a_successor_answers_what_it_stored_before_it_stops(see
             await cluster.master.stop()
 
         senders = cluster.run(sent_through(cluster, stop))
-        assert any(sender.errors for sender in senders), "nobody took messages for a while"
+        assert any(sender.errors for sender in senders), "no broker accepted messages for a while"
         cluster.wait_in_sync(2, 20_000)
-        read = sorted(message.body for message in cluster.run(cluster.read_all()))
+        read = cluster.bodies()
         assert read == sorted(body for sender in senders for body in sender.sent)
 
 
 @pytest.mark.parametrize("seed", [1, *long([2])])
-def test_nobody_who_sends_notices_that_a_master_yields(seed: int) -> None:
+def test_no_send_fails_when_a_master_yields(seed: int) -> None:
     with World(seed) as world:
         cluster = Cluster(world, 3, yieldAfterMillis=100)
         cluster.start_up()
@@ -196,7 +188,7 @@ def test_a_stopped_master_stays_for_its_clients_until_they_have_asked_for_routes
         assert not old.left_behind
 
 
-def test_a_stopped_master_follows_the_next_master_for_its_clients() -> None:
+def test_a_stopped_master_forwards_its_clients_to_each_next_master() -> None:
     with World(5) as world:
         cluster = Cluster(world, 3)
         cluster.start_up()
@@ -218,7 +210,7 @@ def test_a_stopped_master_follows_the_next_master_for_its_clients() -> None:
         assert [message.body for message in cluster.run(cluster.read_all())] == [b"one", b"two", b"three"]
 
 
-def test_a_master_that_does_not_know_the_request_is_deposed_as_ever() -> None:
+def test_a_master_that_does_not_support_hand_over_is_replaced_without_it() -> None:
     with World(4) as world:
         cluster = Cluster(world, 3)
         cluster.start_up()
@@ -228,8 +220,8 @@ def test_a_master_that_does_not_know_the_request_is_deposed_as_ever() -> None:
         world.run_until(lambda: cluster.masters not in ([], [old]) and cluster.in_sync(3), 10_000)
 
 
-def test_a_consumer_that_the_successor_has_not_heard_yet_reads_on_through_its_former_master() -> None:
-    """One that was started a moment ago knows no consumer, and Java's say what they want each 30 s only."""
+def test_a_consumer_unknown_to_the_successor_reads_on_through_its_former_master() -> None:
+    """A new successor knows no consumer, and Java consumers send their subscriptions every 30 s only."""
     with World(4) as world:
         cluster = Cluster(world, 3)
         cluster.start_up()

@@ -1,4 +1,4 @@
-"""When a master answers that its successor may take over, beside a scripted store and scripted acknowledgements."""
+"""A master's answer that its successor may take over, with a scripted store and acknowledgements."""
 
 from __future__ import annotations
 
@@ -42,9 +42,11 @@ def hand_over(wait_ms: int) -> RemotingCommand:
 
 
 @pytest.mark.parametrize("missing", ["confirmed", "acked"])
-def test_a_master_hands_over_once_all_is_confirmed_and_may_be_answered(missing: str) -> None:
-    """With SYNC_FLUSH what all members hold is answered when this disk has it: answered before, a send would be OK that the
-    successor has and that this broker, killed now, comes back without."""
+def test_a_master_hands_over_once_its_whole_log_is_confirmed_and_acknowledged(missing: str) -> None:
+    """With SYNC_FLUSH a send is acknowledged once it is on this disk, even if all members hold it already.
+
+    Acknowledged earlier, a send would be OK that this broker misses after a kill.
+    """
 
     async def play() -> None:
         progress = scene(confirmed=END, acked=END)

@@ -1,4 +1,4 @@
-"""Many held pulls that are answered together: in slices, each once, whatever comes in between."""
+"""Many held pulls that are answered together: in slices, and each once, despite events in between."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ENDS = pytest.mark.parametrize(
 
 
 def crowd(count: int, *peers: RecordingPeer, room: int = 1_000) -> Bench:
-    """`count` held pulls of the same queue, of these connections in turn; their opaques are 0, 1, 2, ..."""
+    """`count` held pulls of one queue, over these connections in turn, with opaques 0, 1, 2, ..."""
     bench = Bench(held=HeldPulls(room))
     hold(bench, range(count), *peers)
     return bench
@@ -47,16 +47,16 @@ def hold(bench: Bench, opaques: range, *peers: RecordingPeer, **fields: Any) -> 
         assert bench.processor.handle(cast(Any, peer), asked) is None
 
 
-def told(peer: RecordingPeer) -> list[tuple[int, int]]:
+def answers_of(peer: RecordingPeer) -> list[tuple[int, int]]:
     """Opaque and code of each answer."""
     return [(reply.opaque, reply.code) for reply in peer.replies]
 
 
 async def to_the_end(bench: Bench) -> list[int]:
-    """How many were answered after each turn of the loop, until all are."""
+    """Counts of answers after each turn of the loop, until all pulls are answered."""
     counts = [len(bench.peer.replies)]
     while len(bench.held):
-        assert len(counts) < 1_000, f"{len(bench.held)} are held for good"
+        assert len(counts) < 1_000, f"{len(bench.held)} pulls are never answered"
         await asyncio.sleep(0)
         counts.append(len(bench.peer.replies))
     await bench.processor.drained()
@@ -64,7 +64,7 @@ async def to_the_end(bench: Bench) -> list[int]:
 
 
 @ENDS
-def test_a_crowd_is_answered_in_order_and_a_hundred_in_a_turn_at_most(end: End, code: int) -> None:
+def test_many_pulls_are_answered_in_order_and_at_most_a_hundred_per_turn(end: End, code: int) -> None:
     async def scenario() -> tuple[list[int], Bench]:
         bench = crowd(250)
         end(bench.processor)
@@ -72,18 +72,18 @@ def test_a_crowd_is_answered_in_order_and_a_hundred_in_a_turn_at_most(end: End, 
 
     counts, bench = asyncio.run(scenario())
     assert sorted(set(counts)) == [100, 200, 250]
-    assert told(bench.peer) == [(opaque, code) for opaque in range(250)]
+    assert answers_of(bench.peer) == [(opaque, code) for opaque in range(250)]
 
 
 @ENDS
-def test_a_few_are_answered_at_once(end: End, code: int) -> None:
+def test_a_few_pulls_are_answered_at_once(end: End, code: int) -> None:
     bench = crowd(99)
-    end(bench.processor)  # there is no loop in which it could go on
-    assert told(bench.peer) == [(opaque, code) for opaque in range(99)] and len(bench.held) == 0
+    end(bench.processor)  # no loop runs that could continue it
+    assert answers_of(bench.peer) == [(opaque, code) for opaque in range(99)] and len(bench.held) == 0
 
 
 @ENDS
-def test_a_connection_that_ends_in_between_is_told_no_more(end: End, code: int) -> None:
+def test_a_connection_that_ends_in_between_gets_no_more_answers(end: End, code: int) -> None:
     first, second = RecordingPeer(), RecordingPeer()
 
     async def scenario() -> None:
@@ -96,11 +96,11 @@ def test_a_connection_that_ends_in_between_is_told_no_more(end: End, code: int) 
         assert len(bench.held) == 0
 
     asyncio.run(scenario())
-    assert told(first) == [(opaque, code) for opaque in range(0, 250, 2)]
-    assert told(second) == [(opaque, code) for opaque in range(1, 100, 2)]
+    assert answers_of(first) == [(opaque, code) for opaque in range(0, 250, 2)]
+    assert answers_of(second) == [(opaque, code) for opaque in range(1, 100, 2)]
 
 
-def test_a_message_that_comes_while_pulls_expire_is_given_to_those_that_still_wait() -> None:
+def test_a_message_that_arrives_during_expiry_goes_to_pulls_still_waiting() -> None:
     async def scenario() -> Bench:
         bench = crowd(250)
         expire(bench.processor)
@@ -109,7 +109,7 @@ def test_a_message_that_comes_while_pulls_expire_is_given_to_those_that_still_wa
         await to_the_end(bench)
         return bench
 
-    answers = told(asyncio.run(scenario()).peer)
+    answers = answers_of(asyncio.run(scenario()).peer)
     assert answers == [(opaque, NOT_FOUND if opaque < 100 else FOUND) for opaque in range(250)]
 
 
@@ -118,7 +118,7 @@ def test_a_message_that_comes_while_pulls_expire_is_given_to_those_that_still_wa
     [(PullProcessor.ask_again, FOUND), (PullProcessor.release_all, BUSY)],
     ids=["ask-again", "release-all"],
 )
-def test_a_message_and_a_deadline_in_between_answer_nobody_whose_turn_comes(end: End, code: int) -> None:
+def test_a_message_and_a_deadline_in_between_answer_no_pull_before_its_turn(end: End, code: int) -> None:
     async def scenario() -> Bench:
         bench = crowd(250)
         end(bench.processor)
@@ -131,27 +131,27 @@ def test_a_message_and_a_deadline_in_between_answer_nobody_whose_turn_comes(end:
         return bench
 
     first = BUSY if code == BUSY else NOT_FOUND
-    answers = told(asyncio.run(scenario()).peer)
+    answers = answers_of(asyncio.run(scenario()).peer)
     assert answers == [(opaque, first if opaque < 100 else code) for opaque in range(250)]
 
 
 def test_a_pull_that_comes_in_between_waits_for_its_own_message() -> None:
-    """The role changed back."""
+    """As after a role that changed back."""
 
     async def scenario() -> Bench:
         bench = crowd(250)
         bench.processor.release_all()
         hold(bench, range(250, 252))
         await bench.processor.drained()
-        assert told(bench.peer) == [(opaque, BUSY) for opaque in range(250)] and len(bench.held) == 2
+        assert answers_of(bench.peer) == [(opaque, BUSY) for opaque in range(250)] and len(bench.held) == 2
         bench.queues.messages = [("A", b"one")]
         bench.processor.arrived([QueueGrew("orders", 0, 1)])
         return bench
 
-    assert told(asyncio.run(scenario()).peer)[250:] == [(250, FOUND), (251, FOUND)]
+    assert answers_of(asyncio.run(scenario()).peer)[250:] == [(250, FOUND), (251, FOUND)]
 
 
-def test_one_change_of_role_upon_the_other_answers_each_pull_once_and_in_order() -> None:
+def test_two_role_changes_in_a_row_answer_each_pull_once_and_in_order() -> None:
     async def scenario() -> Bench:
         bench = crowd(250)
         bench.processor.ask_again()
@@ -161,11 +161,11 @@ def test_one_change_of_role_upon_the_other_answers_each_pull_once_and_in_order()
         await to_the_end(bench)
         return bench
 
-    answers = told(asyncio.run(scenario()).peer)
+    answers = answers_of(asyncio.run(scenario()).peer)
     assert answers == [(opaque, NOT_FOUND if opaque < 250 else BUSY) for opaque in range(500)]
 
 
-def test_those_whose_turn_has_not_come_take_the_room_of_others() -> None:
+def test_pulls_whose_turn_has_not_come_count_against_the_limit() -> None:
     async def scenario() -> None:
         bench = crowd(250, room=250)
         bench.processor.release_all()
@@ -179,23 +179,23 @@ def test_those_whose_turn_has_not_come_take_the_room_of_others() -> None:
     asyncio.run(scenario())
 
 
-def comes(bench: Bench, *messages: tuple[str, bytes]) -> None:
+def arrives(bench: Bench, *messages: tuple[str, bytes]) -> None:
     bench.queues.messages += messages
     bench.processor.arrived([QueueGrew("orders", 0, len(bench.queues.messages))])
 
 
-def test_a_message_wakes_a_crowd_in_order_and_a_hundred_in_a_turn_at_most() -> None:
+def test_a_message_wakes_many_pulls_in_order_and_at_most_a_hundred_per_turn() -> None:
     async def scenario() -> tuple[list[int], Bench]:
         bench = crowd(250)
-        comes(bench, ("A", b"one"))
+        arrives(bench, ("A", b"one"))
         return await to_the_end(bench), bench
 
     counts, bench = asyncio.run(scenario())
     assert sorted(set(counts)) == [100, 200, 250]
-    assert told(bench.peer) == [(opaque, FOUND) for opaque in range(250)]
+    assert answers_of(bench.peer) == [(opaque, FOUND) for opaque in range(250)]
 
 
-def test_messages_of_many_queues_that_come_together_wake_a_hundred_pulls_in_a_turn_at_most() -> None:
+def test_messages_of_many_queues_wake_at_most_a_hundred_pulls_per_turn() -> None:
     async def scenario() -> tuple[list[int], Bench]:
         bench = crowd(0)
         bench.topics.ensure("wide", 250)
@@ -209,10 +209,10 @@ def test_messages_of_many_queues_that_come_together_wake_a_hundred_pulls_in_a_tu
     assert sorted(set(counts)) == [100, 200, 250]
 
 
-def test_a_message_wakes_a_few_at_once() -> None:
+def test_a_message_wakes_a_few_pulls_at_once() -> None:
     bench = crowd(99)
-    comes(bench, ("A", b"one"))  # there is no loop in which it could go on
-    assert told(bench.peer) == [(opaque, FOUND) for opaque in range(99)] and len(bench.held) == 0
+    arrives(bench, ("A", b"one"))  # no loop runs that could continue it
+    assert answers_of(bench.peer) == [(opaque, FOUND) for opaque in range(99)] and len(bench.held) == 0
 
 
 def test_a_connection_that_ends_before_its_turn_is_given_nothing() -> None:
@@ -220,29 +220,29 @@ def test_a_connection_that_ends_before_its_turn_is_given_nothing() -> None:
 
     async def scenario() -> None:
         bench = crowd(250, first, second)
-        comes(bench, ("A", b"one"))
+        arrives(bench, ("A", b"one"))
         (closed,) = second.close_callbacks
         closed(second)
         await to_the_end(bench)
 
     asyncio.run(scenario())
-    assert told(first) == [(opaque, FOUND) for opaque in range(0, 250, 2)]
-    assert told(second) == [(opaque, FOUND) for opaque in range(1, 100, 2)]
+    assert answers_of(first) == [(opaque, FOUND) for opaque in range(0, 250, 2)]
+    assert answers_of(second) == [(opaque, FOUND) for opaque in range(1, 100, 2)]
 
 
 @ENDS
-def test_pulls_whose_turn_to_be_woken_has_not_come_end_once(end: End, code: int) -> None:
-    """With the message, where it is read for."""
+def test_pulls_that_end_before_their_wake_up_are_answered_once(end: End, code: int) -> None:
+    """They end with the message if the queue is read for them."""
 
     async def scenario() -> Bench:
         bench = crowd(250)
-        comes(bench, ("A", b"one"))
+        arrives(bench, ("A", b"one"))
         end(bench.processor)
         await to_the_end(bench)
         return bench
 
     later = FOUND if code == NOT_FOUND else code
-    answers = told(asyncio.run(scenario()).peer)
+    answers = answers_of(asyncio.run(scenario()).peer)
     assert answers == [(opaque, FOUND if opaque < 100 else later) for opaque in range(250)]
 
 
@@ -254,10 +254,10 @@ class CountedQueues(ScriptedQueues):
         return super().get(topic, queue_id, *place)
 
 
-def test_messages_that_come_while_a_crowd_is_woken_are_looked_at_together_and_none_is_missed(
+def test_messages_that_arrive_during_a_wake_up_are_read_together_and_none_is_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("broker.pulls.arrivals.LOOKED_AT_MAX", 0)  # it is read for each
+    monkeypatch.setattr("broker.pulls.arrivals.LOOKED_AT_MAX", 0)  # the queue is read for each pull
     queues = CountedQueues()
 
     async def scenario() -> Bench:
@@ -265,33 +265,33 @@ def test_messages_that_come_while_a_crowd_is_woken_are_looked_at_together_and_no
         hold(bench, range(250), subscription="B")
         queues.reads = 0
         for _ in range(10):
-            comes(bench, ("A", b"nobody's"))
-        comes(bench, ("B", b"theirs"))
+            arrives(bench, ("A", b"nobody's"))
+        arrives(bench, ("B", b"theirs"))
         assert (queues.reads, bench.peer.replies) == (100, [])
         await to_the_end(bench)
         return bench
 
-    answers = told(asyncio.run(scenario()).peer)
+    answers = answers_of(asyncio.run(scenario()).peer)
     assert sorted(answers) == [(opaque, FOUND) for opaque in range(250)]
-    assert queues.reads == 100 + 150 + 100, "those that had their turn before it came have another one"
+    assert queues.reads == 100 + 150 + 100, "pulls woken before the match arrived are read for again"
 
 
-def test_another_queue_has_its_turn_between_rounds_of_one_that_grows_on() -> None:
+def test_another_queue_gets_its_turn_between_rounds_of_a_growing_one() -> None:
     async def scenario() -> Bench:
         bench = crowd(0)
         hold(bench, range(250), subscription="B")
         hold(bench, range(250, 251), queueId=1)
-        comes(bench, ("A", b"one"))
+        arrives(bench, ("A", b"one"))
         bench.processor.arrived([QueueGrew("orders", 1, 1)])
         for _ in range(4):
-            comes(bench, ("A", b"more"))
+            arrives(bench, ("A", b"more"))
             await asyncio.sleep(0)
         return bench
 
-    assert told(asyncio.run(scenario()).peer) == [(250, FOUND)]
+    assert answers_of(asyncio.run(scenario()).peer) == [(250, FOUND)]
 
 
-def test_who_waits_in_many_queues_of_a_moved_group_hears_of_it_in_slices() -> None:
+def test_pulls_in_many_queues_of_a_reset_group_are_answered_in_slices() -> None:
     async def scenario() -> tuple[list[int], Bench]:
         bench = crowd(0)
         bench.topics.ensure("wide", 250)
@@ -307,11 +307,11 @@ def test_who_waits_in_many_queues_of_a_moved_group_hears_of_it_in_slices() -> No
 
 
 @pytest.mark.parametrize("slave_reads", [False, True])
-def test_a_broker_that_stops_answers_the_last_one_too(
+def test_a_stopping_broker_answers_every_held_pull(
     slave_reads: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.pulls.slices.SLICE", 1)
-    monkeypatch.setattr("broker.neighbours.neighbours.LEAVE_MS", 0)  # nothing else takes its time
+    monkeypatch.setattr("broker.neighbours.neighbours.LEAVE_MS", 0)  # no other part delays the stop
     with World(41) as world:
         cluster = Cluster(world, 1, minInSyncReplicas=1, slaveReadEnable=slave_reads)
         cluster.start_up()

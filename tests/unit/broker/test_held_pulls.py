@@ -1,4 +1,4 @@
-"""Pulls that wait for what comes, against a scripted store."""
+"""Pulls that are held until messages arrive, against a scripted store."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def test_a_pull_at_the_end_is_held_and_answered_by_the_next_message() -> None:
     assert len(bench.held) == 0
 
 
-def test_what_came_with_a_held_pull_is_not_kept() -> None:
-    """A client may send 16 MiB with each of the 100,000 that are held."""
+def test_a_held_pull_does_not_keep_the_body_of_its_request() -> None:
+    """A client may send 16 MiB with each of the 100,000 held pulls."""
     bench = Bench(held=HeldPulls(16))
     bench.queues.messages = [("A", b"one")]
     tracemalloc.start()
@@ -47,7 +47,7 @@ def test_what_came_with_a_held_pull_is_not_kept() -> None:
     assert [(reply.opaque, reply.body) for reply in bench.peer.replies] == [(7, b"two")] * 16
 
 
-def test_a_held_pull_sleeps_through_messages_that_it_does_not_want() -> None:
+def test_a_held_pull_is_not_woken_by_messages_without_its_tags() -> None:
     bench = Bench()
     bench.queues.messages = [("A", b"one")]
     assert bench.pull(queueOffset=1, subscription="B", **HOLD) is None
@@ -60,7 +60,7 @@ def test_a_held_pull_sleeps_through_messages_that_it_does_not_want() -> None:
 
 
 @pytest.mark.parametrize("waiting", [1, 2])
-def test_what_comes_behind_more_than_one_read_looks_at_wakes_a_held_pull(waiting: int) -> None:
+def test_a_match_beyond_the_reach_of_one_read_wakes_a_held_pull(waiting: int) -> None:
     bench = Bench()
     for _ in range(waiting):
         assert bench.pull(subscription="B", **HOLD) is None
@@ -69,7 +69,7 @@ def test_what_comes_behind_more_than_one_read_looks_at_wakes_a_held_pull(waiting
     assert [reply.body for reply in bench.peer.replies] == [b"the last one"] * waiting
 
 
-def test_a_held_pull_ends_with_its_time_and_tells_how_far_it_looked() -> None:
+def test_an_expired_pull_returns_the_offset_behind_the_checked_messages() -> None:
     bench = Bench()
     bench.queues.messages = [("A", b"one")]
     bench.pull(queueOffset=1, subscription="B", **HOLD)
@@ -82,7 +82,7 @@ def test_a_held_pull_ends_with_its_time_and_tells_how_far_it_looked() -> None:
     assert (reply.code, reply.ext["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "2")
 
 
-def test_a_pull_that_nothing_came_for_ends_with_not_found() -> None:
+def test_an_expired_pull_without_new_messages_ends_with_not_found() -> None:
     bench = Bench()
     bench.pull(**HOLD)
     bench.processor.expire(15_000)
@@ -123,7 +123,7 @@ FORBIDDEN = [
 
 
 @pytest.mark.parametrize(("forbid", "code", "why"), FORBIDDEN)
-def test_what_is_forbidden_while_a_pull_waits_is_not_given_to_it(
+def test_a_held_pull_gets_no_message_that_was_forbidden_meanwhile(
     forbid: Callable[[Bench], None], code: ResponseCode, why: str
 ) -> None:
     bench = Bench()
@@ -136,7 +136,7 @@ def test_what_is_forbidden_while_a_pull_waits_is_not_given_to_it(
 
 
 @pytest.mark.parametrize(("forbid", "code", "why"), FORBIDDEN)
-def test_a_pull_whose_time_ends_hears_what_was_forbidden_meanwhile(
+def test_an_expired_pull_is_answered_with_the_refusal_that_applies_now(
     forbid: Callable[[Bench], None], code: ResponseCode, why: str
 ) -> None:
     bench = Bench()
@@ -160,7 +160,7 @@ def test_held_pulls_are_bounded() -> None:
     assert reply is not None and reply.code == ResponseCode.PULL_NOT_FOUND
 
 
-def test_held_pulls_of_one_connection_are_bounded_and_others_wait_beside_them(
+def test_held_pulls_are_bounded_per_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(held_pulls, "PER_CONNECTION_MAX", 2)
@@ -175,15 +175,17 @@ def test_held_pulls_of_one_connection_are_bounded_and_others_wait_beside_them(
     assert handle(cast(Any, other), pull(**HOLD)) is None
     bench.queues.messages = [("A", b"one")]
     found = handle(cast(Any, stranger), pull(**HOLD))
-    assert found is None and [reply.code for reply in stranger.replies] == [0], "what is there is given"
+    assert found is None and [reply.code for reply in stranger.replies] == [0], (
+        "a pull that finds a message is answered"
+    )
     bench.processor.arrived([QueueGrew("orders", 0, 1)])
     assert [len(peer.replies) for peer in (stranger, other)] == [2, 1] and len(bench.held) == 1
     bench.queues.messages = []
-    assert handle(cast(Any, stranger), pull(**HOLD)) is None, "it has room again"
+    assert handle(cast(Any, stranger), pull(**HOLD)) is None, "the connection has room again"
 
 
 class CountedPull(HeldPull):
-    """How often held pulls were looked at."""
+    """Counts attribute accesses of held pulls."""
 
     looks = 0
 
@@ -192,7 +194,7 @@ class CountedPull(HeldPull):
         return super().__getattribute__(name)
 
 
-def test_the_end_of_a_connection_costs_what_it_held() -> None:
+def test_closing_a_connection_looks_at_its_own_held_pulls_only() -> None:
     held, stranger, guest = HeldPulls(10_000), RecordingPeer(), RecordingPeer()
     for number in range(1_000):
         request = PullRequest(pull(), "CG", f"topic-{number % 7}", 0, 0, 32, 1 << 18, None, 0)
@@ -210,7 +212,7 @@ def test_the_end_of_a_connection_costs_what_it_held() -> None:
     assert len(held) == 0 and held.queues() == []
 
 
-def test_a_connection_that_ends_takes_its_held_pulls_along() -> None:
+def test_closing_a_connection_drops_its_held_pulls() -> None:
     bench = Bench()
     bench.pull(**HOLD)
     bench.pull(queueId=1, **HOLD)
@@ -221,14 +223,14 @@ def test_a_connection_that_ends_takes_its_held_pulls_along() -> None:
     assert bench.peer.replies == []
 
 
-def test_a_broker_that_may_not_answer_any_more_sends_its_readers_away() -> None:
+def test_a_broker_that_may_not_serve_reads_answers_held_pulls_with_busy() -> None:
     bench = Bench()
     bench.pull(**HOLD)
     bench.processor.release_all()
     assert [reply.code for reply in bench.peer.replies] == [ResponseCode.SYSTEM_BUSY]
 
 
-def test_answered_pulls_do_not_pile_up_behind_their_deadlines() -> None:
+def test_answered_pulls_do_not_accumulate_in_the_deadline_queue() -> None:
     held = HeldPulls(10)
     for _ in range(10_000):
         request = PullRequest(pull(), "CG", "orders", 0, 0, 32, 1 << 18, None, 0)

@@ -1,4 +1,4 @@
-"""Whether an identity is believed: by what stands beside it, in literals."""
+"""Whether a broker keeps the identity in its file, by the other files of the store, in literals."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def store_of(identity: Identity) -> MemoryFiles:
 def test_a_store_is_marked_before_its_id_can_be_used() -> None:
     files = MemoryFiles()
     asyncio.run(identity_files(files).granted(FOUR))
-    assert list(files.content) == [MARK_FILE, "brokerIdentity"], "in the order in which they became durable"
+    assert list(files.content) == [MARK_FILE, "brokerIdentity"], "the order in which the files became durable"
     assert files.content[MARK_FILE] == b"DefaultCluster#broker-a#4"
 
 
-def test_the_mark_keeps_the_check_code_which_upstreams_identity_file_has_no_place_for() -> None:
+def test_the_store_mark_keeps_the_check_code() -> None:
     files = MemoryFiles()
     granted = Identity("DefaultCluster", "broker-a", 4, APPLICATION.check_code)
     asyncio.run(identity_files(files).granted(granted))
@@ -55,19 +55,19 @@ def test_a_marked_store_keeps_its_id_also_before_its_first_message(found: LogFou
     assert files.replaced == 0
 
 
-def test_an_identity_that_was_kept_when_all_else_was_emptied_is_given_up() -> None:
+def test_an_identity_left_in_an_emptied_store_is_discarded() -> None:
     files = MemoryFiles({"brokerIdentity": ONE.encode()})
     assert loaded(files, NOTHING) is None
     assert files.content == {}
 
 
-def test_an_identity_whose_log_is_gone_is_given_up_though_its_mark_and_epochs_are_there() -> None:
+def test_an_identity_whose_log_is_gone_is_discarded_despite_mark_and_epochs() -> None:
     files = store_of(ONE)
     assert loaded(files, LOG_GONE) is None
     assert files.content == {}
 
 
-def test_an_identity_that_is_put_back_meanwhile_is_given_up_again() -> None:
+def test_an_identity_put_back_meanwhile_is_discarded_again() -> None:
     files = store_of(ONE)
     loaded(files, LOG_GONE)
     files.content["brokerIdentity"] = ONE.encode()
@@ -75,13 +75,13 @@ def test_an_identity_that_is_put_back_meanwhile_is_given_up_again() -> None:
 
 
 @pytest.mark.parametrize("found", [LED_BUT_EMPTY, LOG])
-def test_a_store_of_upstreams_is_marked_when_it_is_met(found: LogFound) -> None:
+def test_an_upstream_store_is_marked_at_its_first_start(found: LogFound) -> None:
     files = MemoryFiles({"brokerIdentity": ONE.encode()})
     assert loaded(files, found) == ONE
     assert files.content[MARK_FILE] == ONE.encode()
 
 
-def test_an_application_goes_on_where_it_was_interrupted() -> None:
+def test_an_interrupted_application_for_an_id_is_resumed() -> None:
     files = MemoryFiles()
     asyncio.run(identity_files(files).apply_for(APPLICATION))
     assert loaded(files, NOTHING) == APPLICATION
@@ -89,7 +89,7 @@ def test_an_application_goes_on_where_it_was_interrupted() -> None:
     assert loaded(files, NOTHING) == APPLICATION
 
 
-def test_a_store_without_identity_asks_for_a_new_id_and_keeps_its_log() -> None:
+def test_a_store_without_an_identity_file_has_no_identity() -> None:
     files = MemoryFiles({MARK_FILE: ONE.encode()})
     assert loaded(files, LOG) is None
 

@@ -1,4 +1,4 @@
-"""Stores of Java brokers that were left with timer messages which nobody delivered."""
+"""Stores of Java brokers that contain undelivered timer messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def units(root: Path) -> list[tuple[int, int]]:
-    """(magic, due time in ms) of each unit, as the format's description has it."""
+    """(magic, due time in ms) of each unit, by the description of the format."""
     found = []
     for file in sorted((root / "timerlog").iterdir()):
         content = file.read_bytes()
@@ -61,7 +61,7 @@ def last_due(root: Path) -> int:
     return max(due_ms for magic, due_ms in units(root) if not magic & DELETES)
 
 
-def test_undelivered_timers_are_refused_by_their_files(root: Path) -> None:
+def test_a_store_with_undelivered_timers_is_refused_and_left_unchanged(root: Path) -> None:
     before = {file: file.read_bytes() for file in root.rglob("*") if file.is_file()}
     why = refused(root)
     (read_time_ms,) = struct.unpack_from(">q", (root / "config/timercheck").read_bytes())
@@ -81,7 +81,7 @@ def test_a_timer_message_that_has_no_unit_yet_is_refused(root: Path) -> None:
     assert f"queue offset {listed(root) - 1}" in refused(root)
 
 
-def test_what_only_deletes_is_no_timer_message(root: Path) -> None:
+def test_a_timer_unit_that_only_deletes_does_not_count_as_undelivered(root: Path) -> None:
     for file in (root / "timerlog").iterdir():
         content = bytearray(file.read_bytes())
         for at in range(0, len(content) - UNIT_BYTES + 1, UNIT_BYTES):
@@ -105,14 +105,12 @@ def test_a_store_without_timer_files_opens(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("under_controllers", [True, False])
-def test_a_broker_does_not_start_on_such_a_store_unless_an_operator_says_so(
-    *, under_controllers: bool
-) -> None:
+def test_a_broker_starts_on_undelivered_timers_only_with_abandon_timers(*, under_controllers: bool) -> None:
     settings: dict[str, object] = {} if under_controllers else {"enableControllerMode": False, "brokerId": 0}
 
-    def start(**besides: object) -> BaseException | None:
+    def start(**more: object) -> BaseException | None:
         with World(7) as world:
-            cluster = Cluster(world, 1, **settings, **besides)
+            cluster = Cluster(world, 1, **settings, **more)
             (node,) = cluster.brokers
             for file in (VECTORS / "pending").rglob("*"):
                 if file.is_file() and "consumequeue" not in file.parts:

@@ -1,4 +1,4 @@
-"""How long answers took, as a broker with metrics keeps it."""
+"""Latencies of answers in a broker with metrics."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_sends_of_one_receive_are_observed_together_when_they_are_answered() -> 
     assert bench.latencies.calls[Call(V2, 0)].sum == 4 + 4 + 50
 
 
-def test_sends_of_unknown_fate_are_observed_with_the_code_that_their_clients_get() -> None:
+def test_expired_sends_are_observed_with_flush_slave_timeout() -> None:
     bench = Bench()
     bench.stored(100, V2)
     bench.clock.ms = SEND_WAIT_MS
@@ -66,7 +66,7 @@ def test_sends_of_unknown_fate_are_observed_with_the_code_that_their_clients_get
     assert bench.counts() == {Call(V2, ResponseCode.FLUSH_SLAVE_TIMEOUT): 1}
 
 
-def test_what_is_refused_at_once_is_observed_with_its_code() -> None:
+def test_immediate_refusals_are_observed_with_their_code() -> None:
     bench = Bench()
     requests = [RemotingCommand(V2, opaque) for opaque in range(3)]
     replies = [requests[0].reply(ResponseCode.SYSTEM_BUSY), requests[2].reply(ResponseCode.SYSTEM_BUSY)]
@@ -74,7 +74,7 @@ def test_what_is_refused_at_once_is_observed_with_its_code() -> None:
     assert bench.counts() == {Call(V2, ResponseCode.SYSTEM_BUSY): 2}
 
 
-def test_a_handlers_answer_is_observed_and_one_that_it_gives_later_is_not() -> None:
+def test_an_immediate_answer_is_observed_and_a_deferred_one_is_not() -> None:
     bench = Bench()
     request = RemotingCommand(RequestCode.GET_MAX_OFFSET)
     assert bench.handle(request, lambda peer, command: command.reply()) is not None
@@ -82,7 +82,7 @@ def test_a_handlers_answer_is_observed_and_one_that_it_gives_later_is_not() -> N
     assert bench.counts() == {Call(RequestCode.GET_MAX_OFFSET, 0): 1}
 
 
-def test_an_awaited_answer_took_as_long_as_it_was_awaited() -> None:
+def test_the_latency_of_an_awaited_answer_includes_the_wait() -> None:
     bench = Bench()
 
     async def handle(peer: Any, command: RemotingCommand) -> RemotingCommand:
@@ -97,7 +97,7 @@ def test_an_awaited_answer_took_as_long_as_it_was_awaited() -> None:
     assert histogram.sum == 700
 
 
-def test_a_handler_that_fails_says_so() -> None:
+def test_a_failing_handler_is_observed_as_handler_failed() -> None:
     bench = Bench()
 
     def fail(peer: Any, command: RemotingCommand) -> RemotingCommand:
@@ -109,14 +109,14 @@ def test_a_handler_that_fails_says_so() -> None:
     assert bench.counts() == {call: 1}
 
 
-def test_nobody_waits_for_a_one_way_request() -> None:
+def test_a_one_way_request_is_not_observed() -> None:
     bench = Bench()
     request = RemotingCommand(RequestCode.HEART_BEAT, flag=ONEWAY_BIT)
     bench.handle(request, lambda peer, command: command.reply())
     assert bench.counts() == {}
 
 
-def test_creations_are_kept_by_what_came_of_them() -> None:
+def test_topic_and_group_creations_are_counted_by_result() -> None:
     bench = Bench()
     topic = RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, ext={"topic": "orders"})
     bench.handle(topic, lambda peer, command: command.reply(ResponseCode.INVALID_PARAMETER))
@@ -129,7 +129,7 @@ def test_creations_are_kept_by_what_came_of_them() -> None:
     }
 
 
-def test_codes_are_shown_by_name_and_strange_ones_by_number() -> None:
+def test_codes_are_shown_by_name_and_unknown_ones_by_number() -> None:
     assert name_of(310, RequestCode) == "send_message_v2"
     assert name_of(0, ResponseCode) == "success"
     assert name_of(9999, ResponseCode) == "9999"

@@ -1,17 +1,17 @@
-"""Replicas that learn and never count, on virtual time."""
+"""Learners, replicas that are never in the SyncStateSet, on virtual time."""
 
 from __future__ import annotations
 
 import orjson
 
 from broker.role.membership import ReplicaRole
-from controller.server import ControllerApp
 from controller.state import SyncState
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.controller import ElectMasterHeader
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
-from tests.unit.broker.brokerset import Cluster
+from tests.unit.broker.brokerset import Cluster, leading_state
+from tests.unit.broker.pullbench import pull
 
 
 def with_learner(world: World, brokers: int) -> tuple[Cluster, Node]:
@@ -20,7 +20,7 @@ def with_learner(world: World, brokers: int) -> tuple[Cluster, Node]:
     cluster.run(cluster.send_all([b"first"]))
     learner = world.node("learner", "10.0.2.9")
     cluster.start(learner, asyncLearner=True)
-    wait_level(cluster, learner)
+    wait_caught_up(cluster, learner)
     return cluster, learner
 
 
@@ -29,53 +29,45 @@ def end(cluster: Cluster, node: Node) -> tuple[int, int]:
     return store.max_offset(), store.confirm_offset()
 
 
-def wait_level(cluster: Cluster, node: Node) -> None:
-    def level() -> bool:
+def wait_caught_up(cluster: Cluster, node: Node) -> None:
+    def caught_up() -> bool:
         started = node.app is not None and cluster.app(node).membership.role is ReplicaRole.SLAVE
         return started and bool(cluster.masters) and end(cluster, node) == end(cluster, cluster.master)
 
-    cluster.world.run_until(level, 30_000)
+    cluster.world.run_until(caught_up, 30_000)
 
 
 def state(cluster: Cluster) -> SyncState:
-    controllers = [cluster.world.nodes[f"controller-{number}"].app for number in range(3)]
-    [leader] = [app for app in controllers if isinstance(app, ControllerApp) and app.node.is_active]
-    return leader.state.sync_states["broker-a"]
+    return leading_state(cluster.world).sync_states["broker-a"]
 
 
 def pulled(cluster: Cluster, node: Node) -> int:
-    """Queues of the topic that this broker has messages of for a reader."""
-    ext = {
-        "consumerGroup": "CG", "topic": "orders", "queueOffset": "0", "maxMsgNums": "32", "sysFlag": "4",
-        "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
-    }  # fmt: skip
+    """The number of queues of the topic in which a reader finds messages at this broker."""
     asked = [
-        cluster.run(
-            cluster.ask(f"{node.host}:10911", RequestCode.PULL_MESSAGE, ext | {"queueId": str(queue)})
-        )
+        cluster.run(cluster.ask(f"{node.host}:10911", RequestCode.PULL_MESSAGE, pull(queueId=queue).ext))
         for queue in range(4)
     ]
     return sum(reply.code == ResponseCode.SUCCESS for reply in asked)
 
 
-def test_clients_read_at_a_learner_what_is_confirmed() -> None:
+def test_a_learner_serves_confirmed_messages_only() -> None:
     with World(61) as world:
         cluster, learner = with_learner(world, 2)
         cluster.run(cluster.send_all([b"read"] * 8))
-        wait_level(cluster, learner)
+        wait_caught_up(cluster, learner)
         world.run_for_ms(500)
         assert pulled(cluster, learner) == pulled(cluster, cluster.master) > 0
-        slave = next(node for node in cluster.brokers if node is not cluster.master)
+        slave = cluster.slaves[0]
         before = end(cluster, learner)[1]
         world.network.cut(cluster.master.host, slave.host)
         world.nodes["client"].spawn(cluster.send_all([b"unconfirmed"]))
         world.run_for_ms(900)
         received, confirmed = end(cluster, learner)
-        assert received > confirmed == before, "it holds it, and shows it to nobody"
+        assert received > confirmed == before, "it holds the message, and serves it to no reader"
         assert cluster.app(learner).store.dispatched_offset() <= before
 
 
-def test_a_learner_that_comes_first_waits_for_a_master_and_follows_it() -> None:
+def test_a_learner_started_first_waits_for_a_master_and_follows_it() -> None:
     with World(62) as world:
         cluster = Cluster(world, 0, minInSyncReplicas=1)
         learner = world.node("learner", "10.0.2.9")
@@ -90,15 +82,15 @@ def test_a_learner_that_comes_first_waits_for_a_master_and_follows_it() -> None:
         cluster.wait_in_sync(1)
         cluster.create_topic()
         cluster.run(cluster.send_all([b"taught"]))
-        wait_level(cluster, learner)
+        wait_caught_up(cluster, learner)
         assert state(cluster).members == {cluster.app(cluster.brokers[0]).membership.broker_id}
 
 
-def test_where_all_members_are_gone_a_learner_keeps_what_it_has_and_does_not_lead() -> None:
+def test_a_learner_keeps_its_log_and_does_not_lead_when_all_members_are_gone() -> None:
     with World(63) as world:
         cluster, learner = with_learner(world, 2)
         cluster.run(cluster.send_all([b"kept"] * 5))
-        wait_level(cluster, learner)
+        wait_caught_up(cluster, learner)
         held, broker_id = end(cluster, learner), cluster.app(learner).membership.broker_id
         for node in cluster.brokers:
             node.kill()
@@ -115,20 +107,20 @@ def test_where_all_members_are_gone_a_learner_keeps_what_it_has_and_does_not_lea
             cluster.start(node)
         cluster.wait_in_sync(2, 30_000)
         cluster.run(cluster.send_all([b"after"]))
-        wait_level(cluster, learner)
+        wait_caught_up(cluster, learner)
 
 
 def test_a_member_becomes_a_learner_and_a_learner_a_member_by_a_restart() -> None:
     with World(64) as world:
         cluster = Cluster(world, 3)
         cluster.start_up()
-        node = next(node for node in cluster.brokers if node is not cluster.master)
+        node = cluster.slaves[0]
         broker_id = cluster.app(node).membership.broker_id
         world.run(node.stop())
         cluster.start(node, asyncLearner=True)
         cluster.wait_in_sync(2, 20_000)
         cluster.run(cluster.send_all([b"learned"]))
-        wait_level(cluster, node)
+        wait_caught_up(cluster, node)
         assert broker_id not in state(cluster).members | state(cluster).eligible
         world.run(node.stop())
         cluster.start(node)
@@ -136,7 +128,7 @@ def test_a_member_becomes_a_learner_and_a_learner_a_member_by_a_restart() -> Non
         assert cluster.app(node).membership.broker_id == broker_id
 
 
-def test_administrators_tell_a_learner_from_a_slave_that_fell_behind() -> None:
+def test_ha_status_distinguishes_a_learner_from_a_slave() -> None:
     with World(65) as world:
         cluster, _ = with_learner(world, 2)
         reply = cluster.run(

@@ -1,4 +1,4 @@
-"""Bits that flip in a member's log, in Raft mode: what rotted is fetched from another member, whoever leads."""
+"""Flipped bits in the log of a Raft-mode member: corrupt entries are fetched from another member."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.unit.broker.mixedset import moved, old_files
 
 SCRUB = {"scrubBytesPerSecond": 64 << 20, "scrubInterval": 1_000, "yieldAfterMillis": 60_000}
 SMALL = {**SCRUB, "mappedFileSizeCommitLog": 32 << 10}
-"""So few messages fill files."""
+"""Small segments, so that a few messages fill files."""
 MAGIC = bytes.fromhex("daa320a7")
-"""Of a record, behind its size."""
+"""The magic of a record, which follows its size."""
 BODY_AT = 150
-"""Of an entry: in the body of its message."""
+"""An offset within an entry, in the body of its message."""
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def ledger_files(node: Node) -> dict[str, bytes]:
 
 
 def entries_of(content: bytes, start: int) -> list[tuple[int, int]]:
-    """(place in the file, size of the body) of each, and of the blank that closes it, whose size is -1."""
+    """(place in the file, size of the body) of each entry, and of the closing blank, whose size is -1."""
     at, found = 0, []
     while at + ENTRY_HEADER_BYTES <= len(content):
         magic, size, _, _, position, *_, body_size = ENTRY_HEADER.unpack_from(content, at)
@@ -56,22 +56,22 @@ def entries_of(content: bytes, start: int) -> list[tuple[int, int]]:
     return found
 
 
-def is_sound(group: GroupSet, node: Node) -> bool:
+def is_intact(group: GroupSet, node: Node) -> bool:
     return not group.app(node).store.integrity.damages
 
 
 def restarted(group: GroupSet, node: Node) -> None:
-    """The page that rotted is read anew."""
+    """Restarts the member, so that the corrupt page is read again."""
     node.kill()
     group.start(node)
 
 
-def test_what_rotted_is_fetched_whoever_leads_and_stands_as_it_was_written(world: World) -> None:
+def test_corrupt_entries_are_restored_from_other_members_on_leader_and_followers(world: World) -> None:
     group = GroupSet(world, **SMALL)
     group.start_up()
     sent = messages("some", 200)
     group.run(group.send_all(sent))
-    world.run_until(group.level, 20_000)
+    world.run_until(group.caught_up, 20_000)
     leader = group.master
     for node in group.brokers:
         kept = ledger_files(node)
@@ -91,19 +91,19 @@ def test_what_rotted_is_fetched_whoever_leads_and_stands_as_it_was_written(world
         store = group.app(node).store
         store.integrity.begin_again(store.segment_size_bytes)
         group.world.run_until(lambda store=store: store.integrity.repairs == 4, 30_000)
-        group.world.run_until(lambda node=node: is_sound(group, node), 10_000)
+        group.world.run_until(lambda node=node: is_intact(group, node), 10_000)
         for name, before in kept.items():
             assert ledger_files(node)[name][: len(before.rstrip(b"\0"))] == before.rstrip(b"\0")
             assert node.disk.durable_part(path, 0, len(content)) == content
-    assert group.master is leader, "nobody had to yield"
-    assert sorted(bytes(one.body) for one in group.run(group.read_all())) == sorted(sent)
+    assert group.master is leader, "no member had to yield"
+    assert group.bodies() == sorted(sent)
 
 
-def test_what_rotted_before_the_divide_is_fetched_too(world: World) -> None:
+def test_corrupt_records_of_the_old_log_are_fetched_too(world: World) -> None:
     group = moved(world, messages("before", 250), **SCRUB)
     group.start_all()
     group.wait_for_master()
-    for node in (group.master, next(node for node in group.brokers if node is not group.master)):
+    for node in (group.master, group.slaves[0]):
         kept = old_files(node)
         first, last = min(kept), max(kept)
         blank = len(kept[last].rstrip(b"\0")) - 8
@@ -115,20 +115,20 @@ def test_what_rotted_before_the_divide_is_fetched_too(world: World) -> None:
         store.integrity.begin_again(store.segment_size_bytes * len(kept))
         world.run_until(lambda store=store: store.integrity.repairs == 3, 30_000)
         assert old_files(node) == kept
-        world.run_until(lambda node=node: is_sound(group, node), 10_000)
+        world.run_until(lambda node=node: is_intact(group, node), 10_000)
         assert node.disk.durable_part(first, 0, len(kept[first])) == kept[first]
     assert len(group.run(group.read_all())) == 250
 
 
 @pytest.mark.parametrize("entry", [0, 8])
-def test_one_header_that_rotted_keeps_no_member_from_starting(world: World, entry: int) -> None:
-    """A start asks for the terms of the 1st, 2nd, 4th, 8th entry behind the first, and so on."""
+def test_a_member_with_one_corrupt_entry_header_starts(world: World, entry: int) -> None:
+    """A start reads the terms of the 1st, 2nd, 4th, 8th entry behind the first, and so on."""
     group = GroupSet(world, **SMALL)
     group.start_up()
     group.run(group.send_all(messages("some", 150)))
-    world.run_until(group.level, 20_000)
+    world.run_until(group.caught_up, 20_000)
     world.run_for_ms(10_000)
-    node = next(one for one in group.brokers if one is not group.master)
+    node = group.slaves[0]
     path, was = next(iter(ledger_files(node).items()))
     node.kill(power_cut=True)
     node.disk.flip_bit(path, entries_of(was, int(path[-20:]))[entry][0] + 29, 2)
@@ -137,15 +137,15 @@ def test_one_header_that_rotted_keeps_no_member_from_starting(world: World, entr
     assert ledger_files(node)[path] == was
 
 
-def test_nothing_is_taken_of_a_peer_whose_log_is_another_one(
+def test_no_entry_is_taken_from_a_peer_with_a_different_log(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its address may be that of another group's member by now: what ends a file there is an entry here."""
+    """Its address may belong to another group by now: a file ends there where this one has an entry."""
     group = GroupSet(world, **SMALL)
     group.start_up()
     group.run(group.send_all(messages("some", 150)))
-    world.run_until(group.level, 20_000)
-    node = next(one for one in group.brokers if one is not group.master)
+    world.run_until(group.caught_up, 20_000)
+    node = group.slaves[0]
     path, was = next(iter(ledger_files(node).items()))
     at = entries_of(was, int(path[-20:]))[4][0]
     store = group.app(node).store
@@ -157,17 +157,19 @@ def test_nothing_is_taken_of_a_peer_whose_log_is_another_one(
     node.disk.flip_bit(path, at + BODY_AT, 0)
     store.integrity.begin_again(store.segment_size_bytes)
     world.run_until(lambda: "damaged record not repaired, trying on" in caplog.text, 30_000)
-    rotten = bytearray(was)
-    rotten[at + BODY_AT] ^= 1
-    assert ledger_files(node)[path] == rotten
+    corrupt = bytearray(was)
+    corrupt[at + BODY_AT] ^= 1
+    assert ledger_files(node)[path] == corrupt
     store._member.piece = honest
     world.run_until(lambda: ledger_files(node)[path] == was, 30_000)
 
 
-def test_no_record_of_another_plain_log_is_taken(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """Members whose plain logs differ share no group, and repair nothing of each other."""
+def test_no_record_is_taken_from_a_member_with_a_different_old_log(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Members with different old logs share no group, and do not repair each other."""
     group = moved(world, messages("before", 250), **SCRUB)
-    rotten, other, away = group.brokers
+    corrupt, other, away = group.brokers
     path = max(old_files(other))
     inode = other.disk.entries[path]
     at = bytes(inode.data).index(b"xxxxxxxx")
@@ -179,27 +181,28 @@ def test_no_record_of_another_plain_log_is_taken(world: World, caplog: pytest.Lo
     content[start + 8 : start + 12] = (crc32(content[body : body + size]) & 0x7FFF_FFFF).to_bytes(4, "big")
     other.disk.drop(path)
     other.disk.put(path, bytes(content))
-    group.start(rotten)
+    group.start(corrupt)
     group.start(other)
     world.run_for_ms(3_000)
-    was = old_files(rotten)[path]
-    assert was[start + 16 : at] == bytes(content)[start + 16 : at], "the same record, but for its body"
-    rotten.disk.flip_bit(path, at, 0)
-    store = group.app(rotten).store
-    store.integrity.begin_again(store.segment_size_bytes * len(old_files(rotten)))
+    was = old_files(corrupt)[path]
+    assert was[start + 16 : at] == bytes(content)[start + 16 : at], "the same record except for its body"
+    corrupt.disk.flip_bit(path, at, 0)
+    store = group.app(corrupt).store
+    store.integrity.begin_again(store.segment_size_bytes * len(old_files(corrupt)))
     world.run_until(lambda: "damaged record not repaired, trying on" in caplog.text, 30_000)
     assert (
-        old_files(rotten)[path][start : at + 8] == was[start:at] + bytes([was[at] ^ 1]) + was[at + 1 : at + 8]
+        old_files(corrupt)[path][start : at + 8]
+        == was[start:at] + bytes([was[at] ^ 1]) + was[at + 1 : at + 8]
     )
 
 
-def test_what_nobody_else_has_is_told_and_asked_for_again(
+def test_a_record_corrupt_on_all_members_is_logged_and_requested_again(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     group = GroupSet(world, **SMALL)
     group.start_up()
     group.run(group.send_all(messages("some", 150)))
-    world.run_until(group.level, 20_000)
+    world.run_until(group.caught_up, 20_000)
     node = group.master
     path, was = next(iter(ledger_files(node).items()))
     at = entries_of(was, int(path[-20:]))[4][0] + BODY_AT
@@ -208,10 +211,10 @@ def test_what_nobody_else_has_is_told_and_asked_for_again(
     store = group.app(node).store
     store.integrity.begin_again(store.segment_size_bytes)
     world.run_until(lambda: "damaged record not repaired, trying on" in caplog.text, 30_000)
-    assert ledger_files(node)[path] != was, "nothing that rotted there too is taken"
+    assert ledger_files(node)[path] != was, "a copy that is corrupt, too, is not taken"
     assert "is damaged" in caplog.text and len(store.integrity.damages) == 1
     healthy = next(one for one in group.brokers if one is not node)
-    healthy.disk.flip_bit(one_path(healthy, path), at, 0)  # a sector that could not be read, and can be again
+    healthy.disk.flip_bit(one_path(healthy, path), at, 0)  # a sector that is readable again
     group.app(healthy).store.integrity.damages.clear()
     restarted(group, healthy)
     world.run_until(lambda: ledger_files(node)[path] == was, 60_000)
@@ -230,10 +233,10 @@ def queue_files(node: Node) -> dict[str, bytes]:
     }
 
 
-def rotten_before_its_queues_are_built_anew(
+def stopped_with_corrupt_entries_and_no_queues(
     group: GroupSet, node: Node
 ) -> tuple[str, bytes, dict[str, bytes]]:
-    """Stops the member; an old entry and another one behind it rot, and the operator deletes its consume queues."""
+    """Stops the member, corrupts an old entry and a later one, and deletes its consume queues."""
     path, was = next(iter(ledger_files(node).items()))
     some = [at for at, size in entries_of(was, int(path[-20:])) if size > BODY_AT]
     group.world.run_for_ms(10_000)  # a checkpoint
@@ -241,38 +244,38 @@ def rotten_before_its_queues_are_built_anew(
     queues = queue_files(node)
     for queue in queues:
         node.disk.drop(queue)
-    node.disk.flip_bit(path, some[5] + 24, 3)  # where it says that it stands
+    node.disk.flip_bit(path, some[5] + 24, 3)  # its position
     topic = was.index(b"orders", some[12])
-    node.disk.flip_bit(path, topic, 0)  # a message of another topic, whose body is as it was
+    node.disk.flip_bit(path, topic, 0)  # the message gets another topic, its body is unchanged
     return path, was, queues
 
 
 @pytest.mark.parametrize("scrub_bytes", [0, 64 << 20])
-def test_queues_are_built_anew_over_what_rotted_once_it_is_mended(
+def test_queues_are_rebuilt_over_corrupt_entries_once_these_are_repaired(
     world: World, caplog: pytest.LogCaptureFixture, scrub_bytes: int
 ) -> None:
     group = GroupSet(world, **{**SMALL, "scrubBytesPerSecond": scrub_bytes})
     group.start_up()
     sent = messages("some", 150)
     group.run(group.send_all(sent))
-    world.run_until(group.level, 20_000)
+    world.run_until(group.caught_up, 20_000)
     node = group.master
-    path, was, queues = rotten_before_its_queues_are_built_anew(group, node)
+    path, was, queues = stopped_with_corrupt_entries_and_no_queues(group, node)
     others = [one for one in group.brokers if one is not node]
     for other in others:
-        other.kill()  # nobody has it for now
+        other.kill()  # no other member can serve it for now
     group.start(node)
     world.run_for_ms(10_000)
-    assert node.failure is None, "it waits"
+    assert node.failure is None, "it waits for the repair"
     assert caplog.text.count("dispatch waits: an entry of the log is damaged on disk") == 1
     assert group.app(node).store.dispatched_offset() < was.index(b"some 40 ")
     for other in others:
         group.start(other)
     world.run_until(lambda: ledger_files(node)[path][: len(was)] == was, 60_000)
-    world.run_until(group.level, 20_000)
+    world.run_until(group.caught_up, 20_000)
     assert caplog.text.count("dispatch continues, damage repaired") >= 1
     group.wait_for_master()
-    assert sorted(bytes(one.body) for one in group.run(group.read_all())) == sorted(sent)
+    assert group.bodies() == sorted(sent)
     rebuilt = queue_files(node)
     assert {name: rebuilt[name] for name in queues if "/orders/" in name} == {
         name: content for name, content in queues.items() if "/orders/" in name
@@ -282,15 +285,15 @@ def test_queues_are_built_anew_over_what_rotted_once_it_is_mended(
 
 @pytest.mark.parametrize("scrub_bytes", [0, 64 << 20])
 @pytest.mark.parametrize("entry", [5, 12, 30])
-def test_a_start_that_looks_through_the_log_makes_no_queue_of_a_topic_that_rotted(
+def test_a_log_scan_at_start_creates_no_queue_for_a_corrupt_topic_name(
     world: World, entry: int, scrub_bytes: int
 ) -> None:
-    """The ends of queues are not remembered, so the log is read for them, before it is compared with its check values."""
+    """The file of queue ends is missing, so the log is read for them before it is verified."""
     group = GroupSet(world, **{**SMALL, "scrubBytesPerSecond": scrub_bytes})
     group.start_up()
     sent = messages("some", 150)
     group.run(group.send_all(sent))
-    world.run_until(group.level, 20_000)
+    world.run_until(group.caught_up, 20_000)
     world.run_for_ms(10_000)  # a checkpoint
     node = group.master
     path, was = next(iter(ledger_files(node).items()))
@@ -301,13 +304,13 @@ def test_a_start_that_looks_through_the_log_makes_no_queue_of_a_topic_that_rotte
     node.disk.flip_bit(path, was.index(b"orders", some[entry]), 0)
     group.start(node)
     world.run_until(lambda: ledger_files(node)[path][: len(was)] == was, 60_000)
-    world.run_until(group.level, 20_000)
+    world.run_until(group.caught_up, 20_000)
     group.wait_for_master()
-    assert sorted(bytes(one.body) for one in group.run(group.read_all())) == sorted(sent)
+    assert group.bodies() == sorted(sent)
     assert queue_files(node).keys() == queues.keys()
 
 
-def test_a_lone_member_over_what_rotted_ends_and_says_where(world: World) -> None:
+def test_a_lone_member_with_corrupt_entries_stops_and_names_the_offset(world: World) -> None:
     group = GroupSet(world, **SMALL)
     for node in group.brokers[1:]:
         node.kill()
@@ -321,17 +324,17 @@ def test_a_lone_member_over_what_rotted_ends_and_says_where(world: World) -> Non
     group.create_topic()
     group.run(group.send_all(messages("some", 150)))
     world.run_for_ms(10_000)
-    rotten_before_its_queues_are_built_anew(group, alone)
+    stopped_with_corrupt_entries_and_no_queues(group, alone)
     group.start(alone, **only)
     world.run_until(lambda: alone.failure is not None, 20_000)
     assert "commit log at " in str(alone.failure) and "restore this store from a copy" in str(alone.failure)
 
 
 @pytest.mark.parametrize("what", [b"due 7 ", b"REAL_TOPIC\x01orders"])
-def test_a_delayed_message_that_rotted_since_it_was_checked_is_delivered_as_it_was_sent(
+def test_a_delayed_message_corrupted_after_its_check_is_delivered_as_it_was_sent(
     world: World, what: bytes
 ) -> None:
-    """Its copy has CRCs of its own, so nobody behind would know."""
+    """The delivered copy has its own CRC, so no later check would notice."""
     group = GroupSet(world, **{**SCRUB, "scrubBytesPerSecond": 0})
     group.start_up()
     sent = [b"due %d " % number + b"y" * 200 for number in range(20)]
@@ -348,19 +351,19 @@ def test_a_delayed_message_that_rotted_since_it_was_checked_is_delivered_as_it_w
     node.disk.flip_bit(path, at + len(what) - 2, 0)
     world.run_for_ms(20_000)
     assert group.master is node and group.app(node).store.integrity.repairs == 1
-    assert sorted(bytes(one.body) for one in group.run(group.read_all())) == sorted(sent)
+    assert group.bodies() == sorted(sent)
     assert ledger_files(node)[path][: len(was.rstrip(b"\0"))] == was.rstrip(b"\0")
 
 
-def test_a_member_whose_last_sealed_entries_rotted_says_what_to_do_and_that_helps(world: World) -> None:
-    """A start reads those, and no other member can be asked yet."""
+def test_the_remedy_named_for_corrupt_last_entries_works(world: World) -> None:
+    """A start reads those entries before it can ask another member."""
     group = GroupSet(world, **SMALL)
     group.start_up()
     sent = messages("some", 150)
     group.run(group.send_all(sent))
-    world.run_until(group.level, 20_000)
+    world.run_until(group.caught_up, 20_000)
     world.run_for_ms(10_000)
-    node = next(one for one in group.brokers if one is not group.master)
+    node = group.slaves[0]
     path, was = next(item for item in ledger_files(node).items() if b"some 149 " in item[1])
     node.kill(power_cut=True)
     place = entries_of(was, int(path[-20:]))[-2 if was.endswith(b"\0") else -1][0]
@@ -371,18 +374,18 @@ def test_a_member_whose_last_sealed_entries_rotted_says_what_to_do_and_that_help
     assert f"offset {place} of {path}" in said and "all of storePathRootDir, and start it empty" in said
     node.disk.wipe()
     group.start(node)
-    world.run_until(group.level, 60_000)
-    assert sorted(bytes(one.body) for one in group.run(group.read_all())) == sorted(sent)
+    world.run_until(group.caught_up, 60_000)
+    assert group.bodies() == sorted(sent)
 
 
-def test_what_rotted_far_behind_is_not_dispatched_with_what_was_compared(world: World) -> None:
-    """One step over a file that is mapped may take hundreds of large records."""
+def test_corrupt_records_beyond_the_verified_part_are_not_dispatched(world: World) -> None:
+    """One step over a mapped file may take hundreds of large records."""
     large = {"mappedFileSizeCommitLog": 4 << 20, "maxMessageSize": 64 << 10}
     group = GroupSet(world, **{**SCRUB, "scrubBytesPerSecond": 0, **large})
     group.start_up()
     sent = [b"some %d " % number + b"x" * 16_000 for number in range(150)]
     group.run(group.send_all(sent))
-    world.run_until(group.level, 20_000)
+    world.run_until(group.caught_up, 20_000)
     node = group.master
     path, was = next(iter(ledger_files(node).items()))
     world.run_for_ms(10_000)  # a checkpoint
@@ -391,19 +394,19 @@ def test_what_rotted_far_behind_is_not_dispatched_with_what_was_compared(world: 
         node.disk.drop(queue)
     node.disk.flip_bit(path, was.index(b"orders", was.index(b"some 120 ")), 0)
     group.start(node)
-    world.run_until(group.level, 60_000)
+    world.run_until(group.caught_up, 60_000)
     group.wait_for_master()
-    assert sorted(bytes(one.body) for one in group.run(group.read_all())) == sorted(sent)
+    assert group.bodies() == sorted(sent)
     assert not [name for name in queue_files(node) if name.split("/")[1] == "nrders"]
 
 
-def one_rotten(group: GroupSet) -> tuple[Node, str, bytes]:
-    """A follower, whose fifth entry rots before long."""
+def one_corrupt(group: GroupSet) -> tuple[Node, str, bytes]:
+    """A follower whose fifth entry is corrupt."""
     group.start_up()
     group.run(group.send_all(messages("some", 150)))
-    group.world.run_until(group.level, 20_000)
+    group.world.run_until(group.caught_up, 20_000)
     group.world.run_for_ms(10_000)  # a checkpoint
-    node = next(one for one in group.brokers if one is not group.master)
+    node = group.slaves[0]
     path, was = next(iter(ledger_files(node).items()))
     node.disk.flip_bit(path, entries_of(was, int(path[-20:]))[4][0] + BODY_AT, 0)
     store = group.app(node).store
@@ -411,11 +414,11 @@ def one_rotten(group: GroupSet) -> tuple[Node, str, bytes]:
     return node, path, was
 
 
-def test_a_member_that_left_while_others_were_asked_ends_no_repair(
+def test_a_peer_removed_during_a_repair_does_not_stop_the_repairing_member(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     group = GroupSet(world, **SMALL)
-    node, path, was = one_rotten(group)
+    node, path, was = one_corrupt(group)
     member = group.app(node).store._member
     honest, present = member.piece, dict(member.node.peers)
 
@@ -434,14 +437,14 @@ def test_a_member_that_left_while_others_were_asked_ends_no_repair(
 
 
 @pytest.mark.parametrize("longer_from", [0, 1])
-def test_who_gives_more_than_was_asked_for_is_not_believed_and_ends_nobody(
+def test_a_peer_that_returns_too_many_bytes_is_ignored_and_stops_no_member(
     world: World, caplog: pytest.LogCaptureFixture, longer_from: int
 ) -> None:
-    """Of the log before the divide a record says itself how long it is: a longer one would be written over the next."""
+    """A record of the old log contains its own length: a longer one would overwrite the next record."""
     group = moved(world, messages("before", 250), **SCRUB)
     group.start_all()
     group.wait_for_master()
-    node = next(one for one in group.brokers if one is not group.master)
+    node = group.slaves[0]
     kept = old_files(node)
     first = min(kept)
     store = group.app(node).store
@@ -468,25 +471,25 @@ def test_who_gives_more_than_was_asked_for_is_not_believed_and_ends_nobody(
     world.run_until(lambda: old_files(node) == kept, 30_000)
 
 
-def test_a_full_disk_keeps_nothing_from_being_mended(world: World) -> None:
+def test_corrupt_entries_are_repaired_on_a_full_disk(world: World) -> None:
     group = GroupSet(world, **SMALL)
-    node, path, was = one_rotten(group)
+    node, path, was = one_corrupt(group)
     node.disk.capacity_bytes = node.disk.used_bytes()
     world.run_until(lambda: node.disk.durable_part(path, 0, len(was)) == was, 30_000)
     assert node.running
 
 
-def test_what_rotted_on_two_disks_is_fetched_from_the_third_under_the_next_leader(world: World) -> None:
-    """Its body on one, its check value on the other, which leads and dies while it is asked."""
+def test_an_entry_corrupt_on_two_disks_is_fetched_from_the_third_under_the_next_leader(world: World) -> None:
+    """The body on one disk, the check value on the disk of the leader, which dies during the repair."""
     group = GroupSet(world, **SMALL)
-    node, path, was = one_rotten(group)
+    node, path, was = one_corrupt(group)
     master, place = group.master, entries_of(was, 0)[4][0]
     theirs = one_path(master, path)
     theirs_was = ledger_files(master)[theirs]
     master.disk.flip_bit(theirs, place + 37, 3)
     store = group.app(master).store
     store.integrity.begin_again(store.segment_size_bytes)
-    world.run_until(lambda: not is_sound(group, node) and not is_sound(group, master), 10_000)
+    world.run_until(lambda: not is_intact(group, node) and not is_intact(group, master), 10_000)
     master.kill()
     world.run_until(lambda: ledger_files(node)[path] == was, 30_000)
     group.start(master)

@@ -1,4 +1,4 @@
-"""A slave believes the HA address of its master only, whoever else answers at the master's address."""
+"""A slave uses the HA address of its own master only, not of another broker at the master's address."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MASTER = "10.0.0.1:10911"
 
 
 class ScriptedClient:
-    """Answers 906 as told and remembers which connections were ended."""
+    """Answers 906 with `reply` and records closed connections."""
 
     def __init__(self) -> None:
         self.reply = RemotingCommand.request(RequestCode.EXCHANGE_BROKER_HA_INFO).reply()
@@ -35,8 +35,14 @@ class ScriptedClient:
         self.disconnected.append(address)
 
 
+def finder_of(client: ScriptedClient) -> tuple[MasterFinder, list[tuple[str, int]]]:
+    """A finder, and the (HA address, epoch) pairs that it finds."""
+    found: list[tuple[str, int]] = []
+    return MasterFinder(client, lambda *pair: found.append(pair)), found  # type: ignore[arg-type]
+
+
 async def asked(finder: MasterFinder, times: int = 1) -> None:
-    """Lets the finder ask, without its waits in between."""
+    """Lets the finder send its request, without its waits in between."""
     for _ in range(times):
         finder.follow(MASTER, 7)
         task = asyncio.get_running_loop().create_task(finder.run())
@@ -46,26 +52,26 @@ async def asked(finder: MasterFinder, times: int = 1) -> None:
         await asyncio.wait([task])
 
 
-def test_the_master_itself_is_believed() -> None:
-    client, found = ScriptedClient(), []
+def test_the_ha_address_reported_by_the_master_is_used() -> None:
+    client = ScriptedClient()
+    finder, found = finder_of(client)
     client.answers("10.0.0.1:10912", MASTER)
-    finder = MasterFinder(client, lambda address, epoch: found.append((address, epoch)))  # type: ignore[arg-type]
     asyncio.run(asked(finder))
     assert (found, client.disconnected) == ([("10.0.0.1:10912", 7)], [])
 
 
-def test_another_broker_at_the_masters_address_is_not_believed_and_left() -> None:
-    client, found = ScriptedClient(), []
+def test_another_broker_at_the_masters_address_is_ignored_and_disconnected() -> None:
+    client = ScriptedClient()
+    finder, found = finder_of(client)
     client.answers("10.0.0.9:10912", "10.0.0.9:10911")
-    finder = MasterFinder(client, lambda address, epoch: found.append((address, epoch)))  # type: ignore[arg-type]
     asyncio.run(asked(finder))
     assert (found, client.disconnected) == ([], [MASTER])
 
 
-def test_one_that_goes_on_refusing_is_asked_over_a_new_connection() -> None:
-    client, found = ScriptedClient(), []
+def test_a_master_that_keeps_refusing_is_asked_over_a_new_connection() -> None:
+    client = ScriptedClient()
+    finder, found = finder_of(client)
     client.refuses()
-    finder = MasterFinder(client, lambda address, epoch: found.append((address, epoch)))  # type: ignore[arg-type]
     asyncio.run(asked(finder, REFUSALS_PER_CONNECTION - 1))
     assert client.disconnected == []
     asyncio.run(asked(finder))

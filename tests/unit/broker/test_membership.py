@@ -1,4 +1,4 @@
-"""A broker's place in its set, driven by literals. Its SyncStateSet proposals: tests/unit/ha/test_syncstateset_proposals.py."""
+"""A broker's role in its set, driven by literals. For SyncStateSet proposals see tests/unit/ha."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def grant(
 
 
 def registered(found: Grant | None = None, now_ms: int = 0) -> tuple[Membership, list[Action]]:
-    """Broker 1 after its registration, and what it does then."""
+    """Broker 1 after its registration, and its actions then."""
     broker = broker_with(IDENTITY)
     assert broker.tick(now_ms) == [RegisterCall(1)]
     begin, *actions = broker.replied(RegisterCall(1), ControllerReply(0, found), now_ms, WALL_MS)
@@ -76,20 +76,20 @@ def master(epoch: int = 4, members: tuple[int, ...] = (1,), set_epoch: int = 7) 
 
 
 def polling(broker: Membership, now_ms: int = 0) -> Membership:
-    """With a poll under way."""
+    """The broker with a poll under way."""
     assert broker.poll_soon(now_ms) == [PollCall()]
     return broker
 
 
-def told(broker: Membership, found: Grant, now_ms: int = 0) -> list[Action]:
-    """What it does when one of all the controllers that it asked says this."""
+def answered(broker: Membership, found: Grant, now_ms: int = 0) -> list[Action]:
+    """The broker's actions after a controller answered its query with `found`."""
     return broker.answered(ControllerReply(0, found, found.master_epoch), now_ms)
 
 
 # -- identity
 
 
-def test_a_new_broker_draws_an_id_and_writes_each_file_before_it_tells_anybody() -> None:
+def test_a_new_broker_saves_each_identity_file_before_its_next_call() -> None:
     broker = broker_with()
     assert broker.tick(0) == [NextIdCall()]
     assert broker.replied(NextIdCall(), ControllerReply(0, next_broker_id=3), 0, WALL_MS) == [
@@ -119,7 +119,7 @@ def test_an_application_refused_for_an_unclear_reason_is_repeated(code: int) -> 
     assert broker.tick(broker.next_tick_ms) == [ApplyIdCall(TEMPORARY)]
 
 
-def test_an_id_that_another_broker_has_is_given_up_for_the_next_one() -> None:
+def test_an_id_taken_by_another_broker_is_replaced_by_the_next_one() -> None:
     broker = broker_with(TEMPORARY)
     broker.tick(0)
     broker.replied(
@@ -146,7 +146,7 @@ def test_identity_files_have_upstreams_format() -> None:
     "data",
     [b"", b"a#b", b"DefaultCluster#broker-a#0", b"DefaultCluster#broker-a#x", b"Other#broker-a#1", b"\xff"],
 )
-def test_an_identity_that_is_damaged_or_anothers_stops_the_start(data: bytes) -> None:
+def test_a_damaged_or_foreign_identity_stops_the_start(data: bytes) -> None:
     with pytest.raises(IdentityInvalid):
         decode_identity("brokerIdentity", data, "DefaultCluster", "broker-a")
 
@@ -164,21 +164,21 @@ def test_without_a_master_a_registered_broker_asks_for_an_election() -> None:
     assert broker.tick(due_ms) == [ElectCall(1)]
 
 
-def test_an_election_that_finds_the_master_still_there_counts_as_won() -> None:
+def test_an_election_answered_with_master_still_exist_grants_its_role() -> None:
     broker, _ = registered()
     found = grant(2, master_id=2)
     reply = ControllerReply(ResponseCode.CONTROLLER_MASTER_STILL_EXIST, found)
     assert broker.replied(ElectCall(1), reply, 0, WALL_MS) == [RoleAnnounced(found), Follow(found, 1)]
 
 
-def test_a_running_broker_polls_in_its_period_and_at_once_when_it_has_reason_to() -> None:
+def test_a_running_broker_polls_periodically_and_on_demand() -> None:
     broker = master()
     assert broker.tick(0) == []
     assert broker.next_tick_ms == POLL_MS
     assert broker.poll_soon(1) == [PollCall()]
 
 
-def test_a_set_that_the_controllers_forgot_is_registered_again() -> None:
+def test_a_broker_whose_set_is_unknown_to_the_controllers_keeps_registering() -> None:
     broker = polling(master())
     code = ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
     assert broker.replied(PollCall(), ControllerReply(code), 10, WALL_MS) == []
@@ -186,14 +186,14 @@ def test_a_set_that_the_controllers_forgot_is_registered_again() -> None:
     later_ms = 10 + POLL_MS
     assert broker.replied(RegisterCall(1), ControllerReply(UNKNOWN_ID), later_ms, WALL_MS) == [PollCall()]
     assert broker.replied(PollCall(), ControllerReply(code), later_ms, WALL_MS) == [], (
-        "that set begins without this log"
+        "the recreated set begins without this log"
     )
     assert broker.next_tick_ms == later_ms + POLL_MS
     assert broker.tick(broker.next_tick_ms) == [RegisterCall(1)]
 
 
 def slave_granted(check_code: str) -> Membership:
-    """Broker 1, that follows 2 and has its id by `check_code`."""
+    """Broker 1, which follows broker 2 and got its id with `check_code`."""
     broker = broker_with(Identity("DefaultCluster", "broker-a", 1, check_code))
     given = grant(4, master_id=2)
     broker.tick(0)
@@ -203,7 +203,9 @@ def slave_granted(check_code: str) -> Membership:
 
 
 @pytest.mark.parametrize("known_code", ["10.0.0.9:10911;7", ""])
-def test_who_was_forgotten_while_it_lives_asks_for_its_id_again_and_stays_slave(known_code: str) -> None:
+def test_a_live_slave_removed_from_the_controllers_applies_for_its_id_and_stays_slave(
+    known_code: str,
+) -> None:
     broker = polling(slave_granted(known_code))
     code = known_code or f"10.0.0.1:10911;{WALL_MS};{NONCE}"
     asked = TemporaryIdentity("DefaultCluster", "broker-a", 1, code)
@@ -218,7 +220,7 @@ def test_who_was_forgotten_while_it_lives_asks_for_its_id_again_and_stays_slave(
     assert (broker.role, broker.broker_id, broker.check_code) == (ReplicaRole.SLAVE, 1, code)
 
 
-def test_who_was_forgotten_while_it_was_down_asks_for_its_id_again_if_its_set_goes_on() -> None:
+def test_a_broker_removed_while_it_was_down_applies_for_its_id_if_its_set_exists() -> None:
     broker = broker_with(Identity("DefaultCluster", "broker-a", 1, "x;7"))
     assert broker.tick(0) == [RegisterCall(1)]
     assert broker.replied(RegisterCall(1), ControllerReply(UNKNOWN_ID), 0, WALL_MS) == [PollCall()]
@@ -228,7 +230,7 @@ def test_who_was_forgotten_while_it_was_down_asks_for_its_id_again_if_its_set_go
     assert broker.replied(PollCall(), ControllerReply(UNKNOWN_ID), 500, WALL_MS) == [SaveTemporary(asked)]
 
 
-def test_where_controllers_cannot_tell_whose_set_it_is_nothing_is_applied_for() -> None:
+def test_a_broker_applies_for_no_id_if_its_poll_does_not_report_it_as_unknown() -> None:
     broker = broker_with(Identity("DefaultCluster", "broker-a", 1, "x;7"))
     broker.tick(0)
     broker.replied(RegisterCall(1), ControllerReply(UNKNOWN_ID), 0, WALL_MS)
@@ -236,7 +238,7 @@ def test_where_controllers_cannot_tell_whose_set_it_is_nothing_is_applied_for() 
     assert broker.tick(broker.next_tick_ms) == [RegisterCall(1)]
 
 
-def test_an_id_that_is_anothers_by_now_is_not_taken_from_it_nor_another_one_for_this_log() -> None:
+def test_a_removed_broker_whose_id_was_reassigned_applies_for_no_other_id() -> None:
     broker = polling(slave_granted("x;7"))
     broker.replied(PollCall(), ControllerReply(UNKNOWN_ID), 0, WALL_MS)
     broker.saved(0)
@@ -260,10 +262,10 @@ def test_a_role_counts_as_taken_only_after_the_change_succeeded() -> None:
     assert (broker.role_id, broker.broker_id) == (0, 1)
 
 
-def test_a_role_change_that_broke_off_is_repeated_and_nothing_is_served_meanwhile() -> None:
+def test_a_failed_role_change_is_repeated_and_no_send_is_accepted_meanwhile() -> None:
     given = grant(5, master_id=2)
     broker = master()
-    assert told(broker, given) == [RoleAnnounced(given), Follow(given, 1)]
+    assert answered(broker, given) == [RoleAnnounced(given), Follow(given, 1)]
     assert broker.role_failed(0) == []
     assert (broker.role, broker.role_id) == (ReplicaRole.NONE, None)
     assert not broker.accepts_sends
@@ -271,35 +273,35 @@ def test_a_role_change_that_broke_off_is_repeated_and_nothing_is_served_meanwhil
     assert broker.tick(broker.next_tick_ms) == [Follow(given, 1)]
 
 
-def test_a_role_that_the_log_refused_is_never_tried_again_but_a_newer_one_is() -> None:
+def test_a_role_refused_by_the_log_is_never_retried_but_a_newer_one_is_taken() -> None:
     broker, _ = registered(grant(2))
     assert broker.role_refused(grant(2), 0) == []
-    assert told(broker, grant(2), 0) == []
+    assert answered(broker, grant(2), 0) == []
     assert broker.role is ReplicaRole.NONE
-    assert told(broker, grant(3), 0) == [RoleAnnounced(grant(3)), Lead(grant(3))]
+    assert answered(broker, grant(3), 0) == [RoleAnnounced(grant(3)), Lead(grant(3))]
 
 
 @pytest.mark.parametrize("epoch", [3, 4])
 def test_an_epoch_that_is_not_newer_changes_nothing(epoch: int) -> None:
     broker = master(epoch=4)
-    assert told(broker, grant(epoch, master_id=2), 0) == []
+    assert answered(broker, grant(epoch, master_id=2), 0) == []
     assert broker.accepts_sends
 
 
-def test_a_master_stops_accepting_as_soon_as_it_hears_of_a_newer_epoch() -> None:
+def test_a_master_stops_accepting_sends_as_soon_as_a_newer_epoch_is_announced() -> None:
     broker = master(epoch=4)
-    told(broker, grant(5, master_id=2), 0)
+    answered(broker, grant(5, master_id=2), 0)
     assert not broker.accepts_sends
-    assert broker.role is ReplicaRole.MASTER, "it is still the master of its own log until the change"
+    assert broker.role is ReplicaRole.MASTER, "it stays the master of its own log until the change"
 
 
-def test_a_broker_that_stops_accepts_nothing_and_keeps_its_role_for_those_that_it_leaves() -> None:
+def test_a_stopping_broker_accepts_no_sends_and_keeps_its_role() -> None:
     broker = master()
     broker.stop()
     assert (broker.accepts_sends, broker.stopping, broker.role_id) == (False, True, 0)
 
 
-def test_a_master_stops_accepting_when_the_controllers_have_deposed_it_without_a_successor() -> None:
+def test_a_master_deposed_without_a_successor_stops_accepting_sends() -> None:
     broker = polling(master(epoch=4))
     assert broker.replied(PollCall(), ControllerReply(0, None, master_epoch=5), 0, WALL_MS) == [ElectCall(1)]
     assert not broker.accepts_sends
@@ -314,20 +316,20 @@ def test_a_master_stops_accepting_when_the_controllers_have_deposed_it_without_a
 
 def test_the_newest_of_several_announced_roles_is_taken() -> None:
     broker, _ = registered(grant(2))
-    assert told(broker, grant(4, master_id=3), 0) == [RoleAnnounced(grant(4, master_id=3))]
-    assert told(broker, grant(3, master_id=2), 0) == []
+    assert answered(broker, grant(4, master_id=3), 0) == [RoleAnnounced(grant(4, master_id=3))]
+    assert answered(broker, grant(3, master_id=2), 0) == []
     assert broker.role_taken(grant(2), 0) == [Follow(grant(4, master_id=3), 1)]
     assert broker.role_taken(grant(4, master_id=3), 0) == []
 
 
-def test_a_role_announced_during_a_change_follows_it() -> None:
+def test_a_role_announced_during_a_change_is_taken_after_it() -> None:
     broker, _ = registered(grant(2))
-    told(broker, grant(3, master_id=2), 0)
+    answered(broker, grant(3, master_id=2), 0)
     assert broker.role_taken(grant(2), 0) == [Follow(grant(3, master_id=2), 1)]
     assert not broker.accepts_sends
 
 
-# -- notifications (1008), which anybody can send
+# -- notifications (1008), which any host can send
 
 
 FORGED = {
@@ -339,54 +341,54 @@ FORGED = {
 }
 
 
-@pytest.mark.parametrize("said", FORGED.values(), ids=FORGED)
-def test_nothing_is_taken_of_a_notification_but_that_controllers_are_to_be_asked(said: Grant) -> None:
+@pytest.mark.parametrize("received", FORGED.values(), ids=FORGED)
+def test_a_notification_only_triggers_a_query_of_the_controllers(received: Grant) -> None:
     broker = master(epoch=4, members=(1, 2), set_epoch=7)
-    assert broker.notified(said, 0) == [AskAll()]
+    assert broker.notified(received, 0) == [AskAll()]
     assert (broker.role, broker.master_epoch, broker.accepts_sends) == (ReplicaRole.MASTER, 4, True)
-    assert told(broker, grant(4, 1, (1, 2), 7), 1) == [SetRead(frozenset({1, 2}), 7)]
+    assert answered(broker, grant(4, 1, (1, 2), 7), 1) == [SetRead(frozenset({1, 2}), 7)]
     assert (broker.role, broker.master_epoch, broker.accepts_sends) == (ReplicaRole.MASTER, 4, True)
 
 
-def test_what_the_controllers_answer_is_taken_whatever_call_is_under_way() -> None:
+def test_an_answer_of_controllers_is_applied_while_another_call_is_under_way() -> None:
     broker = polling(master(epoch=4))
     assert broker.notified(grant(5, master_id=2), 0) == [AskAll()]
-    said = grant(6, master_id=3)
-    assert told(broker, said, 1) == [RoleAnnounced(said), Follow(said, 1)]
+    received = grant(6, master_id=3)
+    assert answered(broker, received, 1) == [RoleAnnounced(received), Follow(received, 1)]
 
 
-def test_a_flood_of_notifications_causes_ten_questions_a_second_and_none_is_lost() -> None:
+def test_notifications_cause_at_most_ten_queries_a_second_and_none_is_lost() -> None:
     broker = master(epoch=4)
     asked = [now_ms for now_ms in range(1_000) if broker.notified(grant(5), now_ms)]
     assert asked == [0, 100, 200, 300, 400, 500, 600, 700, 800, 900]
     assert broker.tick(999) == [] and broker.next_tick_ms == 1_000
-    assert broker.tick(1_000) == [AskAll()], "the last one came after the last question"
+    assert broker.tick(1_000) == [AskAll()], "the last notification came after the last query"
     assert broker.tick(1_100) == []
 
 
-def test_a_notification_without_news_causes_no_question() -> None:
+def test_a_notification_without_news_causes_no_query() -> None:
     broker, _ = registered(grant(4, master_id=2))
     broker.role_taken(grant(4, master_id=2), 0)
     assert broker.notified(grant(4, master_id=2), 0) == broker.notified(grant(3, master_id=3), 0) == []
     assert broker.notified(grant(4, master_id=2, address="10.0.0.9:10911"), 0) == [AskAll()]
 
 
-def test_where_no_controller_that_was_asked_leads_the_poll_looks_for_one() -> None:
+def test_an_unanswered_query_is_followed_by_a_poll() -> None:
     broker = master(epoch=4)
     assert broker.notified(grant(5), 0) == [AskAll()]
     assert broker.unanswered(1_000) == [PollCall()]
 
 
-def test_an_answer_without_a_master_is_left_to_the_poll() -> None:
+def test_an_answer_without_a_master_triggers_a_poll() -> None:
     assert master(epoch=4).answered(ControllerReply(0, None, 5), 0) == [PollCall()]
     assert master(epoch=4).answered(ControllerReply(0, None, 3), 0) == []
     assert master(epoch=4).answered(ControllerReply(UNKNOWN_ID), 0) == [PollCall()]
 
 
-def test_an_answer_of_all_that_were_asked_vouches_for_nobody() -> None:
-    """It may be that of a controller which leads no more and does not know."""
+def test_an_answer_to_a_query_does_not_prove_that_the_master_has_no_successor() -> None:
+    """The answer may come from a former leader that has not noticed its replacement."""
     broker = master(epoch=4)
-    assert told(broker, grant(4), 0) == [SetRead(frozenset({1}), 1)]
+    assert answered(broker, grant(4), 0) == [SetRead(frozenset({1}), 1)]
     assert broker.may_have_a_successor(0)
     polling(broker).replied(PollCall(), ControllerReply(0, grant(4), 4), 0, WALL_MS)
     assert not broker.may_have_a_successor(0)
@@ -395,35 +397,37 @@ def test_an_answer_of_all_that_were_asked_vouches_for_nobody() -> None:
 FAR = 2**31 - 1
 
 
-def test_a_notification_of_an_epoch_that_cannot_be_is_refused() -> None:
+def test_a_notification_of_an_impossible_epoch_is_refused() -> None:
     broker = master(epoch=4)
     [refused] = broker.notified(grant(FAR), 0)
     assert isinstance(refused, Disbelieved) and refused.source == "notification"
     assert refused.why == "epoch 2147483647 is above 1073741824, where no cluster gets"
     [refused] = broker.notified(grant(4, set_epoch=FAR), 0)
     assert isinstance(refused, Disbelieved)
-    assert broker.tick(200) == [], "nobody is asked"
+    assert broker.tick(200) == [], "no controller is asked"
 
 
 @pytest.mark.parametrize(
-    "said",
+    "received",
     [grant(FAR), grant(4 + 2**20 + 1), grant(5, set_epoch=FAR), grant(4, set_epoch=7 + 2**20 + 1)],
     ids=["the last epoch", "a jump", "the last epoch of a set", "a jump of a set"],
 )
-def test_no_answer_takes_a_broker_to_an_epoch_that_cannot_be(said: Grant) -> None:
+def test_an_answer_with_an_impossible_epoch_is_refused(received: Grant) -> None:
     broker = master(epoch=4, set_epoch=7)
-    [refused] = told(broker, said, 0)
+    [refused] = answered(broker, received, 0)
     assert isinstance(refused, Disbelieved) and refused.source == "answer"
-    [refused] = polling(broker).replied(PollCall(), ControllerReply(0, said, said.master_epoch), 0, WALL_MS)
+    [refused] = polling(broker).replied(
+        PollCall(), ControllerReply(0, received, received.master_epoch), 0, WALL_MS
+    )
     assert isinstance(refused, Disbelieved)
     assert broker.accepts_sends and broker.master_epoch == 4
-    assert broker.tick(300) == [PollCall()], "it is asked again"
+    assert broker.tick(300) == [PollCall()], "the controllers are asked again"
     [refused] = broker.replied(PollCall(), ControllerReply(0, None, FAR), 300, WALL_MS)
     assert isinstance(refused, Disbelieved) and broker.accepts_sends
 
 
 @pytest.mark.parametrize("step", [2**20, 2**20 + 1])
-def test_a_restarted_broker_measures_epochs_by_those_of_its_log(step: int) -> None:
+def test_a_restarted_broker_refuses_epochs_too_far_beyond_its_log(step: int) -> None:
     broker = Membership(cluster_name="DefaultCluster", broker_name="broker-a", poll_ms=POLL_MS, nonce=NONCE)
     broker.restore(IDENTITY, log_epoch=40)
     broker.reached_at("10.0.0.1:10911")
@@ -432,11 +436,11 @@ def test_a_restarted_broker_measures_epochs_by_those_of_its_log(step: int) -> No
     assert isinstance(actions[0], BeginHeartbeats if step == 2**20 else Disbelieved)
 
 
-def test_a_broker_without_a_log_takes_the_epoch_that_an_old_cluster_has() -> None:
+def test_a_broker_without_a_log_accepts_a_high_epoch() -> None:
     assert registered(grant(2**30, master_id=2))[0].tick(0) == []
 
 
-def test_a_notification_before_the_registration_is_left_to_it() -> None:
+def test_a_notification_before_registration_is_ignored() -> None:
     broker = broker_with(TEMPORARY)
     assert broker.notified(grant(1, master_id=3), 0) == []
     broker = broker_with(IDENTITY)
@@ -444,17 +448,17 @@ def test_a_notification_before_the_registration_is_left_to_it() -> None:
     assert broker.notified(grant(1, master_id=3), 0) == [] and broker.next_tick_ms == NEVER_MS
 
 
-def test_what_was_granted_to_the_process_before_is_not_taken() -> None:
-    """Its log may have been longer; a late announcement of that epoch would have this one lead with what is left."""
+def test_a_grant_to_the_previous_process_is_ignored() -> None:
+    """The log of that process may have been longer, so a late announcement must not make this one master."""
     broker, actions = registered()
     assert actions == [ElectCall(1)]
-    assert broker.notified(grant(2), 1) == [], "it asks for an election now"
+    assert broker.notified(grant(2), 1) == [], "an election call is under way"
     failed = ControllerReply(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED)
     assert broker.replied(ElectCall(1), failed, 2, 0) == [PollCall()]
-    assert told(broker, grant(2), 3) == [], "of a controller that it did not register at, perhaps"
+    assert answered(broker, grant(2), 3) == [], "the answer may come from another controller"
     broker.replied(PollCall(), ControllerReply(ResponseCode.SUCCESS, None, 3), 4, 0)
-    assert told(broker, grant(2), 5) == [] and broker.role is ReplicaRole.NONE
-    assert told(broker, grant(4), 6) == [RoleAnnounced(grant(4)), Lead(grant(4))]
+    assert answered(broker, grant(2), 5) == [] and broker.role is ReplicaRole.NONE
+    assert answered(broker, grant(4), 6) == [RoleAnnounced(grant(4)), Lead(grant(4))]
 
 
 def test_an_async_learner_asks_for_no_election() -> None:
@@ -484,11 +488,11 @@ def test_a_slave_follows_its_master_to_a_new_address() -> None:
     assert polling(broker).replied(PollCall(), reply, 0, WALL_MS) == []
 
 
-def test_a_master_hears_of_the_set_that_the_controllers_have() -> None:
+def test_a_master_reads_the_set_from_polls_and_answers_of_controllers() -> None:
     broker = polling(master(epoch=4))
     reply = ControllerReply(0, grant(4, 1, (1, 2), 8), master_epoch=4)
     assert broker.replied(PollCall(), reply, 0, WALL_MS) == [SetRead(frozenset({1, 2}), 8)]
-    assert told(broker, grant(4, 1, (1, 2, 3), 9), 0) == [SetRead(frozenset({1, 2, 3}), 9)]
+    assert answered(broker, grant(4, 1, (1, 2, 3), 9), 0) == [SetRead(frozenset({1, 2, 3}), 9)]
 
 
 def test_a_member_of_a_pair_takes_the_role_of_its_configuration_and_calls_no_controller() -> None:
@@ -507,7 +511,7 @@ def test_a_member_of_a_pair_takes_the_role_of_its_configuration_and_calls_no_con
         assert (us.role_id, us.accepts_sends) == (broker_id, leads)
 
 
-def test_a_member_of_a_raft_group_takes_roles_from_its_group_alone() -> None:
+def test_a_member_of_a_raft_group_takes_roles_only_from_its_group() -> None:
     us = Membership(cluster_name="c", broker_name="b", poll_ms=1_000, nonce=NONCE)
     us.member_of_group(1)
     assert us.granted_by_group(grant(3), 0) == [RoleAnnounced(grant(3)), Lead(grant(3))]
@@ -525,14 +529,14 @@ def test_a_member_of_a_raft_group_takes_roles_from_its_group_alone() -> None:
 def test_a_slave_of_a_pair_learns_its_master_from_name_servers() -> None:
     us = Membership(cluster_name="c", broker_name="b", poll_ms=1_000, nonce=NONCE)
     us.appointed(1, leads=False)
-    assert not us.pair_led_at("h:1")  # it has no role yet
+    assert not us.pair_led_at("h:1")  # the broker has no role yet
     [change] = us.tick(0)
     us.role_taken(change.grant, 0)
     assert us.master_address is None
     assert us.pair_led_at("h:1") and not us.pair_led_at("h:1") and us.master_address == "h:1"
 
 
-def test_a_disk_that_was_set_back_is_noted_before_the_broker_registers() -> None:
+def test_a_disk_that_was_set_back_is_recorded_before_the_broker_registers() -> None:
     broker = broker_with(IDENTITY)
     broker.tick(0)
     old = ControllerReply(ResponseCode.CONTROLLER_INVALID_REQUEST, known_start_number=40)
@@ -542,7 +546,7 @@ def test_a_disk_that_was_set_back_is_noted_before_the_broker_registers() -> None
     assert broker.replied(RegisterCall(1), ControllerReply(0), 0, WALL_MS)[0] == BeginHeartbeats()
 
 
-def test_a_copy_of_a_broker_that_lives_asks_again_now_and_then() -> None:
+def test_a_copy_of_a_live_broker_retries_registration_periodically() -> None:
     broker = broker_with(IDENTITY)
     broker.tick(0)
     copy = ControllerReply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, other_address="h9:1")

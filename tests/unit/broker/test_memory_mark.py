@@ -1,44 +1,13 @@
-"""What a broker knows at its start of the memory that it had before."""
+"""The mark by which a starting broker knows whether its store may have lost data that was only in memory."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
 
 import pytest
 
 from broker.role.memorymark import CLOSED, FILE, KeptMemoryMark
-
-
-class Files:
-    """Small files in memory, on a disk that can be full."""
-
-    def __init__(self) -> None:
-        self.content: dict[str, bytes] = {}
-        self.full = False
-        self.writes = 0
-
-    async def read(self, name: str) -> bytes | None:
-        return self.content.get(name)
-
-    async def replace(self, name: str, data: bytes | bytearray) -> None:
-        if self.full:
-            raise OSError(errno.ENOSPC, "No space left on device", name)
-        self.writes += 1
-        self.content[name] = data
-
-    async def overwrite(self, name: str, data: bytes) -> None:
-        assert name in self.content
-        self.content[name] = data
-
-    async def rename(self, name: str, to: str) -> None:
-        self.content[to] = self.content.pop(name)
-
-    async def remove(self, name: str) -> None:
-        self.content.pop(name, None)
-
-    async def names(self, under: str) -> list[str]:
-        return sorted(self.content)
+from tests.unit.broker.fullfiles import Files
 
 
 def opened(files: Files, boot_id: str) -> KeptMemoryMark:
@@ -51,33 +20,33 @@ def closed(mark: KeptMemoryMark, *, synced: bool = True) -> None:
     asyncio.run(mark.close(synced=synced))
 
 
-def test_a_killed_process_loses_no_memory() -> None:
+def test_a_process_kill_loses_no_data() -> None:
     files = Files()
     assert not opened(files, "boot 1").may_have_lost_data
     assert not opened(files, "boot 1").may_have_lost_data
-    assert files.writes == 1, "a start that changes nothing writes nothing"
+    assert files.replaced == 1, "an unchanged mark is not written"
 
 
-def test_a_machine_that_goes_down_under_an_open_store_may_have() -> None:
+def test_a_reboot_under_an_open_store_may_have_lost_data() -> None:
     files = Files()
     opened(files, "boot 1")
     assert opened(files, "boot 2").may_have_lost_data
-    assert opened(files, "boot 2").may_have_lost_data, "it has not caught up since"
+    assert opened(files, "boot 2").may_have_lost_data, "the log has not caught up since"
 
 
-def test_not_after_an_orderly_end() -> None:
+def test_a_reboot_after_an_orderly_stop_loses_no_data() -> None:
     files = Files()
     closed(opened(files, "boot 1"))
     assert files.content == {FILE: CLOSED} and not opened(files, "boot 2").may_have_lost_data
 
 
-def test_an_end_at_which_the_log_was_not_synced_is_none() -> None:
+def test_a_stop_without_a_synced_log_is_not_orderly() -> None:
     files = Files()
     closed(opened(files, "boot 1"), synced=False)
     assert opened(files, "boot 2").may_have_lost_data
 
 
-def test_level_with_a_master_it_lacks_nothing_and_that_is_durable() -> None:
+def test_catching_up_with_a_master_clears_the_mark_durably() -> None:
     files = Files()
     opened(files, "boot 1")
     mark = opened(files, "boot 2")
@@ -86,27 +55,27 @@ def test_level_with_a_master_it_lacks_nothing_and_that_is_durable() -> None:
     assert opened(files, "boot 3").may_have_lost_data
 
 
-def test_an_orderly_end_does_not_make_up_for_an_earlier_loss() -> None:
+def test_an_orderly_stop_does_not_clear_an_earlier_loss() -> None:
     files = Files()
     opened(files, "boot 1")
     closed(opened(files, "boot 2"))
     assert opened(files, "boot 2").may_have_lost_data
 
 
-def test_where_the_system_names_no_boot_each_end_without_a_word_counts() -> None:
+def test_without_a_boot_id_every_unclean_end_may_have_lost_data() -> None:
     files = Files()
     opened(files, "")
     assert opened(files, "").may_have_lost_data
 
 
 @pytest.mark.parametrize("damaged", [b"", b"boot", b"boost=1\n", b"\xff\x00", b"boot=boot 1\nboo"])
-def test_a_damaged_mark_says_that_memory_may_be_lost(damaged: bytes) -> None:
+def test_a_damaged_mark_means_that_data_may_be_lost(damaged: bytes) -> None:
     files = Files()
     files.content[FILE] = damaged
     assert opened(files, "boot 1").may_have_lost_data
 
 
-def test_a_full_disk_does_not_keep_a_broker_from_starting() -> None:
+def test_a_full_disk_does_not_prevent_the_start_after_a_reboot() -> None:
     files = Files()
     opened(files, "boot 1")
     files.full = True
@@ -115,15 +84,15 @@ def test_a_full_disk_does_not_keep_a_broker_from_starting() -> None:
     assert opened(files, "boot 2").may_have_lost_data
 
 
-def test_nor_does_one_that_filled_up_after_an_orderly_end() -> None:
+def test_a_disk_that_filled_up_after_an_orderly_stop_does_not_prevent_the_start() -> None:
     files = Files()
     closed(opened(files, "boot 1"))
     files.full = True
     assert not opened(files, "boot 2").may_have_lost_data
-    assert opened(files, "boot 3").may_have_lost_data, "that one ended without a word"
+    assert opened(files, "boot 3").may_have_lost_data, "the last process did not stop orderly"
 
 
-def test_nor_from_being_elected_again_once_its_log_is_level() -> None:
+def test_a_full_disk_does_not_prevent_clearing_the_mark_after_catching_up() -> None:
     files = Files()
     opened(files, "boot 1")
     mark = opened(files, "boot 2")
@@ -132,12 +101,12 @@ def test_nor_from_being_elected_again_once_its_log_is_level() -> None:
     assert not mark.may_have_lost_data and not opened(files, "boot 2").may_have_lost_data
 
 
-def test_no_end_is_an_orderly_one_under_a_boot_in_which_a_sync_failed() -> None:
+def test_no_stop_is_orderly_under_a_boot_with_a_failed_sync() -> None:
     files = Files()
     mark = opened(files, "boot 1")
     asyncio.run(mark.sync_failed())
     mark = opened(files, "boot 1")
-    assert mark.may_have_lost_data, "its pages may be gone from memory, too"
+    assert mark.may_have_lost_data, "its pages may be gone from the page cache, too"
     asyncio.run(mark.caught_up())
     assert not mark.may_have_lost_data
     closed(mark)
@@ -148,10 +117,10 @@ def test_no_end_is_an_orderly_one_under_a_boot_in_which_a_sync_failed() -> None:
     assert mark.may_have_lost_data
     asyncio.run(mark.caught_up())
     closed(mark)
-    assert files.content[FILE] == CLOSED, "under another boot all is read from the disk"
+    assert files.content[FILE] == CLOSED, "under another boot all data is read from the disk"
 
 
-def test_a_failed_sync_is_noted_in_place_where_no_file_can_be_replaced() -> None:
+def test_a_failed_sync_is_recorded_in_place_when_no_file_can_be_replaced() -> None:
     files = Files()
     mark = opened(files, "boot 1")
     files.full = True
@@ -159,14 +128,14 @@ def test_a_failed_sync_is_noted_in_place_where_no_file_can_be_replaced() -> None
     assert opened(files, "boot 1").may_have_lost_data
 
 
-def test_a_store_that_acknowledged_only_what_was_on_disk_lacks_nothing() -> None:
+def test_a_reboot_of_a_store_that_acknowledged_flushed_data_only_loses_nothing() -> None:
     files = Files()
     asyncio.run(KeptMemoryMark(files, "boot 1", acks_flushed=True).open())
     assert not opened(files, "boot 2").may_have_lost_data
-    assert opened(files, "boot 3").may_have_lost_data, "since boot 2 it acknowledges from memory"
+    assert opened(files, "boot 3").may_have_lost_data, "since boot 2 the store acknowledges unflushed data"
 
 
-def test_nor_does_it_hide_what_was_lost_before_or_a_failed_sync() -> None:
+def test_acknowledging_flushed_data_only_hides_no_earlier_loss_or_failed_sync() -> None:
     files = Files()
     opened(files, "boot 1")
     asyncio.run(KeptMemoryMark(files, "boot 2", acks_flushed=True).open())
@@ -178,10 +147,8 @@ def test_nor_does_it_hide_what_was_lost_before_or_a_failed_sync() -> None:
     assert opened(files, "boot 2").may_have_lost_data
 
 
-def test_a_sync_that_failed_counts_though_the_log_caught_up_and_only_what_was_on_disk_was_acknowledged() -> (
-    None
-):
-    """The kernel may keep pages that no disk has: they are gone with the machine, whatever later syncs say."""
+def test_a_failed_sync_counts_after_a_reboot_even_if_the_log_caught_up() -> None:
+    """After a failed sync unwritten pages may count as clean: a reboot loses them despite later syncs."""
     files = Files()
     mark = KeptMemoryMark(files, "boot 1", acks_flushed=True)
     asyncio.run(mark.open())
@@ -190,13 +157,13 @@ def test_a_sync_that_failed_counts_though_the_log_caught_up_and_only_what_was_on
     assert not mark.may_have_lost_data
     again = KeptMemoryMark(files, "boot 1", acks_flushed=True)
     asyncio.run(again.open())
-    assert again.sync_failed_before and not again.may_have_lost_data, "the process alone ended"
+    assert again.sync_failed_before and not again.may_have_lost_data, "only the process ended"
     power_cut = KeptMemoryMark(files, "boot 2", acks_flushed=True)
     asyncio.run(power_cut.open())
     assert power_cut.may_have_lost_data and not power_cut.sync_failed_before
 
 
-def test_a_disk_that_was_set_back_may_be_missing_something_until_it_is_level_whatever_boots() -> None:
+def test_a_disk_that_was_set_back_may_miss_data_until_it_caught_up_across_boots() -> None:
     files = Files()
     mark = opened(files, "boot 1")
     assert not mark.was_set_back

@@ -1,4 +1,4 @@
-"""Messages that are looked up, listed and read, by masters and by slaves that may."""
+"""Lookups, listings and reads of messages at masters, and at slaves that serve reads."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from remoting.headers.offsets import (
 from simulation.kernel.node import EPOCH_MS
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
+from tests.unit.broker.pullbench import pull
 from tests.unit.broker.served import Served
 
 
@@ -27,7 +28,7 @@ def test_a_message_is_shown_by_its_physical_offset(served: Served) -> None:
     assert served.ask(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader(1 << 40)).code == 1
 
 
-def test_messages_are_found_by_key_and_by_the_id_that_their_producer_gave(served: Served) -> None:
+def test_messages_are_found_by_key_and_by_the_unique_id_of_their_producer(served: Served) -> None:
     async def send() -> str:
         async with served.cluster.client() as client:
             producer = client.producer("PG")
@@ -54,14 +55,14 @@ def test_messages_are_found_by_key_and_by_the_id_that_their_producer_gave(served
     assert query("k1", 2) == [b"keyed 2", b"keyed 1"]
     assert query(unique, 1, True) == [b"keyed 2"]
     assert query("k3") == []
-    mending = served.master.store._index_mending
-    assert mending is not None
-    mending.fills = True
+    index_repair = served.master.store._index_mending
+    assert index_repair is not None
+    index_repair.fills = True
     reply = served.ask(RequestCode.QUERY_MESSAGE, QueryMessageHeader("orders", "k3", 1, 0, 1 << 62))
     assert reply.code == ResponseCode.QUERY_NOT_FOUND and "index files are being rebuilt" in (
         reply.remark or ""
     )
-    mending.fills = False
+    index_repair.fills = False
 
     async def forge() -> None:
         async with served.cluster.client() as client:
@@ -70,10 +71,12 @@ def test_messages_are_found_by_key_and_by_the_id_that_their_producer_gave(served
 
     served.cluster.run(forge())
     served.world.run_for_ms(100)
-    assert query(unique, 2, True) == [b"forged", b"keyed 2"], "who takes another's id hides nothing"
+    assert query(unique, 2, True) == [b"forged", b"keyed 2"], (
+        "a message with a copied id does not hide the original"
+    )
 
 
-def test_a_queue_is_listed_as_upstream_lists_it_and_a_topic_names_its_groups(served: Served) -> None:
+def test_a_queue_listing_has_upstreams_form_and_a_topic_lists_its_groups(served: Served) -> None:
     header = QueryConsumeQueueHeader("orders", 1, 1, 5, "CG")
     listed = served.json(RequestCode.QUERY_CONSUME_QUEUE, header)
     assert (listed["minQueueIndex"], listed["maxQueueIndex"]) == (0, 3)
@@ -90,23 +93,17 @@ def test_a_queue_is_listed_as_upstream_lists_it_and_a_topic_names_its_groups(ser
     assert groups == {"groupList": ["CG"]}
 
 
-def test_a_slave_serves_readers_only_where_it_is_allowed_to() -> None:
+def test_a_slave_serves_reads_only_with_slave_read_enable() -> None:
     for allowed, code in ((True, 0), (False, ResponseCode.SYSTEM_BUSY)):
         with World(32) as world:
             cluster = Cluster(world, 2, slaveReadEnable=allowed)
             cluster.start_up()
             cluster.run(cluster.send_all([b"one"]))
             world.run_for_ms(1_000)
-            slave = next(node for node in cluster.brokers if node is not cluster.master)
-            ext = {
-                "consumerGroup": "CG", "topic": "orders", "queueOffset": "0", "maxMsgNums": "32", "sysFlag": "4",
-                "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
-            }  # fmt: skip
+            slave = cluster.slaves[0]
             address = cluster.app(slave).address
             codes = {
-                cluster.run(
-                    cluster.ask(address, RequestCode.PULL_MESSAGE, ext | {"queueId": str(queue)})
-                ).code
+                cluster.run(cluster.ask(address, RequestCode.PULL_MESSAGE, pull(queueId=queue).ext)).code
                 for queue in range(4)
             }
             assert code in codes

@@ -1,4 +1,4 @@
-"""What the servers of a running set show to Prometheus, and that the documentation says the same."""
+"""The metrics that the servers of a running set expose to Prometheus, compared with their declarations."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ BODIES = [f"message {number}".encode() for number in range(12)]
 
 
 class Shown(NamedTuple):
-    """A figure as Prometheus sees it, with the labels of its samples."""
+    """The kind of an exposed metric, and the labels of its samples."""
 
     kind: str
     labels: frozenset[str]
 
 
 class Page:
-    """One collector's families."""
+    """The metric families of one collector."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self.families = list(families)
 
     def values(self, name: str, **labels: str) -> list[float]:
-        """The samples called `name` that have `labels`."""
+        """The values of the samples `name` with `labels`."""
         return [
             sample.value
             for family in self.families
@@ -64,7 +64,7 @@ class Page:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """A master and a slave with metrics on: twelve messages were sent and pulled, one committed, one given up."""
+    """A master and a slave with metrics: twelve messages sent and pulled, one committed, one dead letter."""
     with World(21) as world:
         cluster = Cluster(world, 2, metricsExporterType="PROM")
         cluster.start_up()
@@ -138,13 +138,13 @@ def exposed(pages: Iterable[Page]) -> dict[str, Shown]:
 
 
 def assert_declared(shown: dict[str, Shown], base: Sequence[str], figures: Sequence[Figure]) -> None:
-    assert list(shown) == [figure.name for figure in figures], "nothing else, and in this order"
+    assert list(shown) == [figure.name for figure in figures], "no other metrics, and in this order"
     for figure in figures:
         assert shown[figure.name].kind == figure.kind, figure
         assert shown[figure.name].labels == {*base, *figure.labels}, figure
 
 
-def test_transactions_are_counted_where_they_end(cluster: Cluster) -> None:
+def test_ended_transactions_are_counted_by_outcome(cluster: Cluster) -> None:
     master, slave = broker_page(cluster), broker_page(cluster, of_master=False)
     assert master.value("rocketmq_commit_messages_total", topic="orders") == 2
     assert master.value("rocketmq_rollback_messages_total", topic="orders") == 1
@@ -173,7 +173,7 @@ async def heartbeat(cluster: Cluster) -> None:
         assert_declared(exposed([page]), broker_figures.BASE_LABELS, declared(broker_figures))
 
 
-def test_what_is_exposed_is_what_is_declared(cluster: Cluster) -> None:
+def test_the_exposed_metrics_are_the_declared_ones(cluster: Cluster) -> None:
     cluster.run(heartbeat(cluster))
     assert_declared(
         exposed(controller_pages(cluster)),
@@ -183,7 +183,7 @@ def test_what_is_exposed_is_what_is_declared(cluster: Cluster) -> None:
     assert_declared(exposed([namesrv_page(cluster)]), (), declared(namesrv_figures))
 
 
-def test_a_raft_mode_broker_shows_its_group() -> None:
+def test_a_raft_mode_broker_exposes_metrics_of_its_group() -> None:
     with World(22) as world:
         group = GroupSet(world, metricsExporterType="PROM")
         group.start_up()
@@ -217,14 +217,14 @@ def test_messages_are_counted_by_topic_and_reader(cluster: Cluster) -> None:
     stored = page.value("rocketmq_throughput_in_total", **topic)
     assert stored == page.value("rocketmq_throughput_out_total", consumer_group="readers", **topic)
     kept = page.value("rocketmq_storage_size_bytes", storage_type="local", storage_medium="disk")
-    assert kept > stored > 1000, "the dead letter is kept too, and no producer sent it"
+    assert kept > stored > 1000, "the dead letter is stored too, and no producer sent it"
     slave = broker_page(cluster, of_master=False)
     assert slave.values("rocketmq_messages_in_total") == []
     assert slave.value("rocketmq_storage_size_bytes") == kept
 
 
-def test_a_disk_that_fills_is_seen_before_it_is_full(cluster: Cluster) -> None:
-    """Nothing deletes a log: whoever runs the broker makes room, and must know in time."""
+def test_the_disk_usage_ratio_is_exposed(cluster: Cluster) -> None:
+    """Without retention only an operator makes room, so the ratio must be visible in time."""
     disk = cluster.master.disk
     disk.capacity_bytes = disk.used_bytes() * 5 // 4
     try:
@@ -239,7 +239,7 @@ def test_a_disk_that_fills_is_seen_before_it_is_full(cluster: Cluster) -> None:
     assert table["commitLogDiskRatio"] == table["consumeQueueDiskRatio"] == "0.80"
 
 
-def test_records_are_shown_by_their_sizes(cluster: Cluster) -> None:
+def test_record_sizes_are_exposed_as_a_histogram(cluster: Cluster) -> None:
     page, topic = broker_page(cluster), {"topic": "orders", "is_system": "false"}
     assert page.value("rocketmq_message_size_count", **topic) == 12
     assert page.value("rocketmq_message_size_bucket", le="1024.0", **topic) == 12
@@ -259,35 +259,35 @@ def test_every_answer_is_timed_once(cluster: Cluster) -> None:
     assert count("update_and_create_topic") == [1]
     assert sum(count("pull_message")) >= 1
     waited = page.value(f"{name}_sum", request_code="send_message_v2")
-    assert 0 < waited < 12 * 100, "the slave had to acknowledge each"
+    assert 0 < waited < 12 * 100, "the slave had to acknowledge each send"
 
 
-def test_what_administrators_create_is_timed(cluster: Cluster) -> None:
+def test_the_creation_of_topics_and_groups_is_timed(cluster: Cluster) -> None:
     page, done = broker_page(cluster), {"invocation_status": "success", "is_system": "false"}
     assert page.value("rocketmq_topic_create_execution_time_milliseconds_count", **done) == 1
     assert page.value("rocketmq_consumer_group_create_execution_time_milliseconds_count", **done) == 1
 
 
-def test_a_message_that_was_given_up_is_counted_for_its_group(cluster: Cluster) -> None:
+def test_a_dead_letter_is_counted_for_its_group(cluster: Cluster) -> None:
     dead = broker_page(cluster).values(
         "rocketmq_send_to_dlq_messages_total", consumer_group="CG", topic="%DLQ%CG"
     )
     assert dead == [1]
 
 
-def test_the_lag_is_what_no_offset_was_committed_for(cluster: Cluster) -> None:
+def test_the_consumer_lag_counts_uncommitted_messages(cluster: Cluster) -> None:
     labels = {"consumer_group": "readers", "topic": "orders", "is_retry": "false", "is_system": "false"}
     assert broker_page(cluster).value("rocketmq_consumer_lag_messages", **labels) == 11
 
 
-def test_the_oldest_message_grows_older(cluster: Cluster) -> None:
+def test_the_age_of_the_oldest_message_grows(cluster: Cluster) -> None:
     name = "rocketmq_storage_message_reserve_time_milliseconds"
     before = broker_page(cluster).value(name)
     cluster.world.run_for_ms(5_000)
     assert before + 4_900 <= broker_page(cluster).value(name) <= before + 5_100
 
 
-def test_an_empty_store_keeps_nothing_old() -> None:
+def test_an_empty_store_reports_message_age_zero() -> None:
     with World(22) as world:
         cluster = Cluster(world, 2)
         cluster.wait_in_sync(2)
@@ -297,7 +297,7 @@ def test_an_empty_store_keeps_nothing_old() -> None:
         assert app.requests.latencies is None, "metrics are off"
 
 
-def test_controllers_time_requests_and_count_proposals(cluster: Cluster) -> None:
+def test_controllers_expose_request_times_and_proposal_counts(cluster: Cluster) -> None:
     leader = next(page for page in controller_pages(cluster) if page.value("role") == 3)
     assert leader.value("election_total", election_result="new_master_elected") == 1
     assert leader.value("dledger_disk_usage_bytes") >= 1 << 20
@@ -314,7 +314,7 @@ def test_controllers_time_requests_and_count_proposals(cluster: Cluster) -> None
     assert leader.value("dledger_op_latency_microseconds_sum") > 0
 
 
-def test_an_election_that_keeps_the_master_is_counted_as_one(cluster: Cluster) -> None:
+def test_an_election_that_keeps_the_master_is_counted(cluster: Cluster) -> None:
     def kept() -> list[float]:
         pages = controller_pages(cluster)
         return [
@@ -328,13 +328,13 @@ def test_an_election_that_keeps_the_master_is_counted_as_one(cluster: Cluster) -
 
 
 async def elect(cluster: Cluster) -> RemotingCommand:
-    told = await cluster.ask(f"{CONTROLLERS[0]}:9878", RequestCode.CONTROLLER_GET_METADATA_INFO)
+    metadata = await cluster.ask(f"{CONTROLLERS[0]}:9878", RequestCode.CONTROLLER_GET_METADATA_INFO)
     header = ElectMasterHeader("broker-a", "DefaultCluster")
-    leader = told.ext["controllerLeaderAddress"]
+    leader = metadata.ext["controllerLeaderAddress"]
     return await cluster.ask(leader, RequestCode.CONTROLLER_ELECT_MASTER, header)
 
 
-def test_a_master_shows_the_slaves_that_keep_up(cluster: Cluster) -> None:
+def test_a_master_exposes_sync_state_and_lag_of_its_slaves(cluster: Cluster) -> None:
     page = broker_page(cluster)
     assert page.value("rocketmq_ha_role_changes_total") >= 1
     assert page.value("rocketmq_ha_sync_state_set_size") == 2

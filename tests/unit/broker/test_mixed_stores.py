@@ -1,4 +1,4 @@
-"""Raft mode that goes on from a plain log: what was stored before and what comes are one log, on every member."""
+"""Raft mode that continues an old log of controller mode, so that both form one log on every member."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from remoting.codes import RequestCode
 from remoting.headers.messages import QueryMessageHeader, ViewMessageHeader
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
-from tests.unit.broker.groupset import HOSTS, MEMBERS
+from tests.unit.broker.groupset import HOSTS, MEMBERS, shows
 from tests.unit.broker.mixedset import MixedSet, controlled_with, moved, old_files, stop_all
-from tests.unit.broker.test_raft_mode import shows
 from tests.unit.raftstore.raftstores import FILE_BYTES, VECTORS
 
 SEGMENT = 64 * 1024
@@ -34,17 +33,13 @@ def messages(name: str, count: int) -> list[bytes]:
     return [b"%s %d " % (name.encode(), number) + b"x" * (number * 37 % 900) for number in range(count)]
 
 
-def bodies_of(group: MixedSet) -> list[bytes]:
-    return sorted(bytes(message.body) for message in group.run(group.read_all()))
-
-
 def divided_at(node: Node) -> int:
-    told = node.disk.content(next(path for path in node.disk.entries if path.endswith("/divide")))
-    assert told is not None
-    return int(told.decode().split("dividedCommitlogOffset=")[1].split("\n")[0])
+    divide_file = node.disk.content(next(path for path in node.disk.entries if path.endswith("/divide")))
+    assert divide_file is not None
+    return int(divide_file.decode().split("dividedCommitlogOffset=")[1].split("\n")[0])
 
 
-def test_what_was_stored_before_is_read_with_what_comes_from_every_leader(world: World) -> None:
+def test_messages_of_the_old_log_and_new_ones_are_read_from_every_leader(world: World) -> None:
     before = messages("before", 300)
     group = moved(world, before)
     found = {node.name: old_files(node) for node in group.brokers}
@@ -55,11 +50,11 @@ def test_what_was_stored_before_is_read_with_what_comes_from_every_leader(world:
     for node in group.brokers:
         for path, content in old_files(node).items():
             earlier = found[node.name][path]
-            end = len(earlier.rstrip(b"\0"))  # an earlier file ends with its own blank
+            end = len(earlier.rstrip(b"\0"))  # a file of the old log ends with its own blank
             assert content[:end] == earlier[:end]
     after = messages("after", 120)
     results = group.run(group.send_all(after))
-    assert bodies_of(group) == sorted([*before, *after])
+    assert group.bodies() == sorted([*before, *after])
     assert all(group.app(node).store.queue_offset_skips() == 0 for node in group.brokers)
     assert {group.app(node).store.min_offset() for node in group.brokers} == {0}
     closed = {node.name: old_files(node) for node in group.brokers}
@@ -67,9 +62,9 @@ def test_what_was_stored_before_is_read_with_what_comes_from_every_leader(world:
         former = group.master
         former.kill(power_cut=power_cut)
         group.wait_for_master()
-        assert bodies_of(group) == sorted([*before, *after])
+        assert group.bodies() == sorted([*before, *after])
         group.start(former)
-        group.world.run_until(group.level, 20_000)
+        group.world.run_until(group.caught_up, 20_000)
     assert {node.name: old_files(node) for node in group.brokers} == closed
     assert results
 
@@ -110,7 +105,7 @@ def test_messages_are_found_by_id_and_key_on_both_sides_of_the_divide(world: Wor
     ]
 
 
-def test_the_plain_log_goes_before_any_file_of_the_ledger_and_queues_go_on(world: World) -> None:
+def test_retention_removes_the_old_log_before_ledger_files_and_queues_continue(world: World) -> None:
     group = moved(
         world, messages("before", 300),
         fileReservedSeconds=20, deleteWhen=";".join(f"{hour:02d}" for hour in range(24)), cleanResourceInterval=500,
@@ -133,7 +128,7 @@ def test_the_plain_log_goes_before_any_file_of_the_ledger_and_queues_go_on(world
     world.run_until(looks, 60_000)
     assert {0, divide} <= seen and len(seen) > 2
     stop_all(world, group.brokers)
-    group.start_all()  # what is gone is known to be
+    group.start_all()  # the removed part stays removed
     group.wait_for_master()
     sent = messages("at the end", 20)
     group.run(group.send_all(sent))
@@ -147,12 +142,12 @@ def queues_of(group: MixedSet) -> list[tuple[str, int]]:
     return [("orders", queue_id) for queue_id in range(4)]
 
 
-def test_members_whose_plain_logs_differ_share_no_group(
+def test_members_with_different_old_logs_form_no_group(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One lacks the end of what the others acknowledged, and a group without it would be a majority."""
+    """One member is missing acknowledged messages: a majority with it could lose them."""
     cluster = controlled_with(world, messages("before", 40), minInSyncReplicas=1)
-    behind = next(node for node in cluster.brokers if node is not cluster.master)
+    behind = cluster.slaves[0]
     behind.kill()
     cluster.run(cluster.send_all(messages("without it", 5)))
     rest = [node for node in cluster.brokers if node not in (behind, cluster.master)]
@@ -161,23 +156,23 @@ def test_members_whose_plain_logs_differ_share_no_group(
     group.start_all()
     world.run_for_ms(20_000)
     assert group.masters == []
-    said = [text for text in caplog.messages if "its log continues another one" in text]
-    assert any(f"refused by n{cluster.brokers.index(behind)}" in text for text in said)
-    assert "put its own aside" in said[0] and "commitlog up to 65536, whose records end at" in said[0]
-    for path, content in old_files(rest[0]).items():  # as the text says
+    refusals = [text for text in caplog.messages if "its log continues another one" in text]
+    assert any(f"refused by n{cluster.brokers.index(behind)}" in text for text in refusals)
+    assert "put its own aside" in refusals[0] and "commitlog up to 65536, whose records end at" in refusals[0]
+    for path, content in old_files(rest[0]).items():  # the remedy of the log line
         behind.disk.put(path, content)
-    told = rest[0].disk.content(f"dledger-n{cluster.brokers.index(rest[0])}/divide")
-    assert told is not None
+    divide_file = rest[0].disk.content(f"dledger-n{cluster.brokers.index(rest[0])}/divide")
+    assert divide_file is not None
     behind.kill()
     behind.disk.drop("dledger-")
     behind.disk.drop("consumequeue")
     behind.disk.drop("checkpoint")
     group.start(behind)
     group.wait_for_master()
-    assert len(bodies_of(group)) == 45
+    assert len(group.bodies()) == 45
 
 
-def test_a_plain_log_that_lost_files_starts_no_member(world: World) -> None:
+def test_a_member_whose_old_log_is_missing_files_does_not_start(world: World) -> None:
     group = moved(world, messages("before", 300))
     group.start_all()
     group.wait_for_master()
@@ -191,7 +186,7 @@ def test_a_plain_log_that_lost_files_starts_no_member(world: World) -> None:
 
 
 @pytest.mark.parametrize("left", ["clean", "killed", "without its plain log"])
-def test_a_mixed_store_of_javas_goes_on(left: str, world: World) -> None:
+def test_a_mixed_store_of_a_java_broker_is_continued(left: str, world: World) -> None:
     store = VECTORS / "mixed"
     namesrv = world.node("namesrv", "10.0.3.1")
     namesrv.start(lambda runtime: NamesrvApp(NamesrvSettings(bindAddress="10.0.3.1"), runtime))
@@ -236,7 +231,7 @@ def test_a_mixed_store_of_javas_goes_on(left: str, world: World) -> None:
 
 
 def read_from_min(group: MixedSet) -> dict[tuple[int, int], bytes]:
-    """Of topic Orders: body by queue and offset."""
+    """The bodies of topic Orders, by queue and offset."""
 
     async def read() -> dict[tuple[int, int], bytes]:
         found = {}
@@ -252,12 +247,12 @@ def read_from_min(group: MixedSet) -> dict[tuple[int, int], bytes]:
     return found
 
 
-def test_a_member_that_was_emptied_gets_both_parts_whatever_kills_it(world: World) -> None:
+def test_an_emptied_member_gets_both_logs_despite_kills_and_power_cuts(world: World) -> None:
     group = moved(world, messages("before", 300))
     group.start_all()
     group.wait_for_master()
     group.run(group.send_all(messages("after", 30)))
-    emptied = next(node for node in group.brokers if node is not group.master)
+    emptied = group.slaves[0]
     others = [node for node in group.brokers if node is not emptied]
     wanted = old_files(group.master)
     emptied.kill()
@@ -268,23 +263,23 @@ def test_a_member_that_was_emptied_gets_both_parts_whatever_kills_it(world: Worl
         assert old_files(emptied) != wanted
         emptied.kill(power_cut=power_cut)
     group.start(emptied)
-    world.run_until(lambda: not emptied.running, 30_000)  # it has all of it, and opens its store anew
+    world.run_until(lambda: not emptied.running, 30_000)  # it has copied the log, and reopens its store
     assert emptied.failure is None
     assert old_files(emptied) == wanted
     group.start(emptied)
-    world.run_until(group.level, 30_000)
+    world.run_until(group.caught_up, 30_000)
     assert group.app(emptied).store.min_offset() == 0
     sent = messages("at the end", 10)
     group.run(group.send_all(sent))
-    world.run_until(group.level, 30_000)
+    world.run_until(group.caught_up, 30_000)
     store = group.app(emptied).store
     for queue in queues_of(group):
         assert store.entries(*queue, 0, 500) == group.app(group.master).store.entries(*queue, 0, 500)
     assert shows(store, sent) and len(others) == 2
 
 
-def test_a_set_begins_with_a_member_that_has_nothing(world: World) -> None:
-    """As where a replica is added with the change of mode."""
+def test_a_set_starts_with_an_empty_member(world: World) -> None:
+    """As when a replica is added together with the change of mode."""
     group = moved(world, messages("before", 100))
     empty = group.brokers[1]
     empty.disk.wipe()
@@ -293,11 +288,11 @@ def test_a_set_begins_with_a_member_that_has_nothing(world: World) -> None:
     assert group.masters == [] and empty.failure is None
     group.start(empty)
     group.wait_for_master()
-    assert len(bodies_of(group)) == 100
+    assert len(group.bodies()) == 100
     assert old_files(empty) == old_files(group.brokers[0])
 
 
-def test_where_the_plain_log_is_gone_an_emptied_member_knows_the_queues_all_the_same(world: World) -> None:
+def test_an_emptied_member_restores_queue_ends_after_the_old_log_is_gone(world: World) -> None:
     group = moved(
         world, messages("before", 300),
         fileReservedSeconds=20, deleteWhen=";".join(f"{hour:02d}" for hour in range(24)), cleanResourceInterval=500,
@@ -314,7 +309,7 @@ def test_where_the_plain_log_is_gone_an_emptied_member_knows_the_queues_all_the_
     group.start(emptied)
     world.run_until(lambda: not emptied.running, 30_000)
     group.start(emptied)
-    world.run_until(group.level, 30_000)
+    world.run_until(group.caught_up, 30_000)
     store = group.app(emptied).store
     assert {queue: store.max_queue_offset(*queue) for queue in queues_of(group)} == ends
     assert store.min_offset() == divided_at(emptied)

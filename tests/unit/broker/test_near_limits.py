@@ -1,4 +1,4 @@
-"""Messages that wait, near the limits of records: what is taken can be stored once more, when it is due or ended."""
+"""Delayed and half messages near the limits of records: accepted ones can be stored again later."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def delayed(message: MessageToStore) -> MessageToStore:
 
 
 def copies_of(stored: Message) -> list[MessageToStore | None]:
-    """All that may become of it."""
+    """All copies that the broker may store of it."""
     if stored.topic == "SCHEDULE_TOPIC_XXXX":
         return [delivered(stored)]
     again = put_back(stored, root=10**18 - 1, asks=True)
@@ -58,16 +58,16 @@ def record_of(store: MessageStore, appended: PutResult) -> bytes:
 
 
 def largest(store: MessageStore, make: Callable[[int], MessageToStore], most: int) -> tuple[int, Message]:
-    """The largest number up to `most` whose message is taken, and its record."""
+    """The largest number up to `most` whose message is accepted, and its record."""
     for number in range(most, 0, -1):
         appended = append(store, make(number))
         if appended.error is None:
             return number, decode(record_of(store, appended))
-    raise AssertionError("nothing is taken")
+    raise AssertionError("no message is accepted")
 
 
 def all_copied(root: Path, stored: Message, size: int = 4096) -> list[PutStatus | None]:
-    """Each copy, as brokers with and without CRCs of records store it, and one whose host is of IPv6."""
+    """The results of storing each copy, with and without CRCs of records, and with IPv4 and IPv6 hosts."""
 
     async def scenario() -> list[PutStatus | None]:
         errors = []
@@ -92,48 +92,52 @@ def all_copied(root: Path, stored: Message, size: int = 4096) -> list[PutStatus 
 
 @pytest.mark.parametrize("crc", [False, True])
 @pytest.mark.parametrize(
-    ("waits", "topic", "body_bytes"),
+    ("kept_as", "topic", "body_bytes"),
     [(delayed, SHORT, 3888), (delayed, LONG, 3659), (half_of, SHORT, 3763), (half_of, LONG, 3539)],
 )
-def test_a_message_that_waits_fits_into_a_segment_whatever_becomes_of_it(
-    tmp_path: Path, waits: Callable[[MessageToStore], MessageToStore], topic: str, body_bytes: int, crc: bool
+def test_every_copy_of_an_accepted_delayed_or_half_message_fits_into_a_segment(
+    tmp_path: Path,
+    kept_as: Callable[[MessageToStore], MessageToStore],
+    topic: str,
+    body_bytes: int,
+    crc: bool,
 ) -> None:
     def of_size(number: int) -> MessageToStore:
-        return waits(MessageToStore(topic, 3, bytes(number), KEYS))
+        return kept_as(MessageToStore(topic, 3, bytes(number), KEYS))
 
     async def scenario() -> tuple[int, Message]:
-        store = await opened(tmp_path / "taken", crc=crc)
+        store = await opened(tmp_path / "accepted", crc=crc)
         found = largest(store, of_size, 4096)
         assert append(store, of_size(found[0] + 1)).error is PutStatus.MESSAGE_ILLEGAL
         await store.stop()
         return found
 
-    taken, stored = asyncio.run(scenario())
+    accepted, stored = asyncio.run(scenario())
     assert set(all_copied(tmp_path, stored)) == {None}
-    assert taken == body_bytes
+    assert accepted == body_bytes
 
 
 @pytest.mark.parametrize("crc", [False, True])
-@pytest.mark.parametrize(("waits", "properties_bytes"), [(delayed, 32_747), (half_of, 32_639)])
-def test_properties_of_a_message_that_waits_leave_room_for_what_its_copies_add(
-    tmp_path: Path, waits: Callable[[MessageToStore], MessageToStore], properties_bytes: int, crc: bool
+@pytest.mark.parametrize(("kept_as", "properties_bytes"), [(delayed, 32_747), (half_of, 32_639)])
+def test_properties_of_an_accepted_delayed_or_half_message_leave_room_for_its_copies(
+    tmp_path: Path, kept_as: Callable[[MessageToStore], MessageToStore], properties_bytes: int, crc: bool
 ) -> None:
     def of_size(number: int) -> MessageToStore:
-        return waits(MessageToStore(SHORT, 3, b"", KEYS + b"own\x01" + b"x" * number + b"\x02"))
+        return kept_as(MessageToStore(SHORT, 3, b"", KEYS + b"own\x01" + b"x" * number + b"\x02"))
 
     async def scenario() -> tuple[int, Message]:
-        store = await opened(tmp_path / "taken", crc=crc, size=1 << 17)
+        store = await opened(tmp_path / "accepted", crc=crc, size=1 << 17)
         found = largest(store, of_size, 32_767)
         assert append(store, of_size(found[0] + 1)).error is PutStatus.PROPERTIES_SIZE_EXCEEDED
         await store.stop()
         return found
 
-    taken, stored = asyncio.run(scenario())
-    assert len(of_size(taken).properties) == properties_bytes
+    accepted, stored = asyncio.run(scenario())
+    assert len(of_size(accepted).properties) == properties_bytes
     assert set(all_copied(tmp_path, stored, 1 << 17)) == {None}
 
 
-@pytest.mark.parametrize("waits", [delayed, half_of])
+@pytest.mark.parametrize("kept_as", [delayed, half_of])
 @pytest.mark.parametrize(
     ("topic", "error"),
     [
@@ -145,15 +149,15 @@ def test_properties_of_a_message_that_waits_leave_room_for_what_its_copies_add(
         ("%RETRY%a\x01b", None),
     ],
 )
-def test_a_message_waits_only_for_a_topic_that_a_record_can_name(
+def test_a_delayed_or_half_message_is_accepted_only_for_a_topic_name_that_fits_a_record(
     tmp_path: Path,
-    waits: Callable[[MessageToStore], MessageToStore],
+    kept_as: Callable[[MessageToStore], MessageToStore],
     topic: str,
     error: PutStatus | None,
 ) -> None:
     async def scenario() -> bytes:
-        store = await opened(tmp_path / "taken", crc=False)
-        appended = append(store, waits(MessageToStore(topic, 3, b"body", KEYS)))
+        store = await opened(tmp_path / "accepted", crc=False)
+        appended = append(store, kept_as(MessageToStore(topic, 3, b"body", KEYS)))
         assert appended.error is error
         stored = b"" if error else record_of(store, appended)
         await store.stop()
@@ -166,13 +170,13 @@ def test_a_message_waits_only_for_a_topic_that_a_record_can_name(
         assert (copies_of(stored)[-1] or stored).topic in (topic, "TRANS_CHECK_MAX_TIME_TOPIC")
 
 
-@pytest.mark.parametrize("waits", [delayed, half_of])
-def test_copies_of_a_record_with_a_crc_agree_with_themselves_where_records_have_none(
-    tmp_path: Path, waits: Callable[[MessageToStore], MessageToStore]
+@pytest.mark.parametrize("kept_as", [delayed, half_of])
+def test_copies_of_a_record_with_a_crc_are_valid_in_stores_with_and_without_crcs(
+    tmp_path: Path, kept_as: Callable[[MessageToStore], MessageToStore]
 ) -> None:
     async def scenario() -> Message:
-        store = await opened(tmp_path / "taken", crc=True)
-        stored = decode(record_of(store, append(store, waits(MessageToStore(SHORT, 3, b"body", KEYS)))))
+        store = await opened(tmp_path / "accepted", crc=True)
+        stored = decode(record_of(store, append(store, kept_as(MessageToStore(SHORT, 3, b"body", KEYS)))))
         await store.stop()
         return stored
 
@@ -181,7 +185,7 @@ def test_copies_of_a_record_with_a_crc_agree_with_themselves_where_records_have_
     assert set(all_copied(tmp_path, stored)) == {None}
 
 
-def test_what_java_delayed_with_no_room_for_a_crc_is_delivered_without_one(tmp_path: Path) -> None:
+def test_a_delayed_message_of_java_without_room_for_a_crc_is_delivered_without_one(tmp_path: Path) -> None:
     def stored_by_java() -> Message:
         own = delayed(MessageToStore(SHORT, 3, b"body", KEYS)).properties
         long = own + b"own\x01" + b"x" * (32_767 - len(own) - 5) + b"\x02"
@@ -197,7 +201,7 @@ CRC_OF_ANOTHER = b"own\x01v\x02__CRC32#\x010987654321\x02"
 
 
 @pytest.mark.parametrize("batch", [False, True])
-def test_a_crc_that_comes_with_a_message_is_not_taken_for_its_records_own(
+def test_a_crc_property_sent_by_a_producer_is_not_used_as_the_crc_of_the_record(
     tmp_path: Path, batch: bool
 ) -> None:
     async def scenario() -> tuple[bytes, int]:
@@ -218,15 +222,15 @@ DELAYED, HALF = "DELAY\x013\x02", "TRAN_MSG\x01true\x02PGROUP\x01PG\x02"
 
 
 @pytest.mark.parametrize(
-    ("waits", "own_bytes", "code"),
+    ("kept_as", "own_bytes", "code"),
     [(DELAYED, 32_000, 0), (DELAYED, 32_615, 13), (HALF, 32_000, 0), (HALF, 32_500, 13)],
 )
-def test_a_producer_hears_that_its_message_cannot_wait(
-    served: Served, waits: str, own_bytes: int, code: int
+def test_a_delayed_or_half_message_without_room_for_its_copies_is_refused(
+    served: Served, kept_as: str, own_bytes: int, code: int
 ) -> None:
     header = SendMessageHeader(
         producer_group="PG", topic="orders", default_topic="TBW102", default_topic_queue_nums=4, queue_id=1,
-        sys_flag=0, born_timestamp=1, flag=0, properties=f"{waits}own\x01{'x' * own_bytes}\x02",
+        sys_flag=0, born_timestamp=1, flag=0, properties=f"{kept_as}own\x01{'x' * own_bytes}\x02",
     )  # fmt: skip
     reply = served.ask(RequestCode.SEND_MESSAGE_V2, header.to_short_ext(), b"body")
     assert reply.code == code
@@ -238,12 +242,12 @@ def test_a_producer_hears_that_its_message_cannot_wait(
 @pytest.mark.parametrize(
     ("group_bytes", "answer"), [(248, (0, None)), (249, (26, f"subscription group not exist, {'g' * 249}"))]
 )
-def test_a_consumer_hears_that_its_groups_retry_topic_has_too_long_a_name(
+def test_a_send_back_is_refused_if_the_name_of_the_retry_topic_is_too_long(
     served: Served, group_bytes: int, answer: tuple[int, str | None]
 ) -> None:
     (entry,) = served.master.store.entries("orders", 1, 0, 1)
     header = ConsumerSendMsgBackHeader(entry.physical_offset, "g" * group_bytes, 0)
     reply = served.ask(RequestCode.CONSUMER_SEND_MSG_BACK, header)
     assert (reply.code, reply.remark) == answer
-    waiting = served.master.store.entries("SCHEDULE_TOPIC_XXXX", 2, 0, 1)
-    assert len(waiting) == int(reply.code == 0)
+    scheduled_entries = served.master.store.entries("SCHEDULE_TOPIC_XXXX", 2, 0, 1)
+    assert len(scheduled_entries) == int(reply.code == 0)

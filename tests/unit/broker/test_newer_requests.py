@@ -1,4 +1,4 @@
-"""What RocketMQ 5.4.0 to 5.5.1 ask brokers for that 5.3.3 does not, in its own frames."""
+"""Requests of RocketMQ 5.4.0 to 5.5.1 that 5.3.3 does not know, in its own frames."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def make(served: Served, topics: list[str], groups: list[str]) -> None:
 
 
 def topics(served: Served, *, slave: bool = False) -> set[str]:
-    told = TopicConfigWrapper.from_json(served.json(RequestCode.GET_ALL_TOPIC_CONFIG, slave=slave))
-    return set(told.topic_config_table)
+    table = TopicConfigWrapper.from_json(served.json(RequestCode.GET_ALL_TOPIC_CONFIG, slave=slave))
+    return set(table.topic_config_table)
 
 
 def groups(served: Served, *, slave: bool = False) -> set[str]:
-    told = SubscriptionGroupWrapper.from_json(
+    table = SubscriptionGroupWrapper.from_json(
         served.json(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, slave=slave)
     )
-    return set(told.subscription_group_table)
+    return set(table.subscription_group_table)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -77,7 +77,7 @@ def test_topics_and_groups_are_deleted_by_lists(served: Served, form: str) -> No
     assert served.ask(RequestCode.QUERY_CONSUMER_OFFSET, offset).code == ResponseCode.QUERY_NOT_FOUND
 
 
-def test_a_slave_passes_a_list_of_topics_on_to_its_master(served: Served) -> None:
+def test_a_slave_forwards_a_deletion_of_topics_to_its_master(served: Served) -> None:
     make(served, ["one", "two"], [])
     body = TopicList(["one", "two"]).encode()
     assert served.ask(DELETE_TOPICS, None, body, slave=True).code == 0
@@ -109,40 +109,34 @@ def test_a_list_with_an_impossible_name_deletes_nothing(
     assert "one" in topics(served) and "One" in groups(served)
 
 
-def test_others_have_turns_between_two_deletions_of_a_list(served: Served) -> None:
+def test_other_work_runs_between_two_deletions_of_a_list(served: Served) -> None:
     make(served, [f"t{number}" for number in range(50)], [])
-    loop_turns: list[int] = []
     before = served.master.tables.delete_topic
-
-    def counted(name: str, end: int) -> None:
-        loop_turns.append(len(loop_turns))
-        before(name, end)
-        served.world.loop.call_soon(waiting.append, name)
-
     waiting: list[str] = []
     seen: list[int] = []
 
     def noted(name: str, end: int) -> None:
         seen.append(len(waiting))
-        counted(name, end)
+        before(name, end)
+        served.world.loop.call_soon(waiting.append, name)
 
     served.master.tables.delete_topic = noted  # type: ignore[method-assign]
     body = TopicList([f"t{number}" for number in range(50)]).encode()
     assert served.ask(DELETE_TOPICS, None, body).code == 0
-    assert seen == list(range(50)), "what was due after one deletion ran before the next one"
+    assert seen == list(range(50)), "work scheduled by one deletion ran before the next one"
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("code", [21, 201])
-def test_who_asks_for_a_page_gets_the_whole_table_and_no_total(served: Served, code: int, form: str) -> None:
-    """Upstream takes an answer without a total for everything."""
+def test_a_request_for_a_page_gets_the_whole_table_and_no_total(served: Served, code: int, form: str) -> None:
+    """Upstream takes an answer without a total for the whole table."""
     page = asked(served, frame(f"{code:05}-request-page-0-{form}"))
     whole = served.ask(code)
     assert page.code == 0 and bytes(page.body or b"") == bytes(whole.body or b"")
     assert not [key for key in page.ext if key.startswith("total")]
 
 
-def test_attributes_that_nobody_knows_here_are_kept_and_handed_on(served: Served) -> None:
+def test_unknown_attributes_are_kept_and_copied_to_slaves(served: Served) -> None:
     topic = TopicConfig("lite", 4, 4, attributes={"lite.topic.expiration": "60"})
     group = SubscriptionGroupConfig("Lite", attributes={"lite.bind.topic": "lite", "priority.factor": "7"})
     served.master.tables.topics.put(topic)
@@ -178,19 +172,19 @@ def test_a_lite_topic_is_not_read_as_its_parent(served: Served, code: RequestCod
 
 
 @pytest.mark.parametrize(("length", "made"), [(120, True), (121, False)])
-def test_a_new_group_s_name_is_no_longer_than_upstream_makes(served: Served, length: int, made: bool) -> None:
+def test_a_new_group_name_over_upstreams_limit_is_refused(served: Served, length: int, made: bool) -> None:
     group = SubscriptionGroupConfig("g" * length)
     reply = served.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, group.encode())
     assert (reply.code == 0) is made
     if not made:
         assert "120 characters at most" in (reply.remark or "") and "has 121" in (reply.remark or "")
-        served.master.tables.groups.put(group)  # as a client or an older version made it
+        served.master.tables.groups.put(group)  # as a client or an older version created it
         reply = served.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, group.encode())
         assert reply.code == 0
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_look_up_is_by_tag_or_by_key_as_it_says(served: Served, form: str) -> None:
+def test_a_query_uses_the_index_type_of_its_header(served: Served, form: str) -> None:
     by_tag = frame(f"00012-request-by-tag-{form}")
     assert by_tag.ext["indexType"] == "T"
     asked_for = {**by_tag.ext, "topic": "orders", "beginTimestamp": "0", "endTimestamp": str((1 << 63) - 1)}
@@ -205,7 +199,7 @@ def test_a_look_up_is_by_tag_or_by_key_as_it_says(served: Served, form: str) -> 
     assert reply.code == ResponseCode.INVALID_PARAMETER and "indexType=X" in (reply.remark or "")
     message_id = served.results[0].message_ids[0]
     unique = {**asked_for, "key": message_id, "_UNIQUE_KEY_QUERY": "true"}
-    assert served.ask(by_tag.code, unique).code == 0, "upstream lets this one count"
+    assert served.ask(by_tag.code, unique).code == 0, "upstream uses this property"
     for kind in ("K", "U", "", None):
         ext = {
             **by_tag.ext,
@@ -221,14 +215,14 @@ def test_a_look_up_is_by_tag_or_by_key_as_it_says(served: Served, form: str) -> 
 
 
 @pytest.mark.parametrize("tag", ["two", "none"])
-def test_a_look_up_by_tag_says_what_files_of_other_versions_may_hide(served: Served, tag: str) -> None:
-    """Only where the asked time reaches back so far."""
+def test_a_query_by_tag_warns_of_index_files_of_older_versions(served: Served, tag: str) -> None:
+    """The warning appears only if the queried time reaches back that far."""
     index: Any = served.master.store._index
     index.tags_since = TagsSince(1 << 40, 1_000)
-    for begin_ms, said in ((0, True), (1_000, True), (1_001, False)):
+    for begin_ms, warned in ((0, True), (1_000, True), (1_001, False)):
         header = QueryMessageHeader("orders", tag, 9, begin_ms, (1 << 63) - 1, None, "T")
         reply = served.ask(RequestCode.QUERY_MESSAGE, header)
         assert reply.code == (0 if tag == "two" else ResponseCode.QUERY_NOT_FOUND)
-        assert ("stored up to 1000 (ms) may be missing" in (reply.remark or "")) is said
+        assert ("stored up to 1000 (ms) may be missing" in (reply.remark or "")) is warned
     by_key = QueryMessageHeader("orders", served.results[0].message_ids[0], 9, 0, (1 << 63) - 1)
     assert served.ask(RequestCode.QUERY_MESSAGE, by_key).remark is None

@@ -1,4 +1,4 @@
-"""Offsets: of queues, committed by groups, and moved by administrators."""
+"""Offsets of queues, commits of groups, and resets by administrators."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from remoting.headers.offsets import (
     UpdateConsumerOffsetHeader,
 )
 from simulation.kernel.node import EPOCH_MS
+from tests.unit.broker.pullbench import pull
 from tests.unit.broker.served import Served
 
 
-def test_a_queue_says_its_bounds_and_times(served: Served) -> None:
+def test_a_queue_reports_its_bounds_and_earliest_store_time(served: Served) -> None:
     assert served.ext(RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader("orders", 1)) == {"offset": "3"}
     assert served.ext(RequestCode.GET_MIN_OFFSET, QueueHeader("orders", 1)) == {"offset": "0"}
     assert served.ext(RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader("orders", 3)) == {"offset": "0"}
@@ -48,7 +49,7 @@ def test_a_group_finds_the_offset_that_it_committed(served: Served) -> None:
     assert served.ext(RequestCode.QUERY_CONSUMER_OFFSET, header) == {"offset": "2"}
 
 
-def test_a_group_that_committed_nothing_starts_at_zero_unless_it_says_otherwise(served: Served) -> None:
+def test_a_group_without_a_commit_starts_at_zero_unless_the_header_forbids_it(served: Served) -> None:
     new = QueryConsumerOffsetHeader("CG", "orders", 1)
     assert served.ext(RequestCode.QUERY_CONSUMER_OFFSET, new) == {"offset": "0"}
     strict = QueryConsumerOffsetHeader("CG", "orders", 1, set_zero_if_not_found=False)
@@ -60,16 +61,12 @@ def test_a_commit_for_an_unknown_topic_is_refused(served: Served) -> None:
     assert served.ask(RequestCode.UPDATE_CONSUMER_OFFSET, header).code == ResponseCode.TOPIC_NOT_EXIST
 
 
-async def pull(client: Client, address: str, offset: int, queue_id: int = 1) -> RemotingCommand:
-    ext = {
-        "consumerGroup": "CG", "topic": "orders", "queueId": str(queue_id), "queueOffset": str(offset),
-        "maxMsgNums": "32", "sysFlag": "5", "commitOffset": str(offset), "suspendTimeoutMillis": "0",
-        "subscription": "*", "subVersion": "0",
-    }  # fmt: skip
-    return await client.remoting.call(address, RemotingCommand.request(RequestCode.PULL_MESSAGE, ext))
+async def pulled(client: Client, address: str, offset: int) -> RemotingCommand:
+    request = pull(queueId=1, queueOffset=offset, sysFlag=5, commitOffset=offset)
+    return await client.remoting.call(address, request)
 
 
-def test_a_group_that_is_moved_hears_of_it_with_its_next_pull_and_commits_nothing_before(
+def test_a_reset_group_gets_the_new_offset_with_its_next_pull_and_earlier_commits_are_ignored(
     served: Served,
 ) -> None:
     served.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, SubscriptionGroupConfig("CG").encode())
@@ -81,19 +78,19 @@ def test_a_group_that_is_moved_hears_of_it_with_its_next_pull_and_commits_nothin
     query = QueryConsumerOffsetHeader("CG", "orders", 1)
     assert served.ext(RequestCode.QUERY_CONSUMER_OFFSET, query) == {"offset": "0"}
 
-    async def go_on() -> None:
+    async def pull_again() -> None:
         address = served.master.address
         async with served.cluster.client() as client:
-            told = await pull(client, address, 3)
-            assert (told.code, told.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
-            assert (told.ext["nextBeginOffset"], told.ext["minOffset"], told.ext["maxOffset"]) == (
+            reply = await pulled(client, address, 3)
+            assert (reply.code, reply.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
+            assert (reply.ext["nextBeginOffset"], reply.ext["minOffset"], reply.ext["maxOffset"]) == (
                 "0",
                 "0",
                 "3",
             )
-            assert (await pull(client, address, 0)).code == 0
+            assert (await pulled(client, address, 0)).code == 0
 
-    served.cluster.run(go_on())
+    served.cluster.run(pull_again())
     served.ask(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader("CG", "orders", 1, 2))
     assert served.ext(RequestCode.QUERY_CONSUMER_OFFSET, query) == {"offset": "2"}
     served.world.run_for_ms(2_000)
@@ -111,14 +108,16 @@ def test_a_group_that_is_moved_hears_of_it_with_its_next_pull_and_commits_nothin
         (ResetOffsetHeader("orders", "CG", -1, queue_id=1, offset=-1), ResponseCode.SUCCESS),
     ],
 )
-def test_a_move_to_nowhere_is_refused(served: Served, header: ResetOffsetHeader, code: int) -> None:
+def test_an_offset_reset_to_an_impossible_position_is_refused(
+    served: Served, header: ResetOffsetHeader, code: int
+) -> None:
     served.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, SubscriptionGroupConfig("CG").encode())
     assert served.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header).code == code
     assert served.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header, slave=True).code == 1
 
 
 @pytest.mark.parametrize("queue_id", [-1, 4, 99, (1 << 31) - 1])
-def test_a_queue_that_the_topic_lacks_has_no_offsets(served: Served, queue_id: int) -> None:
+def test_a_commit_for_a_queue_outside_the_topic_is_refused(served: Served, queue_id: int) -> None:
     table = served.master.tables.offsets
     before = table.encode()
     made_up = UpdateConsumerOffsetHeader("CG", "orders", queue_id, 7)

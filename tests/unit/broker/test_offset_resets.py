@@ -1,4 +1,4 @@
-"""Groups that administrators move (222) while they consume: the move outlives masters, restarts and late commits."""
+"""Offset resets (222) of consuming groups: a reset survives masters, restarts and late commits."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from remoting.router import Router
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
+from tests.unit.broker.pullbench import pull
 
 MOVE = ResetOffsetHeader("orders", "CG", 0, queue_id=1, offset=0)
 SUSPEND = "2"
@@ -42,15 +43,8 @@ async def ask(
     return await client.remoting.call(address, RemotingCommand.request(code, header, body))  # type: ignore[arg-type]
 
 
-async def pull(
-    client: Client, address: str, offset: int, *, suspend_ms: int = 0, queue_id: int = 1
-) -> RemotingCommand:
-    ext = {
-        "consumerGroup": "CG", "topic": "orders", "queueId": str(queue_id), "queueOffset": str(offset),
-        "maxMsgNums": "32", "sysFlag": str(4 + (2 if suspend_ms else 0)), "commitOffset": "0",
-        "suspendTimeoutMillis": str(suspend_ms), "subscription": "*", "subVersion": "0",
-    }  # fmt: skip
-    return await client.remoting.call(address, RemotingCommand.request(RequestCode.PULL_MESSAGE, ext), 30_000)
+async def pulled(client: Client, address: str, offset: int, **fields: int) -> RemotingCommand:
+    return await client.remoting.call(address, pull(queueId=1, queueOffset=offset, **fields), 30_000)
 
 
 async def commit(client: Client, address: str, offset: int) -> None:
@@ -64,7 +58,7 @@ async def committed(client: Client, address: str) -> int:
 
 
 async def prepare(client: Client, address: str) -> None:
-    """Group CG has consumed the three messages of queue 1."""
+    """Sends three messages to queue 1, which group CG then has consumed."""
     producer = client.producer("PG")
     for body in (b"one", b"two", b"three"):
         await producer.send("orders", body, queue_id=1)
@@ -77,16 +71,16 @@ async def move(client: Client, address: str, header: ResetOffsetHeader = MOVE) -
     return await ask(client, address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
 
 
-async def goes_on_from_the_beginning(client: Client, address: str) -> None:
-    """The running consumer of CG, which was at the end and commits late, hears of the move and goes on."""
+async def continues_from_the_beginning(client: Client, address: str) -> None:
+    """A consumer of CG at the end, which commits late, gets the reset and continues from offset 0."""
     await commit(client, address, 3)
     assert await committed(client, address) == 0
-    told = await pull(client, address, 3)
-    assert (told.code, told.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
-    assert told.ext["nextBeginOffset"] == "0"
+    reply = await pulled(client, address, 3)
+    assert (reply.code, reply.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
+    assert reply.ext["nextBeginOffset"] == "0"
     await commit(client, address, 3)
     assert await committed(client, address) == 0
-    assert (await pull(client, address, 0)).code == 0
+    assert (await pulled(client, address, 0)).code == 0
     await commit(client, address, 2)
     assert await committed(client, address) == 2
 
@@ -99,7 +93,7 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-def test_a_move_outlives_the_master_that_answered_it(cluster: Cluster) -> None:
+def test_a_reset_survives_the_master_that_answered_it(cluster: Cluster) -> None:
     old: Node = cluster.master
 
     async def moved() -> None:
@@ -115,14 +109,14 @@ def test_a_move_outlives_the_master_that_answered_it(cluster: Cluster) -> None:
 
     async def consumed() -> None:
         async with cluster.client() as client:
-            await goes_on_from_the_beginning(client, cluster.app(cluster.master).address)
+            await continues_from_the_beginning(client, cluster.app(cluster.master).address)
 
     cluster.run(consumed())
     cluster.world.run_for_ms(500)
     assert [cluster.app(node).tables.resets.wrapper() for node in cluster.brokers] == [None, None]
 
 
-def test_a_move_outlives_a_restart_of_everybody(cluster: Cluster) -> None:
+def test_a_reset_survives_a_restart_of_all_brokers(cluster: Cluster) -> None:
     async def moved() -> None:
         address = cluster.app(cluster.master).address
         async with cluster.client() as client:
@@ -138,37 +132,39 @@ def test_a_move_outlives_a_restart_of_everybody(cluster: Cluster) -> None:
 
     async def consumed() -> None:
         async with cluster.client() as client:
-            await goes_on_from_the_beginning(client, cluster.app(cluster.master).address)
+            await continues_from_the_beginning(client, cluster.app(cluster.master).address)
 
     cluster.run(consumed())
 
 
-def test_who_waits_for_messages_hears_of_the_move_at_once(cluster: Cluster) -> None:
+def test_a_held_pull_is_answered_at_once_with_the_reset_offset(cluster: Cluster) -> None:
     async def scenario() -> int:
         address = cluster.app(cluster.master).address
         async with cluster.client() as waiting, cluster.client() as client:
             await prepare(client, address)
             began_ms = client.clock.monotonic_ms()
-            pulling = asyncio.ensure_future(pull(waiting, address, 3, suspend_ms=20_000))
+            pulling = asyncio.ensure_future(
+                pulled(waiting, address, 3, sysFlag=6, suspendTimeoutMillis=20_000)
+            )
             await asyncio.sleep(0.1)
             await move(client, address)
-            told = await pulling
-            assert (told.code, told.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "0")
+            reply = await pulling
+            assert (reply.code, reply.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "0")
             return client.clock.monotonic_ms() - began_ms
 
     assert cluster.run(scenario()) < 1_000
 
 
-def test_a_consumer_that_goes_elsewhere_is_told_so_often_and_no_more() -> None:
+def test_a_consumer_that_ignores_a_reset_gets_a_bounded_number_of_answers() -> None:
     offsets = ConsumerOffsets()
     offsets.reset({("CG", "orders", 1): 7})
-    told = [offsets.pulled("CG", "orders", 1, 100) for _ in range(ANSWERS_MAX + 2)]
-    assert told == [7] * ANSWERS_MAX + [None, None]
+    answers = [offsets.pulled("CG", "orders", 1, 100) for _ in range(ANSWERS_MAX + 2)]
+    assert answers == [7] * ANSWERS_MAX + [None, None]
     offsets.commit("CG", "orders", 1, 101)
     assert offsets.find("CG", "orders", 1) == 101
 
 
-def test_a_deleted_group_is_not_moved_any_more(cluster: Cluster) -> None:
+def test_deleting_a_topic_or_group_removes_its_resets(cluster: Cluster) -> None:
     app = cluster.app(cluster.master)
     app.tables.offsets.reset({("CG", "orders", 1): 0, ("CG", "other", 0): 5, ("G2", "orders", 1): 1})
     app.tables.delete_topic("orders", 0)
@@ -177,7 +173,7 @@ def test_a_deleted_group_is_not_moved_any_more(cluster: Cluster) -> None:
     assert app.tables.resets.wrapper() is None
 
 
-def test_moves_that_nobody_takes_are_bounded(cluster: Cluster) -> None:
+def test_pending_resets_are_bounded(cluster: Cluster) -> None:
     async def scenario() -> RemotingCommand:
         address = cluster.app(cluster.master).address
         async with cluster.client() as client:
@@ -191,7 +187,7 @@ def test_moves_that_nobody_takes_are_bounded(cluster: Cluster) -> None:
     assert "too many groups" in (answer.remark or "")
 
 
-def test_moves_are_saved_and_copied_as_they_are() -> None:
+def test_resets_are_saved_with_the_offsets_and_copied() -> None:
     resets, copy = OffsetResets(), OffsetResets()
     offsets = ConsumerOffsets(resets)
     assert "offsetResets" not in json.loads(offsets.encode())
@@ -208,19 +204,19 @@ def test_moves_are_saved_and_copied_as_they_are() -> None:
 
 
 class Consumer:
-    """A consumer of CG, of some language and version, that keeps what it is told and says how far it is."""
+    """A consumer of CG that records the requests of its broker and reports its offsets."""
 
     def __init__(self) -> None:
-        self.told: list[RemotingCommand] = []
+        self.requests: list[RemotingCommand] = []
         self.router = Router()
-        self.router.add(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, self._told)
+        self.router.add(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, self._reset)
         self.router.add(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, self._status)
 
-    def _told(self, peer: Peer, command: RemotingCommand) -> None:
-        self.told.append(command)
+    def _reset(self, peer: Peer, command: RemotingCommand) -> None:
+        self.requests.append(command)
 
     def _status(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        self.told.append(command)
+        self.requests.append(command)
         return command.reply(
             body=ConsumerStatusBody(message_queue_table={MessageQueue("orders", "broker-a", 1): 3}).encode()
         )
@@ -234,7 +230,7 @@ class Consumer:
         assert (await client.remoting.call(address, beat)).code == 0
 
 
-def test_consumers_are_told_by_themselves_where_the_setting_says_so(cluster: Cluster) -> None:
+def test_without_server_side_resets_each_consumer_is_notified(cluster: Cluster) -> None:
     java, cpp = Consumer(), Consumer()
 
     async def scenario() -> None:
@@ -256,7 +252,7 @@ def test_consumers_are_told_by_themselves_where_the_setting_says_so(cluster: Clu
             await cpp.beat(second, address, "cpp", "CPP", OLD_CPP)
             old = await move(admin, address)
             assert (old.code, old.remark) == (1, "the client does not support this feature. version=27")
-            assert java.told == [] and await committed(admin, address) == 3
+            assert java.requests == [] and await committed(admin, address) == 3
             await cpp.beat(second, address, "cpp", "CPP", 333)
             moved = await move(
                 admin, address, ResetOffsetHeader("orders", "CG", 0, is_force=True, queue_id=1)
@@ -265,18 +261,18 @@ def test_consumers_are_told_by_themselves_where_the_setting_says_so(cluster: Clu
             assert ResetOffsetBody.decode(moved.body).offset_table == {queue: 0}
             await asyncio.sleep(0.1)
             for consumer in (java, cpp):
-                [told] = consumer.told
-                assert told.ext == {
+                [request] = consumer.requests
+                assert request.ext == {
                     "topic": "orders", "group": "CG", "timestamp": "0", "isForce": "false", "queueId": "-1",
                 }  # fmt: skip
-            assert ResetOffsetBody.decode(java.told[0].body).offset_table == {queue: 0}
+            assert ResetOffsetBody.decode(java.requests[0].body).offset_table == {queue: 0}
             row = {"brokerName": "broker-a", "offset": 0, "queueId": 1, "topic": "orders"}
-            assert json.loads(bytes(cpp.told[0].body or b"")) == {"offsetTable": [row]}
+            assert json.loads(bytes(cpp.requests[0].body or b"")) == {"offsetTable": [row]}
 
     cluster.run(scenario())
 
 
-def test_without_force_nobody_who_is_told_skips_messages(cluster: Cluster) -> None:
+def test_a_reset_without_force_never_moves_a_consumer_forward(cluster: Cluster) -> None:
     java = Consumer()
 
     async def scenario() -> None:
@@ -294,7 +290,7 @@ def test_without_force_nobody_who_is_told_skips_messages(cluster: Cluster) -> No
     cluster.run(scenario())
 
 
-def test_consumers_say_how_far_they_are(cluster: Cluster) -> None:
+def test_connected_consumers_report_their_offsets_by_client_id(cluster: Cluster) -> None:
     first, second = Consumer(), Consumer()
 
     async def scenario() -> None:
@@ -320,22 +316,22 @@ def test_consumers_say_how_far_they_are(cluster: Cluster) -> None:
             }
             assert ConsumerStatusBody.decode((await status("second")).body).consumer_table == {"second": at}
             assert ConsumerStatusBody.decode((await status("third")).body).consumer_table == {}
-            assert first.told[0].ext == {"topic": "orders", "group": "CG"}
+            assert first.requests[0].ext == {"topic": "orders", "group": "CG"}
 
     cluster.run(scenario())
 
 
-def test_a_move_that_is_over_under_another_master_is_over_here() -> None:
-    """One of upstream's says nothing of moves, only where the group is now."""
+def test_a_reset_that_ended_under_another_master_is_dropped() -> None:
+    """A master of upstream copies the offsets of groups, but no resets."""
     offsets = ConsumerOffsets()
     offsets.reset({("CG", "orders", 1): 0, ("CG", "orders", 2): 5})
     offsets.adopt(ConsumerOffsetWrapper({"orders@CG": {1: 1_000_000, 2: 5}}))
     assert [offsets.find("CG", "orders", queue_id) for queue_id in (1, 2)] == [1_000_000, 5]
     assert offsets.pulled("CG", "orders", 1, 1_000_000) is None
-    assert offsets.pulled("CG", "orders", 2, 9) == 5, "it may not have been told"
+    assert offsets.pulled("CG", "orders", 2, 9) == 5, "the consumer may not have got the answer"
 
 
-def test_the_broker_s_own_group_is_moved_by_nobody(world: World) -> None:
+def test_offsets_of_the_brokers_own_group_cannot_be_reset_or_cloned(world: World) -> None:
     cluster = Cluster(world, 1)
     cluster.start_up()
 

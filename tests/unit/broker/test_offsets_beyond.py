@@ -1,4 +1,4 @@
-"""Consumer groups that had read what a log has lost: under its next master they go on where their queues end."""
+"""Consumer groups that had read lost data continue at the end of their queues under the next master."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ CLOCKS_DIFFER_MS = 1_000
 SYNCED_EACH_MS = 10_000
 
 
-def test_who_is_beyond_its_queue_is_told_from_who_is_not() -> None:
+def test_only_offsets_beyond_the_end_of_their_queue_are_found() -> None:
     offsets = ConsumerOffsets()
     for group, topic, queue_id, offset in (
-        ("behind", "orders", 0, 49), ("level", "orders", 0, 50), ("ahead", "orders", 0, 51), ("ahead", "gone", 3, 7),
+        ("behind", "orders", 0, 49), ("at end", "orders", 0, 50), ("ahead", "orders", 0, 51), ("ahead", "gone", 3, 7),
     ):  # fmt: skip
         offsets.commit(group, topic, queue_id, offset)
     offsets.keep("orders", 0, 1_000)
@@ -54,7 +54,7 @@ def test_who_is_beyond_its_queue_is_told_from_who_is_not() -> None:
     assert asyncio.run(offsets.beyond_ends(end_of)) == {("ahead", "orders", 0): 50, ("ahead", "gone", 3): 0}
 
 
-def test_offsets_of_many_queues_are_compared_in_turns() -> None:
+def test_offsets_of_many_queues_are_compared_in_slices() -> None:
     offsets = ConsumerOffsets()
     for number in range(2_000):
         for queue_id in range(8):
@@ -70,14 +70,14 @@ def test_offsets_of_many_queues_are_compared_in_turns() -> None:
 
 
 def limited(at: int, limit: int) -> ConsumerOffsets:
-    """Group CG has committed `at` in a queue that lost what stood at `limit` and behind."""
+    """Group CG committed `at` in a queue that lost its entries from `limit` on."""
     offsets = ConsumerOffsets(OffsetResets())
     offsets.commit(GROUP, "orders", 1, at)
     offsets.resets.limit({(GROUP, "orders", 1): limit})
     return offsets
 
 
-def test_until_it_pulls_in_this_log_a_group_commits_nothing_beyond_its_limit() -> None:
+def test_a_group_commits_nothing_beyond_its_limit_until_it_pulls_within_the_log() -> None:
     offsets = limited(40, 50)
     for offset, kept in ((60, 40), (45, 45), (51, 45)):
         assert offsets.commit(GROUP, "orders", 1, offset)
@@ -87,7 +87,7 @@ def test_until_it_pulls_in_this_log_a_group_commits_nothing_beyond_its_limit() -
     assert offsets.find(GROUP, "orders", 1) == 60
 
 
-def test_who_is_in_this_log_is_told_nothing_and_who_never_listens_not_for_ever() -> None:
+def test_a_limit_is_not_returned_within_the_log_and_a_bounded_number_of_times_beyond_it() -> None:
     offsets = limited(40, 50)
     assert offsets.pulled(GROUP, "orders", 1, 50) is None
     assert offsets.pulled(GROUP, "orders", 1, 51) is None
@@ -95,7 +95,7 @@ def test_who_is_in_this_log_is_told_nothing_and_who_never_listens_not_for_ever()
     assert [offsets.pulled(GROUP, "orders", 1, 99) for _ in range(5)] == [50, 50, 50, None, None]
 
 
-def test_an_administrator_s_move_goes_before_a_limit_and_is_not_beyond_it() -> None:
+def test_a_reset_after_a_limit_takes_precedence_and_one_before_it_is_lowered_to_it() -> None:
     offsets = limited(40, 50)
     offsets.reset({(GROUP, "orders", 1): 55})
     assert [offsets.pulled(GROUP, "orders", 1, offset) for offset in (60, 55, 55)] == [55, None, None]
@@ -105,7 +105,7 @@ def test_an_administrator_s_move_goes_before_a_limit_and_is_not_beyond_it() -> N
     assert offsets.pulled(GROUP, "orders", 1, 60) == offsets.find(GROUP, "orders", 1) == 50
 
 
-def test_limits_are_saved_and_copied_and_end_where_a_group_went_on() -> None:
+def test_limits_are_saved_and_copied_and_end_when_their_group_continues() -> None:
     offsets = limited(40, 50)
     written = offsets.encode()
     row = {"group": GROUP, "offset": 50, "queueId": 1, "topic": "orders"}
@@ -114,7 +114,7 @@ def test_limits_are_saved_and_copied_and_end_where_a_group_went_on() -> None:
     copy.decode(written)
     assert copy.pulled(GROUP, "orders", 1, 60) == 50
     copy.adopt(ConsumerOffsetWrapper({"orders@CG": {1: 50}}))
-    assert copy.pulled(GROUP, "orders", 1, 60) == 50, "it may be behind the limit yet"
+    assert copy.pulled(GROUP, "orders", 1, 60) == 50, "the group may still be beyond the limit"
     copy.adopt(ConsumerOffsetWrapper({"orders@CG": {1: 51}}))
     assert copy.pulled(GROUP, "orders", 1, 60) is None
     offsets.pulled(GROUP, "orders", 1, 50)
@@ -146,7 +146,7 @@ def numbered(what: bytes, count: int) -> list[bytes]:
 
 
 async def bodies_from(consumer: PullConsumer, offset: int) -> list[bytes]:
-    """All that `consumer` gets from there on; it goes where it is told to."""
+    """The messages that `consumer` gets from `offset` on; it follows returned offsets."""
     found: list[bytes] = []
     while True:
         result = await consumer.pull(QUEUE, offset)
@@ -157,7 +157,7 @@ async def bodies_from(consumer: PullConsumer, offset: int) -> list[bytes]:
 
 
 class Scene:
-    """Group CG has consumed the first ten messages of a queue, and ten more that no disk has yet."""
+    """A set of three brokers whose logs are synced rarely, and group CG."""
 
     def __init__(self, world: World, **settings: object) -> None:
         self.world = world
@@ -199,7 +199,7 @@ class Scene:
         self.world.run_until(lambda: self.cluster.masters not in ([], [former]), 30_000)
 
     def elect_uncleanly(self) -> None:
-        """Whoever lives, then all reach each other."""
+        """Fails over to any live broker, and heals the network."""
         for number in range(len(CONTROLLERS)):
             controller = self.world.nodes[f"controller-{number}"].app
             assert isinstance(controller, ControllerApp)
@@ -208,7 +208,7 @@ class Scene:
         self.world.network.heal()
 
     def new_messages_are_read(self, ahead: int, count: int = 30) -> None:
-        """By a consumer that was at `ahead`, past which the queue has grown, and commits that, and by one that starts anew."""
+        """A running consumer at offset `ahead` and one at the committed offset read all new messages."""
         new = numbered(b"new", count)
 
         async def read(client: Client) -> None:
@@ -231,7 +231,7 @@ def scene(world: World) -> Scene:
 
 
 def lose_power(scene: Scene) -> None:
-    """All machines do, and come back with what was synced."""
+    """All machines lose power, and restart with their synced data."""
     brokers = scene.cluster.brokers
     for node in brokers:
         node.disk.share_kept = 0.0
@@ -242,7 +242,7 @@ def lose_power(scene: Scene) -> None:
 
 
 def lose_ten(scene: Scene, copied_ms: int) -> None:
-    """Group CG had read them; brokers heard of that for `copied_ms`."""
+    """The set loses ten messages that group CG had read; slaves had `copied_ms` to copy its offset."""
     scene.make_group()
     scene.consume(0, 10)
     scene.world.run_for_ms(SYNCED_EACH_MS)
@@ -253,11 +253,13 @@ def lose_ten(scene: Scene, copied_ms: int) -> None:
 
 
 @pytest.mark.parametrize("copied_ms", [0, COPIED_MS])
-def test_after_power_was_lost_everywhere_nobody_passes_over_what_is_sent_then(
+def test_after_a_power_loss_of_all_brokers_no_consumer_skips_new_messages(
     scene: Scene, copied_ms: int
 ) -> None:
-    """Contract C: what two holders of a message lost with their memory may be lost, but not what is acknowledged afterwards,
-    whether the offset of who had read it is known to brokers or to the consumer alone."""
+    """Contract C: messages lost from two members' memory may be lost, but none acknowledged afterwards.
+
+    That holds whether brokers or only the consumer know the offset of the lost messages.
+    """
     lose_ten(scene, copied_ms)
     scene.new_messages_are_read(20)
     scene.world.run_for_ms(COPIED_MS)
@@ -266,7 +268,7 @@ def test_after_power_was_lost_everywhere_nobody_passes_over_what_is_sent_then(
     ] * 3
 
 
-def test_nor_does_the_master_after_the_next_one_let_anybody_pass_over_it(scene: Scene) -> None:
+def test_no_consumer_skips_new_messages_after_a_second_failover(scene: Scene) -> None:
     lose_ten(scene, COPIED_MS)
     scene.act(lambda client: send(client, *numbered(b"between", 15)))
     scene.fail_over()
@@ -278,8 +280,8 @@ def test_nor_does_the_master_after_the_next_one_let_anybody_pass_over_it(scene: 
     scene.act(all_of_it)
 
 
-def test_a_master_that_dies_with_what_it_was_sent_knows_it_when_it_is_back(scene: Scene) -> None:
-    """Its queues have grown past the limit then."""
+def test_no_consumer_skips_new_messages_after_a_restart_of_all_brokers(scene: Scene) -> None:
+    """The queues have grown past the limit by then."""
     lose_ten(scene, COPIED_MS)
     scene.act(lambda client: send(client, *numbered(b"between", 15)))
     for node in scene.cluster.brokers:
@@ -290,7 +292,7 @@ def test_a_master_that_dies_with_what_it_was_sent_knows_it_when_it_is_back(scene
     scene.new_messages_are_read(20, 5)
 
 
-def test_with_too_many_groups_those_that_start_anew_pass_over_nothing(
+def test_with_too_many_groups_the_committed_offsets_are_still_lowered(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(offsetlimits, "LIMITS_MAX", 0)
@@ -299,8 +301,8 @@ def test_with_too_many_groups_those_that_start_anew_pass_over_nothing(
     assert scene.table(scene.cluster.master) == 10
 
 
-def test_a_slave_in_its_masters_place_begins_nobody_beyond_its_log() -> None:
-    """It copied the offset of who read what had not come to it."""
+def test_a_slave_promoted_to_master_starts_no_group_beyond_its_log() -> None:
+    """It copied the offset of a group that had read messages which the slave never got."""
     with World(34) as world:
         pair = Pair(world, master_role="ASYNC_MASTER")
         pair.start_up()
@@ -311,7 +313,7 @@ def test_a_slave_in_its_masters_place_begins_nobody_beyond_its_log() -> None:
                 await client.producer("PG").send("orders", body, queue_id=0)
 
         pair.run(sent(b"copied"))
-        world.run_until(pair.level, 5_000)
+        world.run_until(pair.caught_up, 5_000)
         world.network.stall(pair.master.host, pair.slave.host, HA_PORT)
         pair.run(sent(b"lost"))
         assert pair.pull(pair.master).ext["nextBeginOffset"] == "2"
@@ -326,15 +328,15 @@ def test_a_slave_in_its_masters_place_begins_nobody_beyond_its_log() -> None:
         world.run_until(
             lambda: pair.slave.app is not None and pair.app(pair.slave).membership.accepts_sends, 10_000
         )
-        world.run_for_ms(COPIED_MS)  # name servers know
+        world.run_for_ms(COPIED_MS)  # name servers know the new master
         for body in (b"new", b"newer"):
             pair.run(sent(body))
-        told = pair.pull(pair.slave, offset=2)
-        assert (told.code, told.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "1")
+        reply = pair.pull(pair.slave, offset=2)
+        assert (reply.code, reply.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "1")
         assert pair.pull(pair.slave, offset=1).ext["nextBeginOffset"] == "3"
 
 
-def test_a_failover_that_loses_nothing_moves_nobody(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failover_without_loss_moves_no_offset(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     scene.make_group()
     scene.consume(0, 20)
     scene.world.run_for_ms(COPIED_MS)
@@ -344,11 +346,13 @@ def test_a_failover_that_loses_nothing_moves_nobody(scene: Scene, caplog: pytest
     assert scene.cluster.app(scene.cluster.master).tables.resets.wrapper() is None
 
 
-def test_after_an_unclean_election_who_read_what_is_lost_passes_over_what_takes_its_place(
+def test_after_an_unclean_election_a_consumer_ahead_of_the_log_skips_new_messages(
     world: World,
 ) -> None:
-    """As docs/operations/acknowledgements.md says, with the operator's remedy. Slaves whose links stand still go on copying
-    offsets; one of them is elected all the same."""
+    """As docs/operations/acknowledgements.md says, with the operator's remedy.
+
+    Slaves with stalled links continue to copy offsets, and one of them is elected.
+    """
     scene = Scene(world, minInSyncReplicas=1)
     scene.make_group()
     scene.consume(0, 10)
@@ -368,9 +372,9 @@ def test_after_an_unclean_election_who_read_what_is_lost_passes_over_what_takes_
         new = numbered(b"new", 30)
         consumer = client.consumer(GROUP)
         await send(client, *new[:5])
-        told = await consumer.pull(QUEUE, 20)
-        assert (told.status, told.next_offset) == (PullStatus.OFFSET_ILLEGAL, 15), (
-            "behind what was sent so far"
+        result = await consumer.pull(QUEUE, 20)
+        assert (result.status, result.next_offset) == (PullStatus.OFFSET_ILLEGAL, 15), (
+            "behind the messages sent so far"
         )
         await send(client, *new[5:])
         assert await bodies_from(consumer, 20) == new[10:]

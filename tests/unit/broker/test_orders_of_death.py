@@ -1,5 +1,8 @@
-"""Contract C in every order of death and return: no acknowledged message is lost while fewer than minInSyncReplicas of its
-holders lose memory; and nothing stays without a master that need not."""
+"""Contract C under kills and power losses in many orders.
+
+No acknowledged message is lost while fewer than minInSyncReplicas of its holders lose their memory.
+A set gets a master again as soon as that is safe.
+"""
 
 from __future__ import annotations
 
@@ -12,38 +15,11 @@ from broker.app import BrokerApp
 from controller.server import ControllerApp
 from messagestore.scrub.soundness import Damage
 from simulation.kernel.node import Node
-from simulation.kernel.world import NotReached, World
+from simulation.kernel.world import World
 from tests.unit.broker.brokerset import CONTROLLERS, Cluster
+from tests.unit.broker.memoryloss import FIRST, SECOND, assert_all_there, filled, members, no_master_for
 
-FIRST = [f"first {number}".encode() for number in range(20)]
-SECOND = [f"second {number}".encode() for number in range(20)]
 LONG_MS = 15_000
-
-
-def filled(world: World, brokers: int = 3, **settings: object) -> Cluster:
-    cluster = Cluster(world, brokers, **settings)
-    cluster.start_up()
-    cluster.run(cluster.send_all(FIRST))
-    world.run_for_ms(3_000)
-    return cluster
-
-
-def members(cluster: Cluster) -> frozenset[int]:
-    """As the newest controller applied it."""
-    apps = [node.app for node in cluster.world.nodes.values() if isinstance(node.app, ControllerApp)]
-    states = [app.state.sync_states["broker-a"] for app in apps if "broker-a" in app.state.sync_states]
-    return max(states, key=lambda state: (state.master_epoch, state.set_epoch)).members
-
-
-def by_id(cluster: Cluster) -> list[Node]:
-    """The slaves, in the order in which equals are elected."""
-    slaves = [node for node in cluster.brokers if node is not cluster.master]
-    return sorted(slaves, key=lambda node: cluster.app(node).membership.broker_id or 0)
-
-
-def assert_all_there(cluster: Cluster) -> None:
-    found = [bytes(message.body) for message in cluster.run(cluster.read_all())]
-    assert sorted(set(found)) == sorted(FIRST + SECOND)
 
 
 def leads(controller: Node) -> bool:
@@ -51,7 +27,7 @@ def leads(controller: Node) -> bool:
 
 
 def sent_without_sync(cluster: Cluster, *forgetful: Node) -> None:
-    """Acknowledged, in the memory of every member, on no disk of those that are to forget it."""
+    """Sends SECOND, which every member acknowledges from memory; disks of `forgetful` are not synced."""
     for node in forgetful:
         node.disk.stall(60_000)
     cluster.run(cluster.send_all(SECOND))
@@ -68,12 +44,7 @@ def kill(node: Node) -> None:
     node.disk.stall(0)
 
 
-def no_master_for(world: World, cluster: Cluster, ms: int) -> None:
-    with pytest.raises(NotReached):
-        world.run_until(lambda: bool(cluster.masters), ms)
-
-
-def test_the_last_replica_standing_loses_its_memory_and_the_others_hold_everything() -> None:
+def test_nothing_is_lost_when_the_last_live_replica_loses_its_memory() -> None:
     with World(84) as world:
         cluster = filled(world)
         last = cluster.master
@@ -94,7 +65,9 @@ def test_the_last_replica_standing_loses_its_memory_and_the_others_hold_everythi
 
 
 @pytest.mark.parametrize("order", [("forgetful", "killed"), ("killed", "forgetful")])
-def test_one_member_loses_its_memory_and_the_other_is_only_killed(order: tuple[str, ...]) -> None:
+def test_nothing_is_lost_when_one_member_loses_its_memory_and_the_other_is_killed(
+    order: tuple[str, ...],
+) -> None:
     with World(91) as world:
         cluster = filled(world, 2)
         forgetful, killed = cluster.brokers
@@ -108,12 +81,10 @@ def test_one_member_loses_its_memory_and_the_other_is_only_killed(order: tuple[s
         assert_all_there(cluster)
 
 
-def test_a_heartbeat_of_before_the_loss_elects_nobody_at_a_controller_that_did_not_hear_of_the_restart() -> (
-    None
-):
+def test_a_heartbeat_from_before_a_memory_loss_elects_no_master_at_a_new_controller_leader() -> None:
     with World(91) as world:
         cluster = filled(world, 2)
-        killed, (forgetful,) = cluster.master, by_id(cluster)
+        killed, (forgetful,) = cluster.master, cluster.slaves_by_id()
         sent_without_sync(cluster, forgetful)
         controllers = [world.nodes[f"controller-{number}"] for number in range(len(CONTROLLERS))]
         (leader,) = (node for node in controllers if leads(node))
@@ -136,7 +107,7 @@ def test_a_heartbeat_of_before_the_loss_elects_nobody_at_a_controller_that_did_n
 
 
 @pytest.mark.parametrize("stopped", [True, False])
-def test_what_a_failed_sync_left_to_memory_goes_with_the_machine_though_a_later_sync_succeeded(
+def test_a_member_with_a_failed_sync_is_not_elected_after_a_power_loss(
     stopped: bool,
 ) -> None:
     with World(91) as world:
@@ -159,11 +130,11 @@ def test_what_a_failed_sync_left_to_memory_goes_with_the_machine_though_a_later_
         assert_all_there(cluster)
 
 
-def test_the_master_and_the_slave_that_is_elected_next_die_within_a_moment() -> None:
+def test_nothing_is_lost_when_the_master_and_the_next_elected_slave_die_together() -> None:
     with World(83) as world:
         cluster = filled(world)
         cluster.run(cluster.send_all(SECOND))
-        master, (elected, survivor) = cluster.master, by_id(cluster)
+        master, (elected, survivor) = cluster.master, cluster.slaves_by_id()
         master.kill()
         world.run_for_ms(60)
         elected.kill()
@@ -174,42 +145,42 @@ def test_the_master_and_the_slave_that_is_elected_next_die_within_a_moment() -> 
         assert_all_there(cluster)
 
 
-def test_without_a_minimum_too_a_broker_that_dies_before_it_acts_takes_nothing_with_it() -> None:
+def test_nothing_is_lost_when_an_elected_broker_dies_before_it_acts_without_a_minimum() -> None:
     with World(84) as world:
         cluster = filled(world, minInSyncReplicas=1)
         cluster.run(cluster.send_all(SECOND))
-        master, (elected, survivor) = cluster.master, by_id(cluster)
+        master, (elected, survivor) = cluster.master, cluster.slaves_by_id()
         elected.pause(60_000)
         master.kill()
         world.run_for_ms(200)
         elected.kill()
         world.run_until(lambda: bool(cluster.masters), LONG_MS)
         assert cluster.master is survivor
-        world.run_for_ms(500)  # the name server hears of it
+        world.run_for_ms(500)  # the name server learns the new master
         assert_all_there(cluster)
 
 
-def test_what_only_the_master_holds_is_not_read_below_the_minimum() -> None:
+def test_messages_held_only_by_the_master_are_not_readable_below_the_minimum() -> None:
     with World(85) as world:
         cluster = filled(world)
         cluster.run(cluster.send_all(SECOND))
         world.run_for_ms(1_000)
         master = cluster.master
-        for node in by_id(cluster):
+        for node in cluster.slaves_by_id():
             world.network.cut(node.host, master.host)
         task = world.loop.create_task(cluster.send_all([b"for nobody"]))
         world.run_until(lambda: len(members(cluster)) == 1, 40_000)
         world.run_for_ms(2_000)
         task.cancel()
         app = cluster.app(master)
-        assert app.store.max_offset() > app.store.confirm_offset(), "it is stored"
+        assert app.store.max_offset() > app.store.confirm_offset(), "the message is stored"
         assert_all_there(cluster)
 
 
-def test_a_slave_stays_out_where_its_master_lacks_what_was_confirmed(
+def test_a_slave_does_not_follow_a_master_that_is_missing_confirmed_data(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Beyond the contract: two of two lose memory, and an operator has the shorter one lead."""
+    """Beyond the contract: an operator elects the member with the shorter log."""
     with World(84) as world:
         cluster = filled(world, 2)
         short, whole = cluster.brokers
@@ -230,7 +201,7 @@ def test_a_slave_stays_out_where_its_master_lacks_what_was_confirmed(
         assert_all_there(cluster)
 
 
-def test_an_operators_word_lets_a_replica_give_up_what_was_confirmed() -> None:
+def test_allow_truncation_to_lets_a_replica_drop_confirmed_data() -> None:
     with World(84) as world:
         cluster = filled(world, 2)
         end = cluster.app(cluster.brokers[0]).store.max_offset()
@@ -249,7 +220,7 @@ def test_an_operators_word_lets_a_replica_give_up_what_was_confirmed() -> None:
         assert isinstance(app, BrokerApp)
         app.settings.allow_truncation_to = cluster.app(short).store.max_offset() + 1
         world.run_for_ms(5_000)
-        assert app.ha.counters.truncations == 0, "the logs part below"
+        assert app.ha.counters.truncations == 0, "the logs diverge below"
         app.settings.allow_truncation_to = end
         cluster.wait_in_sync(2, 30_000)
         assert app.store.max_offset() == cluster.app(short).store.max_offset() < both
@@ -259,8 +230,8 @@ def test_an_operators_word_lets_a_replica_give_up_what_was_confirmed() -> None:
 def test_a_master_with_a_damaged_record_yields() -> None:
     with World(88) as world:
         cluster = filled(world)
-        rotten = cluster.master
-        cluster.app(rotten).store.integrity.damages[0] = Damage("00000000000000000000", 0, 200, "crc")
-        world.run_until(lambda: any(node is not rotten for node in cluster.masters), 15_000)
+        damaged = cluster.master
+        cluster.app(damaged).store.integrity.damages[0] = Damage("00000000000000000000", 0, 200, "crc")
+        world.run_until(lambda: any(node is not damaged for node in cluster.masters), 15_000)
         world.run_for_ms(10_000)
-        assert cluster.master is not rotten, "nor does it come back while it is not repaired"
+        assert cluster.master is not damaged, "it does not lead again before it is repaired"

@@ -1,5 +1,7 @@
-"""The offsets that a broker keeps for itself, of delayed messages and of transactions: never ahead of the log that they
-tell of, whoever loses power and whoever takes the master's place."""
+"""The broker's own offsets, of delayed messages and of transactions, are never ahead of their log.
+
+That holds through power losses and promotions of slaves.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +39,14 @@ def all_on_disk(app: BrokerApp) -> bool:
 
 
 def cut_power(*nodes: Node) -> None:
-    """What was not synced is gone."""
+    """Cuts the power of the nodes; unsynced data is lost."""
     for node in nodes:
         node.disk.share_kept = 0.0
         node.kill(power_cut=True)
 
 
 def start_instead_of_master(pair: Pair, successor: Node) -> None:
-    """The operator's work, behind the death of all."""
+    """Kills all nodes and starts `successor` as master, as an operator would."""
     for node in pair.nodes:
         if node.running:
             node.kill()
@@ -56,7 +58,7 @@ def start_instead_of_master(pair: Pair, successor: Node) -> None:
 
 @contextmanager
 def sent_nothing_more(pair: Pair, *slaves: Node) -> Iterator[None]:
-    """Their master's log does not come any more; its tables do."""
+    """The slaves get no more log from their master, but still its tables."""
     ha = pair.app(pair.master).ha
     assert isinstance(ha, HAService) and isinstance(ha._end, PairMastership)
     hosts = [f"{slave.host}:" for slave in slaves]
@@ -80,7 +82,7 @@ def bodies(pair: Pair) -> list[bytes]:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_delivery_that_a_power_cut_took_is_made_again(seed: int) -> None:
+def test_a_delivery_lost_in_a_power_cut_is_repeated(seed: int) -> None:
     with World(seed) as world:
         pair = Pair(
             world, slaves=0, master_role="ASYNC_MASTER", messageDelayLevel="6s 9s", **QUICK_TABLES_SLOW_LOG
@@ -89,7 +91,7 @@ def test_a_delivery_that_a_power_cut_took_is_made_again(seed: int) -> None:
         pair.run(send_later(pair))
         world.run_until(lambda: all_on_disk(pair.app(pair.master)), 2 * LATE_MS)
         world.run_until(lambda: next_delayed(pair, pair.master) == 1, 10_000)
-        world.run_for_ms(300)  # the table is written
+        world.run_for_ms(300)  # until the table is written
         cut_power(pair.master)
         pair.start(pair.master)
         world.run_until(pair.leads, 20_000)
@@ -98,7 +100,7 @@ def test_a_delivery_that_a_power_cut_took_is_made_again(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_slave_that_lost_a_delivery_with_its_power_makes_it_in_its_masters_place(seed: int) -> None:
+def test_a_promoted_slave_repeats_a_delivery_lost_in_a_power_cut(seed: int) -> None:
     with World(seed) as world:
         pair = Pair(world, messageDelayLevel="6s 9s", **QUICK_TABLES_SLOW_LOG)
         pair.start_up()
@@ -112,7 +114,7 @@ def test_a_slave_that_lost_a_delivery_with_its_power_makes_it_in_its_masters_pla
         assert bodies(pair) == [b"later"]
 
 
-def test_a_set_that_lost_a_delivery_when_all_lost_power_makes_it_again() -> None:
+def test_a_set_repeats_a_delivery_lost_in_a_power_cut_of_all_brokers() -> None:
     with World(8) as world:
         cluster = Cluster(world, 3, messageDelayLevel="6s 9s", **QUICK_TABLES_SLOW_LOG)
         cluster.start_up()
@@ -130,13 +132,13 @@ def test_a_set_that_lost_a_delivery_when_all_lost_power_makes_it_again() -> None
 
 
 @pytest.mark.parametrize("role", ["SYNC_MASTER", "ASYNC_MASTER"])
-def test_of_two_slaves_the_one_that_lagged_delivers_what_it_has_no_copy_of(role: str) -> None:
+def test_a_promoted_lagging_slave_delivers_messages_it_holds_no_copy_of(role: str) -> None:
     with World(4) as world:
         pair = Pair(world, slaves=2, messageDelayLevel="6s 9s", master_role=role)
         pair.start_up()
         pair.run(send_later(pair))
         lags = pair.nodes[2]
-        world.run_until(lambda: pair.level(lags), 5_000)
+        world.run_until(lambda: pair.caught_up(lags), 5_000)
         with sent_nothing_more(pair, lags):
             world.run_until(lambda: next_delayed(pair, pair.slave) == 1, 20_000)
             world.run_for_ms(3_000)
@@ -146,7 +148,7 @@ def test_of_two_slaves_the_one_that_lagged_delivers_what_it_has_no_copy_of(role:
         assert bodies(pair) == [b"later"]
 
 
-def test_a_slave_that_was_behind_takes_the_offsets_over_once_it_is_not() -> None:
+def test_a_lagging_slave_copies_the_offsets_once_it_caught_up() -> None:
     with World(5) as world:
         pair = Pair(world, slaves=2, messageDelayLevel="1s 2s")
         pair.start_up()
@@ -160,14 +162,14 @@ def test_a_slave_that_was_behind_takes_the_offsets_over_once_it_is_not() -> None
         world.run_until(lambda: next_delayed(pair, lags) == 1, 20_000)
 
 
-def test_a_slave_that_stays_out_copies_nothing_of_what_another_log_delivered() -> None:
+def test_a_slave_with_a_diverged_log_copies_no_delay_offsets() -> None:
     with World(9) as world:
         pair = Pair(world, slaves=2, messageDelayLevel="6s 9s", flushIntervalCommitLog=600_000)
         pair.start_up()
         emptied, stays_out = pair.slave, pair.nodes[2]
         pair.run(send_later(pair))
         pair.send(*[b"more".ljust(500)] * 30)
-        world.run_until(lambda: pair.level(stays_out), 5_000)
+        world.run_until(lambda: pair.caught_up(stays_out), 5_000)
         cut_power(pair.master, emptied)
         emptied.disk.wipe()
         pair.start(pair.master)
@@ -179,14 +181,16 @@ def test_a_slave_that_stays_out_copies_nothing_of_what_another_log_delivered() -
         pair.run(send_later(pair))
         world.run_until(lambda: next_delayed(pair, emptied) == 1, 20_000)
         world.run_for_ms(3_000)
-        assert pair.end(pair.master) < pair.end(stays_out), "what it told of would stand there, too"
+        assert pair.end(pair.master) < pair.end(stays_out), (
+            "otherwise the delivery would be in the log of the slave, too"
+        )
         start_instead_of_master(pair, stays_out)
         world.run_for_ms(8_000)
         assert bodies(pair).count(b"later") == 1
 
 
 class Deals:
-    """Three halves, of which the first and the last are committed."""
+    """Three half messages, of which the first and the last are committed."""
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
@@ -204,7 +208,7 @@ class Deals:
         for half in (self.halves[0], self.halves[2]):
             with suppress(EndOutcomeUnknown):
                 await half.commit()
-        await asyncio.sleep(3.5)  # and that is told
+        await asyncio.sleep(3.5)  # until op records name them
 
     def close(self) -> None:
         self.pair.run(self.client.close())
@@ -214,7 +218,7 @@ def transactions(pair: Pair) -> Transactions:
     return pair.app(pair.master).requests.transactions
 
 
-def test_a_master_that_lost_commits_with_its_power_asks_for_their_halves() -> None:
+def test_a_master_that_lost_commits_in_a_power_cut_reopens_their_half_messages() -> None:
     with World(6) as world:
         pair = Pair(world, **QUICK_TABLES_SLOW_LOG, **QUIET)
         pair.start_up()
@@ -228,19 +232,19 @@ def test_a_master_that_lost_commits_with_its_power_asks_for_their_halves() -> No
         world.run_until(pair.leads, 20_000)
         world.run_until(lambda: transactions(pair).open is not None, 5_000)
         lost = 3 - len(bodies(pair))
-        assert transactions(pair).open_count == lost, "what is not committed there is open"
+        assert transactions(pair).open_count == lost, "transactions without a commit in the log are open"
 
 
 @pytest.mark.parametrize("role", ["SYNC_MASTER", "ASYNC_MASTER"])
 @pytest.mark.parametrize("slaves", [1, 2])
-def test_a_slave_in_its_masters_place_asks_for_halves_whose_commits_it_lacks(slaves: int, role: str) -> None:
+def test_a_promoted_slave_reopens_half_messages_whose_commits_it_is_missing(slaves: int, role: str) -> None:
     with World(7) as world:
         pair = Pair(world, slaves=slaves, master_role=role, syncFlushTimeout=500, **QUIET)
         pair.start_up()
         deals = Deals(pair)
         pair.run(deals.send())
         lags = pair.nodes[-1]
-        world.run_until(lambda: pair.level(lags), 5_000)
+        world.run_until(lambda: pair.caught_up(lags), 5_000)
         world.run_until(lambda: pair.app(lags).tables.topics.find("orders") is not None, 5_000)
         with sent_nothing_more(pair, lags):
             pair.run(deals.end())
@@ -249,6 +253,6 @@ def test_a_slave_in_its_masters_place_asks_for_halves_whose_commits_it_lacks(sla
             deals.close()
             start_instead_of_master(pair, lags)
         world.run_until(lambda: transactions(pair).open is not None, 5_000)
-        world.run_for_ms(200)  # the name server hears of it
+        world.run_for_ms(200)  # the name server learns the new master
         assert bodies(pair) == []
         assert transactions(pair).open_count == 3

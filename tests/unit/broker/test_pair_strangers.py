@@ -1,4 +1,4 @@
-"""What strangers say on the replication port of a pair, beside a client that sends and reads, on virtual time."""
+"""Strangers on the replication port of a pair while a client sends and reads, on virtual time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ APART_MS = 150
 
 
 async def say(host: str, data: bytes) -> None:
-    """And stay for a moment, whether or not the other end does."""
+    """Sends the data, and keeps the connection open for a moment."""
     reader, writer = await asyncio.open_connection(host, 10_912)
     with suppress(OSError, TimeoutError):
         writer.write(data)
@@ -32,7 +32,7 @@ async def say_all(host: str, log_end: int) -> None:
         await asyncio.gather(*(say(host, data) for _ in range(3)))
 
 
-def test_what_strangers_report_to_a_pairs_master_acknowledges_nothing_and_ends_nobody() -> None:
+def test_reports_of_strangers_to_a_pairs_master_acknowledge_nothing_and_stop_no_broker() -> None:
     with World(41) as world:
         pair = Pair(world, syncFlushTimeout=1_000)
         pair.start_up()
@@ -43,11 +43,11 @@ def test_what_strangers_report_to_a_pairs_master_acknowledges_nothing_and_ends_n
         for body in bodies[20:]:
             [result] = pair.send(body)
             assert result.status is SendStatus.SEND_OK
-            assert pair.level(), "it was acknowledged before a slave had it"
+            assert pair.caught_up(), "a send was acknowledged before the slave held it"
             world.run_for_ms(APART_MS)
         world.run_until(saying.done, 30_000)
         assert sorted(message.body for message in pair.read()) == sorted(bodies)
-        assert [type(node.app) for node in pair.nodes] == [BrokerApp] * 2, "nobody ended"
+        assert [type(node.app) for node in pair.nodes] == [BrokerApp] * 2, "both brokers run"
         assert pair.leads() and pair.slaves_in_step() == 1
         pair.slave.kill()
         world.run_until(lambda: pair.slaves_in_step() == 0, 5_000)

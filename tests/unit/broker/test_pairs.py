@@ -28,21 +28,21 @@ def bodies(count: int, size: int = 500) -> list[bytes]:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_what_a_sync_master_acknowledges_is_at_its_slave(seed: int) -> None:
+def test_a_message_acknowledged_by_a_sync_master_is_on_its_slave(seed: int) -> None:
     with World(seed) as world:
         pair = Pair(world)
         pair.start_up()
         for body in bodies(20):
             [result] = pair.send(body)
             assert result.status is OK
-            assert pair.level(), "it was acknowledged before a slave had it"
+            assert pair.caught_up(), "a send was acknowledged before the slave held it"
         assert sorted(message.body for message in pair.read()) == sorted(bodies(20))
         master, slave = pair.app(pair.master), pair.app(pair.slave)
         assert master.store.read(0, 1 << 20) == slave.store.read(0, 1 << 20)
         assert slave.store.confirm_offset() == pair.end(pair.slave)
 
 
-def test_without_a_slave_sends_are_stored_and_answered_that_it_is_not_available() -> None:
+def test_without_a_slave_sends_are_stored_and_answered_slave_not_available() -> None:
     with World(3) as world:
         pair = Pair(world)
         pair.start_up()
@@ -52,21 +52,21 @@ def test_without_a_slave_sends_are_stored_and_answered_that_it_is_not_available(
         assert result.status is SendStatus.SLAVE_NOT_AVAILABLE and result.queue_offset >= 0
         assert [message.body for message in pair.read()] == [b"alone"]
         pair.start(pair.slave)
-        world.run_until(pair.level, 20_000)
+        world.run_until(pair.caught_up, 20_000)
         assert pair.send(b"together")[0].status is OK
 
 
-def test_a_slave_that_does_not_answer_in_time_leaves_the_fate_of_a_send_open() -> None:
+def test_a_send_that_the_slave_does_not_confirm_in_time_times_out() -> None:
     with World(4) as world:
         pair = Pair(world, syncFlushTimeout=1_000)
         pair.start_up()
         pair.slave.pause(10_000)
         [result] = pair.send(b"late")
         assert result.status is SendStatus.FLUSH_SLAVE_TIMEOUT
-        world.run_until(pair.level, 20_000)
+        world.run_until(pair.caught_up, 20_000)
 
 
-def test_a_slave_that_is_too_far_behind_is_not_waited_for() -> None:
+def test_a_sync_master_does_not_wait_for_a_slave_too_far_behind() -> None:
     with World(5) as world:
         pair = Pair(world, haSlaveFallbehindMax=2_000, syncFlushTimeout=1_000)
         pair.start_up()
@@ -76,7 +76,7 @@ def test_a_slave_that_is_too_far_behind_is_not_waited_for() -> None:
         assert statuses[-1] is SendStatus.SLAVE_NOT_AVAILABLE
 
 
-def test_an_async_master_waits_for_nobody() -> None:
+def test_an_async_master_does_not_wait_for_its_slave() -> None:
     with World(6) as world:
         pair = Pair(world, master_role="ASYNC_MASTER")
         pair.start_up()
@@ -94,7 +94,7 @@ def test_a_synced_send_without_a_slave_waits_for_the_disk() -> None:
         assert store.flushed_offset() == store.max_offset()
 
 
-def test_a_disk_that_is_late_answers_so_where_no_slave_is_waited_for() -> None:
+def test_a_slow_disk_of_an_async_master_answers_flush_disk_timeout() -> None:
     with World(8) as world:
         pair = Pair(
             world, slaves=0, master_role="ASYNC_MASTER", flushDiskType="SYNC_FLUSH", syncFlushTimeout=500
@@ -120,7 +120,7 @@ def test_name_servers_show_the_pair_and_a_slave_takes_no_sends() -> None:
         assert (refused.code, refused.remark) == (ResponseCode.SYSTEM_BUSY, REJECTED)
 
 
-def test_a_slave_serves_reads_where_that_is_wanted() -> None:
+def test_a_slave_of_a_pair_serves_reads_with_slave_read_enable() -> None:
     with World(18) as world:
         pair = Pair(world, slaveReadEnable=True)
         pair.start_up()
@@ -130,7 +130,7 @@ def test_a_slave_serves_reads_where_that_is_wanted() -> None:
         assert [reply.code for reply in found].count(ResponseCode.SUCCESS) == 1
 
 
-def test_tables_of_the_master_come_to_its_slaves() -> None:
+def test_slaves_of_a_pair_copy_the_tables_of_the_master() -> None:
     with World(10) as world:
         pair = Pair(world)
         pair.start_up()
@@ -150,14 +150,14 @@ def test_an_empty_slave_begins_with_the_last_file_of_its_master() -> None:
         pair.send(*bodies(60, size=1_000))
         assert pair.end(pair.master) > 3 * 16_384
         pair.start(pair.slave)
-        world.run_until(pair.level, 20_000)
+        world.run_until(pair.caught_up, 20_000)
         store = pair.app(pair.slave).store
         assert store.min_offset() == pair.end(pair.master) // 16_384 * 16_384
         assert pair.send(b"more")[0].status is OK
 
 
 @pytest.mark.parametrize("seed", range(20, 26))
-def test_a_slave_that_loses_power_when_it_had_just_begun_begins_again(seed: int) -> None:
+def test_a_slave_that_loses_power_right_after_its_first_copy_starts_over(seed: int) -> None:
     with World(seed) as world:
         pair = Pair(world, mappedFileSizeCommitLog=16_384, flushIntervalCommitLog=3_000)
         pair.start(pair.master)
@@ -169,11 +169,11 @@ def test_a_slave_that_loses_power_when_it_had_just_begun_begins_again(seed: int)
         world.run_for_ms(1_500)  # a checkpoint, no sync of the log yet
         pair.slave.kill(power_cut=True)
         pair.start(pair.slave)
-        world.run_until(pair.level, 20_000)
+        world.run_until(pair.caught_up, 20_000)
         assert pair.slave.failure is None
 
 
-def test_a_slave_goes_on_where_it_was_after_a_kill_of_either() -> None:
+def test_replication_continues_after_a_kill_of_the_slave_and_of_the_master() -> None:
     with World(12) as world:
         pair = Pair(world)
         pair.start_up()
@@ -181,21 +181,23 @@ def test_a_slave_goes_on_where_it_was_after_a_kill_of_either() -> None:
         pair.slave.kill()
         pair.send(*bodies(5))
         pair.start(pair.slave)
-        world.run_until(pair.level, 20_000)
+        world.run_until(pair.caught_up, 20_000)
         pair.master.kill()
         world.run_for_ms(2_000)
         pair.start(pair.master)
         world.run_until(lambda: pair.slaves_in_step() == 1, 40_000)
         assert pair.send(b"after")[0].status is OK
-        assert pair.level() and len(pair.read()) == 16
+        assert pair.caught_up() and len(pair.read()) == 16
 
 
 @pytest.mark.parametrize("seed", [13, 15])
-def test_a_slave_stays_out_when_its_master_lost_what_it_holds(
+def test_a_slave_does_not_follow_a_master_that_lost_data_that_the_slave_holds(
     seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Upstream's slave goes on as soon as the master's log has grown past its own, in the middle of other records, and before
-    that its report acknowledges sends that only the master has."""
+    """Upstream's slave continues once the master's log is longer, in the middle of other records.
+
+    Before that its reports acknowledge sends that only the master holds.
+    """
     with World(seed) as world:
         pair = Pair(world, flushIntervalCommitLog=100_000)
         pair.start_up()
@@ -230,8 +232,8 @@ def test_delayed_messages_are_delivered_without_a_slave() -> None:
 
 
 @pytest.mark.parametrize("role", ["SYNC_MASTER", "ASYNC_MASTER"])
-def test_a_slave_in_its_masters_place_delivers_what_it_has_no_copy_of(role: str) -> None:
-    """Upstream's master tells its slave that a message is delivered which only the master has."""
+def test_a_promoted_slave_delivers_messages_it_holds_no_copy_of(role: str) -> None:
+    """Upstream's master gives its slave the delay offset of a message that only the master holds."""
     with World(18) as world:
         pair = Pair(world, messageDelayLevel="6s 9s", master_role=role)
         pair.start_up()
@@ -241,10 +243,12 @@ def test_a_slave_in_its_masters_place_delivers_what_it_has_no_copy_of(role: str)
                 await client.producer("producers").send("orders", b"later", properties={"DELAY": "1"})
 
         pair.run(delayed())
-        assert pair.level()
+        assert pair.caught_up()
         master, slave = pair.app(pair.master), pair.app(pair.slave)
         held = pair.end(pair.slave)
-        with patch.object(ClassicMasterLink, "writable", lambda *_: []):  # tables go on, the log does not
+        with patch.object(
+            ClassicMasterLink, "writable", lambda *_: []
+        ):  # tables are still copied, the log is not
             world.run_until(lambda: master.tables.delays.next_offset(1) == 1, 10_000)
             world.run_for_ms(3_000)
             assert pair.end(pair.master) > pair.end(pair.slave) == held
@@ -258,7 +262,7 @@ def test_a_slave_in_its_masters_place_delivers_what_it_has_no_copy_of(role: str)
         assert [message.body for message in pair.read()] == [b"later"]
 
 
-def test_a_log_that_was_written_under_controllers_is_not_taken_for_a_pairs() -> None:
+def test_a_store_of_controller_mode_is_refused_in_a_pair() -> None:
     with World(17) as world:
         pair = Pair(world, slaves=0)
         pair.master.disk.put("epochFileCheckpoint", b"1\n1725254278\n1-0\n")

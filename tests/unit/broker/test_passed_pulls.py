@@ -1,4 +1,4 @@
-"""A pull that is passed on says what its consumer wants: the successor may have been started a moment ago."""
+"""Forwarded pulls carry the subscription of their consumer: a new successor knows no consumer."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 
 
-def pull(flags: str, **besides: str) -> RemotingCommand:
+def pull(flags: str, **fields: str) -> RemotingCommand:
     command = RemotingCommand.request(RequestCode.PULL_MESSAGE)
-    command.ext = {"consumerGroup": "G", "topic": "orders", "sysFlag": flags, "subVersion": "7"} | besides
+    command.ext = {"consumerGroup": "G", "topic": "orders", "sysFlag": flags, "subVersion": "7"} | fields
     return command
 
 
@@ -28,7 +28,7 @@ def long_one(group: str, topic: str) -> SubscriptionData:
     return SubscriptionData("orders", "\0" * 8_193, sub_version=7)
 
 
-def test_what_the_heartbeats_said_goes_along() -> None:
+def test_a_forwarded_pull_carries_the_subscription_of_the_heartbeat() -> None:
     command = pull("3")
     attach_subscriptions([command], known)
     assert command.ext == {
@@ -43,18 +43,20 @@ def test_what_the_heartbeats_said_goes_along() -> None:
         pull("7", subscription="TagA"),
         pull("no number"),
         pull("3", topic="unknown"),
-        pull("3", subVersion="8"),  # it wants something else than the heartbeats said
+        pull("3", subVersion="8"),  # another version than that of the heartbeat
         pull("3", subVersion="no number"),
         RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET),
     ],
 )
-def test_what_says_it_itself_or_of_whom_nothing_is_known_stays_as_it_is(command: RemotingCommand) -> None:
+def test_a_command_with_its_own_or_an_unknown_subscription_is_forwarded_unchanged(
+    command: RemotingCommand,
+) -> None:
     before = dict(command.ext)
     attach_subscriptions([command], known)
     assert command.ext == before
 
 
-def test_an_expression_that_no_header_has_room_for_stays_away() -> None:
+def test_an_expression_too_long_for_a_header_is_not_attached() -> None:
     command = pull("3")
     attach_subscriptions([command], long_one)
     assert "subscription" not in command.ext

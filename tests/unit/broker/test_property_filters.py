@@ -1,4 +1,4 @@
-"""SQL92 subscriptions: refused, served, held, kept in consumerFilter.json, and across a failover."""
+"""SQL92 subscriptions: refusals, pulls, held pulls, consumerFilter.json, and failovers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.unit.doubles import ManualClock
 SQL = {"expressionType": "SQL92", "subscription": "n > 2"}
 OF_HEARTBEAT = {"sysFlag": 0, "subVersion": 5}
 PADDING = bytes(2_000)
-"""So that a set's messages fill more than one segment."""
+"""Makes the messages of a set fill more than one segment."""
 NOT_SUPPORTED = "The broker does not support consumer to filter message by SQL92"
 
 
@@ -51,7 +51,7 @@ def heartbeat(*subscriptions: SubscriptionData) -> HeartbeatData:
 
 
 class Properties(ScriptedQueues):
-    """One queue of messages, each with `n` and a body of the same; what is `far` is on the disk only."""
+    """One queue of messages with property `n` and the same body; messages before `far` are only on disk."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,15 +88,15 @@ class Properties(ScriptedQueues):
         return GetResult(status, end, 0, end, len(found), 0, [], found)
 
 
-def bench(*, enabled: bool = True, heard: SubscriptionData | None = None) -> Bench:
+def bench(*, enabled: bool = True, subscribed: SubscriptionData | None = None) -> Bench:
     made = Bench(queues=Properties(), limits=Limits(enable_property_filter=enabled))
-    if heard is not None:
-        made.consumers.heartbeat(cast(Any, made.peer), heartbeat(heard), "JAVA", 479)
+    if subscribed is not None:
+        made.consumers.heartbeat(cast(Any, made.peer), heartbeat(subscribed), "JAVA", 479)
     return made
 
 
 @pytest.mark.parametrize(
-    ("enabled", "fields", "heard", "code"),
+    ("enabled", "fields", "subscribed", "code"),
     [
         (False, SQL, None, ResponseCode.SYSTEM_ERROR),
         (False, SQL | {"subscription": "n >"}, None, ResponseCode.SYSTEM_ERROR),
@@ -111,18 +111,18 @@ def bench(*, enabled: bool = True, heard: SubscriptionData | None = None) -> Ben
         (True, OF_HEARTBEAT, subscription("n > 2", version=4), ResponseCode.SUBSCRIPTION_NOT_LATEST),
     ],
 )  # fmt: skip
-def test_what_is_no_filter_or_not_taken_is_refused_as_upstream_does(
-    enabled: bool, fields: dict[str, Any], heard: SubscriptionData | None, code: int
+def test_invalid_or_disabled_filters_are_refused_as_upstream_does(
+    enabled: bool, fields: dict[str, Any], subscribed: SubscriptionData | None, code: int
 ) -> None:
-    reply = bench(enabled=enabled, heard=heard).pull(**fields)
+    reply = bench(enabled=enabled, subscribed=subscribed).pull(**fields)
     assert reply is not None and reply.code == code
     if code == ResponseCode.SYSTEM_ERROR:
         assert reply.remark == NOT_SUPPORTED
 
 
 @pytest.mark.parametrize("fields", [SQL, OF_HEARTBEAT])
-def test_what_matches_is_answered_and_the_rest_passed_over(fields: dict[str, Any]) -> None:
-    made = bench(heard=subscription("n > 2"))
+def test_matching_messages_are_returned_and_the_others_skipped(fields: dict[str, Any]) -> None:
+    made = bench(subscribed=subscription("n > 2"))
     made.queues.numbers = [1, 3, 2, 5]
     reply = made.pull(**fields)
     assert reply is not None and (reply.code, reply.body, reply.ext["nextBeginOffset"]) == (0, b"35", "4")
@@ -132,7 +132,7 @@ def test_what_matches_is_answered_and_the_rest_passed_over(fields: dict[str, Any
     assert (nothing.code, nothing.ext["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "2")
 
 
-def test_a_held_pull_is_woken_by_what_matches_alone() -> None:
+def test_a_held_pull_is_woken_by_matching_messages_only() -> None:
     made = bench()
     assert made.pull(**SQL, **HOLD) is None
     made.queues.numbers = [1, 2]
@@ -143,7 +143,7 @@ def test_a_held_pull_is_woken_by_what_matches_alone() -> None:
     assert [bytes(reply.body or b"") for reply in made.peer.replies] == [b"7"]
 
 
-def test_a_held_pull_that_passed_over_some_goes_on_behind_them_when_its_time_is_over() -> None:
+def test_an_expired_filtered_pull_returns_the_offset_behind_the_skipped_messages() -> None:
     made = bench()
     assert made.pull(**SQL, **HOLD) is None
     made.queues.numbers = [1, 2]
@@ -154,7 +154,7 @@ def test_a_held_pull_that_passed_over_some_goes_on_behind_them_when_its_time_is_
 
 
 class CountedProperties(Properties):
-    """From where it was read."""
+    """Records the offsets of reads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -165,16 +165,16 @@ class CountedProperties(Properties):
         return super().get_matching(topic, queue_id, offset, *more)
 
 
-def test_of_those_that_wait_with_one_expression_one_is_read_for_where_it_does_not_match() -> None:
+def test_the_queue_is_read_once_for_unmatched_held_pulls_with_the_same_expression() -> None:
     queues = CountedProperties()
     made = Bench(queues=queues, limits=Limits(enable_property_filter=True))
     for expression in ("n > 2", "n > 2", "n > 1", "n > 2"):
         assert made.pull(**SQL | {"subscription": expression}, **HOLD) is None
     queues.numbers = [1]
-    assert made.pull(**SQL, **HOLD, queueOffset=1) is None, "it waits behind the message that comes now"
+    assert made.pull(**SQL, **HOLD, queueOffset=1) is None, "it waits behind the next message"
     queues.reads.clear()
     made.processor.arrived([QueueGrew("orders", 0, 1)])
-    assert queues.reads == [0, 0], "once for each expression"
+    assert queues.reads == [0, 0], "one read for each expression"
     queues.reads.clear()
     queues.numbers = [1, 2]
     made.processor.arrived([QueueGrew("orders", 0, 2)])
@@ -193,20 +193,20 @@ def answered_late(made: Bench, **fields: Any) -> RemotingCommand:
     return reply
 
 
-def test_what_is_on_the_disk_only_is_read_before_it_is_answered() -> None:
+def test_cold_messages_are_read_from_disk_before_a_filtered_pull_is_answered() -> None:
     made = bench()
     made.queues.numbers, made.queues.far = [1, 3], 2
     reply = answered_late(made, **HOLD)
     assert (reply.code, bytes(reply.body or b"")) == (0, b"3")
 
 
-def test_what_is_damaged_is_not_passed_over() -> None:
+def test_a_damaged_message_is_an_error_and_not_skipped_by_a_filter() -> None:
     made = bench()
     made.queues.numbers, made.queues.far, made.queues.damaged = [1], 1, True
     assert answered_late(made).code == ResponseCode.SYSTEM_ERROR
 
 
-def test_who_does_not_serve_any_more_when_it_was_read_does_not_answer_it() -> None:
+def test_a_broker_that_stops_serving_during_a_cold_read_answers_busy() -> None:
     made = bench()
     made.queues.numbers, made.queues.far = [3], 1
     answer = made.processor.handle(cast(Any, made.peer), pull(**SQL))
@@ -227,7 +227,7 @@ def kept(table: ConsumerFilters) -> Any:
     return orjson.loads(table.encode())["filterDataByTopic"]
 
 
-def test_a_filter_is_kept_in_upstreams_shape() -> None:
+def test_a_filter_is_stored_in_upstreams_format() -> None:
     clock = ManualClock()
     table = filters(clock)
     table.register(
@@ -247,7 +247,7 @@ def test_a_filter_is_kept_in_upstreams_shape() -> None:
     }  # fmt: skip
 
 
-def test_a_filter_dies_with_its_group_or_subscription_and_lives_again() -> None:
+def test_a_filter_is_dead_without_its_group_or_subscription_and_revives_with_it() -> None:
     clock = ManualClock()
     table = filters(clock)
     first, second = subscription("a > 1"), subscription("b > 1", topic="bills")
@@ -258,7 +258,7 @@ def test_a_filter_dies_with_its_group_or_subscription_and_lives_again() -> None:
     assert table.find("CG", "orders").dead_time == clock.now_ms()
     table.register("CG", [subscription("a > 1", version=4)])
     found = table.find("CG", "orders")
-    assert (found.dead_time, found.client_version) == (0, 4), "its client's clock was set back"
+    assert (found.dead_time, found.client_version) == (0, 4), "the clock of its client was set back"
     table.register("CG", [first])
     born = table.find("CG", "orders").born_time
     clock.ms += 1_000
@@ -268,12 +268,12 @@ def test_a_filter_dies_with_its_group_or_subscription_and_lives_again() -> None:
     assert table.find("CG", "orders").born_time == born + 1_000
     table.unregister("CG")
     clock.ms += KEPT_MS - 1
-    assert list(kept(table)) == ["orders"], "the other one died a second before"
+    assert list(kept(table)) == ["orders"], "the other filter expired a second before"
     clock.ms += 1
     assert kept(table) == {}
 
 
-def test_who_was_there_before_the_start_is_taken_to_have_left() -> None:
+def test_filters_loaded_at_the_start_count_as_dead() -> None:
     clock = ManualClock()
     table = filters(clock)
     table.register("CG", [subscription("a > 1")])
@@ -285,7 +285,9 @@ def test_who_was_there_before_the_start_is_taken_to_have_left() -> None:
         again.decode(b"{")
 
 
-def test_the_table_is_bounded_and_changes_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_filter_table_is_bounded_and_each_change_is_notified_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     changes: list[int] = []
     table = ConsumerFilters(ManualClock(), lambda: changes.append(1))
     monkeypatch.setattr(consumerfilters, "CHARACTERS_MAX", consumerfilters.FILTER_CHARACTERS + 30)
@@ -298,7 +300,7 @@ def test_the_table_is_bounded_and_changes_are_told_once(monkeypatch: pytest.Monk
     assert table.find("CG", "orders").expression == "a > 22"
 
 
-def test_many_short_filters_are_bounded_and_a_heartbeat_looks_at_its_own(
+def test_many_short_filters_are_bounded_and_a_heartbeat_reads_its_own_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     table = ConsumerFilters(ManualClock(), lambda: None)
@@ -308,7 +310,9 @@ def test_many_short_filters_are_bounded_and_a_heartbeat_looks_at_its_own(
     again = filters(ManualClock())
     again.decode(table.encode())
     assert len(orjson.loads(again.encode())["filterDataByTopic"]["orders"]["groupFilterData"]) == 9
-    monkeypatch.setattr(table, "_all", lambda: pytest.fail("this costs what strangers left there"))
+    monkeypatch.setattr(
+        table, "_all", lambda: pytest.fail("a heartbeat must not scan the filters of other groups")
+    )
     table.register("G1", [subscription("b", topic="others")])
     assert table.find("G1", "orders").dead_time and not table.find("G2", "orders").dead_time
 
@@ -316,7 +320,7 @@ def test_many_short_filters_are_bounded_and_a_heartbeat_looks_at_its_own(
 def test_expressions_are_compiled_for_pulls_and_not_for_heartbeats(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A heartbeat has room for 500 of 250 conditions, which took 5 s."""
+    """A heartbeat has room for 500 expressions of 250 conditions, whose compilation took 5 s."""
     made: list[str] = []
 
     def compiled(expression: str, expression_type: str) -> PropertyFilter:
@@ -334,7 +338,7 @@ def test_expressions_are_compiled_for_pulls_and_not_for_heartbeats(
     assert made == ["n > 7", "n >"]
 
 
-def test_a_group_without_clients_has_no_living_filter() -> None:
+def test_filters_of_a_group_without_clients_are_dead() -> None:
     clock = ManualClock()
     table = filters(clock)
     consumers, peer = ConsumerGroups(table), RecordingPeer()
@@ -364,7 +368,7 @@ def whole_again(cluster: Cluster, members: int) -> None:
 
 
 @pytest.mark.parametrize("made", [under_controllers, in_raft_mode])
-def test_a_set_chooses_by_properties_before_and_after_a_failover_and_keeps_who_asked(
+def test_a_set_filters_by_properties_across_a_failover_and_keeps_the_filters(
     made: Callable[[World], Cluster],
 ) -> None:
     with World(5) as world:
@@ -380,8 +384,8 @@ def test_a_set_chooses_by_properties_before_and_after_a_failover_and_keeps_who_a
 
         assert cluster.run(check("SQL92", "n > 2")) == (0, "")
         assert cluster.run(check("TAG", "A || B")) == (0, "")
-        code, said = cluster.run(check("SQL92", "n > > 2"))
-        assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED and "line 1, column 5" in said
+        code, remark = cluster.run(check("SQL92", "n > > 2"))
+        assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED and "line 1, column 5" in remark
 
         async def send(numbers: list[int]) -> None:
             async with cluster.client() as client:
@@ -424,10 +428,10 @@ def test_a_set_chooses_by_properties_before_and_after_a_failover_and_keeps_who_a
         cluster.start(node)
         whole_again(cluster, 3)
         again = cluster.app(node).tables.filters.find("CG", "orders")
-        assert again is not None and again.dead_time >= again.born_time > 0, "its file was read"
+        assert again is not None and again.dead_time >= again.born_time > 0, "the filter comes from its file"
 
 
-def test_a_set_that_takes_no_filters_says_so_in_upstreams_words() -> None:
+def test_a_set_with_filters_disabled_refuses_them_with_upstreams_remark() -> None:
     with World(6) as world:
         cluster = Cluster(world, 1, minInSyncReplicas=1)
         cluster.start_up()
@@ -437,7 +441,7 @@ def test_a_set_that_takes_no_filters_says_so_in_upstreams_words() -> None:
         assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, NOT_SUPPORTED)
 
 
-def test_filters_that_are_turned_on_later_are_kept_with_those_of_before() -> None:
+def test_filters_enabled_later_are_merged_with_the_stored_ones() -> None:
     with World(6) as world:
         cluster = Cluster(world, 1, minInSyncReplicas=1, enablePropertyFilter=True)
         cluster.start_up()
@@ -451,7 +455,9 @@ def test_filters_that_are_turned_on_later_are_kept_with_those_of_before() -> Non
         tables = cluster.app(node).tables
         tables.filters.register("after", [subscription("n > 2")])
         cluster.run(tables.save())
-        assert node.disk.content(CONSUMER_FILTERS_FILE) == before, "it is not read, so it is not written"
+        assert node.disk.content(CONSUMER_FILTERS_FILE) == before, (
+            "the file was not read, so it is not written"
+        )
 
         def turn_on(more: bytes = b"") -> RemotingCommand:
             text = b"enablePropertyFilter=true\n" + more

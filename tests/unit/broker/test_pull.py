@@ -25,7 +25,7 @@ from remoting.headers.pull import PullMessageResponseHeader
 from tests.unit.broker.pullbench import HOLD, Bench, Limits, Role, ScriptedQueues, pull
 
 
-def test_a_reader_ahead_of_a_new_master_waits_for_what_comes_next() -> None:
+def test_a_reader_ahead_of_a_new_master_waits_for_messages_at_its_offset() -> None:
     bench = Bench(lists_former_epochs=False)
     bench.queues.messages = [("A", b"one")]
     assert bench.pull(queueOffset=2, **HOLD) is None
@@ -36,7 +36,7 @@ def test_a_reader_ahead_of_a_new_master_waits_for_what_comes_next() -> None:
     assert [bytes(reply.body or b"") for reply in bench.peer.replies] == [b"three"]
 
 
-def test_found_messages_are_the_body_and_the_header_says_where_to_go_on() -> None:
+def test_found_messages_are_the_body_and_the_header_has_the_next_offset() -> None:
     bench = Bench()
     bench.queues.messages = [("A", b"one"), ("B", b"two")]
     reply = bench.pull()
@@ -86,7 +86,7 @@ def test_every_status_of_the_store_has_its_code_and_a_full_header(
         ({"consumerGroup": ""}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
     ],
 )
-def test_a_pull_that_cannot_be_served_says_why(fields: dict[str, Any], code: int) -> None:
+def test_a_pull_that_cannot_be_served_is_refused_with_its_code(fields: dict[str, Any], code: int) -> None:
     reply = Bench().pull(**fields)
     assert reply is not None
     assert reply.code == code
@@ -108,7 +108,7 @@ def test_lite_pulls_and_unknown_groups_may_be_forbidden() -> None:
 
 
 @pytest.mark.parametrize("model", ["BROADCASTING", "CLUSTERING"])
-def test_a_group_that_may_not_broadcast_is_refused_where_it_does(model: str) -> None:
+def test_a_broadcasting_pull_of_a_group_without_permission_is_refused(model: str) -> None:
     bench = Bench()
     bench.queues.messages = [("A", b"one")]
     wanted = [SubscriptionData("orders", "*", sub_version=5)]
@@ -125,10 +125,10 @@ def test_a_group_that_may_not_broadcast_is_refused_where_it_does(model: str) -> 
     why = "the consumer group[CG] can not consume by broadcast way"
     assert (reply.code, reply.remark) == (ResponseCode.NO_PERMISSION, why)
     reply = bench.pull()
-    assert reply is not None and reply.code == 0, "as upstream, one that brings its subscription is served"
+    assert reply is not None and reply.code == 0, "as in upstream, a pull with its own subscription is served"
 
 
-def test_the_subscription_of_the_heartbeat_counts_when_the_pull_brings_none() -> None:
+def test_the_subscription_of_the_heartbeat_is_used_when_the_pull_has_none() -> None:
     bench = Bench()
     bench.queues.messages = [("A", b"one"), ("B", b"two")]
     data = HeartbeatData(
@@ -150,16 +150,16 @@ def test_a_pull_commits_the_offset_it_brings() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 100_000])
-def test_the_frame_of_found_messages_is_that_of_any_reply(size: int) -> None:
+def test_the_frame_of_found_messages_equals_that_of_a_normal_reply(size: int) -> None:
     buffers = [memoryview(b"1" * size), memoryview(b"2" * size)]
     result = GetResult(GetStatus.FOUND, 2, 0, (1 << 63) - 1, 2, 0, [], buffers)
-    said = Direction(ResponseCode.SUCCESS, 100, 3)
+    direction = Direction(ResponseCode.SUCCESS, 100, 3)
     header = PullMessageResponseHeader(3, 100, 0, (1 << 63) - 1)
     reply = pull().reply(ResponseCode.SUCCESS, "FOUND", header, b"".join(buffers))
-    written = frame_of(7, said, result)
+    written = frame_of(7, direction, result)
     assert b"".join(written) == b"".join(encode(reply))
     assert [buffer for buffer in written if buffer in buffers] == (buffers if size > 1 else []), (
-        "copied when small"
+        "small buffers are copied"
     )
 
 
@@ -168,7 +168,7 @@ def test_a_subscription_to_everything_has_no_filter(expression: str | None) -> N
     assert tag_filter(expression, None) is None
 
 
-def test_a_subscription_wants_the_hashes_of_its_tags() -> None:
+def test_a_tag_filter_matches_the_hashes_of_its_tags() -> None:
     wanted = tag_filter("TagA || TagB", "TAG")
     assert wanted is not None
     assert (wanted(tag_hash("TagA")), wanted(tag_hash("TagB")), wanted(tag_hash("TagC"))) == (
@@ -178,13 +178,13 @@ def test_a_subscription_wants_the_hashes_of_its_tags() -> None:
     )
 
 
-def test_what_is_no_tag_expression_is_refused() -> None:
+def test_a_tag_filter_refuses_other_expression_types() -> None:
     with pytest.raises(HeaderError):
         tag_filter("a > 5", "SQL92")
 
 
-class RottenQueues(ScriptedQueues):
-    """What is found has to be read from disk, and is damaged there."""
+class DamagedQueues(ScriptedQueues):
+    """Found messages are on disk only, and damaged there."""
 
     def __init__(self, damage: StoreError) -> None:
         super().__init__()
@@ -206,8 +206,8 @@ class RottenQueues(ScriptedQueues):
         QueueDamaged("TopicTest", 0, 800, -5),
     ],
 )
-def test_what_is_damaged_is_answered_with_an_error_that_names_it(damage: StoreError) -> None:
-    bench = Bench(queues=RottenQueues(damage))
+def test_a_damaged_record_or_queue_is_answered_with_an_error_that_names_it(damage: StoreError) -> None:
+    bench = Bench(queues=DamagedQueues(damage))
     answer = bench.processor.handle(cast(Any, bench.peer), pull())
     assert answer is not None and not isinstance(answer, RemotingCommand)
     asyncio.run(answer)
@@ -217,7 +217,7 @@ def test_what_is_damaged_is_answered_with_an_error_that_names_it(damage: StoreEr
 
 
 class FarQueues(ScriptedQueues):
-    """Its entries are on the disk only, until they are brought."""
+    """Its entries are on disk only, until `bring` reads them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -236,7 +236,7 @@ class FarQueues(ScriptedQueues):
         self.brought.append(queue_offset)
 
 
-def test_a_queue_that_the_page_cache_has_lost_is_read_before_a_pull_is_answered() -> None:
+def test_cold_queue_entries_are_read_before_a_pull_is_answered() -> None:
     queues = FarQueues()
     queues.messages = [("TagA", b"far")]
     bench = Bench(queues=queues)
@@ -248,8 +248,8 @@ def test_a_queue_that_the_page_cache_has_lost_is_read_before_a_pull_is_answered(
     assert queues.brought == [0]
 
 
-class FarRottenQueues(FarQueues):
-    """Its entries are on the disk only, and so are the records, which the disk does not give."""
+class UnreadableQueues(FarQueues):
+    """Its entries and records are on disk only, and the disk cannot read the records."""
 
     def get(
         self, topic: str, queue_id: int, offset: int, count: int, size: int, wanted: TagFilter | None = None
@@ -260,10 +260,10 @@ class FarRottenQueues(FarQueues):
         raise OSError(errno.EIO, "Input/output error", "commitlog/00000000000000000000")
 
 
-def test_a_disk_that_cannot_be_read_is_an_error_of_the_pull_and_not_of_the_broker(
+def test_an_unreadable_disk_fails_the_pull_and_not_the_broker(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    bench = Bench(queues=FarRottenQueues())
+    bench = Bench(queues=UnreadableQueues())
 
     async def scenario() -> None:
         answer = bench.processor.handle(cast(Any, bench.peer), pull())
@@ -279,7 +279,7 @@ def test_a_disk_that_cannot_be_read_is_an_error_of_the_pull_and_not_of_the_broke
     assert caplog.records[-1].getMessage() == "pull not answered"
 
 
-def test_who_stops_being_master_while_entries_are_read_answers_no_reader() -> None:
+def test_a_master_deposed_while_entries_are_read_answers_busy() -> None:
     queues = FarQueues()
     queues.messages = [("TagA", b"far")]
     bench = Bench(queues=queues)

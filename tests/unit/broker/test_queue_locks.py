@@ -1,4 +1,4 @@
-"""Queues that clients lock to consume in order: one holder each, through deaths, hand-overs and restarts, on virtual time."""
+"""Queues that clients lock to consume in order: one holder each, through kills, hand-overs and restarts."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.errors import BodyError
 from simulation.kernel.node import SimulatedClock
 from simulation.kernel.world import World
-from tests.unit.broker.brokerset import NAMESRV, Cluster
-from tests.unit.broker.test_parted_leader import controllers_of, part
+from tests.unit.broker.brokerset import NAMESRV, Cluster, controllers_of, cut_off
 
 ONE, TWO = ("orders", 1), ("orders", 2)
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in (1, 2)]
@@ -46,7 +45,7 @@ class Clock:
 
 
 class Table:
-    """Locks whose changes are counted."""
+    """Locks with a counter of changes."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -74,7 +73,7 @@ def test_a_queue_has_one_holder_until_its_lease_is_over() -> None:
     assert table.changes == 3
 
 
-def test_what_is_given_up_is_free_at_once_but_not_by_a_stranger() -> None:
+def test_an_unlock_by_the_holder_frees_a_queue_at_once_and_by_others_does_nothing() -> None:
     table = Table()
     locks = table.locks
     locks.lock("CG", [ONE], "a")
@@ -86,7 +85,7 @@ def test_what_is_given_up_is_free_at_once_but_not_by_a_stranger() -> None:
     assert table.changes == 3
 
 
-def test_a_lock_is_agreed_for_as_long_as_it_has_its_holder() -> None:
+def test_a_lock_is_agreed_while_its_holder_keeps_it() -> None:
     locks = Table().locks
     locks.lock("CG", [ONE, TWO], "a")
     assert not locks.agreed("CG", [ONE], "a")
@@ -98,17 +97,17 @@ def test_a_lock_is_agreed_for_as_long_as_it_has_its_holder() -> None:
     assert not locks.agreed("CG", [ONE], "a")
 
 
-def test_what_is_locked_anew_while_others_are_told_of_the_first_lock_is_not_agreed() -> None:
+def test_a_queue_locked_again_during_replication_of_the_first_lock_is_not_agreed() -> None:
     locks = Table().locks
     locks.lock("CG", [ONE, TWO], "a")
-    told = locks.newest
+    replicated = locks.newest
     locks.unlock("CG", [ONE], "a")
     locks.lock("CG", [ONE], "a")
-    assert locks.note_agreed("CG", [ONE, TWO], "a", told) == [TWO]
+    assert locks.note_agreed("CG", [ONE, TWO], "a", replicated) == [TWO]
     assert not locks.agreed("CG", [ONE], "a")
 
 
-def test_under_a_new_master_each_lease_begins_anew() -> None:
+def test_under_a_new_master_each_lease_restarts() -> None:
     master, slave = Table(), Table()
     master.locks.lock("CG", [ONE], "a")
     assert slave.locks.adopt(master.locks.wrapper())
@@ -120,7 +119,7 @@ def test_under_a_new_master_each_lease_begins_anew() -> None:
     assert slave.locks.lock("CG", [ONE], "b") == [ONE]
 
 
-def test_a_table_is_written_once_while_no_holder_changes() -> None:
+def test_a_lock_table_is_encoded_once_while_no_holder_changes() -> None:
     table = Table()
     table.locks.lock("CG", [ONE, TWO], "a")
     first = table.locks.wrapper()
@@ -137,7 +136,7 @@ def test_a_table_is_written_once_while_no_holder_changes() -> None:
     )
 
 
-def test_a_slave_takes_over_what_differs() -> None:
+def test_a_slave_adopts_changed_locks() -> None:
     master, slave = Table().locks, Table().locks
     master.lock("CG", [ONE, TWO], "a")
     assert slave.adopt(QueueLockTable.decode(master.encode()))
@@ -148,7 +147,7 @@ def test_a_slave_takes_over_what_differs() -> None:
     assert not slave.adopt(master.wrapper())
 
 
-def test_rows_in_another_form_are_read_and_others_refused() -> None:
+def test_lock_rows_with_queue_ids_as_text_are_read_and_malformed_ones_refused() -> None:
     assert QueueLockTable.decode(
         b'{"locks":[{"clientId":"a","group":"CG","queueId":"1","topic":"t"}]}'
     ).locks == [QueueLock("CG", "t", 1, "a")]
@@ -159,7 +158,7 @@ def test_rows_in_another_form_are_read_and_others_refused() -> None:
         QueueLockTable.decode(b'{"locks":{}}')
 
 
-def test_a_file_gives_the_holders_back() -> None:
+def test_lock_holders_are_restored_from_the_file() -> None:
     before, after = Table(), Table()
     before.locks.lock("CG", [ONE], "a")
     after.locks.decode(before.locks.encode())
@@ -169,7 +168,7 @@ def test_a_file_gives_the_holders_back() -> None:
         after.locks.decode(b'{"locks":[{"group":"CG"}]}')
 
 
-def test_who_is_gone_is_forgotten_by_and_by() -> None:
+def test_expired_locks_are_forgotten() -> None:
     table = Table()
     table.locks.lock("CG", [ONE, TWO], "a")
     table.clock.ms += LEASE_MS
@@ -177,7 +176,7 @@ def test_who_is_gone_is_forgotten_by_and_by() -> None:
     assert [lock.group for lock in table.locks.wrapper().locks] == ["other"]
 
 
-def test_locks_that_are_over_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_locks_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queuelocks, "LOCKS_MAX", 2)
     table = Table()
     assert table.locks.lock("CG", [ONE, TWO, ("orders", 3)], "a") == [ONE, TWO]
@@ -186,7 +185,7 @@ def test_locks_that_are_over_make_room_for_others(monkeypatch: pytest.MonkeyPatc
     assert len(table.locks.wrapper().locks) == 1
 
 
-def test_as_many_are_locked_as_slaves_can_be_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locks_are_bounded_by_the_size_that_slaves_can_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     table, name = Table(), "\0" * 255
     monkeypatch.setattr(queuelocks, "BYTES_MAX", 4_000)
     many = [("orders", number) for number in range(9)]
@@ -206,7 +205,7 @@ def test_as_many_are_locked_as_slaves_can_be_told_of(monkeypatch: pytest.MonkeyP
 # -- the requests
 
 
-def test_the_bodies_are_upstreams() -> None:
+def test_lock_bodies_have_upstreams_format() -> None:
     asked = LockQueuesBody.decode(
         b'{"clientId":"10.0.0.9@1#2","consumerGroup":"CG","mqSet":[{"brokerName":"broker-a","queueId":1,"topic":"orders"}],'
         b'"onlyThisBroker":false}'
@@ -251,7 +250,7 @@ def readers() -> Iterator[Readers]:
         yield Readers(world)
 
 
-def test_what_one_holds_another_is_not_given(readers: Readers) -> None:
+def test_a_queue_held_by_one_client_is_not_given_to_another(readers: Readers) -> None:
     assert readers.lock("a", QUEUES[:1]) == {QUEUES[0]}
     assert readers.lock("b") == {QUEUES[1]}
     assert readers.lock("a") == {QUEUES[0]}
@@ -259,7 +258,7 @@ def test_what_one_holds_another_is_not_given(readers: Readers) -> None:
     assert readers.lock("b") == set(QUEUES)
 
 
-def test_a_lock_outlives_the_master_that_gave_it(readers: Readers) -> None:
+def test_a_lock_survives_the_master_that_granted_it(readers: Readers) -> None:
     assert readers.lock("a") == set(QUEUES)
     readers.fail_over()
     assert readers.lock("b") == set()
@@ -268,7 +267,7 @@ def test_a_lock_outlives_the_master_that_gave_it(readers: Readers) -> None:
     assert readers.lock("b") == set(QUEUES)
 
 
-def test_who_died_with_the_master_is_waited_for_no_longer_than_a_lease(readers: Readers) -> None:
+def test_a_holder_that_died_with_the_master_keeps_its_lock_no_longer_than_a_lease(readers: Readers) -> None:
     readers.lock("a")
     given_ms = readers.world.now_ms
     readers.fail_over()
@@ -277,7 +276,7 @@ def test_who_died_with_the_master_is_waited_for_no_longer_than_a_lease(readers: 
     assert given_ms + TRUST_MS < readers.world.now_ms < given_ms + LEASE_MS + 10_000
 
 
-def test_a_lock_outlives_all_brokers_at_once(readers: Readers) -> None:
+def test_a_lock_survives_a_power_cut_of_all_brokers(readers: Readers) -> None:
     assert readers.lock("a") == set(QUEUES)
     for node in readers.cluster.brokers:
         node.kill(power_cut=True)
@@ -289,35 +288,35 @@ def test_a_lock_outlives_all_brokers_at_once(readers: Readers) -> None:
     assert readers.lock("a") == set(QUEUES)
 
 
-def test_nobody_holds_a_queue_before_the_next_master_would_know_it(readers: Readers) -> None:
+def test_a_lock_is_granted_only_once_the_slaves_hold_it(readers: Readers) -> None:
     slave = next(node for node in readers.cluster.brokers if node is not readers.cluster.master)
     readers.lock("a", QUEUES[:1])
     for operation in ("append", "replace"):
         slave.disk.fail_next(operation, OSError(errno.EIO, os.strerror(errno.EIO)), times=1_000)
     with pytest.raises(LockFailed, match="12 .*not yet on broker"):
         readers.lock("a")
-    assert readers.lock("a", QUEUES[:1]) == {QUEUES[0]}  # that one is known
+    assert readers.lock("a", QUEUES[:1]) == {QUEUES[0]}  # the slave holds this lock
     slave.disk.mend()
     readers.world.run_for_ms(5_000)
     assert readers.lock("a") == set(QUEUES)
 
 
-def test_queues_that_are_not_here_are_held_by_nobody(readers: Readers) -> None:
+def test_unknown_queues_are_not_locked_and_a_slave_refers_to_the_master(readers: Readers) -> None:
     wrong = [("orders", "broker-b", 1), ("strange", "broker-a", 0), ("orders", "broker-a", 99)]
     body = LockQueuesBody("CG", "a", [WireQueue(*queue) for queue in wrong])
     cluster = readers.cluster
     master = cluster.app(cluster.master).address
     reply = cluster.run(cluster.ask(master, RequestCode.LOCK_BATCH_MQ, None, body.encode()))
     assert (reply.code, reply.body) == (ResponseCode.SUCCESS, b'{"lockOKMQSet":[]}')
-    slave = next(node for node in cluster.brokers if node is not cluster.master)
+    slave = cluster.slaves[0]
     for code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ):
         reply = cluster.run(cluster.ask(cluster.app(slave).address, code, None, body.encode()))
         assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert master in (reply.remark or "")
 
 
-def test_who_renews_through_a_hand_over_holds_on(readers: Readers) -> None:
-    """A former master passes on what it is asked until the client has the new route."""
+def test_a_holder_renews_its_lock_throughout_a_hand_over(readers: Readers) -> None:
+    """A former master forwards requests until the client has the new route."""
     cluster = readers.cluster
 
     async def renewed() -> list[bool]:
@@ -342,25 +341,25 @@ def test_who_renews_through_a_hand_over_holds_on(readers: Readers) -> None:
     assert cluster.master is not former
 
 
-def test_what_was_said_counts_from_when_it_was_asked(readers: Readers) -> None:
+def test_a_client_trusts_a_lock_for_the_trust_period_after_its_request(readers: Readers) -> None:
     async def trusted() -> list[bool]:
         async with readers.cluster.client() as client:
             locks: QueueLocks = client.locks("CG", "a")
-            said = [locks.holds(QUEUES[0])]
+            holds = [locks.holds(QUEUES[0])]
             await locks.lock(QUEUES)
-            said.append(locks.holds(QUEUES[0]))
+            holds.append(locks.holds(QUEUES[0]))
             await asyncio.sleep(TRUST_MS / 1000)
-            said.append(locks.holds(QUEUES[0]))
+            holds.append(locks.holds(QUEUES[0]))
             await locks.lock(QUEUES)
-            said.append(locks.holds(QUEUES[0]))
+            holds.append(locks.holds(QUEUES[0]))
             await locks.unlock(QUEUES[:1])
-            return [*said, locks.holds(QUEUES[0]), locks.holds(QUEUES[1])]
+            return [*holds, locks.holds(QUEUES[0]), locks.holds(QUEUES[1])]
 
     assert readers.cluster.run(trusted()) == [False, True, False, True, False, True]
 
 
-def test_a_master_that_may_have_a_successor_renews_nothing_by_itself(readers: Readers) -> None:
-    """A client that reaches the parted master alone, and one that reaches the next."""
+def test_a_partitioned_master_renews_no_locks(readers: Readers) -> None:
+    """One client reaches only the partitioned master, the other one only the next master."""
     world, cluster = readers.world, readers.cluster
     there, former = world.node("client there", "10.0.4.2"), cluster.master
     client = Client(NAMESRV, clock=SimulatedClock(there), random=random.Random(1))
@@ -384,12 +383,12 @@ def test_a_master_that_may_have_a_successor_renews_nothing_by_itself(readers: Re
     there.spawn(renew())
     world.run_for_ms(1_000)
     assert one.holds(QUEUES[0])
-    part(world, former, [*cluster.brokers, *controllers_of(world), world.nodes["namesrv"]])
-    part(world, there, [node for node in [*cluster.brokers, world.nodes["namesrv"]] if node is not former])
+    cut_off(world, former, [*cluster.brokers, *controllers_of(world), world.nodes["namesrv"]])
+    cut_off(world, there, [node for node in [*cluster.brokers, world.nodes["namesrv"]] if node is not former])
     assert not cluster.run(other_holds())
 
 
-def test_without_controllers_locks_are_renewed_with_the_slaves_word(readers: Readers) -> None:
+def test_without_controllers_locks_are_renewed_after_the_slaves_confirm(readers: Readers) -> None:
     assert readers.lock("a") == set(QUEUES)
     for node in controllers_of(readers.world):
         node.kill()
@@ -399,8 +398,8 @@ def test_without_controllers_locks_are_renewed_with_the_slaves_word(readers: Rea
         assert readers.lock("b") == set()
 
 
-def test_what_is_given_up_while_its_lock_is_asked_for_is_not_held(readers: Readers) -> None:
-    """The answer is on its way."""
+def test_a_queue_unlocked_while_its_lock_request_is_under_way_is_not_held(readers: Readers) -> None:
+    """The unlock is sent while the answer to the lock request is under way."""
 
     async def trusted() -> tuple[set[MessageQueue], bool, bool, set[MessageQueue]]:
         async with readers.cluster.client() as client:
@@ -416,8 +415,8 @@ def test_what_is_given_up_while_its_lock_is_asked_for_is_not_held(readers: Reade
     assert readers.cluster.run(trusted()) == ({QUEUES[1]}, False, True, set(QUEUES))
 
 
-def test_who_has_a_name_that_is_no_name_locks_nothing(readers: Readers) -> None:
-    """Each slave copies it with each queue, and has no room for a few of these."""
+def test_a_lock_request_with_an_overlong_name_is_refused(readers: Readers) -> None:
+    """Slaves copy the name with each queue, and have no room for such names."""
     cluster, wire = readers.cluster, [WireQueue("orders", "broker-a", 1)]
     master = cluster.app(cluster.master).address
     for body in (LockQueuesBody("CG", "a" * 256, wire), LockQueuesBody("g" * 256, "a", wire)):

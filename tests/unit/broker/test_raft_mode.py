@@ -20,8 +20,8 @@ from remoting.command import RemotingCommand
 from remoting.headers.offsets import ResetOffsetHeader
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
-from tests.unit.broker.groupset import MEMBERS, GroupSet
-from tests.unit.broker.test_retries_in_process import heartbeat, read, send_back, wait_for
+from tests.unit.broker.groupset import MEMBERS, GroupSet, shows, started
+from tests.unit.broker.sendbacks import heartbeat, read, send_back, wait_for
 
 
 @pytest.fixture
@@ -30,34 +30,15 @@ def world() -> Iterator[World]:
         yield world
 
 
-def bodies_of(group: GroupSet) -> list[bytes]:
-    return sorted(bytes(message.body) for message in group.run(group.read_all()))
-
-
-def shows(store: BrokerStore, bodies: list[bytes]) -> bool:
-    """Whether what the queues of the topic list has all of them."""
-    found = bytearray()
-    for topic, queue_id in store.queues():
-        for entry in store.entries(topic, queue_id, store.min_queue_offset(topic, queue_id), 1000):
-            found += store.read(entry.physical_offset, entry.size)
-    return all(body in found for body in bodies)
-
-
-def started(world: World, **settings: object) -> GroupSet:
-    group = GroupSet(world, **settings)
-    group.start_up()
-    return group
-
-
 def messages(name: str, count: int) -> list[bytes]:
     return [b"%s %d " % (name.encode(), number) + b"x" * (number * 37 % 500) for number in range(count)]
 
 
-def test_what_is_acknowledged_is_read_from_every_leader(world: World) -> None:
+def test_acknowledged_messages_are_read_from_every_leader(world: World) -> None:
     group = started(world)
     sent = messages("first", 40)
     group.run(group.send_all(sent))
-    assert bodies_of(group) == sorted(sent)
+    assert group.bodies() == sorted(sent)
     former = group.master
     former.kill()
     group.wait_for_master()
@@ -65,14 +46,14 @@ def test_what_is_acknowledged_is_read_from_every_leader(world: World) -> None:
     sent += messages("later", 40)
     group.run(group.send_all(sent[40:]))
     group.start(former)
-    group.world.run_until(group.level, 20_000)
+    group.world.run_until(group.caught_up, 20_000)
     group.world.run_until(lambda: group.app(former).membership.role is ReplicaRole.SLAVE, 5_000)
     group.master.kill()
     group.wait_for_master()
-    assert bodies_of(group) == sorted(sent)
+    assert group.bodies() == sorted(sent)
 
 
-def test_what_consumers_hand_back_and_who_was_moved_outlive_the_leader_that_answered(world: World) -> None:
+def test_sent_back_messages_and_offset_resets_survive_the_leader_that_answered(world: World) -> None:
     group = started(world)
     sent = messages("bad", 8)
     group.run(group.send_all(sent))
@@ -105,7 +86,7 @@ def test_what_consumers_hand_back_and_who_was_moved_outlive_the_leader_that_answ
 def test_all_members_hold_the_same_bytes_and_queues(world: World) -> None:
     group = started(world)
     group.run(group.send_all(messages("some", 300)))  # several files
-    group.world.run_until(group.level, 20_000)
+    group.world.run_until(group.caught_up, 20_000)
     stores = [group.app(node).store for node in group.brokers]
     assert stores[0].confirm_offset() > 2 * stores[0].segment_size_bytes
     for store in stores[1:]:
@@ -124,7 +105,7 @@ def test_all_members_hold_the_same_bytes_and_queues(world: World) -> None:
     assert others == [first, first]
 
 
-def test_all_restart_at_once_in_good_order_or_not(world: World) -> None:
+def test_no_message_is_lost_when_all_members_are_stopped_or_killed_and_restarted(world: World) -> None:
     group = started(world)
     sent = messages("before", 60)
     group.run(group.send_all(sent))
@@ -137,18 +118,18 @@ def test_all_restart_at_once_in_good_order_or_not(world: World) -> None:
         for node in group.brokers:
             group.start(node)
         group.wait_for_master()
-        assert bodies_of(group) == sorted(sent)
+        assert group.bodies() == sorted(sent)
         more = messages(f"after {graceful}", 20)
         group.run(group.send_all(more))
         sent += more
-    assert bodies_of(group) == sorted(sent)
+    assert group.bodies() == sorted(sent)
     assert all(group.app(node).store.queue_offset_skips() == 0 for node in group.brokers)
 
 
-def test_a_leader_without_a_majority_answers_nothing_ok(world: World) -> None:
+def test_a_leader_without_a_majority_acknowledges_nothing(world: World) -> None:
     group = started(world)
     master = group.app(group.master)
-    others = [node for node in group.brokers if node is not group.master]
+    others = group.slaves
     for node in others:
         node.kill()
     end = master.store.confirm_offset()
@@ -159,7 +140,7 @@ def test_a_leader_without_a_majority_answers_nothing_ok(world: World) -> None:
     assert reply.code == 0
 
 
-def test_a_leader_that_is_told_to_stop_hands_over_and_nobody_notices(world: World) -> None:
+def test_a_stopping_leader_hands_over_without_a_failed_send(world: World) -> None:
     group = started(world)
     former = group.master
 
@@ -173,11 +154,11 @@ def test_a_leader_that_is_told_to_stop_hands_over_and_nobody_notices(world: Worl
 
     assert group.run(scenario()) == 0
     assert group.master is not former
-    assert bodies_of(group) == sorted(messages("under way", 200))
+    assert group.bodies() == sorted(messages("under way", 200))
 
 
 @pytest.mark.parametrize("target_lives", [True, False])
-def test_a_hand_over_that_an_operator_asks_for_refuses_no_send(world: World, target_lives: bool) -> None:
+def test_a_leadership_transfer_by_an_operator_fails_no_send(world: World, target_lives: bool) -> None:
     group = started(world)
     former = group.master
     target = next(node for node in group.brokers if node is not former)
@@ -195,10 +176,10 @@ def test_a_hand_over_that_an_operator_asks_for_refuses_no_send(world: World, tar
 
     assert group.run(scenario()) == 0
     assert (group.master is former) != target_lives
-    assert bodies_of(group) == sorted(messages("under way", 200))
+    assert group.bodies() == sorted(messages("under way", 200))
 
 
-def test_the_preferred_member_leads_once_it_is_level(world: World) -> None:
+def test_the_preferred_member_leads_once_it_caught_up(world: World) -> None:
     group = started(world, preferredLeaderIds="n2")
     preferred = group.brokers[2]
     world.run_until(lambda: group.masters == [preferred], 20_000)
@@ -209,17 +190,17 @@ def test_the_preferred_member_leads_once_it_is_level(world: World) -> None:
     group.start(preferred)
     world.run_until(lambda: group.masters == [preferred], 20_000)
     world.run_for_ms(500)
-    assert bodies_of(group) == sorted(sent)
+    assert group.bodies() == sorted(sent)
 
 
-def test_what_retention_deletes_a_member_that_was_away_does_without(world: World) -> None:
+def test_a_member_that_was_away_starts_behind_the_log_that_retention_deleted(world: World) -> None:
     group = started(
         world,
         fileReservedSeconds=5,
         deleteWhen=";".join(f"{hour:02d}" for hour in range(24)),
         cleanResourceInterval=500,
     )
-    away = next(node for node in group.brokers if node is not group.master)
+    away = group.slaves[0]
     away.kill()
     for number in range(4):
         group.run(group.send_all(messages(f"part {number}", 120)))
@@ -228,13 +209,15 @@ def test_what_retention_deletes_a_member_that_was_away_does_without(world: World
     master = group.app(group.master)
     assert master.store.min_offset() > 0
     group.start(away)
-    world.run_until(lambda: not away.running, 30_000)  # another member's log replaced its own
+    world.run_until(
+        lambda: not away.running, 30_000
+    )  # it stopped to replace its log by that of another member
     assert away.failure is None
     group.start(away)
-    world.run_until(group.level, 30_000)
+    world.run_until(group.caught_up, 30_000)
     sent = messages("at the end", 30)
     group.run(group.send_all(sent))
-    world.run_until(group.level, 30_000)
+    world.run_until(group.caught_up, 30_000)
     store = group.app(away).store
     assert store.queue_offset_skips() == 0
     for topic, queue_id in master.store.queues():
@@ -246,7 +229,7 @@ def test_what_retention_deletes_a_member_that_was_away_does_without(world: World
     assert shows(group.app(group.master).store, sent)
 
 
-def test_a_leader_that_cannot_take_messages_lets_another_lead(world: World) -> None:
+def test_a_leader_that_cannot_store_messages_transfers_leadership(world: World) -> None:
     group = started(world)
     former = group.master
     group.app(former).store.disk_too_full = True
@@ -254,10 +237,10 @@ def test_a_leader_that_cannot_take_messages_lets_another_lead(world: World) -> N
     world.run_for_ms(500)
     sent = messages("elsewhere", 20)
     group.run(group.send_all(sent))
-    assert bodies_of(group) == sorted(sent)
+    assert group.bodies() == sorted(sent)
 
 
-def test_terms_are_told_as_epochs_and_who_is_level(world: World) -> None:
+def test_terms_are_reported_as_epochs_and_slaves_in_sync_are_counted(world: World) -> None:
     group = started(world)
     group.run(group.send_all(messages("some", 30)))
     before = epochs_of(group, group.master)
@@ -269,14 +252,19 @@ def test_terms_are_told_as_epochs_and_who_is_level(world: World) -> None:
     status = orjson.loads(
         group.run(group.ask(group.app(group.master).address, RequestCode.GET_BROKER_HA_STATUS)).body
     )
-    assert (status["master"], status["inSyncSlaveNums"]) == (True, 1)  # one was not heard for long
+    assert (status["master"], status["inSyncSlaveNums"]) == (
+        True,
+        1,
+    )  # the killed member has not reported for long
     group.start(former)
-    group.world.run_until(group.level, 20_000)
+    group.world.run_until(group.caught_up, 20_000)
     group.world.run_for_ms(2_000)
-    told = {name: epochs_of(group, node) for name, node in group.world.nodes.items() if node in group.brokers}
-    for rows in told.values():
+    epochs = {
+        name: epochs_of(group, node) for name, node in group.world.nodes.items() if node in group.brokers
+    }
+    for rows in epochs.values():
         assert [(each.epoch, each.start_offset) for each in rows] == [
-            (each.epoch, each.start_offset) for each in told[former.name]
+            (each.epoch, each.start_offset) for each in epochs[former.name]
         ]
         assert (rows[0].epoch, rows[0].start_offset) == (before[0].epoch, before[0].start_offset) and len(
             rows
@@ -288,40 +276,40 @@ def test_terms_are_told_as_epochs_and_who_is_level(world: World) -> None:
 
 
 def epochs_of(group: GroupSet, node: Node) -> list[EpochSpan]:
-    """What getBrokerEpoch shows."""
+    """The epochs as getBrokerEpoch shows them."""
     reply = group.run(group.ask(group.app(node).address, RequestCode.GET_BROKER_EPOCH_CACHE))
     return EpochCache.decode(reply.body).epoch_list
 
 
-def test_controllers_requests_are_refused_with_what_to_use_instead(world: World) -> None:
+def test_controller_requests_are_refused_with_the_alternative(world: World) -> None:
     group = started(world)
     address = group.app(group.master).address
-    for code, said in (
+    for code, alternative in (
         (RequestCode.CONTROLLER_GET_METADATA_INFO, "dledger status"),
         (RequestCode.CONTROLLER_ELECT_MASTER, "elects its master itself"),
         (RequestCode.RESYNC_BROKER, "empty it"),
     ):
         reply = group.run(group.ask(address, code))
         assert reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        assert said in (reply.remark or "")
+        assert alternative in (reply.remark or "")
 
 
-def test_the_oldest_message_is_told_though_entries_stand_before_it(world: World) -> None:
+def test_the_oldest_store_time_is_that_of_a_message_and_not_of_an_earlier_entry(world: World) -> None:
     group = started(world)
     group.run(group.send_all(messages("some", 3)))
     group.world.run_for_ms(60_000)
     reply = group.run(group.ask(group.app(group.master).address, RequestCode.GET_BROKER_RUNTIME_INFO))
-    told = KVTable.decode(reply.body).table
+    table = KVTable.decode(reply.body).table
     oldest = group.app(group.master).store.first_store_time()
     assert oldest is not None
-    assert told["earliestMessageTimeStamp"] == str(oldest) != told["bootTimestamp"]
+    assert table["earliestMessageTimeStamp"] == str(oldest) != table["bootTimestamp"]
 
 
 def test_keys_in_damaged_index_files_are_found_again(world: World) -> None:
     group = started(world)
     group.run(group.send_all(messages("some", 600)))
-    group.world.run_until(group.level, 20_000)
-    slave = next(node for node in group.brokers if node is not group.master)
+    group.world.run_until(group.caught_up, 20_000)
+    slave = group.slaves[0]
     group.world.run(slave.stop())
     paths = sorted(path for path in slave.disk.entries if path.startswith("index/"))
     assert len(paths) > 3
@@ -329,7 +317,7 @@ def test_keys_in_damaged_index_files_are_found_again(world: World) -> None:
     slave.disk.put(paths[2], bytes(len(slave.disk.content(paths[2]) or b"")))
     slave.disk.put(paths[-1], b"")
     group.start(slave)
-    group.world.run_until(group.level, 20_000)
+    group.world.run_until(group.caught_up, 20_000)
 
     async def missed() -> list[str]:
         store, keys = group.app(slave).store, []

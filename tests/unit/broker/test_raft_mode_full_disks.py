@@ -1,4 +1,4 @@
-"""A Raft-mode set whose disks are full: nobody ends, nothing that was acknowledged is lost, and all goes on with room."""
+"""A Raft-mode set with full disks: no member stops, no message is lost, and it resumes with room."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def started(world: World, **settings: object) -> GroupSet:
     group = GroupSet(world, **kept_whole | settings)
     group.start_up()
     group.run(group.send_all(BODIES[:5]))
-    world.run_until(group.level, 20_000)
+    world.run_until(group.caught_up, 20_000)
     return group
 
 
@@ -44,17 +44,13 @@ def make_room(*nodes: Node) -> None:
         node.disk.capacity_bytes = None
 
 
-def bodies_of(group: GroupSet) -> set[bytes]:
-    return {bytes(message.body) for message in group.run(group.read_all())}
-
-
 def all_serve(group: GroupSet) -> bool:
     return all(node.serving and node.incarnation == 1 for node in group.brokers)
 
 
-def test_a_follower_without_room_is_waited_for_by_nobody_and_comes_back_by_itself(world: World) -> None:
+def test_a_follower_with_a_full_disk_delays_no_send_and_catches_up_once_it_has_room(world: World) -> None:
     group = started(world)
-    full = next(node for node in group.brokers if node is not group.master)
+    full = group.slaves[0]
     fill(full)
     group.run(group.send_all(BODIES))
     world.run_for_ms(FULL_MS)
@@ -62,23 +58,23 @@ def test_a_follower_without_room_is_waited_for_by_nobody_and_comes_back_by_itsel
     assert store.confirm_offset() < group.app(group.master).store.confirm_offset()
     assert all_serve(group)
     make_room(full)
-    world.run_until(group.level, 20_000)
-    assert bodies_of(group) == set(BODIES)
+    world.run_until(group.caught_up, 20_000)
+    assert {*group.bodies()} == set(BODIES)
 
 
-def test_a_leader_without_room_lets_another_lead(world: World) -> None:
+def test_a_leader_whose_disk_fills_up_transfers_leadership(world: World) -> None:
     group = started(world)
     full = group.master
     fill(full)
     group.run(group.send_all(BODIES))
     assert group.master is not full
-    assert bodies_of(group) == set(BODIES)
+    assert {*group.bodies()} == set(BODIES)
     make_room(full)
-    world.run_until(group.level, 30_000)
+    world.run_until(group.caught_up, 30_000)
     assert all_serve(group)
 
 
-def test_a_set_without_room_refuses_messages_serves_reads_and_goes_on_with_room(world: World) -> None:
+def test_a_set_with_full_disks_refuses_sends_serves_reads_and_resumes_with_room(world: World) -> None:
     group = started(world)
     fill(*group.brokers)
     acknowledged: list[bytes] = []
@@ -92,7 +88,7 @@ def test_a_set_without_room_refuses_messages_serves_reads_and_goes_on_with_room(
                         await producer.send("orders", body)
                         acknowledged.append(body)
                 except SendOutcomeUnknown:
-                    continue  # nobody has room for it
+                    continue  # no majority has room for it
                 except SendRefused as refused:
                     return refused
 
@@ -100,15 +96,15 @@ def test_a_set_without_room_refuses_messages_serves_reads_and_goes_on_with_room(
     world.run_for_ms(FULL_MS)
     assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert all_serve(group)
-    assert set(BODIES[:5] + acknowledged) <= bodies_of(group)
+    assert set(BODIES[:5] + acknowledged) <= {*group.bodies()}
     make_room(*group.brokers)
     group.wait_for_master()
     group.run(group.send_all(BODIES))
-    world.run_until(group.level, 30_000)
-    assert bodies_of(group) == set(BODIES) and all_serve(group)
+    world.run_until(group.caught_up, 30_000)
+    assert {*group.bodies()} == set(BODIES) and all_serve(group)
 
 
-def test_what_retention_deletes_makes_the_room_that_messages_wait_for(world: World) -> None:
+def test_retention_makes_room_for_new_messages_on_full_disks(world: World) -> None:
     group = started(
         world,
         fileReservedSeconds=5,
@@ -120,5 +116,5 @@ def test_what_retention_deletes_makes_the_room_that_messages_wait_for(world: Wor
     for _ in range(6):
         group.run(group.send_all(BODIES))
     assert group.app(group.master).store.min_offset() > 0
-    world.run_until(group.level, 30_000)
+    world.run_until(group.caught_up, 30_000)
     assert all_serve(group)

@@ -1,4 +1,4 @@
-"""Members of a Raft-mode set that come, go and are replaced, while clients send."""
+"""Members of a Raft-mode set that are added, removed and replaced while clients send."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dledger.client import DLedgerClient, Refused
 from mqclient.errors import SendOutcomeUnknown, SendRefused
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
-from tests.unit.broker.groupset import MEMBERS, GroupSet
+from tests.unit.broker.groupset import MEMBERS, GroupSet, started
 
-LEVEL_MS = 30_000
+CATCH_UP_MS = 30_000
 FOURTH = "10.0.2.4:40911"
 
 
@@ -25,14 +25,8 @@ def world() -> Iterator[World]:
         yield world
 
 
-def started(world: World, **settings: object) -> GroupSet:
-    group = GroupSet(world, **settings)
-    group.start_up()
-    return group
-
-
 def operated(group: GroupSet, act: Callable[[DLedgerClient], Awaitable[Any]]) -> Any:
-    """What comes of `act` on a client that knows the first list."""
+    """The result of `act` with an operator's client that knows the first peer list."""
 
     async def run() -> Any:
         async with group.client() as client:
@@ -42,7 +36,7 @@ def operated(group: GroupSet, act: Callable[[DLedgerClient], Awaitable[Any]]) ->
 
 
 class Sending:
-    """Sends until it is stopped; what was acknowledged is in `acknowledged`."""
+    """Sends until it is stopped; `acknowledged` has the bodies of acknowledged sends."""
 
     def __init__(self, group: GroupSet) -> None:
         self.group = group
@@ -68,7 +62,7 @@ class Sending:
 
 
 def under_load(group: GroupSet, act: Callable[[DLedgerClient], Awaitable[None]]) -> list[bytes]:
-    """Sends while an operator acts, and for a while after that; what was acknowledged."""
+    """Sends during and after `act`, and returns the acknowledged bodies."""
     sending = Sending(group)
 
     async def run() -> None:
@@ -85,12 +79,8 @@ def under_load(group: GroupSet, act: Callable[[DLedgerClient], Awaitable[None]])
     return sending.acknowledged
 
 
-def bodies_of(group: GroupSet) -> set[bytes]:
-    return {bytes(message.body) for message in group.run(group.read_all())}
-
-
-def out(group: GroupSet, node: Node) -> str:
-    """Its id; it is no part of the set any more."""
+def removed_from(group: GroupSet, node: Node) -> str:
+    """Removes the node from the list of brokers, and returns its member id."""
     member = f"n{node.name.rpartition('-')[2]}"
     group.brokers = [each for each in group.brokers if each is not node]
     return member
@@ -99,27 +89,27 @@ def out(group: GroupSet, node: Node) -> str:
 @pytest.mark.parametrize("leads", [False, True])
 def test_a_dead_member_is_replaced_under_load_and_nothing_is_lost(world: World, leads: bool) -> None:
     group = started(world)
-    dead = group.master if leads else next(node for node in group.brokers if node is not group.master)
+    dead = group.master if leads else group.slaves[0]
     dead.kill()
     dead.disk.wipe()
     group.wait_for_master()
-    gone = out(group, dead)
+    gone = removed_from(group, dead)
     present = {member: address for member, address in MEMBERS.items() if member != gone}
 
     async def replace(operator: DLedgerClient) -> None:
         await operator.remove(gone)
         group.start_newcomer(3, present)
-        told = await operator.add("n3", FOURTH, LEVEL_MS)
-        assert sorted(told["after"]["voters"]) == sorted([*present, "n3"])
+        result = await operator.add("n3", FOURTH, CATCH_UP_MS)
+        assert sorted(result["after"]["voters"]) == sorted([*present, "n3"])
 
     acknowledged = under_load(group, replace)
-    world.run_until(group.level, 30_000)
+    world.run_until(group.caught_up, 30_000)
     newcomer = group.brokers[-1]
     assert group.app(newcomer).membership.role is ReplicaRole.SLAVE
     assert group.app(newcomer).membership.broker_id == 4
-    group.master.kill()  # the new one is needed now
+    group.master.kill()  # a majority needs the new member now
     group.wait_for_master()
-    assert set(acknowledged) <= bodies_of(group)
+    assert set(acknowledged) <= {*group.bodies()}
 
 
 def test_a_set_grows_and_shrinks_and_its_members_start_with_their_old_lists(world: World) -> None:
@@ -128,16 +118,16 @@ def test_a_set_grows_and_shrinks_and_its_members_start_with_their_old_lists(worl
 
     async def change(operator: DLedgerClient) -> None:
         group.start_newcomer(3, MEMBERS)
-        await operator.add("n3", FOURTH, LEVEL_MS)
-        await operator.remove(f"n{group.brokers.index(former)}")  # it hands over first
+        await operator.add("n3", FOURTH, CATCH_UP_MS)
+        await operator.remove(f"n{group.brokers.index(former)}")  # the leader hands over first
 
     acknowledged = under_load(group, change)
     assert group.master is not former
     world.run_for_ms(15_000)
-    assert group.app(former).ha.address == f"{former.host}:40911"  # it runs on, and says where
+    assert group.app(former).ha.address == f"{former.host}:40911"  # it still runs, and reports its address
     world.run(former.stop())
-    out(group, former)
-    world.run_until(group.level, 30_000)
+    removed_from(group, former)
+    world.run_until(group.caught_up, 30_000)
     fourth = group.brokers[-1]
     for node in group.brokers:
         node.kill()
@@ -147,24 +137,22 @@ def test_a_set_grows_and_shrinks_and_its_members_start_with_their_old_lists(worl
             changed = {"dLegerPeers": ";".join(f"{m}-{a}" for m, a in {**MEMBERS, "n3": FOURTH}.items())}
         group.start(node, dLegerSelfId=f"n{node.name.rpartition('-')[2]}", **changed)
     group.wait_for_master()
-    assert set(acknowledged) <= bodies_of(group)
-    world.run_until(group.level, 30_000)
+    assert set(acknowledged) <= {*group.bodies()}
+    world.run_until(group.caught_up, 30_000)
 
 
 @pytest.mark.parametrize("newcomer_leads", [False, True])
-def test_an_emptied_member_comes_back_with_a_list_from_before_a_change(
-    world: World, newcomer_leads: bool
-) -> None:
+def test_an_emptied_member_rejoins_with_an_outdated_peer_list(world: World, newcomer_leads: bool) -> None:
     group = started(world)
-    dead = next(node for node in group.brokers if node is not group.master)
+    dead = group.slaves[0]
     dead.kill()
-    gone = out(group, dead)
+    gone = removed_from(group, dead)
     present = {member: address for member, address in MEMBERS.items() if member != gone}
 
     async def replace(operator: DLedgerClient) -> None:
         await operator.remove(gone)
         group.start_newcomer(3, present)
-        await operator.add("n3", FOURTH, LEVEL_MS)
+        await operator.add("n3", FOURTH, CATCH_UP_MS)
 
     acknowledged = under_load(group, replace)
     newcomer = group.brokers[-1]
@@ -176,14 +164,14 @@ def test_an_emptied_member_comes_back_with_a_list_from_before_a_change(
     emptied.disk.wipe()
     world.run_for_ms(3_000)
     group.start(emptied, dLegerSelfId=f"n{emptied.name.rpartition('-')[2]}")
-    world.run_until(group.level, 60_000)
+    world.run_until(group.caught_up, 60_000)
     world.run_for_ms(3_000)
     group.master.kill()
     group.wait_for_master()
-    assert set(acknowledged) <= bodies_of(group)
+    assert set(acknowledged) <= {*group.bodies()}
 
 
-def test_a_newcomer_takes_the_beginning_of_a_log_that_retention_has_moved(world: World) -> None:
+def test_a_new_member_copies_a_log_whose_start_was_moved_by_retention(world: World) -> None:
     retention = {
         "fileReservedSeconds": 5,
         "deleteWhen": ";".join(f"{hour:02d}" for hour in range(24)),
@@ -198,36 +186,36 @@ def test_a_newcomer_takes_the_beginning_of_a_log_that_retention_has_moved(world:
     others = [f"n{number}-{host}" for number, host in enumerate([*MEMBERS.values(), FOURTH])]
 
     async def add(operator: DLedgerClient) -> None:
-        adding = asyncio.create_task(operator.add("n3", FOURTH, LEVEL_MS))
+        adding = asyncio.create_task(operator.add("n3", FOURTH, CATCH_UP_MS))
         while not adding.done():
             await asyncio.sleep(0.1)
-            if not newcomer.running:  # the log of another replaced its own
+            if not newcomer.running:  # it stopped to replace its log by that of another member
                 assert newcomer.failure is None
                 group.start(newcomer, dLegerSelfId="n3", dLegerPeers=";".join(others))
         await adding
 
     operated(group, add)
     group.run(group.send_all([b"at the end"]))
-    world.run_until(group.level, 30_000)
+    world.run_until(group.caught_up, 30_000)
     assert newcomer.incarnation == 2
     assert group.app(newcomer).store.min_offset() > 0
     assert group.app(newcomer).store.queue_offset_skips() == 0
 
 
 @pytest.mark.parametrize(
-    ("member", "said"),
+    ("member", "why"),
     [
         ("x1", "n1 and x1 would be one broker, 2"),
         ("fourth", "no id of a broker"),
         ("3n", "no id of a broker"),
     ],
 )
-def test_an_id_that_makes_no_broker_of_its_own_is_refused(world: World, member: str, said: str) -> None:
+def test_a_member_id_without_a_unique_broker_id_is_refused(world: World, member: str, why: str) -> None:
     group = started(world)
 
     async def add(operator: DLedgerClient) -> None:
-        with pytest.raises(Refused, match=said) as refused:
-            await operator.add(member, FOURTH, LEVEL_MS)
+        with pytest.raises(Refused, match=why) as refused:
+            await operator.add(member, FOURTH, CATCH_UP_MS)
         assert refused.value.why == "BAD_ID"
 
     operated(group, add)

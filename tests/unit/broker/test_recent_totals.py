@@ -1,4 +1,4 @@
-"""What VIEW_BROKER_STATS_DATA shows is what came within the last minute, hour and day."""
+"""VIEW_BROKER_STATS_DATA shows the traffic of the last minute, hour and day."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CLUSTER = "C"
 
 
 class Scene:
-    """Totals that are sampled each second of a clock that is turned by hand."""
+    """Totals that are sampled each second of a manual clock."""
 
     def __init__(self) -> None:
         self.totals = Totals(with_sizes=False)
@@ -19,7 +19,7 @@ class Scene:
         self.groups = {"CG"}
 
     def run(self, seconds: int, *, sends_each: int = 0) -> None:
-        """A send of two messages of 100 bytes each, `sends_each` times a second."""
+        """Sends two messages of 100 bytes each, `sends_each` times a second."""
         for _ in range(seconds):
             self.now_ms += 1000
             for _ in range(sends_each):
@@ -32,7 +32,7 @@ class Scene:
         return [each.bytes if name.endswith("SIZE") else each.messages for each in found]
 
 
-def test_what_never_came_is_not_there() -> None:
+def test_statistics_without_traffic_do_not_exist() -> None:
     scene = Scene()
     scene.run(20)
     for name, key in (
@@ -64,26 +64,28 @@ def test_steady_traffic_fills_each_window() -> None:
     assert found[0].messages == 2 * found[0].calls
 
 
-def test_traffic_that_ended_leaves_the_windows_one_after_the_other() -> None:
+def test_ended_traffic_leaves_the_minute_window_first_and_then_the_hour_window() -> None:
     scene = Scene()
     scene.run(30, sends_each=1)
     scene.run(80)
     assert scene.sums() == [0, 60, 60]
-    scene.run((WINDOWS[1].span_ms + WINDOWS[1].period_ms) // 1000)  # as exact as its samples are near
+    scene.run(
+        (WINDOWS[1].span_ms + WINDOWS[1].period_ms) // 1000
+    )  # the period of samples limits the precision
     assert scene.sums() == [0, 0, 60]
     scene.run(5, sends_each=1)
     assert scene.sums() == [10, 10, 70]
 
 
-def test_a_quiet_topic_costs_a_few_samples_whatever_the_time() -> None:
+def test_the_samples_of_a_topic_are_bounded() -> None:
     scene = Scene()
     scene.run(7200, sends_each=1)
-    histories = scene.recent._histories  # noqa: SLF001 (what is kept is what this test is about)
+    histories = scene.recent._histories  # noqa: SLF001 (this test is about the kept samples)
     kept = [len(ring) for ring in histories["TOPIC_PUT", "orders"]._rings]  # noqa: SLF001
     assert max(kept) <= 8
 
 
-def test_pulls_and_what_was_sent_back_are_counted_by_topic_and_group() -> None:
+def test_pulls_and_sent_back_messages_are_counted_by_topic_and_group() -> None:
     scene = Scene()
     scene.totals.pull_found("orders", "CG", 3, 300)
     scene.totals.message_sent_back("orders", "CG")
@@ -107,4 +109,4 @@ def test_a_deleted_topic_and_a_deleted_group_are_forgotten() -> None:
     scene.run(20)
     assert scene.recent.grown("TOPIC_PUT_NUMS", "orders", scene.now_ms) is None
     assert not scene.totals.stored
-    assert scene.sums("BROKER_PUT_NUMS", CLUSTER) == [6, 6, 6], "of the broker as a whole"
+    assert scene.sums("BROKER_PUT_NUMS", CLUSTER) == [6, 6, 6], "the total of the broker"

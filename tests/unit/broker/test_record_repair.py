@@ -1,4 +1,4 @@
-"""A slave's repair of damaged records: what it asks its master, and what it believes."""
+"""A slave's repair of damaged records: its requests to the master, and the accepted answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Bench:
         self.epochs = [EpochSpan(1, 0, 500), EpochSpan(2, 500, LAST)]
         self.master_end = 1_000
         self.answers: dict[int, RemotingCommand] = {
-            RequestCode.VIEW_MESSAGE_BY_ID: RemotingCommand(0, body=b"sound")
+            RequestCode.VIEW_MESSAGE_BY_ID: RemotingCommand(0, body=b"intact")
         }
         self.asked: list[tuple[int, dict[str, str]]] = []
         self.repaired: list[tuple[int, bytes]] = []
@@ -70,34 +70,34 @@ class Bench:
 
     async def repair(self, offset: int, content: bytes) -> bool:
         self.repaired.append((offset, content))
-        return content == b"sound" and self.damages.pop(offset, None) is not None
+        return content == b"intact" and self.damages.pop(offset, None) is not None
 
     def run(self) -> Bench:
         asyncio.run(self.repairs.repair_all())
         return self
 
 
-def test_a_damaged_record_is_asked_of_the_master_by_its_place() -> None:
+def test_a_damaged_record_is_fetched_from_the_master_by_its_offset() -> None:
     bench = Bench().run()
     assert [code for code, _ in bench.asked] == [
         RequestCode.GET_BROKER_EPOCH_CACHE,
         RequestCode.VIEW_MESSAGE_BY_ID,
     ]
     assert bench.asked[1][1]["offset"] == str(OFFSET)
-    assert (bench.repaired, bench.damages) == ([(OFFSET, b"sound")], {})
+    assert (bench.repaired, bench.damages) == ([(OFFSET, b"intact")], {})
 
 
 @pytest.mark.parametrize(
     "epochs",
     [[EpochSpan(1, 0, LAST)], [EpochSpan(1, 0, 600), EpochSpan(2, 600, LAST)], [EpochSpan(2, 500, 700)]],
 )
-def test_a_master_with_other_epochs_there_is_not_believed(epochs: list[EpochSpan]) -> None:
+def test_no_record_is_taken_from_a_master_with_other_epochs_at_its_offset(epochs: list[EpochSpan]) -> None:
     bench = Bench()
     bench.epochs = epochs
     assert bench.run().repaired == [] and OFFSET in bench.damages
 
 
-def test_what_the_master_does_not_hold_or_nobody_confirmed_is_not_asked() -> None:
+def test_a_record_that_is_unconfirmed_or_missing_on_the_master_is_not_fetched() -> None:
     shorter, unconfirmed, alone = Bench(), Bench(), Bench()
     shorter.master_end = unconfirmed.confirm = OFFSET
     alone.master = None
@@ -105,17 +105,17 @@ def test_what_the_master_does_not_hold_or_nobody_confirmed_is_not_asked() -> Non
         assert bench.run().repaired == [] and OFFSET in bench.damages
 
 
-def test_a_refusal_wrong_bytes_or_silence_leave_the_damage_to_be_tried_again() -> None:
+def test_a_damaged_record_stays_listed_after_a_refusal_wrong_bytes_or_no_answer() -> None:
     bench = Bench()
     bench.answers[RequestCode.VIEW_MESSAGE_BY_ID] = RemotingCommand(1, remark="can not find message")
     assert bench.run().repaired == []
-    bench.answers[RequestCode.VIEW_MESSAGE_BY_ID] = RemotingCommand(0, body=b"rotten")
-    assert bench.run().repaired == [(OFFSET, b"rotten")]
+    bench.answers[RequestCode.VIEW_MESSAGE_BY_ID] = RemotingCommand(0, body=b"corrupt")
+    assert bench.run().repaired == [(OFFSET, b"corrupt")]
     bench.fails = True
     assert OFFSET in bench.run().damages
 
 
-def test_damages_that_nobody_can_repair_are_told_of_once_each(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_damage_that_cannot_be_repaired_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     bench.fails = True
     for offset in (700, 900):

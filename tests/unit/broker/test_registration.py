@@ -1,4 +1,4 @@
-"""What name servers are sent of topics that change, with a name server of which every answer is scripted."""
+"""Registration of changed topics with a scripted name server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Scene:
         )
         self.asked: list[RemotingCommand] = []
         self.answers: dict[RequestCode, ResponseCode | None] = {}
-        """None: no answer."""
+        """The answer by request code; None means no answer."""
         self.permission = PERM_READ_WRITE
         self.registration = Registration(
             cast(Any, self.role),
@@ -48,7 +48,7 @@ class Scene:
         )
         self.tables.on_topics_changed(self.registration.topics_changed)
         self.tables.role_taken(3, leads=True)
-        self.tell()
+        self.send_changes()
 
     async def call(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         self.asked.append(request)
@@ -57,8 +57,8 @@ class Scene:
             raise ConnectionLost(address, "gone")
         return request.reply(answer)
 
-    def tell(self) -> list[RequestCode]:
-        """One round; what the name server was asked in it."""
+    def send_changes(self) -> list[RequestCode]:
+        """Runs one round, and returns the request codes that the name server got."""
         del self.asked[:]
         news = self.registration._news[NAME_SERVER]
         asyncio.run(self.registration._send_changes(NAME_SERVER, self.role.role_id, news))
@@ -71,74 +71,74 @@ class Scene:
 ALL, ALONE = RequestCode.REGISTER_BROKER, RequestCode.REGISTER_TOPIC_IN_NAMESRV
 
 
-def test_a_topic_that_is_made_is_sent_alone() -> None:
+def test_a_created_topic_is_registered_alone() -> None:
     scene = Scene()
     scene.put("orders")
     scene.permission = PERM_READ
-    assert scene.tell() == [ALONE]
+    assert scene.send_changes() == [ALONE]
     (queues,) = TopicRouteData.decode(scene.asked[0].body).queue_datas
     assert scene.asked[0].ext["topic"] == "orders"
     assert (queues.broker_name, queues.read_queue_nums, queues.perm) == ("broker-a", 8, PERM_READ)
-    assert scene.tell() == []
+    assert scene.send_changes() == []
 
 
-def test_a_deleted_topic_goes_with_the_next_registration_of_all_a_second_later() -> None:
+def test_a_deleted_topic_is_registered_with_all_topics_a_second_later() -> None:
     scene = Scene()
     scene.put("orders")
-    scene.tell()
+    scene.send_changes()
     scene.tables.delete_topic("orders", 0)
-    assert scene.tell() == []
+    assert scene.send_changes() == []
     scene.clock.ms += 1_000
-    assert scene.tell() == [ALL]
-    told = read_register_body(scene.asked[0].body, compressed=False).topic_config_serialize_wrapper
-    assert "orders" not in told.topic_config_table
+    assert scene.send_changes() == [ALL]
+    table = read_register_body(scene.asked[0].body, compressed=False).topic_config_serialize_wrapper
+    assert "orders" not in table.topic_config_table
 
 
-def test_all_is_sent_again_each_period_though_topics_change_all_the_time() -> None:
+def test_all_topics_are_registered_each_period_although_topics_change_constantly() -> None:
     scene = Scene()
     for second in range(PERIOD_MS // 1_000 - 1):
         scene.clock.ms += 1_000
         scene.put(f"topic-{second}")
-        assert scene.tell() == [ALONE]
+        assert scene.send_changes() == [ALONE]
     scene.clock.ms += 1_000
     scene.put("last")
-    assert scene.tell() == [ALL]
+    assert scene.send_changes() == [ALL]
 
 
-def test_all_is_sent_in_a_new_role_and_of_what_is_not_one_topic() -> None:
+def test_all_topics_are_registered_in_a_new_role_and_for_large_changes() -> None:
     scene = Scene()
     scene.role.master_epoch = 4
     scene.put("orders")
-    assert scene.tell() == [ALL]
+    assert scene.send_changes() == [ALL]
     scene.tables.topics.renew_version()
-    assert scene.tell() == [ALL]
+    assert scene.send_changes() == [ALL]
     for number in range(SINGLE_MAX + 1):
         scene.put(f"topic-{number}")
-    assert scene.tell() == [ALL]
+    assert scene.send_changes() == [ALL]
 
 
-def test_what_is_refused_or_lost_alone_is_sent_with_all() -> None:
+def test_a_failed_registration_of_one_topic_is_followed_by_one_of_all() -> None:
     for answer in (ResponseCode.SYSTEM_ERROR, None):
         scene = Scene()
         scene.answers[ALONE] = answer
         scene.put("orders")
-        assert scene.tell() == [ALONE]
-        assert scene.tell() == [ALL]
+        assert scene.send_changes() == [ALONE]
+        assert scene.send_changes() == [ALL]
 
 
-def test_what_was_to_be_sent_with_all_is_until_that_succeeds() -> None:
+def test_a_registration_of_all_topics_is_repeated_until_it_succeeds() -> None:
     scene = Scene()
     scene.answers[ALL] = None
     scene.registration.soon()
-    assert scene.tell() == [ALL]
+    assert scene.send_changes() == [ALL]
     scene.put("orders")
     del scene.answers[ALL]
-    assert scene.tell() == [ALL]
+    assert scene.send_changes() == [ALL]
 
 
-def test_a_slave_sends_no_topic_alone() -> None:
+def test_a_slave_registers_no_topic_alone() -> None:
     scene = Scene()
     scene.role.role_id = 2
-    assert scene.tell() == [ALL]
+    assert scene.send_changes() == [ALL]
     scene.put("orders")
-    assert scene.tell() == []
+    assert scene.send_changes() == []

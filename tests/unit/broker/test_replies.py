@@ -1,4 +1,4 @@
-"""Request and reply: the reply (324, 325) is pushed (326) to the client that asked, wherever in the set it is connected."""
+"""Request and reply: a reply (324, 325) is pushed (326) to the asking client by any broker of the set."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ from remoting.peer import Peer
 from remoting.router import Router
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
+from tests.unit.broker.handovers import another, stage_of, successor_of, until
 from tests.unit.broker.recordingpeer import RecordingPeer
-from tests.unit.broker.test_forwarding import stage_of, successor_of, until
-from tests.unit.broker.test_hand_over import another
 
 ASKER = "10.0.4.1@asker"
 REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"
@@ -33,7 +32,7 @@ BORN_MS = 1_700_000_000_000
 
 
 class Asker:
-    """A client that waits for replies; it keeps what is pushed to it, and answers as it is told."""
+    """A client that waits for replies, records pushes, and answers them with `answer`."""
 
     def __init__(self) -> None:
         self.pushed: list[RemotingCommand] = []
@@ -129,7 +128,9 @@ def test_a_reply_is_pushed_to_the_client_that_asked_and_stored(
     assert cluster.run(read()) == [(b"the answer", {"REPLY_TO_CLIENT": ASKER, "CORRELATION_ID": "c1"})]
 
 
-def test_a_replier_hears_that_nobody_is_there(cluster: Cluster, asker: Asker) -> None:
+def test_a_reply_to_an_unknown_or_unnamed_client_is_answered_with_an_error(
+    cluster: Cluster, asker: Asker
+) -> None:
     before = stored(cluster)
     answer = replied(cluster, asker, reply_to("10.0.4.9@gone"))
     assert answer.code == ResponseCode.SYSTEM_ERROR
@@ -138,16 +139,16 @@ def test_a_replier_hears_that_nobody_is_there(cluster: Cluster, asker: Asker) ->
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark == "reply message properties[REPLY_TO_CLIENT] is null"
     assert asker.pushed == []
-    assert stored(cluster) == before + 2  # as upstream
+    assert stored(cluster) == before + 2  # refused replies are stored, as in upstream
 
 
-def test_a_replier_hears_that_the_client_refused(cluster: Cluster, asker: Asker) -> None:
+def test_a_reply_refused_by_its_client_is_answered_with_an_error(cluster: Cluster, asker: Asker) -> None:
     asker.answer = lambda command: command.reply(ResponseCode.SYSTEM_ERROR, "not mine")
     answer = replied(cluster, asker, reply_to(ASKER))
     assert (answer.code, answer.remark) == (1, f"push reply message to {ASKER}fail.")
 
 
-def test_replies_are_not_stored_where_the_setting_says_so(cluster: Cluster, asker: Asker) -> None:
+def test_replies_are_not_stored_when_the_setting_disables_it(cluster: Cluster, asker: Asker) -> None:
     settings, before = cluster.app(cluster.master).settings, stored(cluster)
     settings.store_reply_message_enable = False
     try:
@@ -161,7 +162,9 @@ def test_replies_are_not_stored_where_the_setting_says_so(cluster: Cluster, aske
 
 
 @pytest.mark.parametrize("properties", ["TRAN_MSG\x01true\x02PGROUP\x01PG\x02", "DELAY\x013\x02"])
-def test_a_reply_is_no_half_and_waits_for_no_time(cluster: Cluster, asker: Asker, properties: str) -> None:
+def test_a_reply_is_neither_a_half_message_nor_delayed(
+    cluster: Cluster, asker: Asker, properties: str
+) -> None:
     store, before = cluster.app(cluster.master).store, stored(cluster)
     command = reply_to(ASKER)
     command.ext["i"] += properties
@@ -172,17 +175,15 @@ def test_a_reply_is_no_half_and_waits_for_no_time(cluster: Cluster, asker: Asker
     ] == [0, 0]
 
 
-def test_a_reply_to_a_topic_that_is_not_there_is_refused_and_not_pushed(
-    cluster: Cluster, asker: Asker
-) -> None:
+def test_a_reply_to_an_unknown_topic_is_refused_and_not_pushed(cluster: Cluster, asker: Asker) -> None:
     command = reply_to(ASKER)
     command.ext["b"], command.ext["c"] = "NoSuchTopic", "NoSuchModel"
     assert replied(cluster, asker, command).code == ResponseCode.TOPIC_NOT_EXIST
     assert asker.pushed == []
 
 
-def test_a_slave_sends_repliers_to_the_master(cluster: Cluster) -> None:
-    slave = next(node for node in cluster.brokers if node is not cluster.master)
+def test_a_slave_answers_a_reply_with_busy(cluster: Cluster) -> None:
+    slave = cluster.slaves[0]
 
     async def scenario() -> RemotingCommand:
         async with cluster.client() as client:
@@ -191,7 +192,7 @@ def test_a_slave_sends_repliers_to_the_master(cluster: Cluster) -> None:
     assert cluster.run(scenario()).code == ResponseCode.SYSTEM_BUSY
 
 
-def test_who_asks_before_its_first_heartbeat_gets_its_reply(cluster: Cluster, asker: Asker) -> None:
+def test_a_client_that_asks_before_its_first_heartbeat_gets_its_reply(cluster: Cluster, asker: Asker) -> None:
     async def scenario() -> RemotingCommand:
         master = cluster.app(cluster.master).address
         async with cluster.client(asker.router) as asking, cluster.client() as replying:
@@ -204,8 +205,8 @@ def test_who_asks_before_its_first_heartbeat_gets_its_reply(cluster: Cluster, as
 
 
 @pytest.mark.parametrize("beats", [True, False])
-def test_who_is_connected_to_the_former_master_gets_its_reply_from_the_next_one(beats: bool) -> None:
-    """Its heartbeat was before the hand-over; or none was, and it asks through the former master."""
+def test_a_client_connected_to_the_former_master_gets_its_reply_from_the_next_one(beats: bool) -> None:
+    """Its heartbeat came before the hand-over, or it sent none and asks through the former master."""
     asker = Asker()
     with World(42) as world:
         cluster = Cluster(world, 3)
@@ -245,13 +246,15 @@ def test_who_is_connected_to_the_former_master_gets_its_reply_from_the_next_one(
     ("topic", "properties"),
     [("orders", "MSG_TYPE\x01reply\x02"), ("%RETRY%CG", ""), ("orders", "NOT_REPLY_TO_CLIENT\x01x\x02")],
 )
-def test_what_only_carries_the_name_of_a_requester_was_not_sent_by_it(topic: str, properties: str) -> None:
+def test_a_message_that_only_carries_the_name_of_a_requester_is_no_request(
+    topic: str, properties: str
+) -> None:
     named = "" if "NOT" in properties else f"REPLY_TO_CLIENT\x01{ASKER}\x02"
     header = SendMessageHeader("g", topic, "TBW102", 4, 0, 0, BORN_MS, 0, named + properties)
     assert read_send_request(RequestCode.SEND_MESSAGE_V2, header.to_short_ext()).asks_reply_for == ""
 
 
-def test_requesters_are_forgotten_with_their_connections_and_beyond_a_number() -> None:
+def test_requesters_are_bounded_and_forgotten_with_their_connections() -> None:
     requesters = Requesters(ConsumerGroups())
     first, second = RecordingPeer(), RecordingPeer()
     requesters.asked("a", first)  # type: ignore[arg-type]
@@ -267,13 +270,13 @@ def test_requesters_are_forgotten_with_their_connections_and_beyond_a_number() -
     assert requesters.find("c0") is second  # type: ignore[comparison-overlap]
 
 
-def test_made_up_names_of_requesters_are_no_longer_than_real_ones() -> None:
+def test_a_requester_with_an_overlong_name_is_not_kept() -> None:
     requesters = Requesters(ConsumerGroups())
     requesters.asked("a" * 30_000, RecordingPeer())  # type: ignore[arg-type]
     assert requesters.find("a" * 30_000) is None
 
 
-def test_replies_that_wait_for_a_client_hold_no_more_than_so_many_bytes(
+def test_replies_that_wait_for_a_client_are_bounded_in_bytes(
     cluster: Cluster, asker: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.sends.replies.PUSHING_BYTES_MAX", 3_000)
@@ -296,11 +299,11 @@ def test_replies_that_wait_for_a_client_hold_no_more_than_so_many_bytes(
 
     codes = cluster.run(scenario())
     failed, busy = ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY
-    assert codes == [failed, failed, failed, busy, busy, failed], "the last one is looked at again"
+    assert codes == [failed, failed, failed, busy, busy, failed], "finished replies make room"
     assert len(asker.pushed) == 3
 
 
-def test_a_link_of_a_former_master_is_no_connection_of_a_clients_own() -> None:
+def test_a_forwarding_link_does_not_count_as_a_clients_own_connection() -> None:
     requesters = Requesters(ConsumerGroups())
     link = RecordingPeer()
     requesters.passes_on(link)  # type: ignore[arg-type]

@@ -21,8 +21,7 @@ from remoting.command import RemotingCommand
 from remoting.headers.admin import ProducerGroupHeader
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
-from tests.unit.broker.test_forwarding import stage_of, until
-from tests.unit.broker.test_hand_over import another
+from tests.unit.broker.handovers import another, stage_of, until
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +33,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 async def answered(client: Client, handle: Callable[[StoredMessage], bytes]) -> None:
-    """Replies to each message of "orders" from now on, until it is cancelled."""
+    """Replies to each new message of "orders" until it is cancelled."""
     consumer, replier = client.consumer("repliers"), client.requester("repliers")
     at = {queue: await consumer.max_offset(queue) for queue in await consumer.queues("orders")}
     while True:
@@ -68,7 +67,7 @@ def test_each_request_gets_the_reply_to_it(cluster: Cluster) -> None:
     assert {reply.topic for reply in replies} == {"DefaultCluster_REPLY_TOPIC"}
 
 
-def test_requesters_of_one_group_in_one_client_get_each_its_own_reply(cluster: Cluster) -> None:
+def test_requesters_of_one_group_in_one_client_each_get_their_own_reply(cluster: Cluster) -> None:
     async def scenario() -> list[bytes]:
         async with cluster.client() as asking, cluster.client() as replying:
             answering = asyncio.ensure_future(answered(replying, lambda asked: b"re: " + asked.plain_body()))
@@ -82,7 +81,7 @@ def test_requesters_of_one_group_in_one_client_get_each_its_own_reply(cluster: C
     assert cluster.run(scenario()) == [b"re: 0", b"re: 1", b"re: 2"]
 
 
-def test_a_request_that_nobody_answers_says_so(cluster: Cluster) -> None:
+def test_an_unanswered_request_raises_request_unanswered(cluster: Cluster) -> None:
     async def scenario() -> int:
         async with cluster.client() as client:
             await client.routes.get("orders")
@@ -94,7 +93,7 @@ def test_a_request_that_nobody_answers_says_so(cluster: Cluster) -> None:
     assert 700 <= cluster.run(scenario()) < 800
 
 
-def test_a_request_that_is_not_stored_says_so(cluster: Cluster) -> None:
+def test_a_request_that_is_not_stored_raises_send_refused(cluster: Cluster) -> None:
     async def scenario() -> None:
         async with cluster.client() as client:
             with pytest.raises(SendRefused, match="not/a/topic"):
@@ -107,7 +106,7 @@ def message(**properties: str) -> StoredMessage:
     return StoredMessage("orders", 0, 0, 0, b"?", properties, 0, 0, 0, "", 0, "", 0, 0, 0)
 
 
-def test_a_reply_to_who_has_gone_or_does_not_wait_any_more_fails(cluster: Cluster) -> None:
+def test_a_reply_to_a_client_that_left_or_timed_out_fails(cluster: Cluster) -> None:
     asked = {"CLUSTER": "DefaultCluster", "CORRELATION_ID": "c1", "UNIQ_KEY": "ID"}
 
     async def scenario() -> None:
@@ -133,7 +132,7 @@ def test_a_reply_to_who_has_gone_or_does_not_wait_any_more_fails(cluster: Cluste
     cluster.run(scenario())
 
 
-def test_requests_are_answered_through_a_hand_over() -> None:
+def test_requests_are_answered_throughout_a_hand_over() -> None:
     with World(72) as world:
         cluster = Cluster(world, 3)
         cluster.start_up()

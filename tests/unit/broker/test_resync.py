@@ -1,4 +1,4 @@
-"""A replica begins anew by an operator's word, on virtual time."""
+"""Resyncs of replicas by an operator, on virtual time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from broker.resync import storeaside
 from broker.resync.storeaside import StoreAside, StoreAsideUnreadable, entries
 from broker.role.membership import ReplicaRole
 from controller.processor import RequestProcessor
-from controller.server import ControllerApp
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
@@ -22,14 +21,10 @@ from remoting.headers.admin import ResyncBrokerHeader, ResyncBrokerResponseHeade
 from remoting.router import Router
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
-from tests.unit.broker.brokerset import Cluster
+from tests.unit.broker.brokerset import Cluster, leading_state
 from tests.unit.doubles import MemoryFiles
 
 STORE = entries("brokerIdentity", "epochFileCheckpoint")
-
-
-def a_slave(cluster: Cluster) -> Node:
-    return next(node for node in cluster.brokers if node is not cluster.master)
 
 
 def resync(cluster: Cluster, node: Node, *, dry_run: bool = False) -> RemotingCommand:
@@ -39,17 +34,15 @@ def resync(cluster: Cluster, node: Node, *, dry_run: bool = False) -> RemotingCo
     return reply
 
 
-async def unheard(cluster: Cluster, node: Node) -> None:
-    """Whatever comes of the request."""
+async def resync_unanswered(cluster: Cluster, node: Node) -> None:
+    """Sends a resync request and ignores its outcome."""
     with suppress(RemotingError):
         await cluster.ask(f"{node.host}:10911", RequestCode.RESYNC_BROKER, ResyncBrokerHeader())
 
 
 def known_ids(cluster: Cluster) -> set[int]:
-    """Registered at the leading controller."""
-    controllers = [cluster.world.nodes[f"controller-{number}"].app for number in range(3)]
-    [leader] = [app for app in controllers if isinstance(app, ControllerApp) and app.node.is_active]
-    return set(leader.state.replicas["broker-a"].by_id)
+    """The broker ids that the leading controller has registered."""
+    return set(leading_state(cluster.world).replicas["broker-a"].by_id)
 
 
 def aside(node: Node) -> list[str]:
@@ -63,10 +56,10 @@ def full_cluster(world: World, **settings: object) -> Cluster:
     return cluster
 
 
-def test_a_member_begins_anew_and_what_it_had_stays_until_it_is_in_the_set_again() -> None:
+def test_a_resync_keeps_the_old_store_aside_until_the_member_is_in_the_set_again() -> None:
     with World(81) as world:
         cluster = full_cluster(world)
-        slave = a_slave(cluster)
+        slave = cluster.slaves[0]
         former = cluster.app(slave).membership.broker_id
         assert former is not None
         log = {
@@ -75,8 +68,8 @@ def test_a_member_begins_anew_and_what_it_had_stays_until_it_is_in_the_set_again
             if path.startswith("commitlog/")
         }
         reply = resync(cluster, slave)
-        said = ResyncBrokerResponseHeader.from_ext(reply.ext)
-        assert reply.code == 0 and said.broker_id == former and said.log_bytes > 0 and not said.keeps
+        plan = ResyncBrokerResponseHeader.from_ext(reply.ext)
+        assert reply.code == 0 and plan.broker_id == former and plan.log_bytes > 0 and not plan.keeps
         assert former not in known_ids(cluster)
         world.run_until(lambda: not slave.running, 5_000)
         assert slave.failure is None and slave.left_behind == []
@@ -84,12 +77,12 @@ def test_a_member_begins_anew_and_what_it_had_stays_until_it_is_in_the_set_again
         cluster.start(slave)
         world.run_until(lambda: bool(aside(slave)), 5_000)
         world.run_until(lambda: slave.app is not None and cluster.app(slave).membership.registered, 10_000)
-        kept = {path: slave.disk.content(f"{said.folder}/{path}") for path in log}
+        kept = {path: slave.disk.content(f"{plan.folder}/{path}") for path in log}
         assert kept == log
         joined = cluster.app(slave).membership.broker_id
-        assert joined is not None and joined > former, "nothing speaks for the former id"
+        assert joined is not None and joined > former, "the former id is not used again"
         cluster.wait_in_sync(3)
-        assert aside(slave), "until it is known to be in the set"
+        assert aside(slave), "the old store is kept until the broker knows that it is in the set"
         world.run_until(lambda: not aside(slave), 10_000)
         world.run_until(lambda: storeaside.FILE not in slave.disk.entries, 1_000)
         cluster.run(cluster.send_all([b"after"]))
@@ -98,10 +91,10 @@ def test_a_member_begins_anew_and_what_it_had_stays_until_it_is_in_the_set_again
         assert len(cluster.run(cluster.read_all())) == 31
 
 
-def test_sends_hardly_wait_for_a_member_that_goes() -> None:
+def test_a_resync_hardly_delays_sends() -> None:
     with World(82) as world:
         cluster = full_cluster(world)
-        resync(cluster, a_slave(cluster))
+        resync(cluster, cluster.slaves[0])
         world.run_for_ms(100)
         began_ms = world.now_ms
         cluster.run(cluster.send_all([b"meanwhile"]))
@@ -110,10 +103,10 @@ def test_sends_hardly_wait_for_a_member_that_goes() -> None:
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_the_master_and_members_that_are_needed_are_refused_with_the_reason(dry_run: bool) -> None:
+def test_a_resync_of_the_master_or_a_needed_member_is_refused_with_the_reason(dry_run: bool) -> None:
     with World(83) as world:
         cluster = full_cluster(world)
-        master, slave = cluster.master, a_slave(cluster)
+        master, slave = cluster.master, cluster.slaves[0]
         reply = resync(cluster, master, dry_run=dry_run)
         assert reply.code == ResponseCode.NO_PERMISSION and "is the master" in (reply.remark or "")
         other = next(node for node in cluster.brokers if node not in (master, slave))
@@ -128,13 +121,13 @@ def test_the_master_and_members_that_are_needed_are_refused_with_the_reason(dry_
         cluster.run(cluster.send_all([b"after"]))
 
 
-def test_a_dry_run_tells_and_changes_nothing() -> None:
+def test_a_dry_run_of_a_resync_reports_and_changes_nothing() -> None:
     with World(84) as world:
         cluster = full_cluster(world)
-        slave = a_slave(cluster)
+        slave = cluster.slaves[0]
         broker_id = cluster.app(slave).membership.broker_id
-        said = ResyncBrokerResponseHeader.from_ext(resync(cluster, slave, dry_run=True).ext)
-        assert said.broker_id == broker_id and said.folder.startswith("aside-20")
+        plan = ResyncBrokerResponseHeader.from_ext(resync(cluster, slave, dry_run=True).ext)
+        assert plan.broker_id == broker_id and plan.folder.startswith("aside-20")
         world.run_for_ms(10_000)
         assert slave.running and cluster.in_sync(3) and not aside(slave)
         assert broker_id in known_ids(cluster)
@@ -142,34 +135,32 @@ def test_a_dry_run_tells_and_changes_nothing() -> None:
 
 @pytest.mark.parametrize("dry_run", [True, False])
 @pytest.mark.parametrize("forcibly", [True, False])
-def test_a_disk_that_cannot_hold_both_stores_is_told_before_anything_is_given_up(
-    dry_run: bool, forcibly: bool
-) -> None:
+def test_a_resync_is_refused_on_a_disk_that_cannot_hold_both_stores(dry_run: bool, forcibly: bool) -> None:
     with World(183) as world:
         cluster = full_cluster(world, cleanFileForciblyEnable=forcibly)
-        slave = a_slave(cluster)
+        slave = cluster.slaves[0]
         broker_id, needed = cluster.app(slave).membership.broker_id, 2 * 64 * 1024
         used = slave.disk.used_bytes()
         enough = -(-100 * (used + needed) // 85) if forcibly else used + needed
         slave.disk.capacity_bytes = enough - 2
         reply = resync(cluster, slave, dry_run=dry_run)
-        said = reply.remark or ""
+        remark = reply.remark or ""
         assert (
             reply.code == ResponseCode.NO_PERMISSION
-            and f"needs {needed} bytes" in said
-            and "make room" in said
+            and f"needs {needed} bytes" in remark
+            and "make room" in remark
         )
-        assert ("diskSpaceCleanForciblyRatio=85" in said) is forcibly
+        assert ("diskSpaceCleanForciblyRatio=85" in remark) is forcibly
         world.run_for_ms(5_000)
         assert slave.running and cluster.in_sync(3) and not aside(slave) and broker_id in known_ids(cluster)
         slave.disk.capacity_bytes = enough + slave.disk.used_bytes() - used + 100 * 4096
         assert resync(cluster, slave, dry_run=dry_run).code == ResponseCode.SUCCESS
 
 
-def test_nothing_is_given_up_where_the_master_does_not_say_how_much_it_has() -> None:
+def test_a_resync_is_refused_if_the_master_does_not_report_the_size_of_its_log() -> None:
     with World(184) as world:
         cluster = full_cluster(world)
-        slave = a_slave(cluster)
+        slave = cluster.slaves[0]
         world.network.cut(slave.host, cluster.master.host)
         reply = resync(cluster, slave)
         assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE and "the master" in (reply.remark or "")
@@ -178,10 +169,10 @@ def test_nothing_is_given_up_where_the_master_does_not_say_how_much_it_has() -> 
         assert slave.running and cluster.in_sync(3) and not aside(slave)
 
 
-def test_two_who_ask_at_once_are_not_both_told_that_it_begins() -> None:
+def test_only_one_of_two_concurrent_resync_requests_succeeds() -> None:
     with World(185) as world:
         cluster = full_cluster(world)
-        slave = a_slave(cluster)
+        slave = cluster.slaves[0]
 
         async def both() -> list[RemotingCommand]:
             asked = (
@@ -194,10 +185,10 @@ def test_two_who_ask_at_once_are_not_both_told_that_it_begins() -> None:
         assert sorted(codes) == [ResponseCode.SUCCESS, ResponseCode.NO_PERMISSION]
 
 
-def test_without_controllers_nothing_is_given_up_and_the_broker_goes_on() -> None:
+def test_a_resync_without_controllers_is_refused_and_changes_nothing() -> None:
     with World(85) as world:
         cluster = full_cluster(world)
-        slave = a_slave(cluster)
+        slave = cluster.slaves[0]
         for number in range(3):
             world.nodes[f"controller-{number}"].kill()
         reply = resync(cluster, slave)
@@ -210,12 +201,12 @@ def test_without_controllers_nothing_is_given_up_and_the_broker_goes_on() -> Non
         cluster.wait_in_sync(3)
 
 
-def test_what_was_begun_goes_on_when_the_one_who_asked_has_gone() -> None:
+def test_a_resync_continues_after_its_client_is_gone() -> None:
     with World(87) as world:
         cluster = full_cluster(world)
-        slave = a_slave(cluster)
+        slave = cluster.slaves[0]
         client = world.nodes["client"]
-        asking = client.spawn(unheard(cluster, slave))
+        asking = client.spawn(resync_unanswered(cluster, slave))
         world.run_until(lambda: cluster.app(slave).membership.calls_held, 1_000)
         asking.cancel()
         client.kill()
@@ -225,10 +216,10 @@ def test_what_was_begun_goes_on_when_the_one_who_asked_has_gone() -> None:
         cluster.wait_in_sync(3)
 
 
-def test_a_disk_that_takes_no_note_of_it_leaves_the_broker_as_it_was() -> None:
+def test_a_resync_whose_plan_cannot_be_written_leaves_the_broker_unchanged() -> None:
     with World(89) as world:
         cluster = full_cluster(world)
-        slave = a_slave(cluster)
+        slave = cluster.slaves[0]
         broker_id = cluster.app(slave).membership.broker_id
         full = OSError(errno.ENOSPC, "No space left on device")
         slave.disk.fail_next("replace", full, where=storeaside.FILE)
@@ -238,7 +229,7 @@ def test_a_disk_that_takes_no_note_of_it_leaves_the_broker_as_it_was() -> None:
         assert cluster.app(slave).membership.broker_id == broker_id and not aside(slave)
 
 
-def test_it_is_the_way_out_for_one_that_retention_left_behind() -> None:
+def test_a_resync_restores_a_slave_that_retention_left_behind() -> None:
     retention = {
         "mappedFileSizeCommitLog": 16 * 1024,
         "fileReservedSeconds": 5,
@@ -247,7 +238,7 @@ def test_it_is_the_way_out_for_one_that_retention_left_behind() -> None:
     }
     with World(180) as world:
         cluster = full_cluster(world, **retention)
-        slave = a_slave(cluster)
+        slave = cluster.slaves[0]
         slave.kill()
         cluster.wait_in_sync(2)
         cluster.run(cluster.send_all([bytes(1500)] * 60))
@@ -258,8 +249,8 @@ def test_it_is_the_way_out_for_one_that_retention_left_behind() -> None:
         cluster.start(slave)
         world.run_until(lambda: slave.app is not None and cluster.app(slave).ha.stays_out is not None, 20_000)
         reply = resync(cluster, slave)
-        said = ResyncBrokerResponseHeader.from_ext(reply.ext)
-        assert reply.code == 0 and not said.keeps, "its master has more"
+        plan = ResyncBrokerResponseHeader.from_ext(reply.ext)
+        assert reply.code == 0 and not plan.keeps, "the log of its master contains the old store"
         world.run_until(lambda: not slave.running, 5_000)
         cluster.start(slave)
         cluster.wait_in_sync(3, 20_000)
@@ -267,8 +258,8 @@ def test_it_is_the_way_out_for_one_that_retention_left_behind() -> None:
         assert cluster.app(slave).store.min_offset() >= begins() - 16 * 1024
 
 
-def test_one_that_holds_what_its_master_lacks_is_refused_while_it_counts_and_then_keeps_its_store() -> None:
-    """Beyond the contract: two of two lose memory, and an operator has the shorter one lead."""
+def test_a_member_with_unique_data_is_resynced_only_when_not_eligible_and_keeps_its_store() -> None:
+    """Beyond the contract: an operator elects the member with the shorter log."""
     with World(181) as world:
         cluster = full_cluster(world)
         world.run_for_ms(3_000)
@@ -291,13 +282,13 @@ def test_one_that_holds_what_its_master_lacks_is_refused_while_it_counts_and_the
         world.run_until(lambda: whole.app is not None and cluster.app(whole).ha.stays_out is not None, 30_000)
         reply = resync(cluster, whole)
         assert reply.code == ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA, (
-            "it is eligible: it may lead yet"
+            "an eligible member may still lead"
         )
         cluster.start(away)
         cluster.wait_in_sync(2, 30_000)
         cluster.run(cluster.send_all([b"without it"]))
-        said = ResyncBrokerResponseHeader.from_ext(resync(cluster, whole).ext)
-        assert said.keeps
+        plan = ResyncBrokerResponseHeader.from_ext(resync(cluster, whole).ext)
+        assert plan.keeps
         world.run_until(lambda: not whole.running, 5_000)
         cluster.start(whole)
         cluster.wait_in_sync(3, 30_000)
@@ -309,14 +300,14 @@ def test_one_that_holds_what_its_master_lacks_is_refused_while_it_counts_and_the
 
 
 class DoubtfulFiles(MemoryFiles):
-    """What is replaced is there, and its sync fails."""
+    """Replaced files are on disk, although their sync fails."""
 
     async def replace(self, name: str, data: bytes | bytearray) -> None:
         await super().replace(name, data)
         raise OSError(errno.EIO, "Input/output error")
 
 
-def test_a_note_that_may_be_there_counts_as_one_that_is() -> None:
+def test_a_resync_plan_whose_write_failed_is_carried_out_if_it_is_on_disk() -> None:
     files = DoubtfulFiles({"commitlog/0": b"log"})
     doubtful = opened(files)
     asyncio.run(doubtful.plan("aside-x", 3, keeps=False))
@@ -326,7 +317,7 @@ def test_a_note_that_may_be_there_counts_as_one_that_is() -> None:
     assert "aside-x/commitlog/0" in after.content
 
 
-def test_controllers_that_cannot_tell_are_not_taken_for_consent() -> None:
+def test_a_resync_under_controllers_without_support_is_refused() -> None:
     add_to = RequestProcessor.add_to
 
     def as_upstream(processor: RequestProcessor, router: Router) -> None:
@@ -335,7 +326,7 @@ def test_controllers_that_cannot_tell_are_not_taken_for_consent() -> None:
 
     with World(182) as world, patch.object(RequestProcessor, "add_to", as_upstream):
         cluster = full_cluster(world)
-        slave = a_slave(cluster)
+        slave = cluster.slaves[0]
         for dry_run in (True, False):
             reply = resync(cluster, slave, dry_run=dry_run)
             assert reply.code == ResponseCode.NO_PERMISSION and "do not report" in (reply.remark or "")
@@ -343,7 +334,7 @@ def test_controllers_that_cannot_tell_are_not_taken_for_consent() -> None:
         assert slave.running and cluster.in_sync(3) and not cluster.app(slave).membership.calls_held
 
 
-def test_a_learner_may_begin_anew_and_is_whole_when_it_is_level() -> None:
+def test_a_resynced_learner_drops_the_old_store_once_it_caught_up() -> None:
     with World(86) as world:
         cluster = full_cluster(world)
         learner = world.node("learner", "10.0.2.9")
@@ -363,13 +354,13 @@ def test_a_learner_may_begin_anew_and_is_whole_when_it_is_level() -> None:
 
 @pytest.mark.parametrize("power_cut", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_killed_at_any_moment_it_ends_whole_in_the_set(seed: int, power_cut: bool) -> None:
-    """A start sees where it stands: at worst nothing happened, and the broker comes back as it was."""
+def test_a_member_killed_at_any_moment_of_a_resync_ends_in_the_set(seed: int, power_cut: bool) -> None:
+    """The files show each start how far the resync got; if nothing happened the broker starts unchanged."""
     chance = random.Random(f"{seed}/{power_cut}")
     with World(90 + seed) as world:
         cluster = full_cluster(world)
-        slave = a_slave(cluster)
-        world.nodes["client"].spawn(unheard(cluster, slave))
+        slave = cluster.slaves[0]
+        world.nodes["client"].spawn(resync_unanswered(cluster, slave))
         for _ in range(12):
             world.run_for_ms(chance.randint(1, 60))
             if slave.running and chance.random() < 0.6:
@@ -378,7 +369,7 @@ def test_killed_at_any_moment_it_ends_whole_in_the_set(seed: int, power_cut: boo
                 cluster.start(slave)
         if not slave.running:
             cluster.start(slave)
-        for _ in range(400):  # it may yet restart by itself
+        for _ in range(400):  # it may still stop to restart itself
             world.run_for_ms(50)
             if not slave.running:
                 cluster.start(slave)
@@ -390,8 +381,8 @@ def test_killed_at_any_moment_it_ends_whole_in_the_set(seed: int, power_cut: boo
         world.run_until(lambda: len({store.max_offset() for store in stores}) == 1, 10_000)
 
 
-def test_a_running_broker_keeps_nothing_in_its_root_that_is_not_listed() -> None:
-    """Or it would stay behind, and belong to a store that is gone."""
+def test_a_running_broker_has_only_listed_entries_in_its_root() -> None:
+    """An unlisted entry would stay behind after a resync, and belong to the removed store."""
     with World(88) as world:
         cluster = full_cluster(world, allAckInSyncStateSet=False, minInSyncReplicas=1)
         world.run_for_ms(15_000)
@@ -400,13 +391,13 @@ def test_a_running_broker_keeps_nothing_in_its_root_that_is_not_listed() -> None
 
 
 def opened(files: MemoryFiles) -> StoreAside:
-    """As a start finds it."""
+    """The state after a start with these files."""
     aside = StoreAside(files, files, STORE)
     asyncio.run(aside.open())
     return aside
 
 
-def test_moving_goes_on_where_it_ended_and_only_then_is_over() -> None:
+def test_an_interrupted_move_of_the_old_store_is_finished_at_the_next_start() -> None:
     names = ("storeMark", "commitlog/0", "mine.conf", "config/a.json")
     files = MemoryFiles({name: name.encode() for name in names})
     first = opened(files)
@@ -414,19 +405,19 @@ def test_moving_goes_on_where_it_ended_and_only_then_is_over() -> None:
     folder = first.folder_at(1_763_845_623_045)
     assert folder == "aside-20251122T210703.045Z"
     asyncio.run(first.plan(folder, 3, keeps=False))
-    asyncio.run(files.move("storeMark", folder))  # and it is killed
+    asyncio.run(files.move("storeMark", folder))  # the process is killed here
     again = opened(files)
     assert again.now is not None and again.now.broker_id == 3
     moved = {f"{folder}/{name}" for name in names if name != "mine.conf"}
     assert set(files.content) == {storeaside.FILE, "mine.conf", *moved}
     files.content["commitlog/0"] = b"new"
     third = opened(files)
-    assert files.content["commitlog/0"] == b"new", "what is new is never moved"
+    assert files.content["commitlog/0"] == b"new", "new files are never moved"
     asyncio.run(third.joined())
     assert set(files.content) == {"mine.conf", "commitlog/0"}
 
 
-def test_what_may_be_the_only_copy_is_kept_for_the_operator() -> None:
+def test_an_old_store_that_may_be_the_only_copy_is_kept_for_the_operator() -> None:
     files = MemoryFiles({"commitlog/0": b"log"})
     asyncio.run(opened(files).plan("aside-x", 3, keeps=True))
     asyncio.run(opened(files).joined())

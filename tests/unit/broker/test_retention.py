@@ -1,4 +1,4 @@
-"""The clean-up of old segments as a broker runs it: a real store, a clock and replicas as the test says."""
+"""The clean-up of old segments by a broker, with a real store and a scripted clock and replicas."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Scenario = Callable[["Scene"], Awaitable[None]]
 
 @dataclass
 class Scene:
-    """A broker at five in the morning: its store has five full segments, all of which are old."""
+    """A broker at five in the morning, whose store has five full old segments."""
 
     root: Path
     settings: BrokerSettings = field(default_factory=lambda: BrokerSettings(fileReservedTime=48))
@@ -68,7 +68,7 @@ class Scene:
         self.store.disk_space = lambda: DiskSpace(round(used * 100), round(100 - used * 100))  # type: ignore[method-assign]
 
     async def clean(self) -> int:
-        """One round; where the log begins then."""
+        """Runs one round, and returns the log start."""
         await self.cleaner.clean()
         return self.store.min_offset()
 
@@ -89,7 +89,7 @@ def scene(scenario: Scenario) -> Callable[[Path], None]:
 
 
 @scene
-async def test_old_segments_go_at_their_hour_and_epochs_follow(s: Scene) -> None:
+async def test_old_segments_and_their_epochs_are_deleted_at_the_configured_hour(s: Scene) -> None:
     assert await s.clean() == 0
     s.hour = 4
     assert await s.clean() == 5 * SEGMENT
@@ -100,28 +100,28 @@ async def test_old_segments_go_at_their_hour_and_epochs_follow(s: Scene) -> None
 
 
 @scene
-async def test_what_is_not_old_enough_stays(s: Scene) -> None:
+async def test_young_segments_are_kept(s: Scene) -> None:
     s.hour = 4
     s.clock.wall_ms -= 2 * HOUR_MS
     assert await s.clean() == 0
-    s.settings.file_reserved_time = 46  # by updateBrokerConfig
+    s.settings.file_reserved_time = 46  # as updateBrokerConfig changes it
     assert await s.clean() == 5 * SEGMENT
 
 
 @scene
-async def test_an_operator_need_not_wait_for_the_hour(s: Scene) -> None:
+async def test_an_operator_can_delete_old_segments_at_any_hour(s: Scene) -> None:
     s.cleaner.ask()
     assert await s.clean() == 5 * SEGMENT
 
 
 @scene
-async def test_so_many_go_in_one_round(s: Scene) -> None:
+async def test_deleted_segments_per_round_are_bounded(s: Scene) -> None:
     s.hour, s.settings.delete_file_batch_max = 4, 2
     assert [await s.clean() for _ in range(3)] == [2 * SEGMENT, 4 * SEGMENT, 5 * SEGMENT]
 
 
 @scene
-async def test_what_a_connected_slave_still_reads_stays_within_the_reserve(s: Scene) -> None:
+async def test_segments_read_by_a_connected_slave_are_kept_within_the_reserve(s: Scene) -> None:
     s.hour, s.read_from = 4, SEGMENT + 100
     assert await s.clean() == SEGMENT
     assert s.cleaner.held is not None and "slave" in s.cleaner.held.why
@@ -133,19 +133,19 @@ async def test_what_a_connected_slave_still_reads_stays_within_the_reserve(s: Sc
 
 
 @scene
-async def test_what_is_wanted_since_it_was_decided_stays(s: Scene) -> None:
-    """A slave connects, a message is delayed, a transaction begins while queues are raised, before anything is deleted."""
+async def test_segments_that_become_needed_during_a_deletion_are_kept(s: Scene) -> None:
+    """A slave connects, or a delayed or half message is stored, between decision and deletion."""
     raise_min = s.store.trimming._queues.raise_min
     s.hour = 4
-    for wanted in ("read_from", "undelivered", "open_half"):
+    for need in ("read_from", "undelivered", "open_half"):
 
-        async def wanted_meanwhile(log_min: int, wanted: str = wanted) -> None:
+        async def needed_meanwhile(log_min: int, need: str = need) -> None:
             await raise_min(log_min)
-            setattr(s, wanted, 2 * SEGMENT + 7)
+            setattr(s, need, 2 * SEGMENT + 7)
 
-        s.store.trimming._queues.raise_min = wanted_meanwhile  # type: ignore[method-assign]
-        assert await s.clean() == 0, wanted
-        setattr(s, wanted, None)
+        s.store.trimming._queues.raise_min = needed_meanwhile  # type: ignore[method-assign]
+        assert await s.clean() == 0, need
+        setattr(s, need, None)
     s.store.trimming._queues.raise_min = raise_min  # type: ignore[method-assign]
     assert await s.clean() == 5 * SEGMENT
 
@@ -168,7 +168,7 @@ async def test_half_messages_stay_until_they_are_ended(s: Scene) -> None:
 
 
 @scene
-async def test_what_no_checkpoint_vouches_for_stays_however_full_the_disk_is(s: Scene) -> None:
+async def test_segments_beyond_the_checkpoint_are_kept_even_on_a_full_disk(s: Scene) -> None:
     while s.store.max_offset() < 9 * SEGMENT:
         s.store.append([message(bytes(400))])
     s.disk(0.99)
@@ -179,7 +179,7 @@ async def test_what_no_checkpoint_vouches_for_stays_however_full_the_disk_is(s: 
 
 
 @scene
-async def test_a_full_disk_takes_young_segments_and_refuses_sends_until_there_is_room(s: Scene) -> None:
+async def test_a_full_disk_loses_young_segments_and_refuses_sends_until_it_has_room(s: Scene) -> None:
     s.clock.wall_ms -= 48 * HOUR_MS
     s.settings.delete_file_batch_max = 1
     s.disk(0.86)
@@ -198,7 +198,7 @@ async def test_a_full_disk_takes_young_segments_and_refuses_sends_until_there_is
 
 
 @scene
-async def test_a_lease_holds_until_it_ends_and_is_then_removed(s: Scene) -> None:
+async def test_a_lease_keeps_segments_until_it_ends_and_is_then_removed(s: Scene) -> None:
     s.hour, now_ms = 4, s.clock.now_ms()
     s.files.content["leases/a"] = Lease("spark a", 2 * SEGMENT, now_ms + 1_000).encode()
     s.files.content["leases/far"] = Lease("a clock gone wrong", 0, now_ms + 2 * LEASE_MS_MAX).encode()
@@ -213,7 +213,7 @@ async def test_a_lease_holds_until_it_ends_and_is_then_removed(s: Scene) -> None
 
 
 @scene
-async def test_a_disk_that_fails_is_told_and_tried_again(s: Scene) -> None:
+async def test_a_failed_deletion_of_segments_is_retried(s: Scene) -> None:
     s.hour = 4
 
     async def fails(*ignored: Any) -> None:

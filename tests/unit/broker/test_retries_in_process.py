@@ -7,53 +7,19 @@ import asyncio
 import pytest
 
 from messagestore.record import offset_message_id, pack_host
-from mqclient.client import Client
 from mqclient.errors import SendOutcomeUnknown, SendRefused
 from mqclient.message import StoredMessage
-from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.messages import ConsumerSendMsgBackHeader
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
-
-
-async def read(client: Client, topic: str) -> list[StoredMessage]:
-    """All of a topic, from the beginning."""
-    consumer = client.consumer("readers")
-    found: list[StoredMessage] = []
-    for queue in await consumer.queues(topic):
-        result = await consumer.pull(queue, 0)
-        while result.messages:
-            found += result.messages
-            result = await consumer.pull(queue, result.next_offset)
-    return found
-
-
-async def wait_for(client: Client, topic: str, count: int = 1) -> list[StoredMessage]:
-    while True:
-        found = await read(client, topic)
-        if len(found) >= count:
-            return found
-        await asyncio.sleep(0.1)
+from tests.unit.broker.sendbacks import heartbeat, read, send_back, wait_for
 
 
 def offset_id(message: StoredMessage) -> str:
     host, _, port = message.store_host.rpartition(":")
     return offset_message_id(pack_host(host, int(port)), message.physical_offset)
-
-
-def heartbeat(group: str) -> RemotingCommand:
-    consumer = ConsumerData(group, subscription_data_set=[SubscriptionData("orders")])
-    return RemotingCommand.request(
-        RequestCode.HEART_BEAT, None, HeartbeatData("c1", consumer_data_set=[consumer]).encode()
-    )
-
-
-def send_back(group: str, message: StoredMessage, level: int = 0) -> RemotingCommand:
-    return RemotingCommand.request(
-        RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackHeader(message.physical_offset, group, level)
-    )
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -83,11 +49,11 @@ def test_a_delayed_message_is_delivered_when_it_is_due_and_not_before(seed: int)
         tables = [cluster.app(node).tables.delays for node in cluster.brokers]
         assert [(table.next_offset(2), table.next_offset(3)) for table in tables] == [(1, 1)] * 3
         ends = {cluster.app(node).store.max_offset() for node in cluster.brokers}
-        assert len(ends) == 1, "delivered records replicate as others do"
+        assert len(ends) == 1, "delivered records are replicated like others"
 
 
 @pytest.mark.parametrize("seed", [3, 4, 5])
-def test_delivery_goes_on_under_the_next_master(seed: int) -> None:
+def test_delayed_delivery_continues_under_the_next_master(seed: int) -> None:
     with World(seed) as world:
         cluster = Cluster(world, 3)
         cluster.start_up()
@@ -109,7 +75,7 @@ def test_delivery_goes_on_under_the_next_master(seed: int) -> None:
                 return found
 
         cluster.run(send())
-        world.run_for_ms(5_300)  # level 2 is just being delivered
+        world.run_for_ms(5_300)  # the delivery of level 2 has begun
         old = cluster.master
         old.kill(power_cut=seed == 5)
         cluster.wait_in_sync(2)
@@ -137,10 +103,10 @@ def test_the_offsets_of_delivery_survive_a_restart_of_the_whole_set() -> None:
         cluster.wait_in_sync(2, limit_ms=30_000)
         assert cluster.run(send_and_wait(2)) == 2
         world.run_for_ms(2_000)
-        assert len(cluster.run(cluster.read_all())) == 2, "the first one was not delivered again"
+        assert len(cluster.run(cluster.read_all())) == 2, "the first message was not delivered again"
 
 
-def test_a_message_that_cannot_be_consumed_comes_back_and_ends_among_the_dead_letters() -> None:
+def test_a_message_sent_back_is_retried_and_ends_as_a_dead_letter() -> None:
     with World(7) as world:
         cluster = Cluster(world, 3)
         cluster.start_up()
@@ -174,8 +140,8 @@ def test_a_message_that_cannot_be_consumed_comes_back_and_ends_among_the_dead_le
         cluster.run(scenario())
 
 
-def test_what_is_handed_back_by_its_name_is_not_another_message() -> None:
-    """After an election that lost messages other ones stand where they were."""
+def test_a_send_back_that_names_another_message_is_refused() -> None:
+    """After an election that lost messages, other messages are at their offsets."""
     with World(9) as world:
         cluster = Cluster(world, 2)
         cluster.start_up()
@@ -204,7 +170,7 @@ def test_what_is_handed_back_by_its_name_is_not_another_message() -> None:
         cluster.run(scenario())
 
 
-def test_send_back_is_answered_after_replication_and_refused_by_whoever_is_no_master() -> None:
+def test_a_send_back_is_answered_after_replication_and_refused_by_a_slave() -> None:
     with World(8) as world:
         cluster = Cluster(world, 2)
         cluster.start_up()
@@ -225,7 +191,7 @@ def test_send_back_is_answered_after_replication_and_refused_by_whoever_is_no_ma
                 ).code == ResponseCode.SYSTEM_ERROR
                 end = master.store.max_offset()
                 assert (await remoting.call(master.address, send_back("CG", message))).code == 0
-                assert slave.store.max_offset() > end, "code 0 means that the slave has it"
+                assert slave.store.max_offset() > end, "code 0 means that the slave holds it"
                 world.network.cut(*(node.host for node in cluster.brokers))
                 unknown = await remoting.call(master.address, send_back("CG", message), 10_000)
                 assert unknown.code == ResponseCode.SYSTEM_ERROR
@@ -233,6 +199,6 @@ def test_send_back_is_answered_after_replication_and_refused_by_whoever_is_no_ma
                     result = await client.producer("PG").send("orders", b"after")
                 except (SendRefused, SendOutcomeUnknown):
                     return
-                assert not result.acknowledged, "its client waits just as long as the master does"
+                assert not result.acknowledged, "the client waits as long as the master"
 
         cluster.run(scenario())

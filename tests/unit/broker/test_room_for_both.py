@@ -1,4 +1,4 @@
-"""How much room a copy of the master's log needs, and how much there is."""
+"""The room that a copy of the master's log needs, and the room that a disk has."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ RULES = replace(BrokerSettings().retention, clean_forcibly_above=0.85, may_clean
         (LogSpan(512, 590), 2),
     ],
 )
-def test_whole_segments_are_counted_and_the_one_that_is_made_ahead(log: LogSpan, segments: int) -> None:
+def test_a_copy_needs_room_for_whole_segments_and_the_preallocated_one(log: LogSpan, segments: int) -> None:
     assert copy_bytes(log, 100) == 100 * segments
 
 
-def test_there_is_room_up_to_where_retention_deletes_by_force() -> None:
+def test_room_ends_at_the_ratio_of_forced_deletion() -> None:
     space = DiskSpace(600, 400)
     assert room_bytes(space, RULES) == 250
     assert room_bytes(space, replace(RULES, may_clean_forcibly=False)) == 400
     assert room_bytes(DiskSpace(900, 100), RULES) == 0
 
 
-def test_a_log_is_where_its_broker_says() -> None:
-    told = b'{"table":{"commitLogMinOffset":"100","commitLogMaxOffset":"250"}}'
-    assert log_span(told) == LogSpan(100, 250)
+def test_the_log_span_is_read_from_the_runtime_information() -> None:
+    body = b'{"table":{"commitLogMinOffset":"100","commitLogMaxOffset":"250"}}'
+    assert log_span(body) == LogSpan(100, 250)
 
 
 @pytest.mark.parametrize(
-    "told",
+    "body",
     [
         None,
         b"",
@@ -52,6 +52,6 @@ def test_a_log_is_where_its_broker_says() -> None:
         b'{"table":{"commitLogMinOffset":"x"}}',
     ],
 )
-def test_who_does_not_say_is_not_guessed_at(told: bytes | None) -> None:
+def test_runtime_information_without_log_offsets_raises_master_unread(body: bytes | None) -> None:
     with pytest.raises(MasterUnread, match="does not report"):
-        log_span(told)
+        log_span(body)

@@ -1,4 +1,4 @@
-"""Retention of a Raft-mode broker where an entry has rotted that the log would begin behind."""
+"""Retention of a Raft-mode broker with a corrupt entry before the new log start."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.unit.broker.groupset import GroupSet
 SEGMENT = 64 * 1024
 POSITION_AT, CHECK_AT = 24, 36
 STORED_AT = HEADER.size + RECORD_HEAD.size + 8
-"""Of an entry: when its message was stored."""
+"""The offset of the store time within an entry."""
 
 
 def last_entry(content: bytes) -> CommittedEntry:
-    """Of the log's first file."""
+    """The last entry of the log's first file."""
     at, found = 0, None
     while (entry := entry_in(content, at, SEGMENT)) is not None:
         found, at = entry, entry.end
@@ -26,10 +26,10 @@ def last_entry(content: bytes) -> CommittedEntry:
 
 
 @pytest.mark.parametrize("at", [POSITION_AT, CHECK_AT])
-def test_old_files_stay_while_what_the_log_would_begin_behind_has_rotted(
+def test_old_files_are_kept_while_the_entry_before_the_new_log_start_is_corrupt(
     caplog: pytest.LogCaptureFixture, at: int
 ) -> None:
-    """Of the check value, too: it would be that of the log's beginning from then on, which nothing mends."""
+    """Its check value matters, too: as the check value of the log start nothing could repair it."""
     with World(7) as world:
         group = GroupSet(
             world, mappedFileSizeCommitLog=SEGMENT, fileReservedSeconds=20, cleanResourceInterval=500,
@@ -38,33 +38,33 @@ def test_old_files_stay_while_what_the_log_would_begin_behind_has_rotted(
         group.start_up()
         sent = [b"%d " % number + b"x" * 3_600 for number in range(26)]
         group.run(group.send_all(sent))
-        rotten = next(node for node in group.brokers if node is not group.master)
-        member = group.app(rotten).store._member.node
+        damaged = group.slaves[0]
+        member = group.app(damaged).store._member.node
         path = f"{member.store.name}/data/{0:020d}"
-        content = rotten.disk.content(path)
+        content = damaged.disk.content(path)
         assert content is not None
-        rotten.disk.flip_bit(path, last_entry(content).position + at, 3)
+        damaged.disk.flip_bit(path, last_entry(content).position + at, 3)
         world.run_for_ms(40_000)
-        assert rotten.running and member.log_begin() == 0
-        log = group.app(rotten).store._log
-        log.begin_at(SEGMENT)  # as where the disk is too full for what is young
+        assert damaged.running and member.log_begin() == 0
+        log = group.app(damaged).store._log
+        log.begin_at(SEGMENT)  # as when a full disk forces the deletion of young files
         for _ in range(2):
             group.run(log.delete_former())
         assert caplog.text.count("stay for now") == 1
-        assert rotten.running and member.log_begin() == 0
+        assert damaged.running and member.log_begin() == 0
         for _ in range(3):
             group.run(group.send_all(sent))
         world.run_until(lambda: member.log_begin() > SEGMENT, 60_000)
-        assert rotten.running and path not in rotten.disk.entries
-        store = group.app(rotten).store
+        assert damaged.running and path not in damaged.disk.entries
+        store = group.app(damaged).store
         store.integrity.begin_again(store.dispatched_offset() // SEGMENT * SEGMENT)
         group.run(store.integrity.check(store.min_offset(), SEGMENT))
         assert not store.integrity.damages
 
 
 @pytest.mark.parametrize("byte", [0, 2])
-def test_a_store_time_that_rotted_lets_no_young_file_go_and_keeps_no_old_one(byte: int) -> None:
-    """Of the first message behind a file, whose age it tells: long ago, or as if it were to come."""
+def test_a_corrupt_store_time_neither_deletes_a_young_file_nor_keeps_an_old_one(byte: int) -> None:
+    """The age of a file is the store time of the first message behind it: here far past or future."""
     with World(7) as world:
         group = GroupSet(
             world, mappedFileSizeCommitLog=SEGMENT, fileReservedSeconds=60, cleanResourceInterval=500,
@@ -81,6 +81,6 @@ def test_a_store_time_that_rotted_lets_no_young_file_go_and_keeps_no_old_one(byt
         world.run_until(
             lambda: world.now_ms > began_ms + 40_000 or any(one.min_offset() for one in begins), 60_000
         )
-        assert [one.min_offset() for one in begins] == [0, 0, 0], "all of it is a minute old at least"
+        assert [one.min_offset() for one in begins] == [0, 0, 0], "files are kept until they are a minute old"
         world.run_until(lambda: all(one.min_offset() for one in begins), 60_000)
         assert all(node.running for node in group.brokers)

@@ -1,4 +1,4 @@
-"""The files under config/ at a start: missing, empty, rotten, of another shape, cut in half, with and without a backup."""
+"""The files under config/ at a start: missing, empty, corrupt, malformed or cut, with or without a backup."""
 
 from __future__ import annotations
 
@@ -27,15 +27,14 @@ from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.offsets import ConsumerOffsetWrapper
 from remoting.bodies.tables import QueueEnd, QueueEndTable
 from remoting.bodies.topics import TopicConfig
-from tests.unit.broker.test_tables import NoQueues
-from tests.unit.doubles import ManualClock, MemoryFiles
+from tests.unit.doubles import ManualClock, MemoryFiles, NoQueues
 
 TABLES = (
     TOPICS_FILE, SUBSCRIPTION_GROUPS_FILE, CONSUMER_OFFSETS_FILE, DELAY_OFFSETS_FILE, DELETIONS_FILE, QUEUE_LOCKS_FILE,
     QUEUE_ENDS_FILE, CONSUMER_FILTERS_FILE,
 )  # fmt: skip
 OF_VERSION = {TOPICS_FILE, SUBSCRIPTION_GROUPS_FILE, DELETIONS_FILE, QUEUE_LOCKS_FILE, QUEUE_ENDS_FILE}
-"""In Raft mode the group's copies replace those."""
+"""In Raft mode copies of the group replace these tables."""
 DAMAGES = {
     "empty": lambda good: b"",
     "random": lambda good: bytes(range(7, 256, 5)),
@@ -59,7 +58,7 @@ def tables_over(files: MemoryFiles, mode: str = "controllers", store: AnyQueues 
 
 
 async def filled(mode: str) -> MemoryFiles:
-    """What a broker of that mode keeps that has something in each table."""
+    """The files of a broker of that mode with rows in each table."""
     files = MemoryFiles({CONSUMER_FILTERS_FILE: ConsumerFilterWrapper().encode()})
     tables = tables_over(files, mode)
     await tables.load()
@@ -74,12 +73,12 @@ async def filled(mode: str) -> MemoryFiles:
     tables._queue_ends.adopt(QueueEndTable([QueueEnd("old", 0, 76)]))
     tables._saved_queue_ends.changed()
     await tables.save()
-    tables.role_taken(2, leads=True)  # as each start does: topics.json is written again
+    tables.role_taken(2, leads=True)  # like each start, which writes topics.json again
     await tables.save()
     return files
 
 
-def test_each_file_that_a_broker_keeps_under_config_is_in_this_table() -> None:
+def test_every_file_under_config_is_covered_by_these_tests() -> None:
     kept = set(asyncio.run(filled("raft")).content)
     assert kept == {*TABLES, STAMP_FILE}
 
@@ -95,14 +94,14 @@ def test_a_damaged_file_without_a_backup_stops_the_start_with_a_remedy(
     before = dict(files.content)
     with pytest.raises(TableUnreadable, match=rf"{name}: .*from another replica.*start empty"):
         asyncio.run(tables_over(files, mode).load())
-    assert files.content == before or mode == "raft"  # which begins a stamp
+    assert files.content == before or mode == "raft"  # Raft mode writes a new stamp
     files.content[name] = b"{}"
     asyncio.run(tables_over(files, mode).load())
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", TABLES[:-1])
-def test_a_missing_file_that_others_were_written_after_stops_the_start(
+def test_a_missing_file_stops_the_start_if_other_files_were_written_after_it(
     name: str, mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = asyncio.run(filled(mode))
@@ -119,7 +118,7 @@ def test_a_missing_file_that_others_were_written_after_stops_the_start(
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("left", ["", "config/tables.journal.", STAMP_FILE])
-def test_a_store_that_remembers_tables_does_not_start_without_all_of_them(left: str, mode: str) -> None:
+def test_a_store_that_had_tables_does_not_start_when_all_are_missing(left: str, mode: str) -> None:
     files = asyncio.run(filled(mode))
     files.content["config/tables.journal.00000001"] = b""
     files.content = {name: data for name, data in files.content.items() if left and name.startswith(left)}
@@ -127,7 +126,7 @@ def test_a_store_that_remembers_tables_does_not_start_without_all_of_them(left: 
     remedy = r"config: all tables are missing.*write {} into config/topics\.json to start empty"
     with pytest.raises(TableUnreadable, match=remedy):
         asyncio.run(tables_over(files, mode, AnyQueues(tables_noted=True)).load())
-    assert files.content == before or mode == "raft"  # which begins a stamp
+    assert files.content == before or mode == "raft"  # Raft mode writes a new stamp
     with pytest.raises(TableUnreadable, match=remedy):
         asyncio.run(tables_over(files, mode, AnyQueues(tables_noted=True)).load())
     files.content[TOPICS_FILE] = b"{}"
@@ -135,14 +134,14 @@ def test_a_store_that_remembers_tables_does_not_start_without_all_of_them(left: 
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_store_remembers_tables_once_one_is_on_disk(mode: str) -> None:
+def test_a_store_notes_tables_once_one_is_on_disk(mode: str) -> None:
     files, store = MemoryFiles(), AnyQueues()
 
     async def first() -> None:
         tables = tables_over(files, mode, store)
         await tables.load()
         await tables.save()
-        assert not store.tables_noted, "no file is there yet"
+        assert not store.tables_noted, "no file exists yet"
         tables.topics.put(TopicConfig("orders", 4, 4))
         await tables.save_facts()
 
@@ -150,13 +149,11 @@ def test_a_store_remembers_tables_once_one_is_on_disk(mode: str) -> None:
     assert store.tables_noted and TOPICS_FILE in files.content
     again = AnyQueues()
     asyncio.run(tables_over(files, mode, again).load())
-    assert again.tables_noted, (
-        "a store of an older version, or of Java's, remembers them from its first start on"
-    )
+    assert again.tables_noted, "a store of an older version or of Java notes them at its first start"
 
 
-def test_a_table_whose_first_write_failed_is_not_missed() -> None:
-    """A full disk took no offsets, later it took the topics, and then the process ended."""
+def test_a_table_whose_first_write_failed_does_not_count_as_missing() -> None:
+    """A full disk refused the offsets, later accepted the topics, and then the process ended."""
 
     class Full(MemoryFiles):
         async def replace(self, name: str, data: bytes | bytearray) -> None:
@@ -180,7 +177,7 @@ def test_a_table_whose_first_write_failed_is_not_missed() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_tables_of_an_older_version_or_of_java_start_though_one_is_missing(mode: str) -> None:
+def test_a_broker_starts_with_tables_of_java_or_an_older_version_if_one_is_missing(mode: str) -> None:
     files = asyncio.run(filled(mode))
     for name in TABLES:
         content = json.loads(files.content[name])
@@ -194,13 +191,13 @@ def test_tables_of_an_older_version_or_of_java_start_though_one_is_missing(mode:
 
 @pytest.mark.parametrize("damage", [*DAMAGES, "missing"])
 @pytest.mark.parametrize("name", TABLES)
-def test_what_java_backed_up_is_read_and_said(
+def test_a_backup_of_java_is_read_and_logged(
     name: str, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = asyncio.run(filled("controllers"))
     good = json.loads(files.content[name])
     for mark in ("journal", "tables"):
-        good.pop(mark, None)  # Java's files do not have them
+        good.pop(mark, None)  # files of Java have no marks
     backup = files.content[f"{name}.bak"] = json.dumps(good).encode()
     if damage == "missing":
         del files.content[name]
@@ -217,7 +214,7 @@ def test_what_java_backed_up_is_read_and_said(
     assert (tables.offsets.find("CG", "orders", 0), tables.delays.next_offset(3)) == (5, 7)
 
 
-def test_a_backup_older_than_what_this_broker_wrote_is_not_read() -> None:
+def test_a_backup_older_than_the_table_of_this_broker_is_not_read() -> None:
     files = asyncio.run(filled("controllers"))
     written = files.content[CONSUMER_OFFSETS_FILE]
     files.content[f"{CONSUMER_OFFSETS_FILE}.bak"] = b'{"offsetTable":{"orders@CG":{"0":1}}}'
@@ -227,7 +224,7 @@ def test_a_backup_older_than_what_this_broker_wrote_is_not_read() -> None:
 
 
 @pytest.mark.parametrize("damage", [*DAMAGES, "missing"])
-def test_a_raft_mode_broker_whose_version_is_damaged_has_none_or_the_oldest(damage: str) -> None:
+def test_a_raft_mode_broker_with_a_damaged_stamp_has_no_or_the_oldest_version(damage: str) -> None:
     files = asyncio.run(filled("raft"))
     good = files.content.pop(STAMP_FILE)
     if damage != "missing":
@@ -250,9 +247,9 @@ class Queues:
         return []
 
 
-@pytest.mark.parametrize(("mode", "goes_on"), [("pair", 5), ("controllers", 2), ("raft", 2)])
+@pytest.mark.parametrize(("mode", "continues_at"), [("pair", 5), ("controllers", 2), ("raft", 2)])
 def test_an_offsets_file_of_another_log_lets_no_group_skip_messages(
-    mode: str, goes_on: int, caplog: pytest.LogCaptureFixture
+    mode: str, continues_at: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = asyncio.run(filled(mode))
     files.content[CONSUMER_OFFSETS_FILE] = b'{"offsetTable":{"orders@CG":{"0":100,"1":4},"gone@CG":{"0":9}}}'
@@ -264,18 +261,18 @@ def test_an_offsets_file_of_another_log_lets_no_group_skip_messages(
         return tables
 
     tables = asyncio.run(start())
-    assert tables.offsets.find("CG", "orders", 0) == goes_on
+    assert tables.offsets.find("CG", "orders", 0) == continues_at
     assert (tables.offsets.find("CG", "orders", 1), tables.offsets.find("CG", "gone", 0)) == (4, 0)
     assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
     tables.offsets.commit("CG", "orders", 0, 100)
     asyncio.run(tables.on_log_tail_lost(Queues(), certain=False))
     assert mode == "pair" or tables.offsets.find("CG", "orders", 0) == 100, (
-        "what was committed here is no file's"
+        "an offset committed here does not come from the file"
     )
 
 
-def test_offsets_that_a_slave_copied_since_are_no_files() -> None:
-    """After an unclean election a group may be beyond what this log has: it is not to read all of it once more."""
+def test_offsets_copied_from_a_master_are_not_lowered_to_the_log() -> None:
+    """After an unclean election a group may be beyond this log: it must not read the whole log again."""
     files = asyncio.run(filled("controllers"))
     tables = tables_over(files)
     asyncio.run(tables.load())

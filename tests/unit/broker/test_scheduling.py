@@ -1,4 +1,4 @@
-"""Delayed messages as they stand in the log, and the table of what is delivered."""
+"""The form of delayed messages in the log, and the table of delivered offsets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def as_record(message: MessageToStore) -> Message:
     )  # fmt: skip
 
 
-def test_a_delivered_message_is_what_was_scheduled() -> None:
+def test_a_delivered_message_equals_the_scheduled_one() -> None:
     waiting = scheduled(MESSAGE, 5, 18)
     assert (waiting.topic, waiting.queue_id) == ("SCHEDULE_TOPIC_XXXX", 4)
     assert waiting.properties == b"KEYS\x01k\x02DELAY\x015\x02REAL_TOPIC\x01orders\x02REAL_QID\x013\x02"
@@ -37,7 +37,7 @@ def test_a_delivered_message_is_what_was_scheduled() -> None:
     )
 
 
-def test_a_message_that_is_delayed_again_goes_to_its_new_place() -> None:
+def test_a_message_delayed_again_is_delivered_to_its_new_topic() -> None:
     first = delivered(as_record(scheduled(MESSAGE, 5, 18)))
     assert first is not None
     again = scheduled(replace(first, topic="%RETRY%CG", queue_id=0), 6, 18)
@@ -57,7 +57,7 @@ def test_a_message_that_is_delayed_again_goes_to_its_new_place() -> None:
         {"properties": b"REAL_TOPIC\x01orders\x02REAL_QID\x01one\x02"},
     ],
 )
-def test_a_record_that_does_not_say_where_it_belongs_is_not_delivered(change: dict[str, object]) -> None:
+def test_a_record_without_a_valid_real_topic_and_queue_is_not_delivered(change: dict[str, object]) -> None:
     record = replace(as_record(scheduled(MESSAGE, 5, 18)), **change)  # type: ignore[arg-type]
     assert delivered(record) is None
 
@@ -77,7 +77,7 @@ def test_delay_offsets_are_read_as_upstream_writes_them() -> None:
     assert copy.next_offset(1) == 11
 
 
-def test_retries_are_bounded_by_the_group_or_by_what_a_newer_client_asks_for() -> None:
+def test_retries_are_bounded_by_the_group_or_by_a_newer_client() -> None:
     group = SubscriptionGroupConfig("CG", retry_max_times=16)
     assert [retries_max(group, *asked) for asked in ((None, 479), (3, 479), (3, 121), (3, 119))] == [
         16,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -18,64 +17,14 @@ from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics, system_topics
 from messagestore.messages import MessageToStore, PutResult, PutStatus
 from messagestore.properties import parse_properties
-from messagestore.record import pack_host
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ONEWAY_BIT, RemotingCommand
 from remoting.errors import HeaderError
 from tests.unit.broker.recordingpeer import RecordingPeer
+from tests.unit.broker.sendbench import RECORD_BYTES, ScriptedLog, ScriptedReplication
 from tests.unit.doubles import ManualClock
 from tests.unit.messagestore.storehelp import encode_batch
-
-RECORD_BYTES = 100
-
-
-class ScriptedLog:
-    """Every message takes 100 bytes."""
-
-    store_host = pack_host("10.0.0.1", 10911)
-
-    def __init__(self) -> None:
-        self.batches: list[list[MessageToStore]] = []
-        self.end = 0
-        self.error: PutStatus | None = None
-
-    def append(self, messages: Sequence[MessageToStore]) -> list[PutResult]:
-        self.batches.append(list(messages))
-        return [self._append(message) for message in messages]
-
-    def _append(self, message: MessageToStore) -> PutResult:
-        if self.error is not None:
-            return PutResult(-1, -1, -1, 0, -1, self.error)
-        start, count = self.end, 2 if message.batch else 1
-        self.end += RECORD_BYTES * count
-        offsets = tuple(range(start, self.end, RECORD_BYTES)) if message.batch else ()
-        return PutResult(start, self.end, start // RECORD_BYTES, count, 0, None, offsets)
-
-
-class ScriptedReplication:
-    def __init__(self) -> None:
-        self.accepts_sends = True
-        self.is_slave = False
-        self.enough = True
-        self.acked = 0
-        self.stored = 0
-        self.in_reach = True
-
-    def enough_in_sync(self) -> bool:
-        return self.enough
-
-    def acked_end(self) -> int:
-        return self.acked
-
-    def stored_end(self) -> int:
-        return self.stored
-
-    def followed_end(self) -> int:
-        return self.acked
-
-    def reachable(self, end: int) -> bool:
-        return self.in_reach
 
 
 class Bench:
@@ -164,14 +113,14 @@ def test_all_sends_of_one_receive_are_stored_by_one_append_and_answered_by_one_w
 
 
 def contract_a() -> Bench:
-    """What is stored is answered at once."""
+    """Contract A: a stored send is answered at once."""
     bench = Bench()
     bench.replication.acked_end = lambda: bench.log.end  # type: ignore[method-assign]
     return bench
 
 
-def test_what_is_answered_at_once_is_answered_in_the_order_of_its_requests() -> None:
-    """Whether they ask to wait, do not, or are refused: under contract A nothing has to wait."""
+def test_immediate_answers_keep_the_order_of_their_requests() -> None:
+    """Under contract A no send waits, whether it asks to wait, asks not to wait or is refused."""
     bench = contract_a()
     one_way = send(4)
     one_way.flag |= ONEWAY_BIT
@@ -190,15 +139,15 @@ def test_what_is_answered_at_once_is_answered_in_the_order_of_its_requests() -> 
     assert len(bench.pending) == 0
 
 
-def test_who_waited_longer_is_answered_first_when_it_ends() -> None:
-    """The minimum was lowered, or the set went down to its master, while a send waited; nobody has told of it yet."""
+def test_a_send_that_waited_longer_is_answered_first() -> None:
+    """As when the minimum was lowered or the set shrank, before the waiting sends were released."""
     bench = Bench()
     assert bench.send(send(1), send(2)) == []
     bench.replication.acked_end = lambda: bench.log.end  # type: ignore[method-assign]
     assert [reply.opaque for reply in bench.send(send(3, i="WAIT\x01false\x02"), send(4))] == [1, 2, 3, 4]
 
 
-def test_an_acknowledgement_answers_exactly_what_it_covers_on_every_connection() -> None:
+def test_an_acknowledgement_answers_exactly_the_covered_sends_on_every_connection() -> None:
     bench, other = Bench(), RecordingPeer()
     bench.send(send(1), send(2))
     bench.send(send(3), peer=other)
@@ -215,7 +164,7 @@ def test_a_master_that_is_its_whole_set_answers_at_once() -> None:
     assert [reply.code for reply in bench.send(send())] == [ResponseCode.SUCCESS]
 
 
-def test_a_send_that_waits_too_long_is_stored_with_an_unknown_fate() -> None:
+def test_a_send_that_waits_too_long_gets_flush_slave_timeout() -> None:
     bench = Bench()
     bench.send(send())
     bench.pending.expire(2_999, 0)
@@ -226,7 +175,7 @@ def test_a_send_that_waits_too_long_is_stored_with_an_unknown_fate() -> None:
     assert reply.ext["queueOffset"] == "0", "clients read the whole header of code 12"
 
 
-def test_where_only_the_own_disk_is_late_the_answer_says_so() -> None:
+def test_a_send_that_only_waits_for_the_own_disk_gets_flush_disk_timeout() -> None:
     bench = Bench()
     bench.send(send(1), send(2))
     bench.pending.expire(3_000, RECORD_BYTES)
@@ -236,7 +185,7 @@ def test_where_only_the_own_disk_is_late_the_answer_says_so() -> None:
     ]
 
 
-def test_a_demotion_answers_all_waiting_sends_with_an_unknown_fate() -> None:
+def test_a_demotion_answers_all_waiting_sends_with_flush_slave_timeout() -> None:
     bench = Bench()
     bench.send(send(1), send(2))
     bench.pending.give_up()
@@ -245,7 +194,7 @@ def test_a_demotion_answers_all_waiting_sends_with_an_unknown_fate() -> None:
     assert len(bench.peer.replies) == 2
 
 
-def test_a_send_that_does_not_want_to_wait_is_answered_at_once() -> None:
+def test_a_send_with_wait_false_is_answered_at_once() -> None:
     bench = Bench()
     (reply,) = bench.send(send(i="WAIT\x01false\x02"))
     assert reply.code == ResponseCode.SUCCESS
@@ -270,7 +219,7 @@ def test_a_one_way_send_is_stored_and_never_answered() -> None:
         ({"enough": False}, ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough"),
     ],
 )
-def test_a_broker_that_may_not_store_says_so_and_stores_nothing(
+def test_a_broker_that_may_not_store_refuses_sends_and_stores_nothing(
     change: dict[str, bool], code: int, remark: str
 ) -> None:
     bench = Bench()
@@ -327,13 +276,13 @@ def test_a_send_that_cannot_be_stored_is_refused_alone(fields: dict[str, str], c
         (PutStatus.CREATE_MAPPED_FILE_FAILED, ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_what_the_store_refuses_is_answered_with_its_code(error: PutStatus, code: int) -> None:
+def test_a_send_refused_by_the_store_is_answered_with_its_code(error: PutStatus, code: int) -> None:
     bench = Bench()
     bench.log.error = error
     assert [reply.code for reply in bench.send(send())] == [code]
 
 
-def test_an_unknown_topic_is_created_after_its_model_with_the_clients_queues() -> None:
+def test_an_unknown_topic_is_created_from_its_template_with_the_clients_queue_count() -> None:
     bench = Bench()
     bench.send(send(b="fresh", d="4"))
     topic = bench.topics.find("fresh")
@@ -363,10 +312,10 @@ def test_a_batch_is_answered_with_the_ids_of_all_its_members() -> None:
     bench.replication.acked = 1 << 40
     (reply,) = bench.send(send(m="1"))
     assert reply.ext["msgId"].split(",") == [f"0A00000100002A9F{offset:016X}" for offset in (0, 100)]
-    assert bench.log.batches[0][0].properties == b"", "the members carry their own"
+    assert bench.log.batches[0][0].properties == b"", "the messages of the batch carry their own"
 
 
-def test_a_batch_that_was_compressed_as_a_whole_is_refused_with_what_to_do() -> None:
+def test_a_batch_compressed_as_a_whole_is_refused_with_a_remedy() -> None:
     bench = Bench()
     bench.log.error = PutStatus.MESSAGE_ILLEGAL
     (reply,) = bench.send(send(m="1", f="1"))
@@ -384,12 +333,12 @@ def test_a_delayed_message_waits_in_the_queue_of_its_level(level: str, queue_id:
     assert (message.topic, message.queue_id) == ("SCHEDULE_TOPIC_XXXX", queue_id)
     assert (properties["REAL_TOPIC"], properties["REAL_QID"], properties["KEYS"]) == ("orders", "1", "k")
     assert properties["DELAY"] == str(queue_id + 1)
-    assert reply.ext["queueId"] == "1", "the client hears of the queue it chose"
+    assert reply.ext["queueId"] == "1", "the client gets the queue that it chose"
 
 
 @pytest.mark.parametrize("level", ["0", "-1", "-2147483647", "XDELAY"])
-def test_what_asks_for_no_delay_is_stored_at_once(level: str) -> None:
-    """-1 is what messages of dead letter topics have."""
+def test_a_message_without_a_positive_delay_level_is_stored_at_once(level: str) -> None:
+    """Messages of dead letter topics have level -1."""
     bench = Bench()
     named = "XDELAY\x01soon\x02" if level == "XDELAY" else f"DELAY\x01{level}\x02"
     bench.send(send(i=named))
@@ -411,8 +360,8 @@ NO_LEVEL = "a delay level is an integer of 32 bits"
 
 @pytest.mark.parametrize("level", NO_LEVELS)
 @pytest.mark.parametrize("more", ["", "TRAN_MSG\x01true\x02"])
-def test_what_is_no_delay_level_is_refused(level: str, more: str) -> None:
-    """Its sender wants a delay; stored at once it would be delivered too early."""
+def test_an_invalid_delay_level_is_refused(level: str, more: str) -> None:
+    """The sender wants a delay: stored at once the message would be delivered too early."""
     bench = Bench()
     (reply,) = bench.send(send(i=f"{more}KEYS\x01k\x02DELAY\x01{level}\x02"))
     assert (reply.code, (reply.remark or "")[: len(NO_LEVEL)]) == (ResponseCode.MESSAGE_ILLEGAL, NO_LEVEL)
@@ -431,7 +380,9 @@ def test_what_is_no_delay_level_is_refused(level: str, more: str) -> None:
         ("KEYS\x01k\x02TRAN_MSG\x01True\x02", "a message in a transaction"),
     ],
 )
-def test_a_batch_whose_members_ask_for_more_is_refused(code: int, properties: str, remark: str) -> None:
+def test_a_batch_with_delayed_timer_or_half_messages_is_refused(
+    code: int, properties: str, remark: str
+) -> None:
     bench = Bench()
     body = encode_batch([(0, b"plain", b""), (0, b"more", properties.encode())])
     command = send(m="true")
@@ -442,7 +393,7 @@ def test_a_batch_whose_members_ask_for_more_is_refused(code: int, properties: st
     assert not bench.log.batches
 
 
-def test_a_batch_whose_members_only_name_such_things_is_stored() -> None:
+def test_a_batch_that_only_mentions_delay_or_transaction_names_is_stored() -> None:
     bench = Bench()
     body = encode_batch(
         [(0, b"DELAY\x013\x02", b"DELAY\x01-1\x02"), (0, b"", b"MY_DELAY\x01x\x02TRAN_MSG\x01false\x02")]
@@ -478,7 +429,7 @@ def test_a_message_tried_too_often_goes_to_its_groups_dead_letters(
     assert (known.read_queue_nums, known.perm) == (1, 6)
 
 
-def test_long_and_short_header_names_say_the_same() -> None:
+def test_long_and_short_header_names_are_equivalent() -> None:
     long_names = {
         "producerGroup": "PG", "topic": "orders", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4", "queueId": "1",
         "sysFlag": "0", "bornTimestamp": "1", "flag": "0", "properties": "UNIQ_KEY\x01ID\x02",
@@ -492,7 +443,7 @@ def test_a_send_without_a_topic_is_an_error_of_its_header() -> None:
         read_send_request(RequestCode.SEND_MESSAGE, {})
 
 
-def test_a_send_that_no_slave_can_have_is_answered_so_once_it_is_stored_here() -> None:
+def test_a_send_without_a_reachable_slave_gets_slave_not_available_once_it_is_stored() -> None:
     bench = Bench()
     bench.replication.in_reach = False
     bench.send(send())
@@ -502,14 +453,14 @@ def test_a_send_that_no_slave_can_have_is_answered_so_once_it_is_stored_here() -
     assert [reply.code for reply in bench.peer.replies] == [ResponseCode.SLAVE_NOT_AVAILABLE]
 
 
-def test_what_a_slave_might_have_waits_for_it_though_it_is_stored_here() -> None:
+def test_a_send_with_a_reachable_slave_waits_although_it_is_stored_here() -> None:
     bench = Bench()
     bench.send(send())
     bench.pending.acknowledged(0, lambda: RECORD_BYTES)
     assert bench.peer.replies == []
 
 
-def test_a_half_waits_in_a_topic_of_its_own_and_is_told() -> None:
+def test_a_half_message_is_stored_in_the_half_topic_and_reported() -> None:
     bench = Bench()
     bench.replication.acked = 1 << 40
     (reply,) = bench.send(send(1, f="4", i="UNIQ_KEY\x01ID\x02TRAN_MSG\x01true\x02PGROUP\x01PG\x02"))
@@ -522,7 +473,7 @@ def test_a_half_waits_in_a_topic_of_its_own_and_is_told() -> None:
     assert reply.ext["queueOffset"] == str(appended.queue_offset)
 
 
-def test_halves_are_refused_where_they_are_not_wanted() -> None:
+def test_half_messages_are_refused_with_reject_transaction_message() -> None:
     bench = Bench()
     bench.settings.reject_transaction_message = True
     (reply,) = bench.send(send(1, i="TRAN_MSG\x01true\x02"))
@@ -530,7 +481,7 @@ def test_halves_are_refused_where_they_are_not_wanted() -> None:
     assert bench.halves == []
 
 
-def test_no_more_transactions_are_taken_than_may_be_open() -> None:
+def test_open_transactions_are_bounded() -> None:
     bench = Bench()
     bench.replication.acked = 1 << 40
     bench.settings.transaction_open_max = 1
@@ -541,14 +492,14 @@ def test_no_more_transactions_are_taken_than_may_be_open() -> None:
     assert len(bench.halves) == 1
 
 
-def test_a_half_of_a_group_that_no_producer_can_have_is_refused() -> None:
+def test_a_half_message_of_a_producer_group_with_an_overlong_name_is_refused() -> None:
     bench = Bench()
     (reply,) = bench.send(send(1, i=f"TRAN_MSG\x01true\x02PGROUP\x01{'G' * 256}\x02"))
     assert reply.code == ResponseCode.MESSAGE_ILLEGAL
     assert bench.halves == []
 
 
-def test_a_committed_message_that_comes_back_for_a_retry_is_no_half() -> None:
+def test_a_retried_message_of_a_committed_transaction_is_no_half_message() -> None:
     bench = Bench()
     bench.replication.acked = 1 << 40
     bench.topics.ensure("%RETRY%CG", 1)

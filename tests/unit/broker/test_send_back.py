@@ -1,4 +1,4 @@
-"""Messages that consumers hand back (36), many in one receive, against a scripted log and scripted replication."""
+"""Messages that consumers send back (36), many in one receive, with a scripted log and replication."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ONEWAY_BIT, RemotingCommand
 from remoting.headers.messages import ConsumerSendMsgBackHeader
 from tests.unit.broker.recordingpeer import RecordingPeer
-from tests.unit.broker.test_send import RECORD_BYTES, ScriptedLog, ScriptedReplication
+from tests.unit.broker.sendbench import RECORD_BYTES, ScriptedLog, ScriptedReplication
 from tests.unit.doubles import ManualClock
 from tests.unit.messagestore.storehelp import worked
 
@@ -35,12 +35,12 @@ WAITING_MAX = 100
 
 
 class Records(ScriptedLog):
-    """Holds one record, wherever it is looked for below 1,000."""
+    """Returns the same record for every offset below 1,000."""
 
     async def message_at(self, physical_offset: int) -> memoryview | None:
         await asyncio.sleep(0)
         if physical_offset == DAMAGED:
-            raise RecordDamaged("00000000000000000000", DAMAGED, "a test says so")
+            raise RecordDamaged("00000000000000000000", DAMAGED, "set by the test")
         if physical_offset == HALF:
             return memoryview(HALF_RECORD)
         return memoryview(RECORD) if physical_offset < 1_000 else None
@@ -105,7 +105,7 @@ def bench() -> Bench:
     return Bench()
 
 
-def test_what_comes_together_is_stored_with_one_append_and_answered_with_one_write(bench: Bench) -> None:
+def test_send_backs_of_one_receive_are_stored_by_one_append_and_answered_by_one_write(bench: Bench) -> None:
     bench.hand_back(back(opaque) for opaque in range(5))
     assert [len(batch) for batch in bench.log.batches] == [5]
     assert bench.peer.writes == []
@@ -121,7 +121,7 @@ def test_what_comes_together_is_stored_with_one_append_and_answered_with_one_wri
     assert "WAIT" not in properties
 
 
-def test_each_of_them_is_refused_for_its_own_fault(bench: Bench) -> None:
+def test_each_send_back_is_refused_for_its_own_fault(bench: Bench) -> None:
     commands = [
         back(0),
         back(1, group="unknown"),
@@ -142,14 +142,14 @@ def test_each_of_them_is_refused_for_its_own_fault(bench: Bench) -> None:
     assert bench.answers[0] == bench.answers[6] == (0, None)
 
 
-def test_a_half_is_shown_to_no_group(bench: Bench) -> None:
+def test_a_send_back_of_a_half_message_is_refused(bench: Bench) -> None:
     bench.hand_back([back(1, HALF), back(2)])
     assert [len(batch) for batch in bench.log.batches] == [1]
     code, remark = bench.answers[1]
     assert (code, remark) == (1, f"look message by offset failed, {HALF}: it is in {HALF_TOPIC}")
 
 
-def test_who_asks_for_no_answer_gets_none(bench: Bench) -> None:
+def test_a_one_way_send_back_gets_no_answer(bench: Bench) -> None:
     silent, refused = back(1), back(2, group="unknown")
     for command in (silent, refused):
         command.flag |= ONEWAY_BIT
@@ -158,26 +158,26 @@ def test_who_asks_for_no_answer_gets_none(bench: Bench) -> None:
     assert bench.answers == {3: (0, None)}
 
 
-def test_what_no_slave_has_in_time_is_told_as_upstream_does(bench: Bench) -> None:
+def test_an_unconfirmed_send_back_is_answered_as_upstream_does(bench: Bench) -> None:
     bench.hand_back([back(1)])
     bench.pending.expire(bench.clock.monotonic_ms() + 3_000, 0)
     assert bench.answers == {1: (ResponseCode.SYSTEM_ERROR, "FLUSH_SLAVE_TIMEOUT")}
 
 
-def test_what_the_store_refuses_is_told(bench: Bench) -> None:
+def test_a_send_back_refused_by_the_store_is_answered_with_its_status(bench: Bench) -> None:
     bench.log.error = PutStatus.SERVICE_NOT_AVAILABLE
     bench.hand_back([back(1), back(2)])
     assert set(bench.answers.values()) == {(1, "SERVICE_NOT_AVAILABLE")}
 
 
-def test_nothing_is_read_where_nothing_is_taken(bench: Bench) -> None:
+def test_a_slave_refuses_send_backs_and_stores_nothing(bench: Bench) -> None:
     bench.replication.accepts_sends, bench.replication.is_slave = False, True
     bench.hand_back([back(1), back(2)])
     assert {code for code, _ in bench.answers.values()} == {ResponseCode.SYSTEM_BUSY}
     assert bench.log.batches == []
 
 
-def test_receives_that_wait_for_the_disk_are_bounded(bench: Bench) -> None:
+def test_send_backs_that_wait_for_the_disk_are_bounded(bench: Bench) -> None:
     async def scenario() -> None:
         for opaque in range(RUNNING_MAX + 1):
             bench.processor.handle(cast(Any, bench.peer), [back(opaque)])

@@ -1,4 +1,4 @@
-"""Disks that are set back to an image of before, on virtual time: no acknowledged message is lost, and the set comes back."""
+"""Disks restored from an older image: no acknowledged message is lost, and a master is elected."""
 
 from __future__ import annotations
 
@@ -13,21 +13,13 @@ from simulation.kernel.images import image_of, restore
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
-from tests.unit.broker.test_orders_of_death import (
-    FIRST,
-    SECOND,
-    assert_all_there,
-    by_id,
-    filled,
-    members,
-    no_master_for,
-)
+from tests.unit.broker.memoryloss import FIRST, SECOND, assert_all_there, filled, members, no_master_for
 
 LONG_MS = 30_000
 
 
 def join(cluster: Cluster, node: Node) -> None:
-    """Starts it, and waits until it knows that it is in the set."""
+    """Starts the node, and waits until it knows that it is in the set."""
     cluster.start(node)
     cluster.world.run_until(
         lambda: isinstance(node.app, BrokerApp) and node.app.membership.in_sync and node.app.ha.follows,
@@ -35,8 +27,8 @@ def join(cluster: Cluster, node: Node) -> None:
     )
 
 
-def first_to_come_back(cluster: Cluster, node: Node) -> None:
-    """All die at once, and this one comes back first."""
+def start_first(cluster: Cluster, node: Node) -> None:
+    """Starts the node alone first, and the others later."""
     cluster.start(node)
     cluster.world.run_for_ms(LONG_MS)
     for other in cluster.brokers:
@@ -46,10 +38,12 @@ def first_to_come_back(cluster: Cluster, node: Node) -> None:
 
 
 @pytest.mark.parametrize("quiet_ms", [0, 1_500])
-def test_a_stopped_slaves_copy_is_restored_after_all_were_killed(quiet_ms: int) -> None:
+def test_no_message_is_lost_when_an_old_copy_of_a_slave_is_restored_after_a_kill_of_all(
+    quiet_ms: int,
+) -> None:
     with World(201) as world:
         cluster = filled(world)
-        slave = by_id(cluster)[0]
+        slave = cluster.slaves_by_id()[0]
         world.run(slave.stop())
         image = image_of(slave.disk)
         join(cluster, slave)
@@ -58,17 +52,19 @@ def test_a_stopped_slaves_copy_is_restored_after_all_were_killed(quiet_ms: int) 
         for node in cluster.brokers:
             node.kill()
         restore(slave.disk, image)
-        first_to_come_back(cluster, slave)
+        start_first(cluster, slave)
         assert_all_there(cluster)
 
 
 def last_of_its_set(cluster: Cluster) -> Node:
-    """The others are cut off one after the other, all with all messages, and the master is left alone in its set; what it had
-    before the last messages were sent is what its disk is set back to."""
+    """Kills the others one by one until the master is alone in its set, then kills it and sets its disk back.
+
+    The restored image is older than the last messages, which all members hold.
+    """
     world, last = cluster.world, cluster.master
     image = image_of(last.disk)
     cluster.run(cluster.send_all(SECOND))
-    for at, node in enumerate(by_id(cluster)):
+    for at, node in enumerate(cluster.slaves_by_id()):
         node.kill()
         world.run_until(lambda at=at: len(members(cluster)) == 2 - at, 60_000)
     last.kill()
@@ -77,7 +73,9 @@ def last_of_its_set(cluster: Cluster) -> Node:
 
 
 @pytest.mark.parametrize("least", [2, 1])
-def test_the_last_replicas_disk_is_set_back(least: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_last_replica_whose_disk_is_set_back_does_not_lead(
+    least: int, caplog: pytest.LogCaptureFixture
+) -> None:
     with World(202) as world:
         cluster = filled(world, minInSyncReplicas=least)
         last = last_of_its_set(cluster)
@@ -94,24 +92,24 @@ def test_the_last_replicas_disk_is_set_back(least: int, caplog: pytest.LogCaptur
         assert_all_there(cluster)
 
 
-def test_a_snapshot_of_an_open_store_is_known_as_old_too() -> None:
+def test_a_restored_snapshot_of_an_open_store_is_recognized_as_old() -> None:
     with World(203) as world:
         cluster = filled(world)
-        slave = by_id(cluster)[0]
+        slave = cluster.slaves_by_id()[0]
         image = image_of(slave.disk)
         world.run_for_ms(5_000)
         cluster.run(cluster.send_all(SECOND))
         for node in cluster.brokers:
             node.kill()
         restore(slave.disk, image)
-        first_to_come_back(cluster, slave)
+        start_first(cluster, slave)
         assert_all_there(cluster)
 
 
-def test_controllers_that_lost_what_they_heard_know_the_start_of_every_process_that_registered() -> None:
+def test_controllers_that_lost_heartbeat_data_still_recognize_an_old_disk() -> None:
     with World(204) as world:
         cluster = filled(world)
-        slave = by_id(cluster)[0]
+        slave = cluster.slaves_by_id()[0]
         world.run(slave.stop())
         image = image_of(slave.disk)
         join(cluster, slave)
@@ -123,16 +121,16 @@ def test_controllers_that_lost_what_they_heard_know_the_start_of_every_process_t
             node.disk.wipe(HOLDINGS)
         restore(slave.disk, image)
         cluster.start_controllers()
-        first_to_come_back(cluster, slave)
+        start_first(cluster, slave)
         assert_all_there(cluster)
 
 
-def test_a_disk_that_was_set_back_catches_up_with_a_master_and_is_whole_again(
+def test_a_disk_that_was_set_back_is_complete_once_it_caught_up_with_a_master(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with World(205) as world:
         cluster = filled(world)
-        slave = by_id(cluster)[0]
+        slave = cluster.slaves_by_id()[0]
         world.run(slave.stop())
         image = image_of(slave.disk)
         join(cluster, slave)
@@ -151,7 +149,7 @@ def test_a_disk_that_was_set_back_catches_up_with_a_master_and_is_whole_again(
         assert_all_there(cluster)
 
 
-def test_where_all_disks_were_set_back_an_operator_says_whose_log_counts() -> None:
+def test_after_all_disks_were_set_back_only_an_operator_elects_a_master() -> None:
     with World(206) as world:
         cluster = filled(world)
         images = [image_of(node.disk) for node in cluster.brokers]
@@ -166,10 +164,10 @@ def test_where_all_disks_were_set_back_an_operator_says_whose_log_counts() -> No
         assert set(FIRST) == {bytes(message.body) for message in cluster.run(cluster.read_all())}
 
 
-def test_a_disk_that_was_set_back_is_not_whole_without_its_masters_tables() -> None:
+def test_a_disk_that_was_set_back_is_incomplete_until_it_copied_the_masters_tables() -> None:
     with World(207) as world:
         cluster = filled(world)
-        slave = by_id(cluster)[0]
+        slave = cluster.slaves_by_id()[0]
         world.run(slave.stop())
         image = image_of(slave.disk)
         join(cluster, slave)
@@ -181,14 +179,14 @@ def test_a_disk_that_was_set_back_is_not_whole_without_its_masters_tables() -> N
             world.run_for_ms(3_000)
             app = cluster.app(slave)
             assert app.store.max_offset() == cluster.app(cluster.master).store.max_offset()
-            assert app.memory_mark.was_set_back, "a topic that was made since may be missing here"
+            assert app.memory_mark.was_set_back, "a topic created since may be missing here"
         world.run_until(lambda: not app.memory_mark.may_have_lost_data, 15_000)
 
 
-def test_an_old_disk_that_waits_for_controllers_and_is_started_again_stays_old() -> None:
+def test_an_old_disk_restarted_while_controllers_are_down_is_still_recognized_as_old() -> None:
     with World(208) as world:
         cluster = filled(world)
-        slave = by_id(cluster)[0]
+        slave = cluster.slaves_by_id()[0]
         world.run(slave.stop())
         image = image_of(slave.disk)
         join(cluster, slave)
@@ -202,5 +200,5 @@ def test_an_old_disk_that_waits_for_controllers_and_is_started_again_stays_old()
             world.run_for_ms(10_000)
             slave.kill()
         cluster.start_controllers()
-        first_to_come_back(cluster, slave)
+        start_first(cluster, slave)
         assert_all_there(cluster)

@@ -1,4 +1,4 @@
-"""A slave's copies, with a master of which every answer is scripted."""
+"""A slave's copies of tables and offsets, with a scripted master."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MASTER = "10.0.0.1:10911"
 
 
 class Synced(NoQueues):
-    """Notes up to where the log is to be on disk."""
+    """Records the log ends that must be on disk."""
 
     def __init__(self) -> None:
         self.synced: list[int] = []
@@ -34,7 +34,7 @@ class Synced(NoQueues):
 
 
 class Scene:
-    """A slave of broker id 2; `asked` keeps what it says that it holds."""
+    """A slave with broker id 2; `asked` records the versions that it reports as held."""
 
     def __init__(self) -> None:
         self.master = Tables(BrokerSettings(), MemoryFiles(), ManualClock(), NoQueues())
@@ -77,8 +77,8 @@ class Scene:
             self.asked.append(header.holds)
             if header.holds == str(self.master.version):
                 return request.reply(header=TablesVersionHeader(header.holds))
-            said, body = self.master.slice_for(header)
-            return request.reply(header=said, body=body)
+            answer_header, body = self.master.slice_for(header)
+            return request.reply(header=answer_header, body=body)
         version, table = self.offsets
         return request.reply(header=TablesVersionHeader(version, self.rests_on), body=table.encode())
 
@@ -94,13 +94,13 @@ class Scene:
         asyncio.run(self.copies._copy(MASTER, RequestCode.GET_ALL_CONSUMER_OFFSET))
 
     def copy_delay_offset(self, version: str | None, next_offset: int) -> int:
-        """Of level 1; what stands here then."""
+        """Copies the delay offset of level 1, and returns the slave's offset afterwards."""
         self.offsets = version, DelayOffsetWrapper({1: next_offset})
         asyncio.run(self.copies._copy(MASTER, RequestCode.GET_ALL_DELAY_OFFSET))
         return self.tables.delays.next_offset(1)
 
 
-def test_a_version_is_told_once_it_is_on_disk() -> None:
+def test_a_slave_reports_a_version_once_it_is_on_disk() -> None:
     scene = Scene()
     scene.master.topics.ensure("orders", 4)
     first = str(scene.master.version)
@@ -112,22 +112,22 @@ def test_a_version_is_told_once_it_is_on_disk() -> None:
     assert scene.asked == [None, first, first, str(scene.master.version)]
 
 
-def test_offsets_are_asked_for_again_as_soon_as_the_tables_are_here_that_they_need() -> None:
-    """They are refused before, and would come with the next round only: up to 10 s later."""
+def test_offsets_are_requested_again_as_soon_as_the_tables_they_need_are_copied() -> None:
+    """Before that they are refused; the next round would come up to 10 s later."""
     scene = Scene()
     scene.copy()
     assert scene.copies._wake.is_set()
     scene.copies._wake.clear()
     scene.master.topics.ensure("orders", 4)
     scene.copy(2)
-    assert not scene.copies._wake.is_set(), "the next ones of this master come in rounds"
+    assert not scene.copies._wake.is_set(), "later copies of this master come in rounds"
     scene.role.master_epoch = 4
     scene.master.role_taken(4, leads=True)
     scene.copy()
     assert scene.copies._wake.is_set()
 
 
-def test_what_was_made_here_meanwhile_gives_way_to_the_masters_word() -> None:
+def test_a_group_created_on_the_slave_is_removed_by_the_next_copy() -> None:
     scene = Scene()
     scene.copy()
     scene.tables.groups.find_or_create("reader")
@@ -136,7 +136,7 @@ def test_what_was_made_here_meanwhile_gives_way_to_the_masters_word() -> None:
     assert scene.tables.groups.find("reader") is None
 
 
-def test_another_master_is_told_nothing_of_the_former_ones_versions() -> None:
+def test_a_slave_reports_no_version_of_a_former_master_to_the_next_one() -> None:
     scene = Scene()
     scene.copy()
     scene.role.master_epoch = 4
@@ -144,8 +144,8 @@ def test_another_master_is_told_nothing_of_the_former_ones_versions() -> None:
     assert scene.asked == [None, None]
 
 
-def test_a_former_master_at_the_address_of_the_present_one_is_not_copied() -> None:
-    """Cluster seed 302: it takes itself for the master yet, and its tables lack what its successor was told."""
+def test_tables_of_a_former_master_at_the_masters_address_are_not_copied() -> None:
+    """Cluster seed 302: it still believes to be master, and its tables miss changes made at its successor."""
     scene = Scene()
     scene.master.topics.ensure("orders", 4)
     scene.role.master_epoch = 4
@@ -156,7 +156,7 @@ def test_a_former_master_at_the_address_of_the_present_one_is_not_copied() -> No
     assert scene.tables.topics.find("orders") is not None
 
 
-def test_offsets_of_before_a_deletion_do_not_come_in_behind_it() -> None:
+def test_offsets_from_before_a_deletion_are_not_copied_after_it() -> None:
     scene = Scene()
     table = {"orders@CG": {0: 7}}
     before = str(scene.master.version)
@@ -175,8 +175,8 @@ def test_offsets_of_before_a_deletion_do_not_come_in_behind_it() -> None:
 
 
 @pytest.mark.parametrize("version", ["3.900", "0.0", None])
-def test_offsets_of_who_is_not_the_present_master_are_not_copied(version: str | None) -> None:
-    """Cluster seed 2185301229306283: a former master, or a slave, at its address brought back what was deleted."""
+def test_offsets_without_a_version_of_the_current_master_are_not_copied(version: str | None) -> None:
+    """Cluster seed 2185301229306283: a former master, or a slave, at its address restored deleted offsets."""
     scene = Scene()
     scene.master.role_taken(4, leads=True)
     scene.role.master_epoch = 4
@@ -190,22 +190,22 @@ def test_offsets_of_who_is_not_the_present_master_are_not_copied(version: str | 
     assert scene.copy_delay_offset(str(scene.master.version), 8) == 8
 
 
-def test_delay_offsets_of_a_master_of_before_they_had_a_version_come_behind_its_consumer_offsets() -> None:
-    """Else a slave that is upgraded first delivers everything again that was scheduled since, once it leads."""
+def test_delay_offsets_without_a_version_are_copied_only_after_consumer_offsets() -> None:
+    """Otherwise a slave that is upgraded first would repeat all deliveries since then once it leads."""
     scene = Scene()
     scene.copy()
-    assert scene.copy_delay_offset(None, 7) == 0, "nothing tells yet that it leads"
+    assert scene.copy_delay_offset(None, 7) == 0, "nothing shows yet that this broker is the master"
     scene.copy_offsets(str(scene.master.version), {"orders@CG": {0: 7}})
     assert scene.copy_delay_offset(None, 7) == 7
     scene.copy_offsets("2.900", {"orders@CG": {0: 7}})
-    assert scene.copy_delay_offset(None, 8) == 7, "another answers at its address"
+    assert scene.copy_delay_offset(None, 8) == 7, "another broker answers at its address"
     scene.copy_offsets(str(scene.master.version), {"orders@CG": {0: 8}})
-    assert scene.copy_delay_offset("0.0", 8) == 7, "it leads no more"
+    assert scene.copy_delay_offset("0.0", 8) == 7, "it is not the master any more"
     scene.role.master_epoch = 4
     assert scene.copy_delay_offset(None, 9) == 7
 
 
-def test_offsets_of_a_java_master_are_copied_though_it_says_nothing_of_versions() -> None:
+def test_offsets_of_a_java_master_are_copied_without_a_version() -> None:
     scene = Scene()
     scene.is_old = True
     scene.copy()
@@ -214,7 +214,7 @@ def test_offsets_of_a_java_master_are_copied_though_it_says_nothing_of_versions(
     assert scene.copy_delay_offset(None, 7) == 7
 
 
-def test_a_reply_of_who_is_no_master_changes_nothing() -> None:
+def test_a_refused_copy_of_tables_changes_nothing() -> None:
     scene = Scene()
     refusal = RemotingCommand.request(RequestCode.COPY_TABLES).reply(ResponseCode.SERVICE_NOT_AVAILABLE, "no")
 
@@ -228,7 +228,7 @@ def test_a_reply_of_who_is_no_master_changes_nothing() -> None:
     assert scene.files.content == {}
 
 
-def test_of_offsets_that_rest_on_what_this_log_lacks_only_those_of_consumers_are_copied() -> None:
+def test_own_offsets_that_rest_on_a_missing_part_of_the_log_are_not_copied() -> None:
     scene = Scene()
     scene.copy()
     version, own = str(scene.master.version), f"{HALF_TOPIC}@{TRANSACTIONS_GROUP}"
@@ -242,10 +242,10 @@ def test_of_offsets_that_rest_on_what_this_log_lacks_only_those_of_consumers_are
     scene.copy_offsets(version, {"orders@CG": {0: 7}, own: {0: 5}})
     assert scene.tables.offsets.find(TRANSACTIONS_GROUP, HALF_TOPIC, 0) == 5
     assert scene.copy_delay_offset(version, 7) == 7
-    assert scene.store.synced == [0, 100, 100], "the log is on disk first"
+    assert scene.store.synced == [0, 100, 100], "the log is synced before the offsets are written"
 
 
-def test_what_offsets_of_another_version_rest_on_is_all_that_is_here() -> None:
+def test_offsets_without_a_log_end_rest_on_the_whole_local_log() -> None:
     scene = Scene()
     scene.copy()
     assert scene.copy_delay_offset(str(scene.master.version), 7) == 7

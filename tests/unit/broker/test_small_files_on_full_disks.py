@@ -1,4 +1,4 @@
-"""Disks that take no small file any more, on virtual time: nobody ends, it is told once, and all goes on when there is room."""
+"""Disks without room for small files: no process stops, problems are logged, and all resume with room."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.broker.brokerset import CONTROLLERS, Cluster
 
 BODIES = [f"message {number}".encode() for number in range(20)]
 FULL_MS = 40_000
-"""Longer than a reminder is away."""
+"""Longer than the interval of reminders."""
 REMINDERS = 2
 
 
@@ -36,27 +36,17 @@ def make_room(*nodes: Node) -> None:
         node.disk.capacity_bytes = None
 
 
-def by_id(cluster: Cluster, place: int) -> Node:
-    """A slave by the order of their ids; of equals the lowest is elected."""
-    slaves = [node for node in cluster.brokers if node is not cluster.master]
-    return sorted(slaves, key=lambda node: cluster.app(node).membership.broker_id or 0)[place]
-
-
-def a_slave(cluster: Cluster) -> Node:
-    return next(node for node in cluster.brokers if node is not cluster.master)
-
-
 def assert_running(nodes: Iterable[Node]) -> None:
     assert {node.name: node.failure for node in nodes if not node.running} == {}
 
 
-def test_a_broker_that_was_stopped_in_good_order_starts_on_a_disk_that_filled_up_since() -> None:
+def test_a_broker_starts_on_a_disk_that_filled_up_after_a_stop_or_a_kill() -> None:
     with World(61) as world:
         cluster = Cluster(world, 3)
         cluster.start_up()
         cluster.run(cluster.send_all(BODIES))
-        slave = a_slave(cluster)
-        for end in ("in good order", "killed"):
+        slave = cluster.slaves[0]
+        for end in ("stopped", "killed"):
             if end == "killed":
                 slave.kill()
             else:
@@ -68,7 +58,7 @@ def test_a_broker_that_was_stopped_in_good_order_starts_on_a_disk_that_filled_up
             assert_running([slave])
 
 
-def told(caplog: pytest.LogCaptureFixture, text: str) -> int:
+def count_of(caplog: pytest.LogCaptureFixture, text: str) -> int:
     return sum(text in record.getMessage() for record in caplog.records)
 
 
@@ -95,7 +85,7 @@ def test_a_slave_copies_its_masters_tables_and_writes_them_when_there_is_room(
         cluster = Cluster(world, 3, slaveSyncInterval=1_000)
         cluster.start_up()
         world.run_for_ms(2_000)
-        slave = a_slave(cluster)
+        slave = cluster.slaves[0]
         fill(slave)
         caplog.clear()
         header = CreateTopicHeader("invoices", "TBW102", 4, 4, 6)
@@ -106,21 +96,21 @@ def test_a_slave_copies_its_masters_tables_and_writes_them_when_there_is_room(
         assert_running([slave])
         assert cluster.app(slave).tables.topics.find("invoices") is not None
         assert b"invoices" not in (slave.disk.content(TOPICS_FILE) or b"")
-        assert told(caplog, "tables cannot be written, retrying; make room") == REMINDERS
+        assert count_of(caplog, "tables cannot be written, retrying; make room") == REMINDERS
         make_room(slave)
         world.run_for_ms(7_000)
         assert b"invoices" in (slave.disk.content(TOPICS_FILE) or b"")
-        assert told(caplog, "tables can be written again") == 1
+        assert count_of(caplog, "tables can be written again") == 1
 
 
-def test_a_full_disk_keeps_no_replica_from_following_or_leading_a_new_epoch() -> None:
-    """Within what its segment still holds: else a slave that is elected before it leaves the set would be no master."""
+def test_replicas_on_full_disks_follow_and_lead_a_new_epoch() -> None:
+    """This holds while its segment has room: an elected slave with a full disk must become master."""
     with World(52) as world:
         cluster = Cluster(world, 2, minInSyncReplicas=1)
         cluster.start_up()
         cluster.run(cluster.send_all(BODIES))
         world.run_for_ms(2_000)
-        former, slave = cluster.master, a_slave(cluster)
+        former, slave = cluster.master, cluster.slaves[0]
         fill(*cluster.brokers)
         former.kill()
         world.run_until(lambda: bool(cluster.masters), 20_000)
@@ -132,13 +122,13 @@ def test_a_full_disk_keeps_no_replica_from_following_or_leading_a_new_epoch() ->
         assert len(slave.disk.content(EPOCH_FILE) or b"") > len(b"1\n1\n1-0\n")
 
 
-def test_a_full_disk_keeps_no_replica_from_leading_that_has_caught_up_after_a_loss_of_memory() -> None:
+def test_a_replica_on_a_full_disk_leads_after_it_caught_up_from_a_memory_loss() -> None:
     with World(52) as world:
         cluster = Cluster(world, 2)
         cluster.start_up()
         cluster.run(cluster.send_all(BODIES))
         world.run_for_ms(2_000)
-        master, slave = cluster.master, a_slave(cluster)
+        master, slave = cluster.master, cluster.slaves[0]
         slave.kill(power_cut=True)
         fill(slave)
         cluster.start(slave)
@@ -148,16 +138,16 @@ def test_a_full_disk_keeps_no_replica_from_leading_that_has_caught_up_after_a_lo
         world.run_until(lambda: cluster.masters == [slave], 20_000)
 
 
-def test_a_slave_waits_for_room_for_a_new_epoch_and_takes_no_byte_of_it_before(
+def test_a_slave_without_room_for_a_new_epoch_copies_none_of_it_until_it_has_room(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A disk that writes nothing in place, as some do."""
+    """On a disk that cannot overwrite a file in place."""
     with World(52) as world:
         cluster = Cluster(world, 3)
         cluster.start_up()
         cluster.run(cluster.send_all(BODIES))
         world.run_for_ms(2_000)
-        former, slave = cluster.master, by_id(cluster, -1)
+        former, slave = cluster.master, cluster.slaves_by_id()[-1]
         epochs, end = cluster.app(slave).ha.history, cluster.app(slave).store.max_offset()
         fill(slave)
         slave.disk.fail_next("overwrite", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), times=1_000)
@@ -165,12 +155,12 @@ def test_a_slave_waits_for_room_for_a_new_epoch_and_takes_no_byte_of_it_before(
         cluster.start(former)
         caplog.clear()
         world.run_until(lambda: bool(cluster.masters), 30_000)
-        assert cluster.master is not slave, "a broker leads that cannot write its epoch"
+        assert cluster.master is not slave, "a broker that cannot write its epoch must not lead"
         world.run_for_ms(FULL_MS)
         assert_running([slave])
         assert cluster.app(slave).ha.history == epochs
         assert cluster.app(slave).store.max_offset() == end
-        assert REMINDERS <= told(caplog, "make room on this broker's disk") <= 3 * REMINDERS
+        assert REMINDERS <= count_of(caplog, "make room on this broker's disk") <= 3 * REMINDERS
         make_room(slave)
         cluster.wait_in_sync(3, 20_000)
         assert slave.disk.content(EPOCH_FILE) == cluster.master.disk.content(EPOCH_FILE)
@@ -182,14 +172,14 @@ def test_an_elected_broker_that_cannot_write_its_epoch_yields_to_one_that_can() 
         cluster.start_up()
         cluster.run(cluster.send_all(BODIES))
         world.run_for_ms(2_000)
-        former, elected = cluster.master, by_id(cluster, 0)
+        former, elected = cluster.master, cluster.slaves_by_id()[0]
         fill(elected)
         elected.disk.fail_next("overwrite", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), times=1_000)
         former.kill()
         world.run_until(lambda: bool(cluster.masters), 15_000)
         assert cluster.master not in (former, elected)
         assert cluster.app(cluster.master).membership.master_epoch == 3, (
-            "the first of equals was elected before"
+            "the first candidate was elected before"
         )
         assert_running([elected])
 
@@ -203,7 +193,7 @@ def test_a_master_whose_disk_stays_full_yields_to_a_replica_that_has_room() -> N
         former = cluster.master
         fill(former)
         cluster.run(cluster.send_all([b"x" * 4_000] * 40))
-        assert cluster.master is not former, "sends go on at another one"
+        assert cluster.master is not former, "sends continue at another broker"
         assert_running(cluster.brokers)
 
 
@@ -218,7 +208,7 @@ def test_a_master_whose_disk_hangs_yields() -> None:
         cluster.run(cluster.send_all(BODIES))
 
 
-def test_a_broker_without_an_id_waits_for_room_for_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_new_broker_on_a_full_disk_waits_for_room_to_save_its_id(caplog: pytest.LogCaptureFixture) -> None:
     with World(54) as world:
         cluster = Cluster(world, 2)
         cluster.start_up()
@@ -233,12 +223,12 @@ def test_a_broker_without_an_id_waits_for_room_for_it(caplog: pytest.LogCaptureF
         world.run_for_ms(FULL_MS)
         assert_running([new])
         assert new.disk.content(IDENTITY_FILE) is None
-        assert told(caplog, "broker id cannot be saved, retrying; make room") == REMINDERS
+        assert count_of(caplog, "broker id cannot be saved, retrying; make room") == REMINDERS
         make_room(new)
         cluster.wait_in_sync(3, 20_000)
 
 
-def test_a_broker_that_was_killed_comes_back_and_serves_reads_on_a_full_disk() -> None:
+def test_killed_brokers_restart_on_full_disks_and_lose_no_message() -> None:
     with World(55) as world:
         cluster = Cluster(world, 3)
         cluster.start_up()
@@ -262,7 +252,7 @@ def test_a_stop_on_a_full_disk_leaves_a_store_that_starts_again() -> None:
     with World(56) as world:
         cluster = Cluster(world, 3)
         cluster.start_up()
-        slave = a_slave(cluster)
+        slave = cluster.slaves[0]
         cluster.run(cluster.send_all(BODIES))
         fill(slave)
         world.run(slave.stop(), limit_ms=10_000)
@@ -272,7 +262,7 @@ def test_a_stop_on_a_full_disk_leaves_a_store_that_starts_again() -> None:
         cluster.wait_in_sync(3, 20_000)
 
 
-def test_controllers_on_full_disks_lead_on_and_elect_among_themselves_when_there_is_room(
+def test_controllers_on_full_disks_keep_their_leader_and_elect_one_once_they_have_room(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with World(57) as world:
@@ -290,11 +280,13 @@ def test_controllers_on_full_disks_lead_on_and_elect_among_themselves_when_there
         leader.kill()
         others = [node for node in controllers if node is not leader]
         world.run_for_ms(FULL_MS)
-        assert leader_of(cluster) is None, "a vote that is not on disk was told"
+        assert leader_of(cluster) is None, "a vote was sent that is not on disk"
         assert_running(others)
         line = "cannot be written and this member takes no part until it is; make room"
-        assert told(caplog, line) == REMINDERS, "who asks for votes; the other asks him first whether he may"
-        assert cluster.masters, "the last master serves on"
+        assert count_of(caplog, line) == REMINDERS, (
+            "logged by one candidate; the other one stops at its pre-vote"
+        )
+        assert cluster.masters, "the last master still serves"
         make_room(*others)
         world.run_until(lambda: leader_of(cluster) is not None, 10_000)
-        assert told(caplog, "is written, this member takes part again") == 1
+        assert count_of(caplog, "is written, this member takes part again") == 1

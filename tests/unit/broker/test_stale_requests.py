@@ -1,4 +1,4 @@
-"""What a former master passes on undoes nothing that was said to its successor, and what it slept through is not passed on."""
+"""Forwarded requests undo no newer request at the successor, and late requests are not forwarded."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
 from tests.unit.broker.groupset import GroupSet
+from tests.unit.broker.handovers import stage_of
 from tests.unit.broker.recordingpeer import RecordingPeer
-from tests.unit.broker.test_forwarding import stage_of
 from tests.unit.doubles import ManualClock
 
 GROUP, QUEUE = "CG", ("orders", 1)
@@ -37,12 +37,12 @@ KEY = (GROUP, *QUEUE)
 # -- the tables
 
 
-def test_a_lock_that_its_holder_asked_for_here_is_not_given_up_by_what_is_passed_on() -> None:
+def test_a_forwarded_unlock_does_not_release_a_lock_requested_here() -> None:
     locks = RebalanceLocks(ManualClock(), lambda: None)
     locks.lock(GROUP, [QUEUE], "x", is_passed_on=True)
     locks.unlock(GROUP, [QUEUE], "x", is_passed_on=True)
     assert locks.lock(GROUP, [QUEUE], "x", is_passed_on=True) == [QUEUE]
-    assert locks.lock(GROUP, [QUEUE], "x") == [QUEUE]  # renewed here
+    assert locks.lock(GROUP, [QUEUE], "x") == [QUEUE]  # the holder renews it here
     locks.unlock(GROUP, [QUEUE], "x", is_passed_on=True)
     assert locks.lock(GROUP, [QUEUE], "y") == []
     locks.unlock(GROUP, [QUEUE], "x")
@@ -51,7 +51,7 @@ def test_a_lock_that_its_holder_asked_for_here_is_not_given_up_by_what_is_passed
     assert locks.lock(GROUP, [QUEUE], "x") == []
 
 
-def test_a_queue_that_was_given_up_here_is_not_locked_by_what_is_passed_on() -> None:
+def test_a_forwarded_lock_does_not_take_a_queue_unlocked_here() -> None:
     locks = RebalanceLocks(clock := ManualClock(), lambda: None)
     locks.lock(GROUP, [QUEUE], "x")
     locks.unlock(GROUP, [QUEUE], "x")
@@ -60,10 +60,10 @@ def test_a_queue_that_was_given_up_here_is_not_locked_by_what_is_passed_on() -> 
     clock.ms += LEASE_MS
     assert locks.lock(GROUP, [QUEUE], "x", is_passed_on=True) == [
         QUEUE
-    ]  # locked by another since, so it may be news
+    ]  # another client locked it since, so the request may be new
 
 
-def test_a_new_master_was_asked_for_nothing_yet() -> None:
+def test_a_new_master_treats_no_lock_as_requested_here() -> None:
     locks = RebalanceLocks(ManualClock(), lambda: None)
     locks.lock(GROUP, [QUEUE], "x")
     locks.begin()
@@ -71,65 +71,65 @@ def test_a_new_master_was_asked_for_nothing_yet() -> None:
     assert locks.lock(GROUP, [QUEUE], "y") == [QUEUE]
 
 
-def passed_on(offsets: ConsumerOffsets, offset: int) -> int | None:
-    """Where the group is once a former master has passed on that commit."""
+def after_forwarded(offsets: ConsumerOffsets, offset: int) -> int | None:
+    """The offset of the group after a forwarded commit."""
     assert offsets.commit(*KEY, offset, is_passed_on=True)
     return offsets.find(*KEY)
 
 
-def test_a_commit_that_is_passed_on_lowers_no_offset() -> None:
+def test_a_forwarded_commit_lowers_no_offset() -> None:
     offsets = ConsumerOffsets()
-    assert passed_on(offsets, 20) == 20
+    assert after_forwarded(offsets, 20) == 20
     offsets.commit(*KEY, 150)
-    assert passed_on(offsets, 20) == 150
-    assert passed_on(offsets, 151) == 151
+    assert after_forwarded(offsets, 20) == 150
+    assert after_forwarded(offsets, 151) == 151
 
 
-def test_nor_does_it_undo_what_moved_the_group_back_here() -> None:
+def test_a_forwarded_commit_does_not_undo_a_lower_commit_or_a_reset() -> None:
     offsets = ConsumerOffsets()
     offsets.commit(*KEY, 150)
-    offsets.commit(*KEY, 20)  # its reader sought back
-    assert passed_on(offsets, 150) == 20
+    offsets.commit(*KEY, 20)  # its reader seeks back
+    assert after_forwarded(offsets, 150) == 20
     offsets.said_here.begin()
-    assert passed_on(offsets, 150) == 150
+    assert after_forwarded(offsets, 150) == 150
     offsets.reset({KEY: 30})
-    assert offsets.pulled(*KEY, 150) == 30 and offsets.pulled(*KEY, 30) is None  # it goes on there
-    assert passed_on(offsets, 150) == 30
+    assert offsets.pulled(*KEY, 150) == 30 and offsets.pulled(*KEY, 30) is None  # the group continues there
+    assert after_forwarded(offsets, 150) == 30
 
 
-def test_nor_a_deletion() -> None:
+def test_a_forwarded_commit_does_not_undo_a_deletion() -> None:
     for kind, name in (("group", GROUP), ("topic", "orders")):
         offsets = ConsumerOffsets()
         offsets.commit(*KEY, 150)
         remove = offsets.remove_group if kind == "group" else offsets.remove_topic
         remove(name)
-        assert passed_on(offsets, 150) is None
+        assert after_forwarded(offsets, 150) is None
         offsets.commit(*KEY, 2)
-        assert passed_on(offsets, 150) == 2
+        assert after_forwarded(offsets, 150) == 2
 
 
-def test_where_more_was_said_than_is_kept_nothing_that_is_passed_on_counts(
+def test_forwarded_commits_are_ignored_once_the_record_of_local_requests_overflows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(saidhere, "KEYS_MAX", 2)
     offsets = ConsumerOffsets()
     offsets.reset({(GROUP, "other", 1): 1, (GROUP, "other", 2): 1, (GROUP, "other", 3): 1})
-    assert passed_on(offsets, 5) is None
+    assert after_forwarded(offsets, 5) is None
 
 
-def test_a_group_that_the_former_master_moved_goes_on_there_though_it_still_comes_through_it() -> None:
-    """Java's clients ask for routes each 30 s: what they read and commit until then must count."""
+def test_a_group_reset_by_the_former_master_continues_through_it() -> None:
+    """Java's clients ask for routes each 30 s: their reads and commits until then must count."""
     offsets = ConsumerOffsets()
     offsets.commit(*KEY, 150)
     offsets.reset({KEY: 30})
     offsets.said_here.begin()  # a failover
     assert offsets.pulled(*KEY, 150, is_passed_on=True) == 30
-    assert passed_on(offsets, 150) == 30
+    assert after_forwarded(offsets, 150) == 30
     assert offsets.pulled(*KEY, 30, is_passed_on=True) is None
-    assert passed_on(offsets, 60) == 60
+    assert after_forwarded(offsets, 60) == 60
 
 
-def test_a_pull_that_is_passed_on_neither_hears_of_a_move_that_was_made_here_nor_ends_it() -> None:
+def test_a_forwarded_pull_does_not_end_a_reset_made_here() -> None:
     offsets = ConsumerOffsets()
     offsets.reset({KEY: 30})
     for _ in range(10):
@@ -139,10 +139,10 @@ def test_a_pull_that_is_passed_on_neither_hears_of_a_move_that_was_made_here_nor
     assert offsets.find(*KEY) == 30
 
 
-# -- what waited through a sleep
+# -- requests that waited while the process was paused
 
 
-def test_what_comes_behind_a_nap_is_late_for_a_while() -> None:
+def test_requests_after_a_pause_of_the_process_count_as_late_for_a_while() -> None:
     naps, peer = Naps(clock := ManualClock()), RecordingPeer()
     clock.ms += LOOK_MS + LATE_MS_MAX
     assert not naps.is_late(peer)  # type: ignore[arg-type]
@@ -155,7 +155,7 @@ def test_what_comes_behind_a_nap_is_late_for_a_while() -> None:
     assert not naps.is_late(peer)  # type: ignore[arg-type]
 
 
-def test_what_its_socket_held_is_late_however_long_it_takes_to_read_it() -> None:
+def test_requests_buffered_in_a_socket_during_a_pause_are_late_until_all_are_read() -> None:
     naps, behind, flood = Naps(clock := ManualClock()), RecordingPeer(), RecordingPeer()
     clock.ms += 10_000
     behind.behind_since_ms = clock.ms + 5
@@ -173,7 +173,7 @@ def _failed(error: BaseException) -> None:
     raise AssertionError from error
 
 
-def test_what_waited_for_a_successor_through_a_nap_is_refused_and_dropped_where_nobody_hears() -> None:
+def test_requests_held_during_a_pause_are_refused_and_one_way_ones_dropped() -> None:
     async def scenario() -> None:
         clock, peer = ManualClock(), RecordingPeer()
         forwarding = Forwarding(clock, Tasks(_failed), carried_max=10, forward_ms=FORWARD_MS)
@@ -186,15 +186,15 @@ def test_what_waited_for_a_successor_through_a_nap_is_refused_and_dropped_where_
         sends = forwarding.sends(lambda peer, commands: None)
         sends(peer, [RemotingCommand(RequestCode.SEND_MESSAGE, 1)])  # type: ignore[arg-type]
         unlock = RemotingCommand(RequestCode.UNLOCK_BATCH_MQ, 2)
-        told = asyncio.ensure_future(router.handlers[unlock.code](peer, unlock))  # type: ignore[arg-type]
+        answered = asyncio.ensure_future(router.handlers[unlock.code](peer, unlock))  # type: ignore[arg-type]
         one_way = RemotingCommand(RequestCode.UNLOCK_BATCH_MQ, 3, ONEWAY_BIT)
-        untold = asyncio.ensure_future(router.handlers[unlock.code](peer, one_way))  # type: ignore[arg-type]
+        unanswered = asyncio.ensure_future(router.handlers[unlock.code](peer, one_way))  # type: ignore[arg-type]
         clock.ms += LOOK_MS + LATE_MS_MAX + 1
         forwarding.follows("10.0.0.2:10911", 7)
         successor = forwarding.state.successor
         assert successor is not None
         forwarding._opened(successor)
-        await asyncio.gather(told, untold)
+        await asyncio.gather(answered, unanswered)
         assert forwarding.late == 3 and forwarding.forwarded == 0
         assert [(each.opaque, each.code) for each in peer.replies] == [
             (1, ResponseCode.SYSTEM_BUSY),
@@ -213,7 +213,7 @@ def lock_body(client_id: str) -> bytes:
 
 
 class Handed:
-    """A set whose `former` master passes on what it is asked to the `master`."""
+    """A set whose `former` master forwards requests to the `master`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.world = cluster.world
@@ -224,10 +224,10 @@ class Handed:
     def hand_over(self) -> None:
         self.former.pause(40_000)
         self.world.run_until(lambda: len(self.cluster.masters) == 2, 60_000)
-        self.passes_on()
+        self.wait_until_forwarding()
 
-    def passes_on(self) -> None:
-        """Until the former master does, and is awake for long enough."""
+    def wait_until_forwarding(self) -> None:
+        """Waits until the former master forwards requests, and has been awake for long enough."""
         self.world.run_until(lambda: stage_of(self.cluster, self.former) is Stage.OPEN, 60_000)
         self.world.run_for_ms(2_000)
 
@@ -241,19 +241,19 @@ class Handed:
         return reply
 
     def say(self, node: Node, code: int, header: object = None, body: bytes | None = None) -> None:
-        """One-way, over a connection that stays open for a minute."""
+        """Sends a one-way request over a connection that stays open for a minute."""
 
-        async def said() -> None:
+        async def send() -> None:
             async with self.cluster.client() as client:
                 command = RemotingCommand.request(code, header, body)  # type: ignore[arg-type]
                 await client.remoting.one_way(f"{node.host}:10911", command)
                 await asyncio.sleep(60)
 
-        self.cluster._client_node.spawn(said())
+        self.cluster._client_node.spawn(send())
         self.world.run_for_ms(50)
 
     def holds(self, node: Node, client_id: str) -> bool:
-        """Whether it does, once it has asked for its lock."""
+        """Requests the lock for the client, and returns whether it got it."""
         reply = self.ask(node, RequestCode.LOCK_BATCH_MQ, None, lock_body(client_id))
         assert reply.code == ResponseCode.SUCCESS
         return bool(LockBatchResponseBody.decode(bytes(reply.body or b"")).locked)
@@ -273,7 +273,7 @@ def handed(request: pytest.FixtureRequest) -> Iterator[Handed]:
         yield Handed(request.param(world))
 
 
-def test_an_unlock_that_is_passed_on_takes_no_lock_that_the_successor_gave(handed: Handed) -> None:
+def test_a_forwarded_unlock_releases_no_lock_granted_by_the_successor(handed: Handed) -> None:
     handed.hand_over()
     assert handed.holds(handed.master, "x")
     assert handed.ask(handed.former, RequestCode.UNLOCK_BATCH_MQ, None, lock_body("x")).code == 0
@@ -281,14 +281,14 @@ def test_an_unlock_that_is_passed_on_takes_no_lock_that_the_successor_gave(hande
     assert not handed.holds(handed.master, "y")
 
 
-def test_one_that_gives_up_what_was_locked_the_same_way_does(handed: Handed) -> None:
+def test_a_forwarded_unlock_releases_a_forwarded_lock(handed: Handed) -> None:
     handed.hand_over()
     assert handed.holds(handed.former, "x")
     assert handed.ask(handed.former, RequestCode.UNLOCK_BATCH_MQ, None, lock_body("x")).code == 0
     assert handed.holds(handed.master, "y")
 
 
-def test_a_commit_that_is_passed_on_brings_no_group_back(handed: Handed) -> None:
+def test_a_forwarded_commit_moves_no_group_back(handed: Handed) -> None:
     handed.commit(handed.former, 10)
     handed.hand_over()
     handed.commit(handed.master, 150)
@@ -298,7 +298,7 @@ def test_a_commit_that_is_passed_on_brings_no_group_back(handed: Handed) -> None
     assert handed.offset == 160
 
 
-def test_nor_does_the_commit_of_a_pull(handed: Handed) -> None:
+def test_the_commit_of_a_forwarded_pull_moves_no_group_back(handed: Handed) -> None:
     handed.hand_over()
     handed.commit(handed.master, 150)
     flags = SYS_FLAG_COMMIT_OFFSET | SYS_FLAG_SUBSCRIPTION
@@ -307,7 +307,7 @@ def test_nor_does_the_commit_of_a_pull(handed: Handed) -> None:
     assert handed.offset == 150
 
 
-def test_nor_over_a_move_or_into_a_topic_that_was_made_again(handed: Handed) -> None:
+def test_a_forwarded_commit_overrides_no_reset_and_reaches_no_recreated_topic(handed: Handed) -> None:
     handed.commit(handed.former, 10)
     group = SubscriptionGroupConfig(GROUP).encode()
     handed.ask(handed.former, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, group)
@@ -326,8 +326,8 @@ def test_nor_over_a_move_or_into_a_topic_that_was_made_again(handed: Handed) -> 
     assert handed.offset is None
 
 
-def frozen(handed: Handed) -> None:
-    """The former master stands still until another was elected, and an unlock of x and a commit wait in its socket."""
+def pause_former_master(handed: Handed) -> None:
+    """Pauses the former master until another one is elected; an unlock and a commit wait in its socket."""
     assert handed.holds(handed.former, "x")
     handed.commit(handed.former, 150)
     handed.world.run_for_ms(2_000)
@@ -340,9 +340,9 @@ def frozen(handed: Handed) -> None:
     handed.world.run_for_ms(500)
 
 
-def test_what_waited_while_a_former_master_stood_still_is_not_passed_on(handed: Handed) -> None:
-    frozen(handed)  # nothing is said to the successor, which would take both
-    handed.passes_on()
+def test_requests_that_waited_while_a_former_master_was_paused_are_not_forwarded(handed: Handed) -> None:
+    pause_former_master(handed)  # the successor got no request itself, so it would accept both
+    handed.wait_until_forwarding()
     forwarding = handed.cluster.app(handed.former).requests.forwarding
     assert forwarding.forwarded == 0
     assert forwarding.naps.number == 1
@@ -350,9 +350,9 @@ def test_what_waited_while_a_former_master_stood_still_is_not_passed_on(handed: 
     assert not handed.holds(handed.master, "y")
 
 
-def test_what_comes_once_it_is_awake_is_passed_on(handed: Handed) -> None:
-    frozen(handed)
-    handed.passes_on()
+def test_requests_after_the_pause_of_a_former_master_are_forwarded(handed: Handed) -> None:
+    pause_former_master(handed)
+    handed.wait_until_forwarding()
     handed.commit(handed.former, 170)
     assert handed.offset == 170
     assert handed.cluster.app(handed.former).requests.forwarding.forwarded == 1

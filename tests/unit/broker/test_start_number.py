@@ -1,4 +1,4 @@
-"""The number that a store draws at each start."""
+"""The start number, which a store increases at each start."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from broker.role.startnumber import DRAW_EVERY_MS, FILE, KeptStartNumber
 from simulation.kernel.world import World
-from tests.unit.broker.test_memory_mark import Files
+from tests.unit.broker.fullfiles import Files
 
 
 def opened(files: Files, *, accepted: bool = False) -> KeptStartNumber:
@@ -21,7 +21,7 @@ def opened(files: Files, *, accepted: bool = False) -> KeptStartNumber:
     return kept
 
 
-def test_each_start_after_one_that_was_accepted_draws_a_greater_one() -> None:
+def test_each_start_after_a_registered_one_draws_a_greater_number() -> None:
     files = Files()
     assert [opened(files, accepted=True).number for _ in range(3)] == [2, 4, 6]
     kept = opened(files)
@@ -30,7 +30,7 @@ def test_each_start_after_one_that_was_accepted_draws_a_greater_one() -> None:
     assert kept.number == 41 and files.content == {FILE: b"00000000000000000041-\n"}
 
 
-def test_an_old_disk_does_not_outgrow_what_was_heard_by_starts_that_no_controller_sees() -> None:
+def test_unregistered_starts_do_not_increase_the_start_number() -> None:
     files = Files()
     opened(files, accepted=True)
     assert [opened(files).number for _ in range(3)] == [3, 3, 3]
@@ -39,20 +39,20 @@ def test_an_old_disk_does_not_outgrow_what_was_heard_by_starts_that_no_controlle
 @pytest.mark.parametrize(
     "damaged", [b"", b"12", b"0000000000000000004x+", b"9" * 20 + b"+", b"\xff" * 22, b"0" * 19 + b"4"]
 )
-def test_a_damaged_file_begins_again(damaged: bytes) -> None:
+def test_a_damaged_start_number_file_restarts_at_one(damaged: bytes) -> None:
     files = Files()
     files.content[FILE] = damaged
     assert opened(files).number == 1
 
 
-def test_on_a_full_disk_a_start_draws_one_too() -> None:
+def test_a_start_on_a_full_disk_draws_a_number_too() -> None:
     files = Files()
     opened(files, accepted=True)
     files.full = True
     assert opened(files).number == 3
 
 
-def test_what_was_not_stored_was_not_drawn() -> None:
+def test_a_number_that_was_not_stored_is_not_drawn() -> None:
     files = Files()
     files.full = True
     kept = KeptStartNumber(files)
@@ -61,14 +61,14 @@ def test_what_was_not_stored_was_not_drawn() -> None:
     assert kept.number == 0
 
 
-def test_it_grows_while_its_broker_is_registered_and_a_disk_that_fails_is_tried_again() -> None:
+def test_the_start_number_grows_while_registered_and_failed_writes_are_retried() -> None:
     with World(1) as world:
         node = world.node("broker", "10.0.0.1")
         kept, registered = KeptStartNumber(node.runtime().files), [True]
         world.run(kept.open())
         node.spawn(kept.run(lambda: registered[0]))
         world.run_for_ms(3 * DRAW_EVERY_MS)
-        assert kept.number == 1, "nobody accepted it yet"
+        assert kept.number == 1, "no controller accepted it yet"
         kept.registered()
         world.run_for_ms(3 * DRAW_EVERY_MS + 500)
         assert kept.number == 5
@@ -80,4 +80,4 @@ def test_it_grows_while_its_broker_is_registered_and_a_disk_that_fails_is_tried_
         world.run_for_ms(4 * DRAW_EVERY_MS)
         assert kept.number > 5
         stored = int((node.disk.content(FILE) or b"")[:20])
-        assert stored in (kept.number, kept.number + 1), "nobody hears one that is not on the disk"
+        assert stored in (kept.number, kept.number + 1), "a number is on disk before it is used"

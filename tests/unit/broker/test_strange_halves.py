@@ -1,4 +1,4 @@
-"""Halves whose properties say what only brokers may say, and what others do to the broker's own tables."""
+"""Half messages with properties that only brokers may set, and commits to the broker's own offsets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker.transactions.outcomes import TransactionOutcome
 from broker.transactions.records import CHECK_TIMES, IMMUNITY_S, ROOT, facts_of, half_of
 from messagestore.messages import MessageToStore, PutResult, PutStatus
 from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC
-from tests.unit.broker.test_open_transactions import Bench, replace_half
+from tests.unit.broker.transactionbench import Bench, replace_half
 
 
 def sent(**properties: str) -> MessageToStore:
@@ -25,7 +25,7 @@ def stored(bench: Bench, message: MessageToStore) -> PutResult:
     return appended
 
 
-def test_a_producer_that_copies_properties_of_another_transaction_begins_one_of_its_own() -> None:
+def test_a_half_message_with_copied_transaction_properties_begins_its_own_transaction() -> None:
     bench = Bench()
     bench.lead()
     stored(bench, sent())
@@ -35,7 +35,7 @@ def test_a_producer_that_copies_properties_of_another_transaction_begins_one_of_
     assert facts_of(half_of(sent(**{CHECK_TIMES: "15"})).properties).check_times == 0
 
 
-def test_a_time_of_immunity_beyond_all_bounds_ends_no_broker() -> None:
+def test_an_excessive_immunity_time_stops_no_broker() -> None:
     bench = Bench()
     bench.lead()
     stored(bench, sent(**{IMMUNITY_S: "9" * 18}))
@@ -60,8 +60,8 @@ def test_marks_of_a_long_log_are_read_by_the_next_master(monkeypatch: pytest.Mon
     assert min(bench.log.looks) >= marks[1].physical_offset
 
 
-def test_an_offset_beyond_the_queue_goes_back_before_halves_are_stored_below_it() -> None:
-    """An election that lost messages left it."""
+def test_an_offset_beyond_the_half_queue_is_set_back_before_half_messages_are_stored() -> None:
+    """The offset remains from before an election that lost messages."""
     bench = Bench()
     bench.offsets.keep(HALF_TOPIC, 0, 5)
     assert bench.lead() == []
@@ -71,7 +71,7 @@ def test_an_offset_beyond_the_queue_goes_back_before_halves_are_stored_below_it(
     assert bench.lead() == [0, 1, 2, 3, 4, 5]
 
 
-def test_clients_do_not_move_the_offsets_of_the_broker_itself() -> None:
+def test_a_client_cannot_commit_offsets_of_the_brokers_own_group() -> None:
     offsets = ConsumerOffsets()
     offsets.commit(TRANSACTIONS_GROUP, HALF_TOPIC, 0, 9)
     assert offsets.find(TRANSACTIONS_GROUP, HALF_TOPIC, 0) is None
@@ -80,8 +80,8 @@ def test_clients_do_not_move_the_offsets_of_the_broker_itself() -> None:
     assert offsets.find(TRANSACTIONS_GROUP, HALF_TOPIC, 0) == 3
 
 
-def test_a_full_disk_in_the_middle_of_what_is_told_hides_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first of its records is stored, the rest finds no room in the next segment."""
+def test_a_disk_that_fills_up_between_two_op_records_hides_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first op record is stored, the next one finds no room in the next segment."""
     bench = Bench()
     bench.lead()
     halves = [stored(bench, sent(UNIQ_KEY=f"{number}")) for number in range(1_100)]

@@ -1,4 +1,4 @@
-"""A host that is no broker of the set and shakes hands as one: a whole set on virtual time, and what controllers say of it."""
+"""A host outside the set that connects as a replica, and the replicas that are read from controllers."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["a member's id", "an id of nobody"])
-def test_nothing_is_acknowledged_that_only_the_master_and_a_stranger_hold(known: bool) -> None:
+@pytest.mark.parametrize("known", [True, False], ids=["a member's id", "an unknown id"])
+def test_a_message_held_only_by_the_master_and_a_stranger_is_not_acknowledged(known: bool) -> None:
     with World(31) as world:
         cluster = Cluster(world, 2)
         cluster.start_up()
         master = cluster.app(cluster.master)
-        [slave] = [node for node in cluster.brokers if node is not cluster.master]
+        [slave] = cluster.slaves
         stopped = cluster.app(slave).membership.broker_id
         assert stopped is not None
         slave.kill()
@@ -47,28 +47,28 @@ def test_nothing_is_acknowledged_that_only_the_master_and_a_stranger_hold(known:
         world.run_until(lambda: SendStatus.SEND_OK in sends, 10_000)
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["a member's id", "an id of nobody"])
-def test_no_stranger_holds_the_tables_in_the_name_of_a_slave(known: bool) -> None:
+@pytest.mark.parametrize("known", [True, False], ids=["a member's id", "an unknown id"])
+def test_a_stranger_cannot_report_tables_for_a_slave(known: bool) -> None:
     with World(32) as world:
         cluster = Cluster(world, 2, slaveTimeout=500)
         cluster.start_up()
-        [slave] = [node for node in cluster.brokers if node is not cluster.master]
+        [slave] = cluster.slaves
         broker_id = cluster.app(slave).membership.broker_id if known else 9
         slave.kill()
         stranger = world.node("stranger", "10.0.9.1")
         answers: list[int] = []
         stranger.spawn(claim_tables(stranger, cluster.app(cluster.master).address, broker_id or 0, answers))
         header = CreateTopicHeader("new", "TBW102", 4, 4, 6)
-        told = cluster.run(
+        created = cluster.run(
             cluster.ask(cluster.app(cluster.master).address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         )
-        assert told.code == ResponseCode.FLUSH_SLAVE_TIMEOUT, "the slave did not store it"
+        assert created.code == ResponseCode.FLUSH_SLAVE_TIMEOUT, "the slave did not store it"
         world.run_for_ms(1_000)
         assert answers and set(answers) == {ResponseCode.SERVICE_NOT_AVAILABLE}
 
 
 async def claim_tables(node: Node, master: str, broker_id: int, answers: list[int]) -> None:
-    """Says of each version that it has stored it."""
+    """Reports every version as stored."""
     client = RemotingClient(clock=SimulatedClock(node))
     holds = None
     while True:
@@ -80,7 +80,7 @@ async def claim_tables(node: Node, master: str, broker_id: int, answers: list[in
 
 
 def outcomes_of_sends(cluster: Cluster) -> list[SendStatus]:
-    """One message after the other from the client's host; what became of those that were stored."""
+    """Sends one message after the other from the client's host; the list gets the statuses of stored ones."""
     outcomes: list[SendStatus] = []
 
     async def send() -> None:
@@ -93,7 +93,7 @@ def outcomes_of_sends(cluster: Cluster) -> list[SendStatus]:
 
 
 class Controllers:
-    """Answers 1006 with what it holds."""
+    """Answers 1006 with `answer`."""
 
     def __init__(self, answer: RemotingCommand | Exception) -> None:
         self.answer = answer
@@ -117,7 +117,7 @@ def reply(body: bytes | None, code: int = ResponseCode.SUCCESS) -> RemotingComma
     return RemotingCommand.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA).reply(code, body=body)
 
 
-def test_every_replica_of_the_set_is_read_in_sync_or_not_by_address_or_name() -> None:
+def test_every_replica_is_read_with_the_hosts_of_its_address_or_name() -> None:
     rows = [
         ReplicaIdentity("broker-a", 1, "10.0.0.1:10911"),
         ReplicaIdentity("broker-a", 2, "[fe80::1]:10911"),
@@ -139,7 +139,7 @@ def test_every_replica_of_the_set_is_read_in_sync_or_not_by_address_or_name() ->
     }
 
 
-def test_a_forgotten_set_has_no_replicas() -> None:
+def test_a_set_unknown_to_the_controllers_has_no_replicas() -> None:
     assert read(reply(BrokerReplicasInfo({}).encode())) == {}
 
 
@@ -152,7 +152,7 @@ def test_a_forgotten_set_has_no_replicas() -> None:
     ],
     ids=["unreachable", "no leader", "no json"],
 )
-def test_what_controllers_do_not_say_is_not_taken_for_an_empty_set(
+def test_a_failed_read_of_the_replicas_is_not_taken_for_an_empty_set(
     answer: RemotingCommand | Exception,
 ) -> None:
     with pytest.raises(ReplicasUnread):

@@ -1,10 +1,9 @@
-"""Asking a client for the subscription that its heartbeats have not brought yet."""
+"""Requests to a client for a subscription that its heartbeats have not brought yet."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -17,32 +16,14 @@ from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, Subscription
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import ConnectionLost
-
-VECTORS = Path(__file__).parents[2] / "vectors" / "broker"
-JAVA_ANSWER = (
-    VECTORS / "consumer-running-info.json"
-).read_bytes()  # a Java 5.3.3 push consumer's, with P1386
-GROUP, TOPIC, TOLD_VERSION = "G13865", "P1386", 1795269813247
-
-
-class AskedPeer:
-    """A connection whose client answers every call as told."""
-
-    def __init__(self, answer: Callable[[RemotingCommand], RemotingCommand]) -> None:
-        self.answer = answer
-        self.calls: list[RemotingCommand] = []
-
-    async def call(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        self.calls.append(command)
-        await asyncio.sleep(0)
-        return self.answer(command)
+from tests.unit.broker.askedclient import GROUP, JAVA_ANSWER, TOPIC, VERSION, AskedClient
 
 
 def asked(
     answer: Callable[[RemotingCommand], RemotingCommand], times: int = 1
-) -> tuple[ConsumerGroups, AskedPeer]:
-    """A client whose heartbeat brought version 5 is asked; what is known of it afterwards."""
-    consumers, peer = ConsumerGroups(), AskedPeer(answer)
+) -> tuple[ConsumerGroups, AskedClient]:
+    """Asks a client whose heartbeat brought version 5, and returns the known groups afterwards."""
+    consumers, peer = ConsumerGroups(), AskedClient(answer)
     consumer = ConsumerData(GROUP, subscription_data_set=[SubscriptionData(TOPIC, "Old", sub_version=5)])
     consumers.heartbeat(cast(Any, peer), HeartbeatData("c1", [], [consumer]), "JAVA", 479)
 
@@ -54,7 +35,7 @@ def asked(
         for _ in range(times):
             renewal.ask(cast(Any, peer), GROUP)
             renewal.ask(cast(Any, peer), "a group that it is not in")
-            renewal.ask(cast(Any, AskedPeer(answer)), GROUP)  # a connection without a client
+            renewal.ask(cast(Any, AskedClient(answer)), GROUP)  # a connection without a client
         for _ in range(5):
             await asyncio.sleep(0)
         assert len(tasks) == 0 and failures == []
@@ -73,19 +54,19 @@ def lost(command: RemotingCommand) -> RemotingCommand:
     raise ConnectionLost("10.0.0.9:5000", "closed by the other end")
 
 
-def test_what_the_java_client_answers_is_its_subscription_from_now_on() -> None:
+def test_the_answer_of_a_java_client_becomes_its_subscription() -> None:
     consumers, peer = asked(lambda command: command.reply(body=JAVA_ANSWER))
-    assert known_version(consumers) == TOLD_VERSION
+    assert known_version(consumers) == VERSION
     subscription = consumers.subscription(GROUP, TOPIC)
     assert subscription is not None and subscription.data.sub_string == "Tag"
-    [question] = peer.calls
+    [question] = peer.questions
     assert question.code == RequestCode.GET_CONSUMER_RUNNING_INFO
     assert question.ext == {"consumerGroup": GROUP, "clientId": "c1", "jstackEnable": "false"}
 
 
-def test_pulls_that_come_together_ask_once() -> None:
+def test_concurrent_pulls_ask_the_client_once() -> None:
     _, peer = asked(lambda command: command.reply(body=JAVA_ANSWER), times=4)
-    assert len(peer.calls) == 1
+    assert len(peer.questions) == 1
 
 
 OLDER = b'{"subscriptionSet":[{"topic":"P1386","subString":"Older","subVersion":4}]}'
@@ -101,7 +82,7 @@ OLDER = b'{"subscriptionSet":[{"topic":"P1386","subString":"Older","subVersion":
         lost,
     ],
 )
-def test_without_a_newer_answer_the_heartbeat_counts(
+def test_without_a_newer_answer_the_subscription_of_the_heartbeat_is_kept(
     answer: Callable[[RemotingCommand], RemotingCommand],
 ) -> None:
     consumers, _ = asked(answer)

@@ -1,4 +1,4 @@
-"""What slaves are sent of tables that change: rows, in slices, through changes of the master."""
+"""Changed rows of tables that slaves get, in slices and across changes of the master."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Broker:
         self.bodies: list[TableChanges] = []
 
     def ask(self, master: Broker) -> bool:
-        """One request and its answer; whether the tables are the master's then."""
+        """Sends one request, and returns whether the copy is complete."""
         header = CopyTablesHeader(1)
         self.slices.ask(header, self.tables.changes.exact)
-        said, body = master.tables.slice_for(CopyTablesHeader.from_ext(header.to_ext()))
+        answer_header, body = master.tables.slice_for(CopyTablesHeader.from_ext(header.to_ext()))
         self.bodies.append(TableChanges.decode(body))
-        last = self.slices.take(TablesVersionHeader.from_ext(said.to_ext()), self.bodies[-1])
+        last = self.slices.take(TablesVersionHeader.from_ext(answer_header.to_ext()), self.bodies[-1])
         if last:
             self.slices.adopt(self.tables)
         return last
@@ -68,7 +68,7 @@ def pair() -> tuple[Broker, Broker]:
     return master, slave
 
 
-def test_a_change_is_sent_alone(pair: tuple[Broker, Broker]) -> None:
+def test_a_slave_gets_changed_rows_only(pair: tuple[Broker, Broker]) -> None:
     master, slave = pair
     for number in range(50):
         master.tables.topics.put(TopicConfig(f"before-{number}", 8, 8))
@@ -79,7 +79,7 @@ def test_a_change_is_sent_alone(pair: tuple[Broker, Broker]) -> None:
     assert facts(slave) == facts(master)
 
 
-def test_all_comes_in_slices_and_what_changes_meanwhile_comes_too(
+def test_a_full_copy_is_sent_in_slices_and_includes_changes_made_meanwhile(
     monkeypatch: pytest.MonkeyPatch, pair: tuple[Broker, Broker]
 ) -> None:
     monkeypatch.setattr(tables, "SLICE_ROWS", 7)
@@ -88,7 +88,7 @@ def test_all_comes_in_slices_and_what_changes_meanwhile_comes_too(
         master.tables.topics.put(TopicConfig(f"before-{number}", 8, 8))
     late = Broker(9)
     assert not late.ask(master)
-    assert late.tables.topics.find("before-0") is None, "nothing is taken over in part"
+    assert late.tables.topics.find("before-0") is None, "a partial copy is not adopted"
     master.tables.delete_topic("before-0", 5)
     master.tables.topics.put(TopicConfig("before-39", 4, 4))
     late.copy(master)
@@ -99,7 +99,7 @@ def test_all_comes_in_slices_and_what_changes_meanwhile_comes_too(
 def test_tables_that_grow_are_never_sent_as_a_whole(
     monkeypatch: pytest.MonkeyPatch, pair: tuple[Broker, Broker]
 ) -> None:
-    """What is gone is forgotten by number, and what is there is not."""
+    """The list of removed rows is bounded, that of present rows is not."""
     monkeypatch.setattr(rowchanges, "GONE_MAX", 3)
     master, slave = pair
     for number in range(20):
@@ -113,8 +113,8 @@ def test_tables_that_grow_are_never_sent_as_a_whole(
     assert facts(slave) == facts(master)
 
 
-def test_a_slave_of_another_master_gets_what_changed_since(pair: tuple[Broker, Broker]) -> None:
-    """Both were slaves of a master that died; one leads now."""
+def test_a_slave_gets_only_changed_rows_from_the_next_master(pair: tuple[Broker, Broker]) -> None:
+    """Both were slaves of a master that died; one of them leads now."""
     master, next_master = pair
     third = Broker(3)
     for number in range(50):
@@ -130,7 +130,7 @@ def test_a_slave_of_another_master_gets_what_changed_since(pair: tuple[Broker, B
     assert facts(third) == facts(next_master)
 
 
-def test_a_former_master_with_more_than_the_next_one_has_gets_all(pair: tuple[Broker, Broker]) -> None:
+def test_a_former_master_with_extra_rows_gets_the_tables_of_the_next_one(pair: tuple[Broker, Broker]) -> None:
     master, next_master = pair
     master.tables.topics.put(TopicConfig("never-copied", 8, 8))
     next_master.tables.role_taken(4, leads=True)
@@ -140,7 +140,7 @@ def test_a_former_master_with_more_than_the_next_one_has_gets_all(pair: tuple[Br
     assert facts(master) == facts(next_master)
 
 
-def test_a_master_that_was_started_again_in_its_epoch_knows_no_version_of_before() -> None:
+def test_a_slave_of_a_master_restarted_in_its_epoch_gets_its_tables() -> None:
     first, slave, again = Broker(1), Broker(2), Broker(7)
     first.tables.role_taken(3, leads=True)
     first.tables.topics.put(TopicConfig("of-before", 8, 8))
@@ -152,7 +152,7 @@ def test_a_master_that_was_started_again_in_its_epoch_knows_no_version_of_before
     assert facts(slave) == facts(again)
 
 
-def test_what_a_slave_made_itself_goes(pair: tuple[Broker, Broker]) -> None:
+def test_a_row_that_a_slave_created_is_removed_by_the_next_copy(pair: tuple[Broker, Broker]) -> None:
     master, slave = pair
     slave.tables.groups.put(SubscriptionGroupConfig("of-a-reader"))
     slave.copy(master)
@@ -160,7 +160,7 @@ def test_what_a_slave_made_itself_goes(pair: tuple[Broker, Broker]) -> None:
     assert facts(slave) == facts(master)
 
 
-def test_who_made_something_as_a_slave_sends_it_as_a_master(pair: tuple[Broker, Broker]) -> None:
+def test_a_row_created_as_a_slave_is_sent_as_a_master(pair: tuple[Broker, Broker]) -> None:
     master, slave = pair
     third = Broker(3)
     third.copy(master)
@@ -171,7 +171,7 @@ def test_who_made_something_as_a_slave_sends_it_as_a_master(pair: tuple[Broker, 
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_slaves_have_their_masters_tables_whatever_changes_and_whoever_leads(
+def test_slaves_have_their_masters_tables_after_random_changes_of_rows_and_masters(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -225,7 +225,7 @@ def change(on: Tables, chance: random.Random, epoch: int) -> None:
         on.resets.pulled(group, name, queue, chance.randrange(50))
 
 
-def test_of_versions_of_which_nothing_is_known_all_is_wanted() -> None:
+def test_an_unknown_version_requires_a_full_copy() -> None:
     changes = RowChanges(lambda row: True)
     changes.replace([("t", "a", "", 0)], Named(TablesVersion(3, 5), 1))
     assert changes.place_of(None) is None
@@ -236,10 +236,10 @@ def test_of_versions_of_which_nothing_is_known_all_is_wanted() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "3.4", "3.4@", "@5", "3.4@-1", "3.4@" + "9" * 21, "a.b@3"])
-def test_no_version_is_read_of_what_no_master_names(text: str) -> None:
+def test_a_malformed_named_version_parses_to_none(text: str) -> None:
     assert Named.parse(text) is None
 
 
-def test_a_version_is_read_as_it_is_named() -> None:
+def test_a_named_version_round_trips_through_its_text() -> None:
     named = Named(TablesVersion(3, 4), 1_700_000_000_000)
     assert Named.parse(str(named)) == named

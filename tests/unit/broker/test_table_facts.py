@@ -1,4 +1,4 @@
-"""What administrators were answered about topics and groups, through deaths, absences and disks, on virtual time."""
+"""Acknowledged changes of topics and groups survive kills, absences and disk failures, on virtual time."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from tests.unit.broker.brokerset import CONTROLLERS, Cluster
 SLOW_MS = 700
 COPIED_MS = 3_000
 WRITTEN_MS = 6_000
-"""What the journal has is in the tables' own files then."""
+"""After this time the journal is merged into the files of the tables."""
 
 
 class Facts:
-    """A set of `brokers` and an administrator who asks its master."""
+    """A set of `brokers`, and an administrator's requests to its master."""
 
     def __init__(self, world: World, brokers: int = 3, **settings: Any) -> None:
         self.world = world
@@ -43,9 +43,6 @@ class Facts:
     @property
     def master(self) -> Node:
         return self.cluster.master
-
-    def slaves(self) -> list[Node]:
-        return [node for node in self.cluster.brokers if node is not self.master]
 
     def ask(
         self, code: int, header: Any = None, body: bytes | None = None, *, at: Node | None = None
@@ -81,7 +78,7 @@ class Facts:
         self.cluster.run(sent())
 
     def fail_over(self) -> Node:
-        """The master is killed at this moment; returns the next one, once the other follows it."""
+        """Kills the master, waits for the next one, and returns the former master."""
         former = self.master
         former.kill()
         self.cluster.wait_in_sync(len(self.cluster.brokers) - 1, 30_000)
@@ -104,20 +101,20 @@ def facts() -> Iterator[Facts]:
 
 
 def is_on_disk(node: Node, name: bytes) -> bool:
-    """In the table's own file, or in the journal of changes."""
+    """Whether the name is in the table's own file, or in the journal of changes."""
     files = [TOPICS_FILE, *(path for path in node.disk.entries if path.startswith(JOURNAL))]
     return any(name in (node.disk.content(path) or b"") for path in files)
 
 
 def slow_links(facts: Facts) -> None:
-    for slave in facts.slaves():
+    for slave in facts.cluster.slaves:
         facts.world.network.delay(facts.master.host, slave.host, SLOW_MS, SLOW_MS + 1)
 
 
 # -- created
 
 
-def test_a_topic_and_a_group_are_known_to_the_next_master_when_the_old_one_dies_with_its_answer(
+def test_an_acknowledged_topic_and_group_survive_the_death_of_the_master(
     facts: Facts,
 ) -> None:
     slow_links(facts)
@@ -130,7 +127,7 @@ def test_a_topic_and_a_group_are_known_to_the_next_master_when_the_old_one_dies_
     assert facts.groups().find("CG") is not None
 
 
-def test_a_topic_is_on_the_disk_of_every_member_when_its_administrator_hears_of_it(facts: Facts) -> None:
+def test_a_topic_is_on_the_disk_of_every_member_when_it_is_acknowledged(facts: Facts) -> None:
     assert facts.create("invoices").code == 0
     for node in facts.cluster.brokers:
         assert is_on_disk(node, b"invoices"), node.name
@@ -143,8 +140,8 @@ def test_name_servers_route_a_topic_of_a_dead_master_to_the_next(facts: Facts) -
     facts.send("invoices")
 
 
-def test_a_member_that_does_not_answer_is_named_and_the_topic_is_no_success(facts: Facts) -> None:
-    slave = facts.slaves()[0]
+def test_a_topic_creation_fails_with_the_id_of_a_member_that_does_not_store_it(facts: Facts) -> None:
+    slave = facts.cluster.slaves[0]
     for operation in ("append", "replace"):
         slave.disk.fail_next(operation, OSError(errno.EIO, os.strerror(errno.EIO)), times=1_000)
     slave_id = facts.cluster.app(slave).membership.broker_id
@@ -154,7 +151,7 @@ def test_a_member_that_does_not_answer_is_named_and_the_topic_is_no_success(fact
     slave.disk.mend()
 
 
-def test_a_full_disk_is_no_success(facts: Facts) -> None:
+def test_a_topic_creation_fails_on_a_full_disk(facts: Facts) -> None:
     facts.master.disk.capacity_bytes = facts.master.disk.used_bytes()
     reply = facts.create("invoices")
     assert reply.code == ResponseCode.SYSTEM_ERROR
@@ -165,29 +162,29 @@ def test_a_full_disk_is_no_success(facts: Facts) -> None:
 
 
 @pytest.mark.parametrize("whose", ["master", "slave"])
-def test_a_disk_that_hangs_is_no_success(facts: Facts, whose: str) -> None:
-    node = facts.master if whose == "master" else facts.slaves()[0]
+def test_a_topic_creation_times_out_on_a_hanging_disk(facts: Facts, whose: str) -> None:
+    node = facts.master if whose == "master" else facts.cluster.slaves[0]
     node.disk.stall(4_000)
     began_ms = facts.world.now_ms
     reply = facts.create("invoices")
-    told = ResponseCode.SYSTEM_ERROR if whose == "master" else ResponseCode.FLUSH_SLAVE_TIMEOUT
-    assert (reply.code, "after 2000 ms" in (reply.remark or "")) == (told, True)
+    expected = ResponseCode.SYSTEM_ERROR if whose == "master" else ResponseCode.FLUSH_SLAVE_TIMEOUT
+    assert (reply.code, "after 2000 ms" in (reply.remark or "")) == (expected, True)
     assert facts.world.now_ms - began_ms < 2_500
     facts.world.run_for_ms(4_000)
     assert facts.create("invoices").code == 0
 
 
-def test_a_slave_refuses_what_its_master_would_undo(facts: Facts) -> None:
-    slave = facts.slaves()[0]
+def test_a_slave_refuses_to_create_a_topic(facts: Facts) -> None:
+    slave = facts.cluster.slaves[0]
     reply = facts.create("invoices", at=slave)
     assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert facts.cluster.app(facts.master).address in (reply.remark or "")
     assert facts.topics(slave).find("invoices") is None
 
 
-def test_a_topic_that_a_slave_is_told_to_delete_is_deleted_by_its_master(facts: Facts) -> None:
-    """Java's deleteSubGroup tells slaves too, in any order, and ends at the first refusal."""
-    slave = facts.slaves()[0]
+def test_a_slave_forwards_the_deletion_of_a_topic_to_its_master(facts: Facts) -> None:
+    """Java's deleteSubGroup sends to slaves too, in any order, and stops at the first refusal."""
+    slave = facts.cluster.slaves[0]
     assert facts.create("invoices").code == 0
     for _ in range(2):
         assert facts.delete("invoices", at=slave).code == 0
@@ -200,7 +197,7 @@ def test_a_topic_that_a_slave_is_told_to_delete_is_deleted_by_its_master(facts: 
 
 
 def test_a_slave_whose_master_does_not_answer_deletes_nothing(facts: Facts) -> None:
-    slave = facts.slaves()[0]
+    slave = facts.cluster.slaves[0]
     assert facts.create("invoices").code == 0
     facts.master.kill()
     reply = facts.delete("invoices", at=slave)
@@ -208,17 +205,17 @@ def test_a_slave_whose_master_does_not_answer_deletes_nothing(facts: Facts) -> N
     assert facts.topics(slave).find("invoices") is not None
 
 
-def test_what_one_slave_passed_on_another_does_not(facts: Facts) -> None:
-    """Two that take each other for the master would ask each other without end."""
+def test_a_slave_does_not_forward_a_forwarded_deletion(facts: Facts) -> None:
+    """Two slaves that take each other for the master would forward the request forever."""
     assert facts.create("invoices").code == 0
     passed = {"topic": "invoices", "passedOn": "true"}
-    reply = facts.ask(RequestCode.DELETE_TOPIC_IN_BROKER, passed, at=facts.slaves()[0])
+    reply = facts.ask(RequestCode.DELETE_TOPIC_IN_BROKER, passed, at=facts.cluster.slaves[0])
     assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert facts.topics().find("invoices") is not None
 
 
-def test_who_was_away_enters_the_set_with_the_tables(facts: Facts) -> None:
-    away = facts.slaves()[0]
+def test_a_member_that_was_away_enters_the_set_with_the_tables(facts: Facts) -> None:
+    away = facts.cluster.slaves[0]
     away.kill()
     facts.cluster.wait_in_sync(2, 60_000)
     assert facts.create("invoices").code == 0
@@ -227,11 +224,13 @@ def test_who_was_away_enters_the_set_with_the_tables(facts: Facts) -> None:
     assert b"invoices" in (away.disk.content(TOPICS_FILE) or b"")
 
 
-def test_who_died_on_its_way_in_is_settled_though_it_will_never_have_the_tables(facts: Facts) -> None:
-    """That it enters was asked for, and nobody heard the answer; then a topic was made that it lacks. As long as the question
-    is open nothing is acknowledged without it, so it is asked again, and refused."""
+def test_a_pending_expansion_by_a_dead_member_without_the_tables_is_resolved(facts: Facts) -> None:
+    """The answer to its expansion was lost, and it is missing a topic that was created later.
+
+    Nothing is acknowledged while the outcome is open, so the master repeats the alter, which is refused.
+    """
     cluster, world = facts.cluster, facts.world
-    away = facts.slaves()[0]
+    away = facts.cluster.slaves[0]
     away.kill()
     cluster.wait_in_sync(2, 60_000)
     master = facts.master
@@ -255,7 +254,7 @@ def test_who_died_on_its_way_in_is_settled_though_it_will_never_have_the_tables(
 # -- deleted
 
 
-def test_a_deleted_topic_stays_deleted_under_the_next_master_though_its_messages_stand_in_the_log(
+def test_a_deleted_topic_with_messages_in_the_log_stays_deleted_under_the_next_master(
     facts: Facts,
 ) -> None:
     assert facts.create("invoices").code == 0
@@ -264,7 +263,7 @@ def test_a_deleted_topic_stays_deleted_under_the_next_master_though_its_messages
     facts.fail_over()
     assert facts.topics().find("invoices") is None
     facts.world.run_for_ms(COPIED_MS)
-    assert [facts.topics(node).find("invoices") for node in facts.slaves() if node.running] == [None]
+    assert [facts.topics(node).find("invoices") for node in facts.cluster.slaves if node.running] == [None]
 
 
 def test_a_deleted_topic_stays_deleted_when_all_brokers_restart(facts: Facts) -> None:
@@ -292,7 +291,7 @@ def test_a_deleted_groups_offsets_do_not_come_back_with_the_next_master(facts: F
 def test_a_deleted_groups_offsets_do_not_come_back_from_a_file(facts: Facts) -> None:
     assert facts.create_group("CG").code == 0
     facts.commit("CG", 2)
-    facts.world.run_for_ms(10_000)  # on everybody's disk
+    facts.world.run_for_ms(10_000)  # until it is on the disks of all brokers
     assert b"CG" in (facts.master.disk.content(CONSUMER_OFFSETS_FILE) or b"")
     assert facts.delete_group("CG").code == 0
     for node in facts.cluster.brokers:
@@ -307,7 +306,7 @@ def test_a_deleted_groups_offsets_do_not_come_back_from_a_file(facts: Facts) -> 
 def test_a_slave_that_was_away_brings_no_deleted_offsets_back(facts: Facts) -> None:
     facts.commit("CG", 2)
     facts.world.run_for_ms(10_000)
-    away = facts.slaves()[0]
+    away = facts.cluster.slaves[0]
     away.kill()
     facts.cluster.wait_in_sync(2, 60_000)
     assert facts.delete_group("CG").code == 0
@@ -316,7 +315,7 @@ def test_a_slave_that_was_away_brings_no_deleted_offsets_back(facts: Facts) -> N
     assert facts.offset("CG", away) is None
 
 
-def test_a_deletion_that_keeps_the_offsets_keeps_them(facts: Facts) -> None:
+def test_a_deletion_without_clean_offset_keeps_the_offsets(facts: Facts) -> None:
     facts.commit("CG", 2)
     facts.world.run_for_ms(COPIED_MS)
     assert facts.delete_group("CG", clean=False).code == 0
@@ -324,7 +323,7 @@ def test_a_deletion_that_keeps_the_offsets_keeps_them(facts: Facts) -> None:
     assert facts.offset("CG") == 2
 
 
-def test_a_commit_after_the_deletion_is_a_new_fact(facts: Facts) -> None:
+def test_a_commit_after_the_deletion_survives_a_failover(facts: Facts) -> None:
     facts.commit("CG", 2)
     facts.world.run_for_ms(COPIED_MS)
     assert facts.delete_group("CG").code == 0
@@ -334,7 +333,7 @@ def test_a_commit_after_the_deletion_is_a_new_fact(facts: Facts) -> None:
     assert facts.offset("CG") == 3
 
 
-def test_many_administrators_at_once_share_writes(facts: Facts) -> None:
+def test_many_concurrent_topic_creations_all_succeed(facts: Facts) -> None:
     async def all_of_them() -> list[int]:
         async with facts.cluster.client() as client:
             address = facts.cluster.app(facts.master).address
@@ -358,14 +357,12 @@ def test_many_administrators_at_once_share_writes(facts: Facts) -> None:
 
 
 @pytest.mark.parametrize("after_ms", [1, 2, 3, 4, 5, 7, 10, 15])
-def test_a_member_that_loses_power_while_it_stores_a_deletion_forgets_nothing_that_was_answered(
-    facts: Facts, after_ms: int
-) -> None:
+def test_a_power_loss_during_a_deletion_loses_no_acknowledged_deletion(facts: Facts, after_ms: int) -> None:
     assert facts.create("invoices").code == 0
     facts.commit("CG", 2)
     facts.world.run_for_ms(10_000)
-    assert b"CG" in (facts.slaves()[0].disk.content(CONSUMER_OFFSETS_FILE) or b"")
-    victim = facts.slaves()[0]
+    assert b"CG" in (facts.cluster.slaves[0].disk.content(CONSUMER_OFFSETS_FILE) or b"")
+    victim = facts.cluster.slaves[0]
 
     async def dies() -> None:
         await asyncio.sleep(after_ms / 1000)
@@ -399,7 +396,7 @@ def test_a_member_that_loses_power_while_it_stores_a_deletion_forgets_nothing_th
 
 
 @pytest.mark.parametrize("after_ms", [1, 2, 3, 4, 5, 7, 10, 15])
-def test_a_master_that_loses_power_over_a_topic_comes_back_with_readable_tables(
+def test_a_master_that_loses_power_during_a_topic_creation_restarts_with_readable_tables(
     facts: Facts, after_ms: int
 ) -> None:
     master, address = facts.master, facts.cluster.app(facts.master).address
@@ -424,10 +421,10 @@ def test_a_master_that_loses_power_over_a_topic_comes_back_with_readable_tables(
     assert there[0] or not known[0]
 
 
-# -- brokers that know nothing of it
+# -- brokers without this request
 
 
-def test_a_master_that_does_not_know_the_request_is_polled() -> None:
+def test_a_master_without_copy_tables_support_is_polled() -> None:
     with World(72) as world:
         cluster = Cluster(world, 2, minInSyncReplicas=1)
         for node in cluster.brokers:
@@ -438,12 +435,12 @@ def test_a_master_that_does_not_know_the_request_is_polled() -> None:
         cluster.app(cluster.master).tables.topics.ensure("invoices", 3)
         cluster.app(cluster.master).tables.groups.find_or_create("CG")
         world.run_for_ms(2_000)
-        slave = next(node for node in cluster.brokers if node is not cluster.master)
+        slave = cluster.slaves[0]
         assert cluster.app(slave).tables.topics.find("invoices") is not None
         assert cluster.app(slave).tables.groups.find("CG") is not None
 
 
-def test_a_slave_that_copies_as_upstreams_do_enters_the_set_and_is_not_waited_for(
+def test_a_slave_that_copies_like_upstream_enters_the_set_and_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(TableCopy, "master_is_old", property(lambda self: True))
@@ -451,6 +448,6 @@ def test_a_slave_that_copies_as_upstreams_do_enters_the_set_and_is_not_waited_fo
     with World(73) as world:
         facts = Facts(world, 2, slaveSyncInterval=3_000)
         assert facts.create("invoices").code == 0
-        assert facts.topics(facts.slaves()[0]).find("invoices") is None
+        assert facts.topics(facts.cluster.slaves[0]).find("invoices") is None
         world.run_for_ms(4_000)
-        assert facts.topics(facts.slaves()[0]).find("invoices") is not None
+        assert facts.topics(facts.cluster.slaves[0]).find("invoices") is not None

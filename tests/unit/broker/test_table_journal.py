@@ -1,4 +1,4 @@
-"""The journal of the tables: torn ends, flipped bits, kills and power cuts at any step, stores that upstream wrote since."""
+"""The journal of the tables: torn ends, flipped bits, kills, power cuts, and stores changed by upstream."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def loaded(files: Any) -> Tables:
 
 
 def written(*, changes: int = 3) -> MemoryFiles:
-    """Files of tables that were saved, and changed since."""
+    """Files of tables that were saved and changed afterwards."""
     files = MemoryFiles()
     table = tables(files)
 
@@ -62,7 +62,7 @@ def record(number: int) -> JournalRecord:
 # -- the file
 
 
-def test_a_change_is_one_record_and_no_table_is_written_again() -> None:
+def test_each_change_is_one_journal_record_and_rewrites_no_table() -> None:
     files = written(changes=5)
     (name,) = journals(files)
     found = [*records_of(name, files.content[name])]
@@ -81,7 +81,7 @@ def test_saved_tables_need_no_journal() -> None:
     assert loaded(files).topics.find("topic-2") is not None
 
 
-def test_what_is_torn_at_the_end_is_as_if_it_had_not_been_written() -> None:
+def test_a_torn_record_at_the_end_of_the_journal_is_ignored() -> None:
     first, second = framed(record(1)), framed(record(2))
     for size in range(len(second)):
         found = [*records_of("j", first + second[:size])]
@@ -89,7 +89,7 @@ def test_what_is_torn_at_the_end_is_as_if_it_had_not_been_written() -> None:
     assert [each.number for each in records_of("j", first + second)] == [1, 2]
 
 
-def test_a_flipped_bit_is_told_where_records_follow_and_never_believed() -> None:
+def test_a_flipped_bit_raises_if_records_follow_and_is_never_read_as_valid() -> None:
     first, second = framed(record(1)), framed(record(2))
     for at in range(len(first)):
         broken = bytearray(first + second)
@@ -102,17 +102,17 @@ def test_a_flipped_bit_is_told_where_records_follow_and_never_believed() -> None
         assert [each.number for each in records_of("j", bytes(broken))] == [1]
 
 
-def test_a_record_that_is_missing_between_two_keeps_a_broker_from_starting() -> None:
+def test_a_broker_does_not_start_with_a_gap_in_the_journal() -> None:
     files = MemoryFiles({f"{FILE}00000001": framed(record(1)), f"{FILE}00000002": framed(record(3))})
     with pytest.raises(JournalDamaged, match=r"record 3 after 1.*restore the folder config"):
         asyncio.run(Journal(files).load(0))
 
 
-def test_a_journal_whose_beginning_is_missing_keeps_a_broker_from_starting() -> None:
+def test_a_broker_does_not_start_with_a_missing_beginning_of_the_journal() -> None:
     files = MemoryFiles({f"{FILE}00000002": framed(record(9))})
     with pytest.raises(JournalDamaged, match="record 9 where 6 is due") as refused:
         asyncio.run(Journal(files).load(5))
-    assert exit_code(refused.value) == EXIT_USAGE, "no restart helps"
+    assert exit_code(refused.value) == EXIT_USAGE, "a restart does not help"
 
 
 def test_a_record_whose_write_failed_is_written_again_to_another_file() -> None:
@@ -145,12 +145,12 @@ def test_a_record_whose_write_failed_is_written_again_to_another_file() -> None:
     assert {"first", "second", "third", "fourth"} <= set(loaded(files).topics.names())
 
 
-# -- upstream's brokers, and hands
+# -- changes by upstream's brokers and by operators
 
 
 @pytest.mark.parametrize("change", ["group", "deletion", "group and deletion"])
-@pytest.mark.parametrize("steps", range(12))  # as many places as a save waits at
-def test_a_record_written_while_files_are_is_dropped_once_a_file_says_that_it_has_it(
+@pytest.mark.parametrize("steps", range(12))  # a save has this many await points
+def test_a_record_written_during_a_save_is_kept_until_a_table_file_contains_it(
     steps: int, change: str
 ) -> None:
     files = MemoryFiles()
@@ -184,8 +184,8 @@ def test_a_record_written_while_files_are_is_dropped_once_a_file_says_that_it_ha
     assert {"before", "next"} <= set(again.topics.names())
 
 
-def test_what_upstreams_broker_wrote_since_counts() -> None:
-    """It reads and writes topics.json, and knows no journal."""
+def test_tables_written_by_an_upstream_broker_replace_the_journal() -> None:
+    """Upstream's broker reads and writes topics.json, and has no journal."""
     files = written()
     content = orjson.loads(files.content[TOPICS_FILE])
     del content["journal"], content["topicConfigTable"]["first"]
@@ -204,7 +204,7 @@ def test_a_table_whose_file_was_removed_starts_empty() -> None:
 # -- offsets
 
 
-def test_a_deletion_takes_offsets_away_once_and_not_what_was_committed_since() -> None:
+def test_a_replayed_deletion_removes_no_offset_committed_after_it() -> None:
     files = MemoryFiles()
     table = tables(files)
 
@@ -225,7 +225,7 @@ def test_a_deletion_takes_offsets_away_once_and_not_what_was_committed_since() -
     assert loaded(files).offsets.find("CG", "orders", 0) == 2
 
 
-def test_a_group_that_went_on_where_it_was_moved_goes_on_there_after_a_restart() -> None:
+def test_a_group_that_took_a_reset_continues_there_after_a_restart() -> None:
     files = MemoryFiles()
     table = tables(files)
 
@@ -247,7 +247,7 @@ def test_a_group_that_went_on_where_it_was_moved_goes_on_there_after_a_restart()
 
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
 @pytest.mark.parametrize("seed", range(25))
-def test_what_was_saved_is_there_whenever_the_process_ends(seed: int, *, power_cut: bool) -> None:
+def test_saved_tables_survive_a_kill_or_power_cut_at_any_moment(seed: int, *, power_cut: bool) -> None:
     chance = random.Random(f"{seed}/{power_cut}")
     with World(seed) as world:
         node = world.node("broker", "10.0.0.1")
@@ -292,7 +292,7 @@ def facts(table: Tables) -> dict[str, Any]:
 
 
 def assert_later(found: dict[str, Any], durable: list[dict[str, Any]]) -> None:
-    """Each table is as it was when it was saved last, or later."""
+    """Each table is in its last saved state or a later one."""
     for name, table in found.items():
         assert durable == [{}] or table in [state[name] for state in durable], name
 
@@ -313,7 +313,7 @@ def change(on: Tables, chance: random.Random) -> None:
 # -- Raft mode
 
 
-def test_the_version_of_a_copy_is_that_of_its_journal() -> None:
+def test_a_loaded_copy_has_the_version_of_its_journal() -> None:
     files = MemoryFiles()
     table = tables(files, stamped=True)
 

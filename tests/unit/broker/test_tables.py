@@ -28,28 +28,9 @@ from mqruntime.slices import whole
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from remoting.bodies.offsets import ConsumerOffsetWrapper
 from remoting.bodies.topics import TopicConfig, TopicConfigWrapper
-from tests.unit.doubles import ManualClock, MemoryFiles
+from tests.unit.doubles import ManualClock, MemoryFiles, NoQueues
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "broker"
-
-
-class NoQueues:
-    """A store without messages."""
-
-    def emptied_queues(self) -> list[tuple[str, int, int]]:
-        return []
-
-    def queue_ends_at_least(self, topic: str, queue_id: int, end: int) -> None:
-        raise AssertionError("nothing is adopted here")
-
-    def topic_begins_at(self, topic: str, log_offset: int) -> None: ...
-
-    async def synced_to(self, end: int) -> None: ...
-
-    tables_noted = False
-
-    def note_tables(self) -> None:
-        self.tables_noted = True
 
 
 def topics(changes: list[int] | None = None) -> Topics:
@@ -74,7 +55,7 @@ def test_a_new_broker_has_more_than_one_topic_to_register() -> None:
         ({}, None),
     ],
 )
-def test_the_topic_for_traces_is_there_where_the_setting_asks_for_it(
+def test_the_trace_topic_exists_only_with_trace_topic_enable(
     settings: dict[str, Any], topic: str | None
 ) -> None:
     tables = Tables(BrokerSettings(**settings), MemoryFiles(), ManualClock(), NoQueues())
@@ -83,7 +64,7 @@ def test_the_topic_for_traces_is_there_where_the_setting_asks_for_it(
     assert found == ([TopicConfig(topic, 1, 1, 6)] if topic else [])
 
 
-def test_traces_of_javas_clients_are_messages() -> None:
+def test_recorded_traces_of_java_clients_decode_as_messages() -> None:
     messages = decode_messages((VECTORS / "trace-messages.bin").read_bytes())
     events = [line for each in messages for line in each.plain_body().decode().split("\x02") if line]
     assert {each.topic for each in messages} == {"RMQ_SYS_TRACE_TOPIC"}
@@ -92,7 +73,7 @@ def test_traces_of_javas_clients_are_messages() -> None:
     ]  # fmt: skip
 
 
-def test_every_change_of_a_topic_is_a_new_version_under_the_present_epoch() -> None:
+def test_every_change_of_a_topic_creates_a_new_version_under_the_current_epoch() -> None:
     changes: list[int] = []
     table = topics(changes)
     first = table.data_version
@@ -104,12 +85,12 @@ def test_every_change_of_a_topic_is_a_new_version_under_the_present_epoch() -> N
     assert len(changes) == 2
 
 
-def test_a_topic_is_not_created_after_a_model_that_may_not_be_inherited() -> None:
+def test_a_topic_is_created_only_from_a_template_that_may_be_inherited() -> None:
     table = topics()
     assert table.create_for_send("orders", "SELF_TEST_TOPIC", 4) is None
     assert table.create_for_send("orders", "absent", 4) is None
     created = table.create_for_send("orders", "TBW102", 16)
-    assert created is not None and created.read_queue_nums == 8, "never more queues than the model"
+    assert created is not None and created.read_queue_nums == 8, "never more queues than the template"
 
 
 def test_a_retry_topic_is_created_by_the_first_send_to_it() -> None:
@@ -117,7 +98,7 @@ def test_a_retry_topic_is_created_by_the_first_send_to_it() -> None:
     assert topic is not None and (topic.read_queue_nums, topic.perm) == (1, 6)
 
 
-def test_queues_that_hold_messages_are_covered_by_the_table() -> None:
+def test_the_topic_table_covers_queues_that_hold_messages() -> None:
     table = topics()
     table.cover("orders", 2)
     table.cover("orders", 5)
@@ -126,7 +107,7 @@ def test_queues_that_hold_messages_are_covered_by_the_table() -> None:
     assert topic is not None and (topic.read_queue_nums, topic.write_queue_nums) == (6, 3)
 
 
-def test_a_slave_takes_over_its_masters_table_once() -> None:
+def test_a_slave_adopts_its_masters_topics_once() -> None:
     master, slave = topics(), topics()
     master.led_under(3)
     master.ensure("orders", 4)
@@ -138,7 +119,7 @@ def test_a_slave_takes_over_its_masters_table_once() -> None:
     assert not slave.adopt(wrapper)
 
 
-def test_topics_json_reads_back() -> None:
+def test_topics_json_round_trips() -> None:
     table, again = topics(), topics()
     table.put(TopicConfig("orders", 4, 2, 4, attributes={"a": "b"}))
     again.decode(table.encode())
@@ -148,7 +129,7 @@ def test_topics_json_reads_back() -> None:
 # -- files
 
 
-def test_a_table_is_written_when_it_changed_and_only_then() -> None:
+def test_a_table_is_written_only_when_it_changed() -> None:
     files, content = MemoryFiles(), [b"{1}"]
     table = SavedTable(files, "t.json", lambda: content[0], lambda data: None)
 
@@ -171,7 +152,7 @@ def test_a_table_is_written_when_it_changed_and_only_then() -> None:
     assert files.content == {"t.json": b'{"journal":0,2}'}
 
 
-def test_a_broken_file_is_answered_by_javas_backup_or_stops_the_start() -> None:
+def test_a_broken_file_is_replaced_by_javas_backup_or_stops_the_start() -> None:
     offsets = ConsumerOffsets()
     good = b'{"offsetTable":{"orders@CG":{0:12,1:7\n\t\t}}}'
     files = MemoryFiles({"o.json": b"{broken", "o.json.bak": good})
@@ -198,7 +179,7 @@ def test_groups_are_created_on_demand_unless_forbidden() -> None:
     assert strict.find_or_create("CG") is None
 
 
-def test_a_slave_takes_over_its_masters_groups() -> None:
+def test_a_slave_adopts_its_masters_groups() -> None:
     master = SubscriptionGroups(ManualClock(), auto_create=True, on_change=lambda: None)
     slave = SubscriptionGroups(ManualClock(), auto_create=True, on_change=lambda: None)
     master.find_or_create("CG")
@@ -208,7 +189,7 @@ def test_a_slave_takes_over_its_masters_groups() -> None:
     assert slave.find("CG") == master.find("CG")
 
 
-def test_offsets_are_written_in_steps_as_a_body_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_encoded_in_steps_equal_the_whole_body(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumeroffsets, "OFFSETS_A_STEP", 4)
     offsets = ConsumerOffsets()
     assert offsets.encode() == ConsumerOffsetWrapper().encode()
@@ -230,7 +211,7 @@ def test_offsets_are_written_in_steps_as_a_body_writes_them(monkeypatch: pytest.
     assert whole(offsets.for_slaves()) == (expected, 1234)
 
 
-def test_who_commits_while_offsets_are_written_is_in_them_and_a_move_writes_them_again(
+def test_a_commit_during_encoding_is_included_and_a_reset_restarts_the_encoding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(consumeroffsets, "OFFSETS_A_STEP", 2)
@@ -301,43 +282,43 @@ def test_members_of_a_group_are_known_while_they_are_connected() -> None:
     assert (groups.find("CG"), groups.producers("PG")) == (None, [])
 
 
-def wanted(groups: ConsumerGroups) -> tuple[int, str]:
-    """Version and expression of what counts."""
+def effective(groups: ConsumerGroups) -> tuple[int, str]:
+    """Version and expression of the effective subscription."""
     found = groups.subscription("CG", "orders")
     assert found is not None
     return found.version, found.data.sub_string
 
 
-def test_the_newest_heartbeat_of_a_client_counts_whatever_its_clock_says() -> None:
+def test_the_latest_heartbeat_of_a_client_counts_regardless_of_its_clock() -> None:
     groups, peer = ConsumerGroups(), cast(Any, NamedPeer("10.0.0.1:1"))
     hour = 3_600_000
     groups.heartbeat(peer, heartbeat("c1", version=2 * hour, expression="A"), "JAVA", 479)
     groups.heartbeat(peer, heartbeat("c1", version=1 * hour, expression="B"), "JAVA", 479)
-    assert wanted(groups) == (1 * hour, "B")
+    assert effective(groups) == (1 * hour, "B")
     filter_ = cast(Any, groups.subscription("CG", "orders")).filter
     assert [filter_(tag_hash(tag)) for tag in "AB"] == [False, True]
     groups.renew("CG", "c1", [SubscriptionData("orders", "C", sub_version=7)])
-    assert wanted(groups) == (1 * hour, "B"), "an answer may be older than the heartbeat"
+    assert effective(groups) == (1 * hour, "B"), "an answer may be older than the heartbeat"
     groups.renew("CG", "c1", [SubscriptionData("orders", "C", sub_version=hour + 1)])
-    assert wanted(groups) == (hour + 1, "C")
+    assert effective(groups) == (hour + 1, "C")
     groups.renew("CG", "c2", [SubscriptionData("orders", "D", sub_version=2 * hour)])
-    assert wanted(groups) == (hour + 1, "C"), "it is not in the group"
+    assert effective(groups) == (hour + 1, "C"), "this client is not in the group"
 
 
-def test_of_clients_that_differ_the_newest_version_counts_while_its_client_is_there() -> None:
+def test_the_newest_version_among_clients_counts_while_its_client_is_connected() -> None:
     groups = ConsumerGroups()
     one, two, three = (cast(Any, NamedPeer(f"10.0.0.1:{port}")) for port in (1, 2, 3))
     groups.heartbeat(one, heartbeat("c1", version=5, expression="A"), "JAVA", 479)
     groups.heartbeat(two, heartbeat("c2", version=3, expression="B"), "JAVA", 479)
     groups.heartbeat(three, heartbeat("c3", version=3, expression="C"), "JAVA", 479)
     groups.heartbeat(one, heartbeat("c1", version=5, expression="A"), "JAVA", 479)
-    assert wanted(groups) == (5, "A")
+    assert effective(groups) == (5, "A")
     groups.heartbeat(one, heartbeat("c1", version=2, expression="D"), "JAVA", 479)
-    assert wanted(groups) == (3, "C"), "of two with one version the later one"
+    assert effective(groups) == (3, "C"), "of equal versions the later one counts"
     groups.disconnected(three)
-    assert wanted(groups) == (3, "B")
+    assert effective(groups) == (3, "B")
     groups.leave("c2", "CG", None)
-    assert wanted(groups) == (2, "D")
+    assert effective(groups) == (2, "D")
     groups.disconnected(one)
     assert groups.find("CG") is None and groups._characters == cast(Any, of_member("PG", "c2"))
 
@@ -347,15 +328,15 @@ def test_a_late_heartbeat_over_an_older_connection_changes_nothing() -> None:
     old, new = cast(Any, NamedPeer("10.0.0.1:1")), cast(Any, NamedPeer("10.0.0.1:2"))
     groups.heartbeat(new, heartbeat("c1", version=1, expression="new"), "JAVA", 479)
     assert groups.heartbeat(old, heartbeat("c1", version=9, expression="old"), "JAVA", 479) == []
-    assert wanted(groups) == (1, "new")
+    assert effective(groups) == (1, "new")
     assert [client.peer for client in groups.producers("PG")] == [new]
     assert groups.disconnected(old) == [] and groups.find("CG") is not None
     new.closed = True
     groups.heartbeat(old, heartbeat("c1", version=9, expression="old"), "JAVA", 479)
-    assert wanted(groups) == (9, "old"), "two processes of one client id, and one of them left"
+    assert effective(groups) == (9, "old"), "two processes share a client id, and one of them left"
 
 
-def test_a_topic_that_no_client_says_any_more_is_left() -> None:
+def test_a_topic_that_no_client_subscribes_to_any_more_is_removed() -> None:
     groups = ConsumerGroups()
     one, two = cast(Any, NamedPeer("10.0.0.1:1")), cast(Any, NamedPeer("10.0.0.1:2"))
     groups.heartbeat(one, heartbeat("c1"), "JAVA", 479)
@@ -367,18 +348,18 @@ def test_a_topic_that_no_client_says_any_more_is_left() -> None:
     assert (groups.groups_of("orders"), groups.groups_of("other")) == ([], ["CG"])
 
 
-def test_a_crowd_whose_versions_fall_holds_up_nobody() -> None:
-    """Each that leaves is the one whose version counts."""
+def test_clients_that_leave_in_falling_order_of_versions_are_looked_at_once_each() -> None:
+    """Each leaving client has the version that counts."""
     groups = ConsumerGroups()
     peers = [cast(Any, NamedPeer(f"10.0.0.1:{port}")) for port in range(1, 5_001)]
     for peer in peers:
         groups.heartbeat(peer, heartbeat(peer.remote_address, version=peer.number), "JAVA", 479)
-    said = cast(Any, groups.find("CG"))._said["orders"]
-    assert len(said._newest) <= 2 * len(peers) + 8
+    subscriptions = cast(Any, groups.find("CG"))._said["orders"]
+    assert len(subscriptions._newest) <= 2 * len(peers) + 8
     for peer in reversed(peers[1:]):
         groups.disconnected(peer)
-        assert len(said._newest) <= peer.number, "each is looked at once"
-    assert wanted(groups) == (1, "*")
+        assert len(subscriptions._newest) <= peer.number, "each entry is looked at once"
+    assert effective(groups) == (1, "*")
 
 
 def test_a_client_that_reconnected_is_not_dropped_with_its_old_connection() -> None:
@@ -392,18 +373,18 @@ def test_a_client_that_reconnected_is_not_dropped_with_its_old_connection() -> N
     assert (groups.find("CG"), groups.producers("PG")) == (None, [])
 
 
-def test_a_client_that_left_may_come_back_and_goes_with_its_connection() -> None:
+def test_a_client_that_left_may_return_and_is_removed_with_its_connection() -> None:
     groups = ConsumerGroups()
     peer = cast(Any, NamedPeer("10.0.0.1:1"))
     groups.heartbeat(peer, heartbeat("c1"), "JAVA", 479)
     assert groups.leave("c1", "CG", "PG") == ["CG"]
-    assert groups.disconnected(peer) == [], "nothing of it was left"
+    assert groups.disconnected(peer) == [], "the client had left already"
     groups.heartbeat(peer, heartbeat("c1"), "JAVA", 479)
     assert groups.disconnected(peer) == ["CG"]
 
 
-def seconds_in_which_they_end(connections: int) -> float:
-    """Of the processor, whatever else it does meanwhile."""
+def seconds_to_disconnect(connections: int) -> float:
+    """The processor time of the disconnects."""
     groups = ConsumerGroups()
     peers = [cast(Any, NamedPeer(f"10.0.0.1:{port}")) for port in range(connections)]
     for peer in peers:
@@ -416,8 +397,8 @@ def seconds_in_which_they_end(connections: int) -> float:
     return ended - began
 
 
-def test_thirty_thousand_connections_that_end_together_hold_up_nobody() -> None:
-    few, many = seconds_in_which_they_end(3_000), seconds_in_which_they_end(30_000)
+def test_the_end_of_many_connections_takes_time_linear_in_their_number() -> None:
+    few, many = seconds_to_disconnect(3_000), seconds_to_disconnect(30_000)
     assert many < 40 * few, "ten times as many take a hundred times as long if each end looks at every client"
 
 
@@ -439,12 +420,12 @@ def test_a_java_brokers_file_loads_without_a_warning(tmp_path: Any) -> None:
     assert settings.controllers == ["127.0.0.1:9878", "127.0.0.1:9868"]
 
 
-def test_settings_that_java_brokers_acknowledge_by_are_told_to_do_nothing_here() -> None:
+def test_the_in_sync_replicas_setting_of_java_brokers_causes_a_warning() -> None:
     [warning] = BrokerSettings.load(None, ["inSyncReplicas=2"]).warnings
     assert "minInSyncReplicas" in warning
 
 
-def test_settings_that_java_brokers_clean_by_count_here_too() -> None:
+def test_retention_settings_of_java_brokers_apply_here_too() -> None:
     asked = [
         "deleteWhen=04;16",
         "fileReservedTime=48",
@@ -461,7 +442,7 @@ def test_settings_that_java_brokers_clean_by_count_here_too() -> None:
         BrokerSettings.load(None, ["deleteWhen=25"])
 
 
-def test_a_network_for_replication_alone_is_warned_of_while_hosts_are_checked() -> None:
+def test_a_separate_replication_network_is_warned_of_while_slave_hosts_are_checked() -> None:
     there = ["brokerIP1=10.0.0.1", "brokerIP2=192.168.0.1"]
     [warning] = BrokerSettings.load(None, there).warnings
     assert "haSlaveHostCheck=false" in warning
@@ -509,20 +490,20 @@ def test_settings_that_cannot_be_honoured_are_refused(override: str) -> None:
 GROUP = ["enableDLegerCommitLog=true", "dLegerPeers=n0-h:1;n1-h:2;n2-h:3", "dLegerSelfId=n1"]
 
 
-def test_upstreams_keys_of_raft_mode_are_taken() -> None:
+def test_upstreams_keys_of_raft_mode_are_accepted() -> None:
     group = BrokerSettings.load(None, [*GROUP, "preferredLeaderIds=n0;n2"]).raft_group
     assert group is not None and group.broker_id == 2
     assert (group.peers, group.preferred) == ({"n0": "h:1", "n1": "h:2", "n2": "h:3"}, ("n0", "n2"))
 
 
-def test_preferred_leaders_are_named_as_upstreams_broker_or_its_library_does() -> None:
+def test_preferred_leaders_are_accepted_under_both_keys_of_upstream() -> None:
     both = ["preferredLeaderId=n2", "preferredLeaderIds=n2;n0"]
-    for told, preferred in (both[:1], ("n2",)), (both, ("n2", "n0")):
-        settings = BrokerSettings.load(None, [*GROUP, *told, "enableBatchPush=true"], strict=True)
+    for overrides, preferred in (both[:1], ("n2",)), (both, ("n2", "n0")):
+        settings = BrokerSettings.load(None, [*GROUP, *overrides, "enableBatchPush=true"], strict=True)
         assert settings.raft_group is not None and settings.raft_group.preferred == preferred
 
 
-def test_a_ledger_lies_below_the_root() -> None:
+def test_the_ledger_must_be_below_the_store_root() -> None:
     there = ["storePathRootDir=/data/s", "storePathDLedgerCommitLog=/data/s/dledger-n1/data"]
     assert BrokerSettings.load(None, [*GROUP, *there], strict=True).raft_group is not None
     assert BrokerSettings.load(None, ["storePathDLedgerCommitLog=/ssd"]).raft_group is None
@@ -549,7 +530,7 @@ def test_a_ledger_lies_below_the_root() -> None:
         ("allFlushInSyncStateSet=true", "SYNC_FLUSH"),
     ],
 )
-def test_a_group_that_cannot_be_is_refused(override: str, why: str) -> None:
+def test_invalid_settings_of_a_raft_group_are_refused(override: str, why: str) -> None:
     with pytest.raises(SettingsError, match=why):
         BrokerSettings.load(None, [*GROUP, override])
 
@@ -571,7 +552,7 @@ def test_a_group_that_cannot_be_is_refused(override: str, why: str) -> None:
         ({"enableControllerMode": False, "brokerRole": "SLAVE", "brokerId": 1}, "slave of a pair"),
     ],
 )
-def test_the_start_says_which_contract_is_in_force(settings: dict[str, Any], contract: str) -> None:
+def test_the_contract_sentence_names_the_contract_in_force(settings: dict[str, Any], contract: str) -> None:
     assert contract in contract_sentence(BrokerSettings(**settings))
 
 

@@ -1,4 +1,4 @@
-"""A slave enters the SyncStateSet with its log and its master's tables, for any member may lead next."""
+"""A slave enters the SyncStateSet only with log and tables, because any member may lead next."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def world() -> Iterator[World]:
         yield world
 
 
-def test_a_slave_that_has_the_log_and_not_the_tables_waits_outside_of_the_set(
+def test_a_slave_with_the_log_but_without_the_tables_stays_outside_the_set(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = Cluster(world, 3)

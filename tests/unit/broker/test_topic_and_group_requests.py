@@ -1,4 +1,4 @@
-"""Topics, consumer groups and their members: made, shown, deleted, and copied by slaves."""
+"""Topics, consumer groups and their members: created, shown, deleted, and copied by slaves."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_topic_is_created_shown_counted_and_deleted(served: Served) -> None:
         ("reserve.time", "-1", "60", "retention by topic"),
     ],
 )
-def test_a_topic_that_asks_for_what_is_not_built_is_no_plain_topic(
+def test_a_topic_with_an_unsupported_attribute_is_refused(
     served: Served, key: str, built: str, asked: str, what: str
 ) -> None:
     why = f"attribute {key}={asked} of topic fresh: not built here: {what}"
@@ -68,7 +68,7 @@ def test_a_topic_that_asks_for_what_is_not_built_is_no_plain_topic(
     assert served.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, plain).code == 0
 
 
-def test_a_topic_that_a_java_broker_left_can_be_changed(served: Served) -> None:
+def test_a_topic_with_an_unsupported_attribute_from_a_java_store_can_be_changed(served: Served) -> None:
     left = TopicConfig("left", 4, 4, attributes={"cleanup.policy": "COMPACTION"})
     served.master.tables.topics.put(left)
     closed = CreateTopicHeader("left", "TBW102", 4, 4, 4)
@@ -136,7 +136,7 @@ def test_a_group_whose_name_or_configuration_is_impossible_is_refused(
         (RequestCode.HEART_BEAT, b'{"clientID":"me","consumerDataSet":{},"producerDataSet":[]}', 1),
     ],
 )
-def test_a_list_of_nothing_changes_nothing(
+def test_an_empty_or_malformed_list_changes_nothing(
     served: Served, code: RequestCode, body: bytes, answer: int
 ) -> None:
     before = served.master.tables.topics.data_version
@@ -173,11 +173,13 @@ def test_a_groups_progress_is_counted_by_queue(served: Served) -> None:
     assert (progress["brokerOffset"], progress["consumerOffset"]) == (3, 2)
 
 
-def test_consumers_see_each_other_and_hear_of_newcomers(served: Served) -> None:
+def test_consumers_see_each_other_and_are_notified_of_membership_changes(served: Served) -> None:
     async def scenario() -> tuple[list[str], list[int]]:
-        address, told = served.master.address, []
+        address, notifications = served.master.address, []
         router = Router()
-        router.add(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, lambda peer, command: told.append(command.code))
+        router.add(
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, lambda peer, command: notifications.append(command.code)
+        )
         async with served.cluster.client(router) as one, served.cluster.client() as two:
             for client, name in ((one, "c1"), (two, "c2")):
                 consumer = ConsumerData("CG", subscription_data_set=[SubscriptionData("orders")])
@@ -202,11 +204,11 @@ def test_consumers_see_each_other_and_hear_of_newcomers(served: Served) -> None:
             )
             await two.remoting.call(address, leave)
             await asyncio.sleep(0.1)
-        return found["consumerIdList"], told
+        return found["consumerIdList"], notifications
 
-    members, told = served.cluster.run(scenario())
+    members, notifications = served.cluster.run(scenario())
     assert members == ["c1", "c2"]
-    assert len(told) == 3, "for c1, for c2, and when c2 left"
+    assert len(notifications) == 3, "when c1 joined, when c2 joined, and when c2 left"
     served.world.run_for_ms(100)
     gone = served.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroupHeader("CG"))
     assert (gone.code, gone.remark) == (1, "no consumer for this group, CG")
@@ -227,7 +229,7 @@ def test_a_slave_has_its_masters_topics_groups_and_offsets(served: Served) -> No
     assert served.ask(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE).code == 0
 
 
-def test_only_a_master_says_of_which_version_the_offsets_are_that_it_gives(served: Served) -> None:
+def test_only_a_master_returns_offsets_with_its_tables_version(served: Served) -> None:
     for code in (RequestCode.GET_ALL_CONSUMER_OFFSET, RequestCode.GET_ALL_DELAY_OFFSET):
         reply = served.ask(code)
         assert reply.code == 0

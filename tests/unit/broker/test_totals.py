@@ -1,4 +1,4 @@
-"""What a broker adds up by topic and group."""
+"""The totals of a broker by topic and group."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ def stored(size: int, count: int = 1) -> PutResult:
 REFUSED = PutResult(-1, -1, -1, 0, -1, PutStatus.MESSAGE_ILLEGAL)
 
 
-def test_a_batch_of_one_topic_is_added_as_it_was_counted() -> None:
+def test_sends_of_one_topic_are_added_with_the_given_totals() -> None:
     totals = Totals()
     totals.sends_stored([message("orders")] * 3, [stored(100), REFUSED, stored(150, 2)], 3, 250)
     assert totals.stored == {"orders": Amount(3, 250)}
 
 
-def test_a_batch_of_several_topics_is_shared_out_without_what_was_refused() -> None:
+def test_sends_of_several_topics_are_counted_by_topic_without_refused_ones() -> None:
     totals = Totals()
     messages = [message("orders"), message("bills"), message("orders"), message("notes")]
     totals.sends_stored(messages, [stored(100), stored(200, 4), stored(50), REFUSED], 6, 350)
     assert totals.stored == {"orders": Amount(2, 150), "bills": Amount(4, 200)}
 
 
-def test_a_topic_of_which_nothing_was_stored_is_not_there() -> None:
+def test_a_topic_without_a_stored_message_is_not_counted() -> None:
     totals = Totals()
     totals.sends_stored([message("orders")], [REFUSED], 0, 0)
     assert totals.stored == {}
 
 
-def test_sizes_are_those_of_records_and_a_batch_counts_with_its_mean() -> None:
+def test_record_sizes_are_counted_and_a_batch_counts_with_its_mean_size() -> None:
     totals = Totals()
     totals.sends_stored([message("orders")] * 3, [stored(1024), stored(5000, 2), stored(5000)], 4, 11_024)
     totals.sends_stored([message("orders"), message("bills")], [REFUSED, stored(100)], 1, 100)
@@ -46,7 +46,7 @@ def test_sizes_are_those_of_records_and_a_batch_counts_with_its_mean() -> None:
     assert totals.sizes["bills"].counts[0] == 1
 
 
-def test_dead_letters_are_counted_by_the_group_that_gave_up() -> None:
+def test_dead_letters_are_counted_by_group() -> None:
     totals = Totals()
     totals.sends_stored([message("%DLQ%CG"), message("orders")], [stored(100), stored(100)], 2, 200)
     totals.dead_letter("%DLQ%CG")

@@ -1,4 +1,4 @@
-"""Records of transactions beside those that a broker of Apache RocketMQ 5.3.3 wrote (tests/vectors/broker/README.md)."""
+"""Transaction records compared with those of a RocketMQ 5.3.3 broker (tests/vectors/broker/README.md)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def at(place: int) -> Message:
 
 
 def stored(message: MessageToStore, like: Message) -> bytes:
-    """`message` as it stands in the log where `like` does."""
+    """The record of `message` at the position and store time of `like`."""
     return encode(
         replace(
             like, topic=message.topic, queue_id=message.queue_id, body=bytes(message.body), flag=message.flag,
@@ -54,7 +54,7 @@ def bytes_at(place: int) -> bytes:
 
 
 @pytest.mark.parametrize(("place", "queue_id"), [(FIRST, 0), (ROLLED_BACK, 1), (IMMUNE, 0)])
-def test_a_half_is_stored_byte_for_byte(place: int, queue_id: int) -> None:
+def test_a_half_message_equals_upstreams_byte_for_byte(place: int, queue_id: int) -> None:
     half = at(place)
     own = {"REAL_TOPIC", "REAL_QID", "__transactionId__"}
     sent = "".join(
@@ -67,27 +67,27 @@ def test_a_half_is_stored_byte_for_byte(place: int, queue_id: int) -> None:
 
 
 @pytest.mark.parametrize(("half", "commit"), [(FIRST, COMMIT), (CHECKED_AGAIN, LATE_COMMIT)])
-def test_a_commit_is_stored_byte_for_byte(half: int, commit: int) -> None:
+def test_a_commit_equals_upstreams_byte_for_byte(half: int, commit: int) -> None:
     message = committed(at(half))
     assert message is not None
     assert stored(message, at(commit)) == bytes_at(commit)
 
 
 @pytest.mark.parametrize(("place", "halves"), [(DONE, [0, 1]), (DONE_LATE, [6])])
-def test_what_is_done_is_told_byte_for_byte(place: int, halves: list[int]) -> None:
+def test_an_op_record_equals_upstreams_byte_for_byte(place: int, halves: list[int]) -> None:
     (message,) = done_records(halves, HOST, at(place).born_timestamp)
     assert stored(message, at(place)) == bytes_at(place)
     assert done_offsets(at(place).body) == halves
 
 
-def test_a_half_is_put_back_with_the_name_of_its_first_one() -> None:
+def test_a_half_message_is_put_back_with_the_offset_of_its_first_copy() -> None:
     again = put_back(at(CHECKED), root=3, asks=True)
     expected = at(CHECKED_AGAIN)
     assert decode(stored(again, expected)).property_map == expected.property_map | {
         "TRAN_PREPARED_QUEUE_OFFSET": "3"
     }
     assert stored(replace(again, properties=expected.properties), expected) == bytes_at(CHECKED_AGAIN)
-    # upstream names it within its time of immunity: all bytes but those of WAIT, which it sets there
+    # within the immunity time upstream writes the same bytes except for the value of WAIT
     immune, expected = put_back(at(IMMUNE), root=2, asks=True), at(IMMUNE_AGAIN)
     assert immune.properties.replace(b"WAIT\x01true", b"WAIT\x01false") == expected.properties
     third = put_back(decode(stored(again, at(CHECKED_AGAIN))), root=3, asks=True)
@@ -96,11 +96,11 @@ def test_a_half_is_put_back_with_the_name_of_its_first_one() -> None:
     assert b"TRANSACTION_CHECK_TIMES" not in uncounted.properties
 
 
-def test_what_is_given_up_is_stored_byte_for_byte() -> None:
+def test_an_abandoned_half_message_equals_upstreams_byte_for_byte() -> None:
     assert stored(given_up(at(5070)), at(NEVER_GIVEN_UP)) == bytes_at(NEVER_GIVEN_UP)
 
 
-def test_the_facts_of_halves() -> None:
+def test_facts_are_read_from_the_properties_of_half_messages() -> None:
     key = "FD000000000000000000000000000002409D4E0E2F2A78FF3D0A0002"
     assert facts_of(at(IMMUNE).properties) == HalfFacts("PG", key, None, 0, 8_000)
     assert facts_of(at(IMMUNE_AGAIN).properties) == HalfFacts("PG", key, 2, 1, 8_000)
@@ -108,7 +108,7 @@ def test_the_facts_of_halves() -> None:
     assert facts_of(bad) == HalfFacts("", "", None, 0, None)
 
 
-def test_a_producer_is_shown_the_message_that_it_sent() -> None:
+def test_a_check_shows_a_producer_the_message_that_it_sent() -> None:
     (shown,) = decode_messages(asked_for(at(CHECKED_AGAIN)))
     assert (shown.topic, shown.queue_id, shown.body) == ("Orders", 1, b"checked")
     assert (shown.queue_offset, shown.physical_offset) == (6, CHECKED_AGAIN)
@@ -128,15 +128,15 @@ def test_a_copy_for_a_retry_commits_nothing() -> None:
     assert commits_in(copy, 0, 1 << 20, len(copy)) == (len(copy), [])
 
 
-def test_many_done_halves_share_records() -> None:
+def test_many_ended_half_messages_share_op_records() -> None:
     messages = done_records(range(2_000), HOST, 1)
     assert [len(message.body) for message in messages] == [4_100, 4_100, 690]
     assert [offset for each in messages for offset in done_offsets(bytes(each.body))] == list(range(2_000))
     assert done_offsets(b"1,x,,-5,99999999999999999999,7") == [1, 7]
 
 
-def test_the_last_record_of_done_halves_is_never_a_full_one() -> None:
-    """A full one says nothing of what is behind it: more may have been meant to follow (TransactionalMessageServiceImpl)."""
+def test_the_last_op_record_is_never_a_full_one() -> None:
+    """Behind a full record another one may be missing (upstream: TransactionalMessageServiceImpl)."""
     filled = range(1_000_000, 1_000_000 + 4_096 // len("1000000,"))
     messages = done_records(filled, HOST, 1)
     assert [len(message.body) for message in messages] == [4_088, 8]
@@ -145,9 +145,9 @@ def test_the_last_record_of_done_halves_is_never_a_full_one() -> None:
     assert len(less.body) == 4_088
 
 
-def test_the_order_of_a_map_with_more_pairs_than_buckets() -> None:
+def test_a_map_with_more_pairs_than_buckets_is_written_in_java_order() -> None:
     assert list(in_java_order({"TAGS": "d", "WAIT": "true"}, 16)) == ["WAIT", "TAGS"]
-    # as JDK 17 prints a HashMap of these, made with its own 16 buckets
+    # the order in which JDK 17 prints a HashMap of these with the default 16 buckets
     names = [f"k{number}" for number in range(20)]
     assert (
         "".join(in_java_order(dict.fromkeys(names, "v"), 16))
@@ -156,10 +156,8 @@ def test_the_order_of_a_map_with_more_pairs_than_buckets() -> None:
 
 
 @pytest.mark.parametrize(("room", "fits"), [(0, False), (54, False), (55, True)])
-def test_what_java_stores_with_no_room_left_cannot_be_put_back_and_can_be_ended(
-    room: int, fits: bool
-) -> None:
-    """Java measures a half once, as it is sent: 32,767 bytes of properties are taken."""
+def test_a_full_half_message_of_java_cannot_be_put_back_but_can_be_ended(room: int, fits: bool) -> None:
+    """Java checks the size of a half message only when it is sent: it accepts 32,767 bytes of properties."""
     half = at(NEVER)
     long = b"own\x01" + b"x" * (PROPERTIES_BYTES_MAX - room - len(half.properties) - 5) + b"\x02"
     half = replace(half, properties=half.properties + long)

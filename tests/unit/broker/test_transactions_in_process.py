@@ -1,4 +1,4 @@
-"""Messages in transactions of whole broker sets on virtual time, through failovers and hand-overs."""
+"""Transactions of whole broker sets on virtual time, across failovers and hand-overs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def unknown(message: StoredMessage) -> TransactionState:
 
 
 async def records(client: Client, topic: str) -> list[StoredMessage]:
-    """What stands in queue 0 of a topic that no client is told of."""
+    """The messages in queue 0 of an internal topic."""
     found: list[StoredMessage] = []
     consumer, queue = client.consumer("looker"), MessageQueue(topic, "broker-a", 0)
     client.routes._entries.clear()
@@ -40,10 +40,6 @@ async def records(client: Client, topic: str) -> list[StoredMessage]:
         found += result.messages
         result = await consumer.pull(queue, result.next_offset)
     return found
-
-
-def bodies(cluster: Cluster) -> list[bytes]:
-    return sorted(message.body for message in cluster.run(cluster.read_all()))
 
 
 def open_count(app: BrokerApp) -> int:
@@ -65,7 +61,7 @@ def test_committed_messages_are_read_and_others_are_not(world: World) -> None:
 
     cluster.run(play())
     world.run_for_ms(5_000)
-    assert bodies(cluster) == [b"committed"]
+    assert cluster.bodies() == [b"committed"]
     app = cluster.app(cluster.master)
     assert open_count(app) == 1
     assert app.store.max_queue_offset(HALF_TOPIC, 0) == 3
@@ -95,11 +91,11 @@ def test_a_second_end_changes_nothing(world: World) -> None:
                 await second.commit()
 
     cluster.run(play())
-    assert bodies(cluster) == [b"committed"]
+    assert cluster.bodies() == [b"committed"]
     assert open_count(cluster.app(cluster.master)) == 0
 
 
-def test_producers_are_asked_for_what_they_did_not_end(world: World) -> None:
+def test_producers_are_checked_for_transactions_that_they_did_not_end(world: World) -> None:
     cluster = Cluster(world, 2, **SOON)
     cluster.start_up()
     asked: list[bytes] = []
@@ -118,7 +114,7 @@ def test_producers_are_asked_for_what_they_did_not_end(world: World) -> None:
             await asyncio.sleep(6)
 
     cluster.run(play())
-    assert bodies(cluster) == [b"good", b"late"]
+    assert cluster.bodies() == [b"good", b"late"]
     assert sorted(asked) == [b"bad", b"good", b"late", b"late", b"late"]
     app = cluster.app(cluster.master)
     assert open_count(app) == 0
@@ -128,7 +124,7 @@ def test_producers_are_asked_for_what_they_did_not_end(world: World) -> None:
     assert app.tables.offsets.find("CID_RMQ_SYS_TRANS", HALF_TOPIC, 0) == half_end
 
 
-def test_what_is_asked_for_too_often_is_kept_elsewhere(world: World) -> None:
+def test_a_half_message_checked_too_often_moves_to_the_abandoned_topic(world: World) -> None:
     cluster = Cluster(world, 2, transactionCheckMax=2, **SOON)
     cluster.start_up()
 
@@ -142,10 +138,10 @@ def test_what_is_asked_for_too_often_is_kept_elsewhere(world: World) -> None:
     app = cluster.app(cluster.master)
     assert open_count(app) == 0
     assert app.store.max_queue_offset(CHECKED_TOO_OFTEN_TOPIC, 0) == 1
-    assert bodies(cluster) == []
+    assert cluster.bodies() == []
 
 
-def test_a_half_without_producers_waits_and_is_not_counted(world: World) -> None:
+def test_a_half_message_without_producers_waits_and_its_checks_are_not_counted(world: World) -> None:
     cluster = Cluster(world, 2, transactionCheckMax=2, **SOON)
     cluster.start_up()
 
@@ -163,11 +159,11 @@ def test_a_half_without_producers_waits_and_is_not_counted(world: World) -> None
     app = cluster.app(cluster.master)
     assert open_count(app) == 1 and app.store.max_queue_offset(HALF_TOPIC, 0) == 1
     cluster.run(answer())
-    assert bodies(cluster) == [b"waits"]
+    assert cluster.bodies() == [b"waits"]
 
 
-def test_a_producer_that_is_there_is_asked_however_old_the_half_seems(world: World) -> None:
-    """As after a jump of the clock before a failover, or with a retention shorter than the time between two looks."""
+def test_a_connected_producer_is_checked_even_for_an_expired_half_message(world: World) -> None:
+    """As after a clock jump before a failover, or with a retention shorter than the check interval."""
     cluster = Cluster(world, 2, fileReservedSeconds=1, **SOON | {"transactionCheckInterval": 3_000})
     cluster.start_up()
 
@@ -177,11 +173,11 @@ def test_a_producer_that_is_there_is_asked_however_old_the_half_seems(world: Wor
             await asyncio.sleep(5)
 
     cluster.run(play())
-    assert bodies(cluster) == [b"asked for"]
+    assert cluster.bodies() == [b"asked for"]
 
 
-def killed_and_led_on(cluster: Cluster, world: World) -> None:
-    """The master dies, another one is elected, and the former comes back."""
+def fail_over(cluster: Cluster, world: World) -> None:
+    """Kills the master, waits for the next one, and restarts the former one."""
     former = cluster.master
     former.kill()
     world.run_until(lambda: bool(cluster.masters), 30_000)
@@ -189,9 +185,9 @@ def killed_and_led_on(cluster: Cluster, world: World) -> None:
     cluster.wait_in_sync(len(cluster.brokers), 30_000)
 
 
-@pytest.mark.parametrize("told", [False, True])
-def test_a_transaction_is_ended_once_through_a_failover(world: World, told: bool) -> None:
-    cluster = Cluster(world, 3, transactionOpBatchInterval=10 if told else 60_000, **SOON)
+@pytest.mark.parametrize("ops_written", [False, True])
+def test_a_transaction_is_ended_once_across_a_failover(world: World, ops_written: bool) -> None:
+    cluster = Cluster(world, 3, transactionOpBatchInterval=10 if ops_written else 60_000, **SOON)
     cluster.start_up()
     asked: list[bytes] = []
 
@@ -206,7 +202,7 @@ def test_a_transaction_is_ended_once_through_a_failover(world: World, told: bool
         await asyncio.sleep(0.2)
         return made
 
-    async def go_on(client: Client, producer: Any, made: list[Transaction]) -> None:
+    async def finish(client: Client, producer: Any, made: list[Transaction]) -> None:
         await asyncio.sleep(0.5)
         for transaction in made[:2]:
             with pytest.raises((EndRefused, EndOutcomeUnknown)):
@@ -222,22 +218,22 @@ def test_a_transaction_is_ended_once_through_a_failover(world: World, told: bool
         return await begin(client, producer)
 
     made = cluster.run(enter())
-    killed_and_led_on(cluster, world)
-    cluster.run(go_on(client, producer, made))
-    world.run_for_ms(12_000 if told else 80_000)  # a half is past once it is told done
+    fail_over(cluster, world)
+    cluster.run(finish(client, producer, made))
+    world.run_for_ms(12_000 if ops_written else 80_000)  # until op records name the ended half messages
     cluster.run(client.close())
-    assert bodies(cluster) == [b"one", b"three"]
+    assert cluster.bodies() == [b"one", b"three"]
     assert set(asked) == {b"three"}
     app = cluster.app(cluster.master)
     assert open_count(app) == 0
     assert app.requests.transactions.first_open() is None
 
 
-def test_an_end_is_passed_on_by_a_former_master(world: World) -> None:
+def test_a_former_master_forwards_the_end_of_a_transaction(world: World) -> None:
     cluster = Cluster(world, 2)
     cluster.start_up()
     former = cluster.app(cluster.master)
-    slave = next(node for node in cluster.brokers if node is not cluster.master)
+    slave = cluster.slaves[0]
 
     async def play() -> int:
         async with cluster.client() as client, client.transactions("PG", unknown) as producer:
@@ -258,10 +254,10 @@ def test_an_end_is_passed_on_by_a_former_master(world: World) -> None:
     assert cluster.run(play()) == 0
     world.run_for_ms(3_000)
     assert cluster.master is slave
-    assert bodies(cluster) == [b"handed over"]
+    assert cluster.bodies() == [b"handed over"]
 
 
-def test_what_cannot_be_in_a_transaction_is_refused(world: World) -> None:
+def test_delayed_and_timer_messages_are_refused_in_a_transaction(world: World) -> None:
     cluster = Cluster(world, 2)
     cluster.start_up()
 
@@ -278,8 +274,8 @@ def test_what_cannot_be_in_a_transaction_is_refused(world: World) -> None:
     assert cluster.run(play()) == [ResponseCode.MESSAGE_ILLEGAL] * 2
 
 
-def test_who_says_neither_commit_nor_rollback_is_told_that_nothing_was_done(world: World) -> None:
-    """Upstream answers nothing."""
+def test_an_end_that_is_neither_commit_nor_rollback_is_refused(world: World) -> None:
+    """Upstream sends no answer."""
     cluster = Cluster(world, 2)
     cluster.start_up()
 
@@ -287,20 +283,20 @@ def test_who_says_neither_commit_nor_rollback_is_told_that_nothing_was_done(worl
         async with cluster.client() as client, client.transactions("PG", unknown) as producer:
             result = (await producer.send("orders", b"open")).result
             place = int(result.offset_message_id[-16:], 16)
-            said = []
+            answers = []
             for state in (0, 4, 9):
                 header = EndTransactionHeader("PG", result.queue_offset, place, state)
                 address = cluster.app(cluster.master).address
                 reply = await cluster.ask(address, RequestCode.END_TRANSACTION, header)
-                said.append((reply.code, reply.remark))
-            return said
+                answers.append((reply.code, reply.remark))
+            return answers
 
     why = "ends nothing: 8 commits, 12 rolls back; the transaction stays open"
     assert cluster.run(play()) == [(29, f"commitOrRollback {state} {why}") for state in (0, 4, 9)]
     assert open_count(cluster.app(cluster.master)) == 1
 
 
-def test_ends_that_name_something_else_are_refused(world: World) -> None:
+def test_ends_with_a_wrong_group_offset_or_id_are_refused(world: World) -> None:
     cluster = Cluster(world, 2)
     cluster.start_up()
 
@@ -309,7 +305,7 @@ def test_ends_that_name_something_else_are_refused(world: World) -> None:
             result = (await producer.send("orders", b"open")).result
             plain = await client.producer("PG").send("orders", b"plain")
             place, queue_offset = int(result.offset_message_id[-16:], 16), result.queue_offset
-            said = []
+            answers = []
             for header in (
                 EndTransactionHeader("other", queue_offset, place, 8),
                 EndTransactionHeader("PG", queue_offset + 1, place, 8),
@@ -321,8 +317,8 @@ def test_ends_that_name_something_else_are_refused(world: World) -> None:
                 reply = await cluster.ask(
                     cluster.app(cluster.master).address, RequestCode.END_TRANSACTION, header
                 )
-                said.append((reply.code, reply.remark))
-            return said
+                answers.append((reply.code, reply.remark))
+            return answers
 
     not_found = "Find prepared transaction message failed"
     assert cluster.run(play()) == [
@@ -335,7 +331,7 @@ def test_ends_that_name_something_else_are_refused(world: World) -> None:
     assert OP_HALF_TOPIC not in {topic for topic, _ in cluster.app(cluster.master).store.queues()}
 
 
-def test_a_commit_that_was_not_told_is_no_open_half_for_the_next_master(world: World) -> None:
+def test_a_commit_without_an_op_record_is_not_open_for_the_next_master(world: World) -> None:
     cluster = Cluster(world, 3, transactionOpBatchInterval=600_000, **SOON)
     cluster.start_up()
     asked: list[bytes] = []
@@ -355,18 +351,18 @@ def test_a_commit_that_was_not_told_is_no_open_half_for_the_next_master(world: W
 
     cluster.run(begin())
     assert cluster.app(cluster.master).store.max_queue_offset(OP_HALF_TOPIC, 0) == 0
-    killed_and_led_on(cluster, world)
+    fail_over(cluster, world)
     world.run_for_ms(25_000)
     cluster.run(client.close())
-    assert bodies(cluster) == [b"one", b"open", b"two"]
+    assert cluster.bodies() == [b"one", b"open", b"two"]
     assert asked == [b"open"]
 
 
 @pytest.mark.parametrize("made", [Cluster, GroupSet])
-def test_what_was_taken_before_the_longest_body_was_shortened_goes_its_way(
+def test_messages_stored_before_max_message_size_was_lowered_are_still_delivered(
     world: World, made: Callable[..., Cluster]
 ) -> None:
-    """A half is put back, asked for and committed; a delayed message is delivered."""
+    """A half message is put back, checked and committed; a delayed message is delivered."""
     settings = {"mappedFileSizeCommitLog": 1 << 20, "messageDelayLevel": "1s 20s", **SOON}
     cluster = made(world, **({} if made is GroupSet else {"brokers": 2}), **settings)
     cluster.start_up()
@@ -395,13 +391,15 @@ def test_what_was_taken_before_the_longest_body_was_shortened_goes_its_way(
                 return ResponseCode(refused.code)
             return None
 
-    assert cluster.run(answer()) is ResponseCode.MESSAGE_ILLEGAL, "a new one is measured"
-    assert bodies(cluster) == [delayed, body]
+    assert cluster.run(answer()) is ResponseCode.MESSAGE_ILLEGAL, (
+        "a new message is checked against the lower limit"
+    )
+    assert cluster.bodies() == [delayed, body]
     assert open_count(cluster.app(cluster.master)) == 0
 
 
-def test_a_half_that_cannot_be_put_back_is_asked_for_and_committed(world: World) -> None:
-    """As a Java master stored it before this one took its place: its properties fill 32,767 bytes."""
+def test_a_half_message_that_cannot_be_put_back_is_checked_and_committed(world: World) -> None:
+    """A former Java master stored it with 32,767 bytes of properties."""
     cluster = Cluster(world, 3, **SOON)
     cluster.start_up()
     client = cluster.client()
@@ -424,10 +422,10 @@ def test_a_half_that_cannot_be_put_back_is_asked_for_and_committed(world: World)
         await producer.send("orders", b"ours")
 
     cluster.run(begin())
-    killed_and_led_on(cluster, world)
+    fail_over(cluster, world)
     world.run_for_ms(25_000)
     cluster.run(client.close())
     assert sorted(asked) == 3 * [b"java's"] + 3 * [b"ours"]
-    assert bodies(cluster) == [b"java's", b"ours"]
+    assert cluster.bodies() == [b"java's", b"ours"]
     app = cluster.app(cluster.master)
     assert open_count(app) == 0 and app.requests.transactions.first_open() is None

@@ -1,4 +1,4 @@
-"""No client waits in silence: what is not built is answered with a code, and an operator hears who waits for it."""
+"""Unsupported requests are answered with a code, and logged with the group of the client."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from simulation.kernel.world import World
+from tests.unit.broker.pullbench import pull
 from tests.unit.broker.recordingpeer import RecordingPeer
 from tests.unit.broker.served import Served
 
@@ -28,7 +29,7 @@ NO_CODE_BUT_3 = [
     (200_151, POP_EXT, None, "POP consumption"),
     (353, {"group": "CG", "topic": "orders"}, None, "groups that are forbidden to read a topic"),
 ]
-"""What clients of 5.3.3 and the C++ library send and a broker does not serve; 353 comes from tools."""
+"""Requests of 5.3.3 clients and the C++ library that a broker does not serve; 353 comes from tools."""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def broker() -> Iterator[Served]:
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[tuple[str, object]]:
-    """(sentence, group) of what the operator heard."""
+    """(sentence, group) of each logged warning."""
     return [
         (record.getMessage(), getattr(record, "fields", {}).get("group"))
         for record in caplog.records
@@ -47,7 +48,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[tuple[str, object]]:
 
 
 @pytest.mark.parametrize(("code", "ext", "body", "feature"), NO_CODE_BUT_3)
-def test_what_is_not_built_ends_with_a_code_and_is_told_once_with_its_group(
+def test_an_unsupported_request_is_answered_and_logged_once_with_its_group(
     broker: Served,
     caplog: pytest.LogCaptureFixture,
     code: int,
@@ -63,12 +64,12 @@ def test_what_is_not_built_ends_with_a_code_and_is_told_once_with_its_group(
     assert group == "CG"
 
 
-def test_of_who_asks_for_no_answer_an_operator_hears_once(
+def test_an_unsupported_one_way_request_is_logged_once(
     broker: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.master.requests.router.on_unserved = UnsupportedRequests().asked
 
-    async def told_and_forgotten() -> RemotingCommand:
+    async def send_one_way() -> RemotingCommand:
         async with broker.cluster.client() as client:
             for _ in range(2):
                 pop = RemotingCommand.request(200_050, POP_EXT)
@@ -76,24 +77,21 @@ def test_of_who_asks_for_no_answer_an_operator_hears_once(
             behind = RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO)
             return await client.remoting.call(broker.master.address, behind)
 
-    assert broker.cluster.run(told_and_forgotten()).code == ResponseCode.SUCCESS
+    assert broker.cluster.run(send_one_way()).code == ResponseCode.SUCCESS
     assert warnings(caplog) == [("unsupported request: POP consumption", "CG")]
 
 
-def test_a_consumer_whose_pulls_are_refused_for_good_is_told_of_once(
+def test_a_permanent_refusal_of_pulls_is_logged_once_per_reason(
     broker: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its application hears nothing: the client logs the answer and pulls again."""
-    pull = {
-        "consumerGroup": "Stopped", "topic": "orders", "queueId": "1", "queueOffset": "0", "maxMsgNums": "32",
-        "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
-    }  # fmt: skip
+    """The application does not notice: the client logs the answer and pulls again."""
+    ext = pull(consumerGroup="Stopped", queueId=1).ext
     group = SubscriptionGroupConfig("Stopped", consume_enable=False).encode()
     assert broker.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, group).code == 0
     for _ in range(2):
-        assert broker.ask(RequestCode.PULL_MESSAGE, pull).code == ResponseCode.NO_PERMISSION
+        assert broker.ask(RequestCode.PULL_MESSAGE, ext).code == ResponseCode.NO_PERMISSION
     broker.master.settings.lite_pull_message_enable = False
-    assert broker.ask(RequestCode.LITE_PULL_MESSAGE, pull).code == ResponseCode.NO_PERMISSION
+    assert broker.ask(RequestCode.LITE_PULL_MESSAGE, ext).code == ResponseCode.NO_PERMISSION
     sentence = "pull rejected permanently: "
     assert warnings(caplog) == [
         (sentence + "subscription group no permission, Stopped", "Stopped"),
@@ -101,22 +99,18 @@ def test_a_consumer_whose_pulls_are_refused_for_good_is_told_of_once(
     ]
 
 
-def test_pulls_that_may_be_served_next_time_are_not_told_of(
-    broker: Served, caplog: pytest.LogCaptureFixture
-) -> None:
-    pull = {
-        "consumerGroup": "CG", "topic": "orders", "queueId": "1", "queueOffset": "0", "maxMsgNums": "32",
-        "sysFlag": "0", "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "0",
-    }  # fmt: skip
-    assert broker.ask(RequestCode.PULL_MESSAGE, pull).code == ResponseCode.SUBSCRIPTION_NOT_EXIST
-    assert broker.ask(RequestCode.PULL_MESSAGE, pull, slave=True).code == ResponseCode.SYSTEM_BUSY
+def test_a_temporary_refusal_of_pulls_is_not_logged(broker: Served, caplog: pytest.LogCaptureFixture) -> None:
+    ext = pull(queueId=1, sysFlag=0).ext
+    del ext["subscription"]
+    assert broker.ask(RequestCode.PULL_MESSAGE, ext).code == ResponseCode.SUBSCRIPTION_NOT_EXIST
+    assert broker.ask(RequestCode.PULL_MESSAGE, ext, slave=True).code == ResponseCode.SYSTEM_BUSY
     assert warnings(caplog) == []
 
 
 @pytest.mark.parametrize(
     "body", [None, b"", b"{", b"[1]", b'{"consumerGroup":7}', b" " * SMALL_BODY + IN_BODY]
 )
-def test_a_body_that_names_no_group_is_told_of_without_one(
+def test_an_unsupported_request_without_a_group_is_logged_without_one(
     caplog: pytest.LogCaptureFixture, body: bytes | None
 ) -> None:
     UnsupportedRequests().asked(RecordingPeer(), RemotingCommand(RequestCode.QUERY_ASSIGNMENT, body=body))  # type: ignore[arg-type]
@@ -124,7 +118,7 @@ def test_a_body_that_names_no_group_is_told_of_without_one(
     assert group is None
 
 
-def test_a_broker_does_not_warn_without_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_warnings_of_unsupported_requests_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
     unserved, peer = UnsupportedRequests(), RecordingPeer()
     for number in range(LOGGED_MAX + 5):
         unserved.asked(peer, RemotingCommand(200_050, ext={"consumerGroup": f"CG{number}"}))  # type: ignore[arg-type]

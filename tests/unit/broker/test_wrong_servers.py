@@ -1,4 +1,4 @@
-"""Who asks a server for what another kind of server answers hears which."""
+"""A request to the wrong kind of server is refused with the name of the right one."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def test_a_wrong_server_names_the_right_one(
 
 
 @pytest.mark.parametrize("code", [RequestCode.CHECK_TRANSACTION_STATE, RequestCode.DLEDGER_APPEND, 9999])
-def test_what_no_server_is_known_to_answer_is_refused_as_ever(broker: Served, code: int) -> None:
+def test_a_request_that_no_server_answers_is_refused_without_a_hint(broker: Served, code: int) -> None:
     assert refusal(broker, NAMESRV, code) == (3, f" request type {int(code)} not supported")
 
 
-def test_an_operator_hears_who_asks_a_broker_for_what_others_answer(
+def test_a_request_for_another_kind_of_server_is_logged_once_by_a_broker(
     broker: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.master.requests.router.on_unserved = UnsupportedRequests().asked
@@ -79,17 +79,17 @@ def test_an_operator_hears_who_asks_a_broker_for_what_others_answer(
 
 
 @pytest.mark.parametrize("server", [Server.NAME_SERVER, Server.CONTROLLER])
-def test_name_servers_and_controllers_answer_what_is_said_to_be_theirs(
+def test_name_servers_and_controllers_answer_every_code_listed_for_them(
     broker: Served, server: Server
 ) -> None:
     router = router_of(broker, server)
     answered = {*router.handlers, *router.batch_handlers}
     theirs = {int(code) for code in RequestCode if server in servers_of(code)}
     assert theirs <= answered
-    assert all(not servers_of(code) for code in answered - theirs), "those of DLedger"
+    assert all(not servers_of(code) for code in answered - theirs), "the other codes belong to DLedger"
 
 
-def test_a_broker_answers_nothing_that_is_said_to_be_anothers(broker: Served) -> None:
+def test_a_broker_answers_only_codes_listed_for_brokers(broker: Served) -> None:
     router = router_of(broker, Server.BROKER)
     others = [
         code for code in (*router.handlers, *router.batch_handlers) if Server.BROKER not in servers_of(code)

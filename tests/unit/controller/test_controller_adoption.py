@@ -1,4 +1,4 @@
-"""A Java controller's store under ours: opened whole with the state that it had, or refused and left as it was."""
+"""A Java controller's store opened by ours: it keeps its state, or it is rejected and not changed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FIRST = "00000000000000000000"
 
 
 def java_store(root: Path) -> Path:
-    """What a Java controller left that was killed, as the file that holds its entries."""
+    """Lay out the store of a killed Java controller; return the file of its entries."""
     folder = root / "dledger-n0"
     for part in ("data", "index"):
         (folder / part).mkdir(parents=True)
@@ -44,7 +44,7 @@ def java_store(root: Path) -> Path:
 
 
 def snapshot_of_java(root: Path) -> Path:
-    """As DLedger 0.3.2 and later leave one: without any state."""
+    """A snapshot folder as DLedger 0.3.2 and later leave it: without any state."""
     folder = root / "dledger-n0" / "snapshot" / "snapshot_1311"
     folder.mkdir(parents=True)
     (folder / "snapshot_meta").write_text('{"lastIncludedIndex":1311,"lastIncludedTerm":2}')
@@ -56,7 +56,7 @@ def contents(root: Path) -> dict[str, bytes]:
 
 
 def opened(root: Path, file_bytes: int = FILE_BYTES) -> ReplicasState:
-    """The state of a controller that leads alone on the store, once it has applied all of it."""
+    """The state of a controller that leads alone on the store and has applied all entries."""
 
     async def live() -> ReplicasState:
         (port,) = free_ports(1)
@@ -80,7 +80,7 @@ def opened(root: Path, file_bytes: int = FILE_BYTES) -> ReplicasState:
     return asyncio.run(live())
 
 
-def test_the_state_is_that_of_java_and_comes_back_at_each_start(tmp_path: Path) -> None:
+def test_the_state_of_a_java_store_is_restored_at_each_start(tmp_path: Path) -> None:
     file = java_store(tmp_path)
     java = file.read_bytes()[:4601]
     expected = ReplicasState()
@@ -98,15 +98,15 @@ def test_the_state_is_that_of_java_and_comes_back_at_each_start(tmp_path: Path) 
     assert file.read_bytes()[:4601] == java
 
 
-def test_the_snapshot_folder_of_java_5_4_is_none_and_stays(tmp_path: Path) -> None:
+def test_the_snapshot_folder_of_java_5_4_is_ignored_and_kept(tmp_path: Path) -> None:
     java_store(tmp_path / "former")
     java_store(tmp_path / "newer")
     meta = snapshot_of_java(tmp_path / "newer")
     assert opened(tmp_path / "newer").replicas == opened(tmp_path / "former").replicas
-    assert meta.exists(), "Java may take the store back"
+    assert meta.exists(), "Java can open the store again"
 
 
-def test_a_snapshot_of_ours_moves_java_s_folder_aside(tmp_path: Path) -> None:
+def test_the_first_snapshot_moves_the_java_snapshot_folder_aside(tmp_path: Path) -> None:
     async def written_twice() -> list[Snapshot | None]:
         found = []
         runtime = real_runtime(tmp_path)
@@ -127,7 +127,7 @@ HOLED_FROM, HOLED_FIRST, HOLE = 288_349, 1308, 1311
 
 
 def holed_store(root: Path, member: str) -> None:
-    """Entries 1308 to 1316 of a controller of 5.5.1, behind as many bytes of other entries as there were."""
+    """Entries 1308 to 1316 of a controller of 5.5.1, after as many bytes of other entries as it had."""
     file = java_store(root)
     row = next(row for row in ROWS if row["bodySize"])
     event = file.read_bytes()[row["pos"] + ENTRY_HEADER_BYTES : row["pos"] + row["size"]]
@@ -146,7 +146,7 @@ def holed_store(root: Path, member: str) -> None:
     (root / "dledger-n0" / "checkpoint").write_text("committedIndex=1310\nendIndex=1310\n")
 
 
-def test_a_hole_of_java_5_4_is_found_with_its_entry_and_cause(tmp_path: Path) -> None:
+def test_a_gap_written_by_java_5_4_is_reported_with_entry_and_cause(tmp_path: Path) -> None:
     holed_store(tmp_path / "n1", "n1")
     found = whole(inspect(read_folder(tmp_path / "n1")))
     assert (found.damage, found.last_index, found.tail) == ("", 1316, "")
@@ -161,10 +161,10 @@ def test_a_hole_of_java_5_4_is_found_with_its_entry_and_cause(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row["bodySize"]], ids=lambda row: str(row["index"]))
-def test_a_damaged_event_is_refused_with_its_index_and_place_and_nothing_changes(
+def test_a_damaged_event_is_rejected_with_its_position_and_changes_nothing(
     tmp_path: Path, row: dict[str, int]
 ) -> None:
-    """Nothing in Java's files tells that a body is damaged but that it cannot be read."""
+    """Java's files have no checksum of a body: damage shows only when it cannot be decoded."""
     file = java_store(tmp_path)
     data = bytearray(file.read_bytes())
     data[row["pos"] + 50] = ord("?")  # its opening brace
@@ -177,7 +177,7 @@ def test_a_damaged_event_is_refused_with_its_index_and_place_and_nothing_changes
 
 
 @pytest.mark.parametrize("damage", ["middle", "end", "no term", "other size"])
-def test_what_cannot_be_opened_is_left_as_it_was(tmp_path: Path, damage: str) -> None:
+def test_a_store_that_cannot_be_opened_is_not_changed(tmp_path: Path, damage: str) -> None:
     file = java_store(tmp_path)
     data = bytearray(file.read_bytes())
     match damage:
@@ -200,10 +200,10 @@ def test_what_cannot_be_opened_is_left_as_it_was(tmp_path: Path, damage: str) ->
     assert contents(tmp_path) == before
 
 
-def test_a_java_store_in_upstreams_default_folder_is_not_passed_over(
+def test_a_java_store_in_upstreams_default_folder_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Upstream has no folder for each id."""
+    """Upstream has no separate folder for each id."""
     monkeypatch.setenv("HOME", str(tmp_path))
     lines = [
         "controllerDLegerGroup=g",

@@ -21,7 +21,7 @@ def while_running(scenario: Callable[[AwakeClock, ManualClock], None]) -> None:
     asyncio.run(body())
 
 
-def test_time_that_it_is_awake_for_counts() -> None:
+def test_the_clock_counts_time_while_the_process_runs() -> None:
     def scenario(clock: AwakeClock, beneath: ManualClock) -> None:
         for _ in range(40):
             beneath.ms += TICK_MS + LATE_MS_MAX
@@ -31,7 +31,7 @@ def test_time_that_it_is_awake_for_counts() -> None:
     while_running(scenario)
 
 
-def test_of_a_freeze_no_more_than_a_tick_counts_whoever_reads_first() -> None:
+def test_a_process_pause_counts_as_one_tick() -> None:
     def scenario(clock: AwakeClock, beneath: ManualClock) -> None:
         before = clock.monotonic_ms()
         beneath.ms += 3_600_000
@@ -42,7 +42,7 @@ def test_of_a_freeze_no_more_than_a_tick_counts_whoever_reads_first() -> None:
     while_running(scenario)
 
 
-def test_a_process_that_is_always_late_still_counts_its_ticks() -> None:
+def test_a_process_that_is_always_late_counts_its_ticks() -> None:
     def scenario(clock: AwakeClock, beneath: ManualClock) -> None:
         before = clock.monotonic_ms()
         for _ in range(40):
@@ -53,7 +53,7 @@ def test_a_process_that_is_always_late_still_counts_its_ticks() -> None:
     while_running(scenario)
 
 
-def test_a_freeze_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_process_pause_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     def scenario(clock: AwakeClock, beneath: ManualClock) -> None:
         beneath.ms += 12_000
         clock.monotonic_ms()
@@ -62,7 +62,7 @@ def test_a_freeze_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     assert "stood still" in caplog.text
 
 
-def test_before_it_runs_it_is_the_clock_beneath() -> None:
+def test_a_clock_that_is_not_running_returns_the_underlying_time() -> None:
     beneath = ManualClock()
     clock = AwakeClock(beneath)
     beneath.ms += 60_000

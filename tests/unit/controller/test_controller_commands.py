@@ -21,11 +21,11 @@ from controller.events import (
     ApplyBrokerId,
     CleanBrokerData,
     ElectMaster,
-    Event,
     UpdateBrokerAddress,
 )
 from controller.heartbeats import Heartbeat, Heartbeats, Liveness
 from controller.state import ReplicasState
+from tests.unit.controller.brokersets import granted, state_of
 
 NOW = 1_000_000
 
@@ -33,19 +33,9 @@ NOW = 1_000_000
 FENCED = (2003, 2006)
 
 
-def applied(broker_id: int) -> ApplyBrokerId:
-    return ApplyBrokerId("c", "a", broker_id, f"h{broker_id}:1", f"h{broker_id}:1;7")
-
-
-def state_of(*events: Event) -> ReplicasState:
-    state = ReplicasState()
-    for event in events:
-        state.apply(event)
-    return state
-
-
 def alive(*broker_ids: int, members_min: int = 0, forgetful: frozenset[int] = frozenset()) -> Liveness:
-    """These live, the `forgetful` with memory lost; all others have ended their connection."""
+    """These brokers are alive, the `forgetful` ones with possible data loss; all others closed their
+    connection."""
     table = Heartbeats()
     for broker_id in range(1, 10):
         report = LiveReport(1, 0, 0, members_min, broker_id in forgetful)
@@ -58,7 +48,7 @@ def alive(*broker_ids: int, members_min: int = 0, forgetful: frozenset[int] = fr
 
 def three_brokers(members: frozenset[int] = frozenset({1, 2, 3})) -> ReplicasState:
     """Master 1 in epoch 1, set epoch 2."""
-    events = [applied(1), applied(2), applied(3), ElectMaster("a", 1), AlterSyncStateSet("a", members)]
+    events = [granted(1), granted(2), granted(3), ElectMaster("a", 1), AlterSyncStateSet("a", members)]
     return state_of(*events)
 
 
@@ -118,20 +108,20 @@ def test_a_refused_change_has_the_code_of_the_first_check_that_fails(
     assert decision.header.to_ext() == {"newSyncStateSetEpoch": "0"}
 
 
-def test_what_was_refused_because_a_broker_was_away_is_fenced_wherever_it_waits() -> None:
+def test_an_alter_rejected_for_a_dead_broker_is_fenced_by_a_new_set_epoch() -> None:
     state = three_brokers(frozenset({1, 2}))
-    assert alter(state, alive(1, 2), {1, 2, 3}).body is None, "upstream's masters get upstream's answer"
+    assert alter(state, alive(1, 2), {1, 2, 3}).body is None, "upstream's masters get upstream's response"
     refused = alter(state, alive(1, 2), {1, 2, 3}, members_min=1)
     assert refused.code == 2006 and refused.body == b'{"syncStateSet":[1,2],"syncStateSetEpoch":3}'
     for event in refused.events:
         state.apply(event)
     late = alter(state, alive(1, 2, 3), {1, 2, 3})
-    assert (late.code, late.events) == (2001, ()), "an earlier sending of it, at another leader"
+    assert (late.code, late.events) == (2001, ()), "an earlier attempt, at another leader"
     again = alter(state, alive(1, 2, 3), {1, 2, 3}, set_epoch=3)
     assert again.code == 0
 
 
-def test_who_leaves_while_too_few_are_left_stays_eligible_until_they_are_enough() -> None:
+def test_a_member_that_leaves_a_set_below_its_minimum_stays_eligible() -> None:
     state = three_brokers()
 
     def altered(members: set[int], members_min: int) -> frozenset[int]:
@@ -142,7 +132,7 @@ def test_who_leaves_while_too_few_are_left_stays_eligible_until_they_are_enough(
             state.apply(event)
         return state.sync_states["a"].eligible
 
-    assert altered({1, 2}, 2) == frozenset(), "1 and 2 go on without 3"
+    assert altered({1, 2}, 2) == frozenset(), "1 and 2 continue without 3"
     assert altered({1}, 2) == {2}
     assert altered({1}, 2) == {2}, "the same members again"
     assert altered({1, 3}, 2) == frozenset()
@@ -153,25 +143,25 @@ def test_who_leaves_while_too_few_are_left_stays_eligible_until_they_are_enough(
     assert altered({1}, 1) == frozenset(), "from now on it acknowledges alone"
 
 
-def test_only_a_master_that_has_something_to_tell_sends_the_same_members() -> None:
+def test_an_unchanged_set_is_accepted_only_with_a_minimum() -> None:
     assert alter(three_brokers(), alive(1, 2, 3), {1, 2, 3}).code == 2013
     assert alter(three_brokers(), alive(1, 2, 3), {1, 2, 3}, members_min=1).code == 0
 
 
-def test_a_struck_off_master_changes_nothing() -> None:
-    state = state_of(applied(1), applied(2), ElectMaster("a", 1), ElectMaster("a", None))
+def test_a_removed_master_cannot_alter_the_set() -> None:
+    state = state_of(granted(1), granted(2), ElectMaster("a", 1), ElectMaster("a", None))
     assert alter(state, alive(1, 2), {1, 2}, master_epoch=2, set_epoch=1).code == 2002
 
 
-def test_the_next_id_is_only_shown_and_is_always_free() -> None:
+def test_the_next_broker_id_is_free_and_not_reserved() -> None:
     def shown(state: ReplicasState) -> str:
         decision = next_broker_id(state, cluster_name="c", broker_name="a")
         assert decision.events == () and decision.header is not None
         return decision.header.to_ext()["nextBrokerId"]
 
     assert shown(state_of()) == "1"
-    assert shown(state_of(applied(1), applied(2))) == "3"
-    assert shown(state_of(applied(1), applied(3))) == "4", "upstream's counter would name 3, which is taken"
+    assert shown(state_of(granted(1), granted(2))) == "3"
+    assert shown(state_of(granted(1), granted(3))) == "4", "upstream's counter would name 3, which is taken"
 
 
 def apply(
@@ -182,8 +172,8 @@ def apply(
     )
 
 
-def test_an_id_is_granted_to_the_first_who_applies_and_again_to_the_same_one() -> None:
-    state = state_of(applied(1))
+def test_a_broker_id_is_granted_to_the_first_applicant_and_again_to_the_same() -> None:
+    state = state_of(granted(1))
     assert apply(state, 2).events == (ApplyBrokerId("c", "a", 2, "h9:1", "h9:1;9"),)
     assert apply(state, 1).code == 2014
     again = apply(state, 1, "h1:1;7")
@@ -196,22 +186,22 @@ def test_a_new_set_begins_with_id_one() -> None:
 
 
 def test_one_check_code_gets_one_id_only() -> None:
-    assert apply(state_of(applied(1)), 2, "h1:1;7").code == 2014
+    assert apply(state_of(granted(1)), 2, "h1:1;7").code == 2014
 
 
 @pytest.mark.parametrize("broker_id", [0, -1])
-def test_ids_that_mean_something_else_are_not_granted(broker_id: int) -> None:
-    assert apply(state_of(applied(1)), broker_id).code == 2014
+def test_reserved_broker_ids_are_not_granted(broker_id: int) -> None:
+    assert apply(state_of(granted(1)), broker_id).code == 2014
 
 
 @pytest.mark.parametrize("name", ["", "a\x00b", "a\nb", "n" * 256])
-def test_names_that_nobody_can_use_are_refused(name: str) -> None:
+def test_invalid_names_are_rejected(name: str) -> None:
     assert apply(state_of(), 1, name=name).code == 1
     assert apply(state_of(), 1, cluster=name).code == 1
 
 
 def test_an_id_is_refused_to_a_broker_of_another_cluster() -> None:
-    state = state_of(applied(1))
+    state = state_of(granted(1))
     asked = next_broker_id(state, cluster_name="other", broker_name="a")
     for decision in (asked, apply(state, 2, cluster="other")):
         assert (decision.code, decision.events) == (2005, ())
@@ -226,7 +216,7 @@ def register(
     )
 
 
-def test_a_registering_slave_learns_the_living_master_whatever_cluster_it_names() -> None:
+def test_a_registering_slave_gets_the_live_master_with_any_cluster_name() -> None:
     decision = register(three_brokers(), alive(1), 2, "h2:1", cluster="wrong")
     assert decision.events == ()
     assert decision.header is not None
@@ -241,19 +231,19 @@ def test_a_registering_slave_learns_the_living_master_whatever_cluster_it_names(
     assert decision.body == b'{"syncStateSet":[1,2,3],"syncStateSetEpoch":2}'
 
 
-def test_a_dead_master_is_not_named_to_one_that_registers() -> None:
+def test_a_registering_broker_does_not_get_a_dead_master() -> None:
     decision = register(three_brokers(), alive(2), 2, "h2:1")
     assert decision.header is not None
     assert decision.header.to_ext() == {"clusterName": "c", "brokerName": "a"}
 
 
-def test_a_broker_may_come_back_with_another_address() -> None:
+def test_a_broker_may_register_with_another_address() -> None:
     assert register(three_brokers(), alive(1), 2, "new:1").events == (
         UpdateBrokerAddress("c", "a", 2, "new:1"),
     )
 
 
-def test_a_master_that_registers_has_restarted_and_must_be_elected_again() -> None:
+def test_a_master_that_registers_again_must_be_elected_again() -> None:
     decision = register(three_brokers(), alive(1, 2), 1, "h1:1")
     assert decision.code == 0
     assert decision.events == (ElectMaster("a", None),)
@@ -266,7 +256,7 @@ def test_only_a_granted_id_can_be_registered() -> None:
     assert register(state_of(), alive(), 1, "h1:1").code == 2010
 
 
-def test_a_broker_whose_id_was_granted_to_another_since_is_not_registered_in_its_place() -> None:
+def test_a_broker_whose_id_was_granted_to_another_is_not_registered() -> None:
     def asked(check_code: str) -> Decision:
         return register_broker(
             three_brokers(), alive(1), cluster_name="c", broker_name="a", broker_id=2, address="h2:1",
@@ -280,9 +270,7 @@ def test_a_broker_whose_id_was_granted_to_another_since_is_not_registered_in_its
     assert "empty its store" in (refused.remark or "")
 
 
-def test_a_broker_that_reads_is_told_when_it_is_not_registered_any_more_and_whether_this_set_had_let_it_in() -> (
-    None
-):
+def test_replica_info_distinguishes_a_cleaned_broker_from_an_unknown_one() -> None:
     state = three_brokers()
 
     def asked(broker_id: int, check_code: str | None = None) -> int:
@@ -290,7 +278,9 @@ def test_a_broker_that_reads_is_told_when_it_is_not_registered_any_more_and_whet
 
     code = state.replicas["a"].by_id[2].check_code
     assert (asked(2), asked(2, code)) == (0, 0)
-    assert (asked(4), asked(4, "h4:1;1"), asked(2, "h9:1;1")) == (2008, 2008, 2008), "of another set's life"
+    assert (asked(4), asked(4, "h4:1;1"), asked(2, "h9:1;1")) == (2008, 2008, 2008), (
+        "the code of an earlier set of this name"
+    )
     state.apply(CleanBrokerData("a", frozenset({2})))
     assert (asked(2), asked(2, code)) == (2008, 2010)
     state.apply(ApplyBrokerId("c", "a", 2, "h9:1", "h9:1;1"))
@@ -300,14 +290,16 @@ def test_a_broker_that_reads_is_told_when_it_is_not_registered_any_more_and_whet
     assert asked(2, code) == 2008
 
 
-def test_replica_info_tells_what_is_recorded_whoever_lives() -> None:
+def test_replica_info_reports_the_recorded_master_also_when_it_is_dead() -> None:
     decision = replica_info(three_brokers(), broker_name="a")
     assert decision.header is not None
     assert decision.header.to_ext() == {"masterBrokerId": "1", "masterAddress": "h1:1", "masterEpoch": "1"}
     assert decision.body == b'{"syncStateSet":[1,2,3],"syncStateSetEpoch":2}'
-    nobody = replica_info(state_of(applied(1), ElectMaster("a", 1), ElectMaster("a", None)), broker_name="a")
-    assert nobody.header is not None
-    assert nobody.header.to_ext() == {"masterEpoch": "2"}
+    no_master = replica_info(
+        state_of(granted(1), ElectMaster("a", 1), ElectMaster("a", None)), broker_name="a"
+    )
+    assert no_master.header is not None
+    assert no_master.header.to_ext() == {"masterEpoch": "2"}
     assert replica_info(state_of(), broker_name="a").code == 2008
 
 
@@ -328,7 +320,7 @@ def clean(state: ReplicasState, live: Liveness, ids: str | None, *, living: bool
     return clean_broker_data(state, live, broker_name="a", ids_to_clean=ids, living_too=living)
 
 
-def test_dead_brokers_are_cleaned_and_living_ones_only_on_demand() -> None:
+def test_dead_brokers_are_cleaned_and_live_ones_only_on_demand() -> None:
     rest = AlterSyncStateSet("a", frozenset({1}))
     assert clean(three_brokers(), alive(1), "2;3").events == (rest, CleanBrokerData("a", frozenset({2, 3})))
     assert clean(three_brokers(), alive(1, 3), "2;3").code == 2009
@@ -336,23 +328,23 @@ def test_dead_brokers_are_cleaned_and_living_ones_only_on_demand() -> None:
     assert forced.events[-1] == CleanBrokerData("a", frozenset({2, 3})), "upstream drops the whole set here"
 
 
-def test_the_whole_set_goes_without_a_master_or_on_demand() -> None:
+def test_a_whole_set_is_cleaned_without_a_live_master_or_on_demand() -> None:
     assert clean(three_brokers(), alive(), None).code == 2009
     assert clean(three_brokers(), alive(), None, living=True).events == (CleanBrokerData("a", None),)
-    assert clean(state_of(applied(1)), alive(), "").events == (CleanBrokerData("a", None),)
+    assert clean(state_of(granted(1)), alive(), "").events == (CleanBrokerData("a", None),)
     assert clean(three_brokers(), alive(), "1;2;3").events == (CleanBrokerData("a", None),)
 
 
 def test_cleaning_never_leaves_a_set_without_its_master_or_members() -> None:
     assert clean(three_brokers(), alive(2), "1").code == 2009
     assert clean(three_brokers(), alive(2), "1", living=True).code == 2009
-    masterless = state_of(applied(1), applied(2), ElectMaster("a", 1), ElectMaster("a", None))
+    masterless = state_of(granted(1), granted(2), ElectMaster("a", 1), ElectMaster("a", None))
     assert clean(masterless, alive(2), "1").code == 2009
-    never_elected = state_of(applied(1), applied(2))
+    never_elected = state_of(granted(1), granted(2))
     assert clean(never_elected, alive(1), "2").code == 2009
 
 
-def test_who_may_alone_hold_what_was_acknowledged_is_not_cleaned() -> None:
+def test_the_only_broker_with_acknowledged_data_is_not_cleaned() -> None:
     without_master = three_brokers(frozenset({1, 2}))
     without_master.apply(ElectMaster("a", None))
     refused = clean(without_master, alive(), "1")
@@ -368,7 +360,7 @@ def test_who_may_alone_hold_what_was_acknowledged_is_not_cleaned() -> None:
     )
 
 
-def test_who_is_needed_beside_a_set_that_is_too_small_is_not_cleaned() -> None:
+def test_an_eligible_broker_of_a_set_below_its_minimum_is_not_cleaned() -> None:
     state = three_brokers(frozenset({1, 2}))
     state.apply(AlterSyncStateSet("a", frozenset({1}), frozenset({2})))
     refused = clean(state, alive(1, members_min=2), "2")
@@ -381,19 +373,21 @@ def test_who_is_needed_beside_a_set_that_is_too_small_is_not_cleaned() -> None:
 
 
 @pytest.mark.parametrize("ids", ["x", "1;x", "1.0", "-1", ";", "\u0661", "1" * 20])
-def test_ids_that_are_no_numbers_are_refused(ids: str) -> None:
+def test_cleaning_rejects_ids_that_are_no_numbers(ids: str) -> None:
     assert clean(three_brokers(), alive(), ids).code == 2009
 
 
-def test_ids_that_are_not_registered_are_already_clean() -> None:
+def test_cleaning_ignores_unregistered_ids_of_a_known_set() -> None:
     assert clean(three_brokers(), alive(), "9") == Decision()
     assert clean(state_of(), alive(), "9").code == 2009
 
 
-def test_controllers_keep_so_many_sets_and_ids_and_no_longer_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_sets_and_ids_and_the_length_of_names_have_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(commands, "SETS_MAX", 1)
     monkeypatch.setattr(commands, "MEMBERS_MAX", 2)
-    state = state_of(applied(1))
+    state = state_of(granted(1))
 
     def applying(name: str, broker_id: int, check_code: str = "h:1;9") -> Decision:
         return apply_broker_id(

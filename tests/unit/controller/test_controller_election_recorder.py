@@ -1,4 +1,4 @@
-"""The file of elections: what stands in it, and what writing it costs others."""
+"""The file of elections: its content, and the loop turns that writing it takes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES = [f"set-{number}" for number in range(5 * SETS_A_TURN)]
 
 
 class Scene:
-    """A recorder over a state in which each set of `NAMES` has had its first election."""
+    """A recorder over a state in which each set of `NAMES` had its first election."""
 
     def __init__(self) -> None:
         self.state = ReplicasState()
@@ -40,7 +40,7 @@ class Scene:
         return Elections.decode(self.files.content[FILE])
 
 
-def test_the_file_holds_what_is_told() -> None:
+def test_the_file_contains_the_reported_elections() -> None:
     async def scenario() -> None:
         scene = Scene()
         await scene.recorder.save()
@@ -51,12 +51,12 @@ def test_the_file_holds_what_is_told() -> None:
         assert scene.saved == scene.recorder.elections_of(NAMES)
         assert len(scene.saved.elections_table) == len(NAMES) - 1
         await scene.recorder.save()
-        assert scene.files.replaced == 2, "nothing is new"
+        assert scene.files.replaced == 2, "nothing has changed"
 
     asyncio.run(scenario())
 
 
-def test_the_next_process_saves_what_it_took_up_beside_what_is_new() -> None:
+def test_the_next_process_saves_loaded_and_new_elections() -> None:
     async def scenario() -> None:
         scene = Scene()
         await scene.recorder.save()
@@ -76,12 +76,12 @@ def test_the_next_process_saves_what_it_took_up_beside_what_is_new() -> None:
     asyncio.run(scenario())
 
 
-def test_an_election_while_the_file_is_encoded_is_saved_the_next_time() -> None:
+def test_an_election_during_a_save_is_saved_the_next_time() -> None:
     async def scenario() -> None:
         scene = Scene()
         saving = asyncio.create_task(scene.recorder.save())
         await asyncio.sleep(0)
-        assert FILE not in scene.files.content, "others have their turn before all is encoded"
+        assert FILE not in scene.files.content, "other tasks run before all is encoded"
         scene.happens(ElectMaster(NAMES[0], None))
         await saving
         await scene.recorder.save()
@@ -90,7 +90,7 @@ def test_an_election_while_the_file_is_encoded_is_saved_the_next_time() -> None:
     asyncio.run(scenario())
 
 
-def test_holdings_are_encoded_a_few_in_a_turn() -> None:
+def test_replica_offsets_are_encoded_a_few_per_loop_turn() -> None:
     async def scenario() -> None:
         files = MemoryFiles()
         file = HoldingsFile(files, lambda key: "h:1;7", ManualClock())

@@ -1,4 +1,5 @@
-"""Who may be elected besides the SyncStateSet, and who of it may not: KIP-966's rules on our tables."""
+"""Candidates outside the SyncStateSet, and members that may not be elected: the rules of KIP-966 on our
+tables."""
 
 from __future__ import annotations
 
@@ -6,60 +7,20 @@ from controller.commands import clean_broker_data, register_broker
 from controller.decision import Decision
 from controller.elections import elect_master, replace_lost_master
 from controller.electpolicy import LiveReport
-from controller.events import AlterSyncStateSet, ApplyBrokerId, CleanBrokerData, ElectMaster, Event, encode
+from controller.events import ApplyBrokerId, CleanBrokerData, ElectMaster, Event, encode
 from controller.heartbeats import Heartbeat, Heartbeats, Liveness
 from controller.state import ReplicasState
 from remoting.codes import ResponseCode
-
-NOW = 1_000_000
-
-
-def report(end: int, members_min: int = 2, **said: bool | str) -> LiveReport:
-    return LiveReport(1, end, 0, members_min, **said)  # type: ignore[arg-type]
+from tests.unit.controller.brokersets import NOW, alive, applied, members, replaced, report
 
 
-def alive(lacking: tuple[int, ...] = (), **reports: LiveReport) -> Liveness:
-    """b1=report(100): broker 1 lives and says so; whoever is not named is dead."""
-    table = Heartbeats()
-    for broker_id in (1, 2, 3):
-        said = reports.get(f"b{broker_id}")
-        table.heard(("c", "a", broker_id), broker_id, Heartbeat("", 10_000, said or report(0)), NOW)
-        if said is None:
-            table.connection_closed(broker_id, NOW)
-    return table.at(NOW, NOW, frozenset(("c", "a", broker_id) for broker_id in lacking))
-
-
-def applied(*events: Event) -> ReplicasState:
-    """Three brokers, of which 1 led epoch 1; and what happened then."""
-    state = ReplicasState()
-    ids = (
-        ApplyBrokerId("c", "a", broker_id, f"h{broker_id}:1", f"h{broker_id}:1;7") for broker_id in (1, 2, 3)
-    )
-    for event in (*ids, ElectMaster("a", 1), *events):
-        state.apply(event)
-    return state
-
-
-def members(*ids: int, eligible: tuple[int, ...] = ()) -> AlterSyncStateSet:
-    return AlterSyncStateSet("a", frozenset(ids), frozenset(eligible))
-
-
-def replaced(state: ReplicasState, live: Liveness, *, unclean: bool = False) -> ElectMaster | None:
-    decision = replace_lost_master(state, live, broker_name="a", unclean=unclean)
-    if decision is None:
-        return None
-    (event,) = decision.events
-    assert isinstance(event, ElectMaster)
-    return event
-
-
-def test_the_last_member_came_back_short_and_one_that_left_with_everything_is_elected() -> None:
+def test_an_eligible_broker_is_elected_when_the_last_member_lost_data() -> None:
     state = applied(members(1, eligible=(2, 3)), ElectMaster("a", None))
     live = alive(b1=report(50, may_lack=True), b2=report(100), b3=report(90))
     assert replaced(state, live) == ElectMaster("a", 2, frozenset({1, 3}))
 
 
-def test_a_member_that_may_lack_something_waits_for_one_that_does_not() -> None:
+def test_a_member_with_possible_data_loss_is_not_elected_before_others_return() -> None:
     state = applied(members(1, 2), ElectMaster("a", None))
     assert replaced(state, alive(b1=report(50, may_lack=True))) is None
     assert replaced(state, alive(b1=report(50, may_lack=True), b2=report(40))) == ElectMaster(
@@ -67,7 +28,7 @@ def test_a_member_that_may_lack_something_waits_for_one_that_does_not() -> None:
     )
 
 
-def test_who_was_heard_only_before_this_controller_led_is_elected_by_an_operator_alone() -> None:
+def test_a_broker_without_a_fresh_report_is_elected_only_by_an_operator() -> None:
     state = applied(members(1, 2), ElectMaster("a", None))
     table = Heartbeats()
     table.heard(("c", "a", 2), 1, Heartbeat("", 10_000, report(100)), NOW)
@@ -79,7 +40,7 @@ def test_who_was_heard_only_before_this_controller_led_is_elected_by_an_operator
     assert replaced(state, table.at(NOW + 6, NOW + 1)) == ElectMaster("a", 2, frozenset({1}))
 
 
-def test_once_all_are_there_and_all_may_lack_something_the_best_of_them_leads() -> None:
+def test_the_longest_log_is_elected_once_all_members_are_back_with_possible_loss() -> None:
     state = applied(members(1, eligible=(2, 3)), ElectMaster("a", None))
     short = {"b1": report(50, may_lack=True), "b2": report(70, may_lack=True)}
     assert replaced(state, alive(**short)) is None
@@ -88,7 +49,7 @@ def test_once_all_are_there_and_all_may_lack_something_the_best_of_them_leads() 
     )
 
 
-def test_of_equal_logs_that_may_lack_something_one_that_can_lead_is_elected_and_a_longer_one_before() -> None:
+def test_with_possible_loss_a_longer_log_wins_and_then_a_fit_broker() -> None:
     state = applied(members(1, 2), ElectMaster("a", None))
     slow = report(70, may_lack=True, unfit="its disk is slow")
     equal = alive(b1=slow, b2=report(70, may_lack=True))
@@ -97,14 +58,14 @@ def test_of_equal_logs_that_may_lack_something_one_that_can_lead_is_elected_and_
     assert replaced(state, shorter) == ElectMaster("a", 1, frozenset({2}))
 
 
-def test_a_set_that_never_held_a_byte_finds_a_master_after_all_machines_went_down() -> None:
+def test_an_empty_set_elects_a_master_after_all_machines_restarted() -> None:
     state = applied(members(1, 2, 3), ElectMaster("a", None))
     empty = {f"b{broker_id}": report(0, may_lack=True) for broker_id in (1, 2, 3)}
     assert replaced(state, alive(**empty)) == ElectMaster("a", 1, frozenset({2, 3}))
-    assert replaced(state, alive(lacking=(1, 2, 3), **empty)) is None, "emptied stores are something else"
+    assert replaced(state, alive(lacking=(1, 2, 3), **empty)) is None, "emptied stores are a different case"
 
 
-def test_two_die_within_a_moment_and_the_dying_one_was_elected() -> None:
+def test_the_next_member_is_elected_when_the_new_master_dies_too() -> None:
     state = applied(members(1, 2, 3))
     first = replaced(state, alive(b2=report(100), b3=report(90)))
     assert first == ElectMaster("a", 2, frozenset({1, 3}))
@@ -112,21 +73,21 @@ def test_two_die_within_a_moment_and_the_dying_one_was_elected() -> None:
     assert replaced(state, alive(b3=report(90))) == ElectMaster("a", 3, frozenset({1, 2}))
 
 
-def test_an_election_by_upstreams_rules_leaves_nobody_eligible_and_upstreams_brokers_are_not() -> None:
+def test_brokers_without_a_minimum_are_never_eligible() -> None:
     state = applied(members(1, 2, 3))
     assert replaced(state, alive(b2=report(100, 0), b3=report(90, 0))) == ElectMaster("a", 2)
     state = applied(members(1, eligible=(2, 3)), ElectMaster("a", None))
     assert replaced(state, alive(b2=report(100, 0))) is None
 
 
-def test_an_unclean_election_says_so_and_ends_all_eligibility() -> None:
+def test_an_unclean_election_is_labelled_and_ends_all_eligibility() -> None:
     state = applied(members(1, eligible=(2,)), ElectMaster("a", None))
     decision = replace_lost_master(state, alive(b3=report(10)), broker_name="a", unclean=True)
     assert decision is not None and decision.events == (ElectMaster("a", 3),)
     assert decision.reason.endswith("unclean")
 
 
-def test_a_master_that_cannot_lead_yields_to_one_that_can() -> None:
+def test_an_unfit_master_is_replaced_by_a_fit_member() -> None:
     state = applied(members(1, 2, 3))
     unfit = report(100, unfit="disk full")
     decision = replace_lost_master(state, alive(b1=unfit, b2=report(90)), broker_name="a", unclean=False)
@@ -135,10 +96,10 @@ def test_a_master_that_cannot_lead_yields_to_one_that_can() -> None:
     alone = alive(b1=unfit, b2=report(90, may_lack=True))
     assert replace_lost_master(state, alone, broker_name="a", unclean=False) is None
     both = alive(b1=unfit, b2=report(200, unfit="disk hangs"))
-    assert replace_lost_master(state, both, broker_name="a", unclean=False) is None, "nobody is better"
+    assert replace_lost_master(state, both, broker_name="a", unclean=False) is None, "no broker is better"
 
 
-def test_a_damaged_log_leads_before_one_that_cannot_and_after_one_that_is_sound() -> None:
+def test_a_damaged_log_ranks_below_an_intact_one_and_above_an_unfit_broker() -> None:
     damaged = report(100, unfit="records of its log are damaged", could_lead=True)
     cannot = report(200, unfit="it could not begin as master")
     state = applied(members(1, 2, 3), ElectMaster("a", None))
@@ -148,12 +109,12 @@ def test_a_damaged_log_leads_before_one_that_cannot_and_after_one_that_is_sound(
     )
     led = applied(members(1, 2, 3))
     assert replaced(led, alive(b1=cannot, b2=damaged)) == ElectMaster("a", 2, frozenset({1, 3}))
-    assert replaced(led, alive(b1=damaged, b2=cannot)) is None, "nobody is better"
+    assert replaced(led, alive(b1=damaged, b2=cannot)) is None, "no broker is better"
     assert replaced(led, alive(b1=damaged, b2=damaged)) is None
     assert replaced(led, alive(b1=damaged, b2=report(90))) == ElectMaster("a", 2, frozenset({1, 3}))
 
 
-def test_one_that_cannot_lead_is_elected_only_when_no_other_can_be() -> None:
+def test_an_unfit_member_is_elected_only_when_no_other_can_be() -> None:
     state = applied(members(1, 2, 3), ElectMaster("a", None))
     assert replaced(state, alive(b1=report(100, unfit="disk full"), b2=report(90))) == ElectMaster(
         "a", 2, frozenset({1, 3})
@@ -161,10 +122,10 @@ def test_one_that_cannot_lead_is_elected_only_when_no_other_can_be() -> None:
     assert replaced(state, alive(b1=report(100, unfit="disk full"))) == ElectMaster("a", 1, frozenset({2, 3}))
 
 
-def test_an_async_learner_never_leads_not_even_first_or_designated_or_unclean() -> None:
-    nobody = ReplicasState()
+def test_an_async_learner_is_never_elected() -> None:
+    no_master = ReplicasState()
     for broker_id in (1, 2):
-        nobody.apply(ApplyBrokerId("c", "a", broker_id, "h:1", f"h:1;{broker_id}"))
+        no_master.apply(ApplyBrokerId("c", "a", broker_id, "h:1", f"h:1;{broker_id}"))
     live = alive(b1=report(0, is_learner=True), b2=report(0))
 
     def elected(
@@ -175,8 +136,8 @@ def test_an_async_learner_never_leads_not_even_first_or_designated_or_unclean() 
         )
         return decision.events
 
-    assert elected(nobody, 1, designate=False) == ()
-    assert elected(nobody, 2, designate=False) == (ElectMaster("a", 2, frozenset()),)
+    assert elected(no_master, 1, designate=False) == ()
+    assert elected(no_master, 2, designate=False) == (ElectMaster("a", 2, frozenset()),)
     state = applied(ElectMaster("a", 2))
     assert elected(state, 1, designate=True, unclean=True) == ()
 
@@ -194,7 +155,7 @@ def test_an_operator_may_designate_an_eligible_broker() -> None:
     assert designated(3) == ()
 
 
-def test_an_operator_designates_one_that_may_lack_something_only_once_nobody_better_lives() -> None:
+def test_an_operator_cannot_elect_a_broker_with_possible_loss_over_a_better_one() -> None:
     state, short = applied(members(1, eligible=(2,))), report(90, may_lack=True)
 
     def designated(live: Liveness, *, unclean: bool = False) -> Decision:
@@ -213,18 +174,18 @@ def test_an_operator_designates_one_that_may_lack_something_only_once_nobody_bet
         assert elected.reason == "operator asked, unclean"
 
 
-def test_before_those_that_live_have_told_a_new_leader_no_operator_elects_past_them() -> None:
-    """Whoever has not told may be the one that lacks nothing, or a process that is gone and whose log is shorter now."""
+def test_an_operator_cannot_elect_past_live_brokers_without_a_fresh_report() -> None:
+    """A broker without a fresh report may be complete, or its process died and its log is shorter now."""
     state, short = applied(members(1, 2), ElectMaster("a", None)), report(90, may_lack=True)
 
     def designated(
-        said: LiveReport, *told: int, others: tuple[int, ...] = (1,), unclean: bool = False
+        said: LiveReport, *reported: int, others: tuple[int, ...] = (1,), unclean: bool = False
     ) -> Decision:
         table = Heartbeats()
         reports = {2: said, **dict.fromkeys(others, report(100))}
         for broker_id in reports:
             table.heard(("c", "a", broker_id), broker_id, Heartbeat("", 10_000, reports[broker_id]), NOW)
-        for broker_id in told:
+        for broker_id in reported:
             table.heard(("c", "a", broker_id), broker_id, Heartbeat("", 10_000, reports[broker_id]), NOW + 10)
         live = table.at(NOW + 10, NOW + 5)
         return elect_master(state, live, broker_name="a", broker_id=2, designate=True, unclean=unclean)
@@ -239,37 +200,37 @@ def test_before_those_that_live_have_told_a_new_leader_no_operator_elects_past_t
         assert refused.remark is not None and "try again in a moment" in refused.remark
     elected = (ElectMaster("a", 2, frozenset({1})),)
     assert designated(report(90), 2).events == elected, (
-        "who lacks nothing, by its own word, is no worse than others"
+        "a broker that reports no loss is no worse than others"
     )
     assert designated(short, 2, others=()).events == elected
     assert designated(report(90), others=(3,)).events == elected, "3 may not be elected"
     assert designated(short, unclean=True).events == elected
 
 
-def test_unclean_elections_take_one_that_may_lack_something_and_say_so() -> None:
+def test_an_unclean_election_takes_a_broker_with_possible_data_loss() -> None:
     state = applied(members(1, 2), ElectMaster("a", None))
     decision = replace_lost_master(state, alive(b1=report(50, may_lack=True)), broker_name="a", unclean=True)
     assert decision is not None and decision.events == (ElectMaster("a", 1, frozenset({2})),)
     assert decision.reason == "no master, unclean"
 
 
-def test_eligibility_survives_a_strike_and_ends_with_the_replica() -> None:
+def test_eligibility_survives_the_loss_of_the_master_and_ends_with_the_replica() -> None:
     state = applied(members(1, eligible=(2, 3)), ElectMaster("a", None))
     assert state.sync_states["a"].eligible == {2, 3}
     state.apply(CleanBrokerData("a", frozenset({2})))
     assert state.sync_states["a"].eligible == {3}
 
 
-def test_events_without_eligible_replicas_have_upstreams_bytes() -> None:
+def test_events_without_eligible_replicas_have_the_bytes_of_upstream() -> None:
     assert b"eligible" not in encode(members(1, 2)) + encode(ElectMaster("a", 1))
     assert b'"eligibleReplicas":[2,3]' in encode(members(1, eligible=(3, 2)))
 
 
-def test_a_registration_that_is_late_deposes_nobody_and_moves_no_address() -> None:
+def test_a_late_registration_deposes_no_master_and_changes_no_address() -> None:
     table = Heartbeats()
     key = ("c", "a", 1)
     table.heard(key, 7, Heartbeat("h1:1", 10_000, report(100)), NOW)
-    assert not table.restarted(key, 5, NOW), "heard over a newer connection since"
+    assert not table.restarted(key, 5, NOW), "it was heard over a newer connection since"
     assert table.at(NOW, NOW).is_alive(key)
     state = applied(members(1, 2))
 
@@ -289,8 +250,9 @@ def test_a_registration_that_is_late_deposes_nobody_and_moves_no_address() -> No
     assert table.restarted(key, 8, NOW) and not table.at(NOW, NOW).is_alive(key)
 
 
-def test_a_new_leader_waits_for_the_word_of_one_that_may_be_better() -> None:
-    """Seeds 994013693870096 and 994013693870278 of the controllers' world: a heartbeat later no worse one was needed."""
+def test_a_new_leader_waits_for_the_report_of_a_live_better_candidate() -> None:
+    """Seeds 994013693870096 and 994013693870278 of the controllers' world: one heartbeat later a better one
+    was known."""
     state = applied(members(1, 2), ElectMaster("a", None))
     table = Heartbeats()
     for broker_id in (1, 2):
@@ -298,14 +260,15 @@ def test_a_new_leader_waits_for_the_word_of_one_that_may_be_better() -> None:
         table.heard(("c", "a", broker_id), broker_id, Heartbeat("", 10_000, said), NOW)
     table.heard(("c", "a", 1), 1, Heartbeat("", 10_000, report(100, unfit="disk full")), NOW + 10)
     assert replaced(state, table.at(NOW + 10, NOW + 5)) is None, (
-        "2 lives, and has not told this leader how it is"
+        "2 is alive and has not reported to this leader"
     )
     table.heard(("c", "a", 2), 2, Heartbeat("", 10_000, report(100)), NOW + 20)
     assert replaced(state, table.at(NOW + 20, NOW + 5)) == ElectMaster("a", 2, frozenset({1}))
 
 
-def test_a_new_leader_strikes_no_living_master_off_before_all_have_told_how_they_are() -> None:
-    """Of two damaged logs none is better; and where the third cannot lead either, only its word settles who does."""
+def test_a_new_leader_replaces_no_live_master_before_all_brokers_reported() -> None:
+    """Of two damaged logs none is better; if the third broker is unfit too, its report is still needed to
+    choose."""
     damaged = report(100, unfit="records of its log are damaged", could_lead=True)
     cannot = report(100, unfit="its disk takes no messages")
     for master, ids in ((damaged, (1, 2)), (cannot, (1, 2, 3))):
@@ -320,7 +283,7 @@ def test_a_new_leader_strikes_no_living_master_off_before_all_have_told_how_they
     assert replaced(state, table.at(NOW + 20, NOW + 5)) == ElectMaster("a", 2, frozenset({1, 3}))
 
 
-def test_who_has_become_a_learner_holds_nothing_that_another_may_be_forgotten_for() -> None:
+def test_a_learner_does_not_count_when_another_replica_is_cleaned() -> None:
     state = applied(members(1, eligible=(2, 3)))
     others = {"b1": report(9), "b2": report(9)}
     for learns, code in ((False, 0), (True, 2009)):

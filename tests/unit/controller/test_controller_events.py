@@ -49,13 +49,13 @@ GOLDEN: list[tuple[Event, bytes]] = [
 
 
 @pytest.mark.parametrize(("event", "body"), GOLDEN)
-def test_an_event_becomes_upstreams_bytes_and_is_read_from_them(event: Event, body: bytes) -> None:
+def test_an_event_is_encoded_to_upstreams_bytes_and_decoded(event: Event, body: bytes) -> None:
     assert encode(event) == body
     assert decode(body) == event
 
 
 @pytest.mark.parametrize("body", [body for body in JAVA_LOG if body])
-def test_every_event_that_java_logged_is_read_and_written_alike(body: bytes) -> None:
+def test_every_event_logged_by_java_is_decoded_and_encoded_to_the_same_bytes(body: bytes) -> None:
     event = decode(body)
     assert event is not None
     assert encode(event) == body
@@ -98,7 +98,7 @@ def test_the_java_log_replays_to_the_state_that_java_reported() -> None:
         b"\x00\x03" + b"[" * 100_000,
     ],
 )
-def test_what_cannot_be_read_is_no_event(body: bytes) -> None:
+def test_unreadable_bytes_decode_to_no_event(body: bytes) -> None:
     assert decode(body) is None
 
 
@@ -107,6 +107,6 @@ def test_numbers_may_be_quoted_and_unknown_members_are_ignored() -> None:
     assert decode(body) == ElectMaster("a", 2)
 
 
-def test_an_applied_broker_id_keeps_the_code_that_proves_it() -> None:
+def test_an_applied_broker_id_keeps_its_check_code() -> None:
     event = ApplyBrokerId("c", "a", 1, "10.0.0.1:10911", "10.0.0.1:10911;17")
     assert decode(encode(event)) == event

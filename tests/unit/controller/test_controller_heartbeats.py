@@ -10,7 +10,7 @@ def beat(max_offset: int = 0, timeout_ms: int = 10_000) -> Heartbeat:
     return Heartbeat("10.0.0.1:10911", timeout_ms, LiveReport(1, max_offset, 2**31 - 1))
 
 
-def test_a_broker_lives_until_it_has_been_silent_for_longer_than_it_announced() -> None:
+def test_a_broker_is_alive_until_its_announced_timeout_has_passed() -> None:
     table = Heartbeats()
     assert table.heard(KEY, 1, beat(timeout_ms=10), 100)
     assert table.at(110, 0).is_alive(KEY)
@@ -19,25 +19,25 @@ def test_a_broker_lives_until_it_has_been_silent_for_longer_than_it_announced() 
     assert table.heard(KEY, 1, beat(timeout_ms=10), 200), "back to life"
 
 
-def test_who_fell_silent_is_named_once_until_it_is_heard_again() -> None:
+def test_a_silent_broker_is_reported_once_until_it_is_heard_again() -> None:
     table = Heartbeats()
     table.heard(KEY, 1, beat(timeout_ms=10), 100)
     assert not table.fell_silent(KEY, 110, 0)
-    assert not table.fell_silent(KEY, 111, 105), "nobody judged its silence for as long"
+    assert not table.fell_silent(KEY, 111, 105), "its silence was not observed for that long"
     assert table.fell_silent(KEY, 116, 105)
     assert not table.fell_silent(KEY, 117, 105)
     table.heard(KEY, 1, beat(timeout_ms=10), 120)
     assert table.fell_silent(KEY, 131, 105)
 
 
-def test_the_end_of_a_connection_is_no_silence() -> None:
+def test_a_closed_connection_is_not_reported_as_silence() -> None:
     table = Heartbeats()
     table.heard(KEY, 1, beat(timeout_ms=10), 100)
     table.connection_closed(1, 101)
     assert not table.fell_silent(KEY, 111, 0)
 
 
-def test_the_end_of_its_connection_ends_a_broker_at_once() -> None:
+def test_a_broker_is_dead_at_once_when_its_connection_closes() -> None:
     table = Heartbeats()
     table.heard(KEY, 1, beat(), 0)
     assert table.connection_closed(1, 1) == [KEY]
@@ -46,7 +46,7 @@ def test_the_end_of_its_connection_ends_a_broker_at_once() -> None:
     assert table.connection_closed(1, 1) == []
 
 
-def test_the_late_end_of_an_older_connection_changes_nothing() -> None:
+def test_the_late_close_of_an_older_connection_is_ignored() -> None:
     table = Heartbeats()
     table.heard(KEY, 1, beat(), 0)
     table.heard(KEY, 2, beat(), 5)
@@ -55,7 +55,7 @@ def test_the_late_end_of_an_older_connection_changes_nothing() -> None:
     assert table.connection_closed(2, 9) == [KEY]
 
 
-def test_a_heartbeat_that_comes_late_over_the_older_connection_does_not_make_it_the_brokers_own() -> None:
+def test_a_late_heartbeat_of_an_older_connection_is_ignored() -> None:
     table = Heartbeats()
     table.heard(KEY, 2, beat(max_offset=7), 0)
     table.heard(KEY, 1, beat(max_offset=3), 1)
@@ -64,7 +64,7 @@ def test_a_heartbeat_that_comes_late_over_the_older_connection_does_not_make_it_
     assert table.at(2, 0).is_alive(KEY)
 
 
-def test_a_broker_whose_newer_connection_ended_goes_on_over_the_older_one() -> None:
+def test_a_broker_may_continue_on_its_older_connection() -> None:
     table = Heartbeats()
     table.heard(KEY, 2, beat(), 0)
     table.connection_closed(2, 9)
@@ -79,7 +79,7 @@ def test_the_newest_report_counts_also_when_the_log_got_shorter() -> None:
     assert table.at(1, 0).reports("c", "a", [1, 2]) == {1: LiveReport(1, 60, 2**31 - 1)}
 
 
-def test_liveness_belongs_to_cluster_set_and_id_together() -> None:
+def test_liveness_is_per_cluster_set_and_id() -> None:
     table = Heartbeats()
     table.heard(KEY, 1, beat(), 0)
     live = table.at(0, 0)
@@ -87,14 +87,14 @@ def test_liveness_belongs_to_cluster_set_and_id_together() -> None:
     assert not any(live.is_alive(key) for key in [("x", "a", 1), ("c", "x", 1), ("c", "a", 2)])
 
 
-def test_a_broker_never_heard_is_not_dead_before_it_had_time_to_speak() -> None:
+def test_a_broker_never_heard_is_dead_only_after_a_timeout() -> None:
     table = Heartbeats()
     since = 50_000
     assert not table.at(since + UNHEARD_TIMEOUT_MS, since).is_dead(KEY)
     assert table.at(since + UNHEARD_TIMEOUT_MS + 1, since).is_dead(KEY)
 
 
-def test_silence_counts_only_from_when_this_controller_began_to_judge() -> None:
+def test_silence_counts_only_since_this_controller_leads() -> None:
     table = Heartbeats()
     table.heard(KEY, 1, beat(timeout_ms=10), 0)
     live = table.at(1_005, 1_000)
@@ -103,7 +103,7 @@ def test_silence_counts_only_from_when_this_controller_began_to_judge() -> None:
     assert table.at(1_011, 1_000).is_dead(KEY)
 
 
-def test_what_a_broker_said_before_it_was_restarted_no_longer_counts() -> None:
+def test_heartbeats_from_before_a_restart_no_longer_count() -> None:
     table = Heartbeats()
     table.heard(KEY, 1, beat(), 0)
     table.restarted(KEY, 1, 20)
@@ -120,10 +120,10 @@ def test_the_dead_are_forgotten_after_a_long_silence() -> None:
     table.forget_silent(FORGET_AFTER_MS)
     assert table.at(FORGET_AFTER_MS, FORGET_AFTER_MS).is_dead(KEY)
     table.forget_silent(FORGET_AFTER_MS + 1)
-    assert not table.at(FORGET_AFTER_MS, FORGET_AFTER_MS).is_dead(KEY), "unheard of, not known to be gone"
+    assert not table.at(FORGET_AFTER_MS, FORGET_AFTER_MS).is_dead(KEY), "unknown, not known to be dead"
 
 
-def test_the_end_of_a_broker_is_told_with_its_moments_once_it_is_dead() -> None:
+def test_the_loss_of_a_dead_broker_is_reported_with_its_times() -> None:
     table = Heartbeats()
     table.heard(KEY, 1, beat(timeout_ms=10), 100)
     assert table.at(110, 0).loss(KEY) is None
@@ -134,14 +134,14 @@ def test_the_end_of_a_broker_is_told_with_its_moments_once_it_is_dead() -> None:
     assert never_heard.loss(("c", "a", 2)) == BrokerLoss("never heard")
 
 
-def test_a_restarted_broker_was_noticed_when_it_registered() -> None:
+def test_the_loss_of_a_restarted_broker_is_noticed_at_its_registration() -> None:
     table = Heartbeats()
     table.heard(KEY, 1, beat(), 100)
     table.restarted(KEY, 2, 300)
     assert table.at(301, 0).loss(KEY) == BrokerLoss("connection lost", 201, 1)
 
 
-def test_the_end_of_a_connection_ends_all_who_are_heard_over_it_and_nobody_else() -> None:
+def test_a_closed_connection_ends_exactly_the_brokers_heard_over_it() -> None:
     table = Heartbeats()
     for broker_id, connection in ((1, 7), (2, 7), (3, 8)):
         table.heard(("c", "a", broker_id), connection, beat(), 0)

@@ -101,7 +101,7 @@ CASES = [(pair, entries) for entries, (pairs, _) in PREFIX.items() for pair in p
 
 
 @pytest.mark.parametrize(("pair", "entries"), CASES)
-def test_ours_answers_as_the_java_controller_did(pair: int, entries: int) -> None:
+def test_responses_equal_those_of_the_java_controller(pair: int, entries: int) -> None:
     request = command(EXCHANGES[pair]["request_frame"])
     java = command(EXCHANGES[pair]["reply_frame"])
     try:
@@ -124,7 +124,7 @@ def test_ours_answers_as_the_java_controller_did(pair: int, entries: int) -> Non
 
 def test_every_exchange_with_a_leader_is_compared() -> None:
     compared = {pair for pair, _ in CASES}
-    elsewhere = {904, 1005, 1007, 1009, 1010}  # not decided on the state
+    elsewhere = {904, 1005, 1007, 1009, 1010}  # not evaluated on the state
     left = {
         pair
         for pair, row in EXCHANGES.items()

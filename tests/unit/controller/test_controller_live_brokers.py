@@ -7,26 +7,19 @@ from typing import ClassVar
 import pytest
 
 from controller.events import ApplyBrokerId, ElectMaster
-from controller.holdings import Holdings
 from controller.livebrokers import LiveBrokers
 from controller.state import ReplicasState
 from remoting.headers.controller import BrokerHeartbeatHeader
 from scripts.peers.waits import WAIT_MS
+from tests.unit.controller.brokersets import lives, of_two
 from tests.unit.doubles import ManualClock
-
-
-def of_two() -> LiveBrokers:
-    state = ReplicasState()
-    for broker_id in (1, 2):
-        state.apply(ApplyBrokerId("c", "a", broker_id, f"h{broker_id}:1", f"h{broker_id}:1;7"))
-    return LiveBrokers(state, Holdings(state.check_code, lambda: None), ManualClock(), lambda name: None)
 
 
 def hear(brokers: LiveBrokers, broker_id: int) -> None:
     brokers.heard(BrokerHeartbeatHeader("c", f"h{broker_id}:1", "a", broker_id), broker_id)
 
 
-def test_who_waits_for_a_broker_is_woken_by_that_one_alone() -> None:
+def test_a_waiter_is_woken_only_by_its_broker() -> None:
     async def scenario() -> None:
         brokers = of_two()
         waiting = [asyncio.create_task(brokers.wait_alive("a", 1, WAIT_MS)) for _ in range(3)]
@@ -43,7 +36,7 @@ def test_who_waits_for_a_broker_is_woken_by_that_one_alone() -> None:
     asyncio.run(scenario())
 
 
-def test_nobody_waits_for_a_stranger_or_for_ever() -> None:
+def test_waiting_for_a_broker_ends_at_once_if_unknown_and_has_a_timeout() -> None:
     async def scenario() -> None:
         brokers = of_two()
         await brokers.wait_alive("a", 9, WAIT_MS)
@@ -54,7 +47,7 @@ def test_nobody_waits_for_a_stranger_or_for_ever() -> None:
     asyncio.run(scenario())
 
 
-def test_a_new_leader_waits_for_the_next_word_of_all_that_live() -> None:
+def test_a_new_leader_waits_for_a_report_of_each_live_broker() -> None:
     async def scenario() -> None:
         brokers, clock = of_two(), ManualClock()
         brokers._clock = clock
@@ -79,7 +72,9 @@ def test_a_new_leader_waits_for_the_next_word_of_all_that_live() -> None:
     asyncio.run(scenario())
 
 
-def test_who_watches_controllers_reads_whose_machine_went_down(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broker_with_possible_data_loss_is_logged_once_with_a_hint(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     brokers = of_two()
     for broker_id in (1, 1, 2):
         may_lack = broker_id == 1
@@ -87,12 +82,12 @@ def test_who_watches_controllers_reads_whose_machine_went_down(caplog: pytest.Lo
             "c", f"h{broker_id}:1", "a", broker_id, may_lack_acknowledged=may_lack
         )
         brokers.heard(heartbeat, broker_id)
-    [told] = [each for each in caplog.records if each.levelname == "WARNING"]
-    assert "start the others" in told.__dict__["fields"]["hint"]
+    [warning] = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert "start the others" in warning.__dict__["fields"]["hint"]
 
 
-def test_an_id_that_is_granted_again_is_not_alive_by_what_its_former_holder_said() -> None:
-    """Seed 3348442105511969 of the controllers' world: it entered the SyncStateSet unheard."""
+def test_an_id_granted_again_is_not_alive_by_its_former_holders_heartbeat() -> None:
+    """Seed 3348442105511969 of the controllers' world: it entered the SyncStateSet without a heartbeat."""
     brokers = of_two()
     hear(brokers, 1)
     hear(brokers, 2)
@@ -104,7 +99,7 @@ def test_an_id_that_is_granted_again_is_not_alive_by_what_its_former_holder_said
 
 
 class Asked(ReplicasState):
-    """Notes of whom it is asked."""
+    """Records the brokers whose check code is read."""
 
     keys: ClassVar[list[tuple[str, str, int]]] = []
 
@@ -113,8 +108,8 @@ class Asked(ReplicasState):
         return super().check_code(key)
 
 
-def test_a_state_that_a_snapshot_replaced_is_compared_for_those_who_were_heard_alone() -> None:
-    """It may have hundreds of thousands of others, and they are looked at in one turn."""
+def test_a_loaded_snapshot_is_compared_only_for_brokers_that_were_heard() -> None:
+    """The snapshot may have hundreds of thousands of brokers, and the comparison runs in one loop turn."""
     brokers = of_two()
     state, before = brokers._state, Asked()
     for at, code in ((1, "h1:1;7"), (2, "h2:1;8")):
@@ -134,12 +129,8 @@ def heard_of(brokers: LiveBrokers, incarnation: int, connection: int) -> None:
     brokers.heard(header, connection)
 
 
-def lives(brokers: LiveBrokers) -> bool:
-    return brokers.liveness().is_alive(("c", "a", 1))
-
-
 @pytest.mark.parametrize("heard_before", [True, False])
-def test_a_heartbeat_of_a_dead_process_revives_nobody_once_its_successor_registered(
+def test_a_late_heartbeat_of_a_dead_process_is_ignored_after_a_restart(
     heard_before: bool,
 ) -> None:
     brokers = of_two()
@@ -147,7 +138,7 @@ def test_a_heartbeat_of_a_dead_process_revives_nobody_once_its_successor_registe
         heard_of(brokers, 100, connection=5)
     assert brokers.restarted("a", 1, 7, 200)
     heard_of(brokers, 100, connection=5)
-    assert not lives(brokers), "it comes late, over the connection of the process before"
+    assert not lives(brokers), "it arrives late, over the connection of the process before"
     heard_of(brokers, 200, connection=7)
     assert lives(brokers)
     brokers.connection_closed(7)
@@ -155,26 +146,26 @@ def test_a_heartbeat_of_a_dead_process_revives_nobody_once_its_successor_registe
     assert not lives(brokers)
 
 
-def test_words_of_a_dead_process_that_come_again_over_a_newer_connection_make_no_restart_late() -> None:
+def test_a_replayed_heartbeat_of_a_dead_process_does_not_make_a_restart_late() -> None:
     """Controllers' world, seed 2000098."""
     brokers = of_two()
     heard_of(brokers, 100, connection=9)
-    assert brokers.restarted("a", 1, 7, 200), "nobody but the process before it was heard over 9"
+    assert brokers.restarted("a", 1, 7, 200), "only the process before it was heard over 9"
     heard_of(brokers, 200, connection=7)
     assert lives(brokers)
-    assert not brokers.restarted("a", 1, 5, 200), "its own word, and it was heard since"
+    assert not brokers.restarted("a", 1, 5, 200), "its own registration, and it was heard since"
 
 
-def test_a_late_registration_of_a_dead_process_shuts_its_successor_out_neither_way() -> None:
+def test_a_late_registration_of_a_dead_process_does_not_block_its_successor() -> None:
     brokers = of_two()
     assert brokers.restarted("a", 1, 7, 200)
     assert not brokers.restarted("a", 1, 5, 100), "late"
-    assert brokers.restarted("a", 1, 9, 100), "sent again by somebody: as any restart"
+    assert brokers.restarted("a", 1, 9, 100), "a repeated registration counts as a restart"
     heard_of(brokers, 200, connection=7)
     assert lives(brokers)
 
 
-def test_a_process_after_the_clock_was_set_back_is_heard_and_so_is_one_that_does_not_tell() -> None:
+def test_a_process_with_a_lower_or_no_incarnation_is_heard_after_a_restart() -> None:
     brokers = of_two()
     heard_of(brokers, 200, connection=5)
     assert brokers.restarted("a", 1, 7, 100)
@@ -187,8 +178,8 @@ def test_a_process_after_the_clock_was_set_back_is_heard_and_so_is_one_that_does
 
 
 @pytest.mark.parametrize("eligible", [True, False])
-def test_who_is_eligible_and_comes_back_with_an_older_log_lacks_what_it_held(eligible: bool) -> None:
-    """Controllers 837259387470403: it was held for whole, and elected."""
+def test_an_eligible_broker_with_an_older_log_is_missing_data(eligible: bool) -> None:
+    """Seed 837259387470403 of the controllers' world: it counted as complete and was elected."""
     brokers = of_two()
     state = brokers._state
     for event in (ElectMaster("a", 1), ElectMaster("a", 2), ElectMaster("a", 1, frozenset({2}))):
@@ -203,11 +194,11 @@ def test_who_is_eligible_and_comes_back_with_an_older_log_lacks_what_it_held(eli
     assert brokers.liveness().lacking == (frozenset({("c", "a", 2)}) if eligible else frozenset())
 
 
-def test_a_former_holder_of_an_id_shuts_its_new_one_out_neither_by_a_registration_nor_by_heartbeats() -> None:
-    """Controllers 3733224131920579: its process began later and spoke over a newer connection, so the id's own broker,
-    which led, counted as dead for good."""
+def test_a_former_holder_of_an_id_does_not_block_the_new_holder() -> None:
+    """Seed 3733224131920579 of the controllers' world: the former holder started later and used a newer
+    connection, so the current holder, which led, counted as dead for ever."""
     brokers = of_two()
-    assert brokers.restarted("a", 1, 9, 200, "h7:1;3"), "it is refused for its code"
+    assert brokers.restarted("a", 1, 9, 200, "h7:1;3"), "it is refused because of its check code"
     brokers.heard(BrokerHeartbeatHeader("c", "h7:1", "a", 1, incarnation=200), 9)
     assert not lives(brokers)
     assert brokers.restarted("a", 1, 5, 100, "h1:1;7")
@@ -218,7 +209,7 @@ def test_a_former_holder_of_an_id_shuts_its_new_one_out_neither_by_a_registratio
     assert lives(brokers)
 
 
-def test_an_operator_reads_once_of_each_broker_that_fell_silent(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_silent_broker_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     brokers, clock = of_two(), ManualClock()
     brokers._clock = clock
     caplog.set_level(logging.INFO, "controller.livebrokers")
@@ -228,5 +219,5 @@ def test_an_operator_reads_once_of_each_broker_that_fell_silent(caplog: pytest.L
     for clock.ms in (10_000, 10_001, 10_002):
         brokers.log_silent("a")
         brokers.log_silent("stranger")
-    told = [record for record in caplog.records if record.getMessage() == "broker silent"]
-    assert [getattr(record, "fields", {}) for record in told] == [{"cluster": "c", "broker": "a", "id": 1}]
+    silent = [record for record in caplog.records if record.getMessage() == "broker silent"]
+    assert [getattr(record, "fields", {}) for record in silent] == [{"cluster": "c", "broker": "a", "id": 1}]

@@ -3,34 +3,24 @@ from __future__ import annotations
 from controller.decision import Decision
 from controller.elections import NOBODY, elect_master, replace_lost_master
 from controller.electpolicy import LiveReport
-from controller.events import AlterSyncStateSet, ApplyBrokerId, ElectMaster, Event
+from controller.events import AlterSyncStateSet, ElectMaster
 from controller.heartbeats import Heartbeat, Heartbeats, Liveness
 from controller.state import ReplicasState
+from tests.unit.controller.brokersets import granted, state_of
 
 NOW = 1_000_000
 GONE, UNHEARD = "gone", "unheard"
 
 
-def applied(broker_id: int) -> ApplyBrokerId:
-    return ApplyBrokerId("c", "a", broker_id, f"h{broker_id}:1", f"h{broker_id}:1;7")
-
-
-def state_of(*events: Event) -> ReplicasState:
-    state = ReplicasState()
-    for event in events:
-        state.apply(event)
-    return state
-
-
 def three_brokers(*members: int) -> ReplicasState:
     """Master 1 in epoch 1, set epoch 2."""
     alter = AlterSyncStateSet("a", frozenset(members))
-    return state_of(applied(1), applied(2), applied(3), ElectMaster("a", 1), alter)
+    return state_of(granted(1), granted(2), granted(3), ElectMaster("a", 1), alter)
 
 
 def brokers(*, lacking: tuple[int, ...] = (), **lives: int | str) -> Liveness:
-    """b1=100: broker 1 lives and its log ends at 100; "gone": its connection ended; "unheard": never
-    spoke."""
+    """b1=100: broker 1 is alive and its log ends at 100; "gone": its connection closed; "unheard": never
+    heard."""
     table = Heartbeats()
     for name, life in lives.items():
         broker_id = int(name[1:])
@@ -60,13 +50,13 @@ def ext(decision: Decision) -> dict[str, str]:
     return decision.header.to_ext()
 
 
-def test_an_unknown_set_elects_nobody() -> None:
+def test_no_master_is_elected_for_an_unknown_set() -> None:
     assert elect(state_of(), brokers(b1=0), 1).code == 2010
     assert replace(state_of(), brokers(b1=0)) is None
 
 
-def test_the_first_election_takes_the_broker_that_asks() -> None:
-    decision = elect(state_of(applied(1), applied(2)), brokers(b1=100, b2=0), 2)
+def test_the_first_election_elects_the_requesting_broker() -> None:
+    decision = elect(state_of(granted(1), granted(2)), brokers(b1=100, b2=0), 2)
     assert decision.code == 0
     assert decision.events == (ElectMaster("a", 2),)
     assert ext(decision) == {
@@ -81,15 +71,15 @@ def test_the_first_election_takes_the_broker_that_asks() -> None:
     )
 
 
-def test_the_first_election_takes_nobody_who_is_unknown_or_dead() -> None:
-    state = state_of(applied(1))
+def test_the_first_election_rejects_an_unknown_or_dead_broker() -> None:
+    state = state_of(granted(1))
     for asked in (NOBODY, 1, 9):
         for designate in (False, True):
             decision = elect(state, brokers(b1=GONE, b9=0), asked, designate=designate, unclean=True)
             assert decision.code in (2004, 2012) and decision.events == ()
 
 
-def test_a_living_master_stays_and_is_told() -> None:
+def test_an_election_returns_the_live_master() -> None:
     decision = elect(three_brokers(1, 2, 3), brokers(b1=0, b2=900), 2)
     assert (decision.code, decision.events) == (2011, ())
     assert ext(decision) == {
@@ -102,35 +92,35 @@ def test_a_living_master_stays_and_is_told() -> None:
     assert replace(three_brokers(1, 2, 3), brokers(b1=0, b2=900)) is None
 
 
-def test_a_master_not_heard_yet_by_a_new_leader_is_not_deposed() -> None:
+def test_a_new_leader_does_not_depose_a_master_it_has_not_heard_yet() -> None:
     live = brokers(b1=UNHEARD, b2=0)
     assert elect(three_brokers(1, 2), live, 2).code == 2011
     assert elect(three_brokers(1, 2), live, NOBODY).code == 2011
     assert replace(three_brokers(1, 2), live) is None
 
 
-def test_an_operator_hands_mastership_to_a_living_member() -> None:
+def test_an_operator_may_designate_a_live_member() -> None:
     decision = elect(three_brokers(1, 2, 3), brokers(b1=0, b2=0), 2, designate=True)
     assert decision.events == (ElectMaster("a", 2),)
     assert ext(decision)["masterEpoch"] == "2"
     assert elect(three_brokers(1, 2), brokers(b1=0, b2=0), 1, designate=True).code == 2011
 
 
-def test_an_operator_cannot_designate_the_dead_the_unknown_outsiders_or_nobody() -> None:
+def test_an_operator_cannot_designate_a_dead_or_unknown_broker_or_a_non_member() -> None:
     for asked in (2, 3, 9, NOBODY):
         decision = elect(three_brokers(1, 2), brokers(b1=0, b2=GONE, b3=0), asked, designate=True)
         assert (decision.code, decision.events) == (2012, ())
 
 
-def test_the_best_member_follows_a_lost_master() -> None:
+def test_a_lost_master_is_replaced_by_the_best_member() -> None:
     decision = replace(three_brokers(1, 2, 3), brokers(b1=GONE, b2=50, b3=60))
     assert decision is not None
     assert decision.events == (ElectMaster("a", 3),)
     asked = elect(three_brokers(1, 2, 3), brokers(b1=GONE, b2=50, b3=60), 2)
-    assert asked.events == (ElectMaster("a", 3),), "asking is no claim"
+    assert asked.events == (ElectMaster("a", 3),), "a request gives no precedence"
 
 
-def test_brokers_outside_the_set_follow_only_in_unclean_elections_and_only_then() -> None:
+def test_brokers_outside_the_set_are_elected_only_in_unclean_elections() -> None:
     live = brokers(b1=GONE, b2=50, b3=900)
     clean = replace(three_brokers(1, 2), live, unclean=True)
     assert clean is not None and clean.events == (ElectMaster("a", 2),), "a member goes first"
@@ -140,7 +130,7 @@ def test_brokers_outside_the_set_follow_only_in_unclean_elections_and_only_then(
     assert designated.events == (ElectMaster("a", 2),)
 
 
-def test_a_lost_master_without_successor_is_struck_off_once_and_the_set_is_kept() -> None:
+def test_a_lost_master_without_successor_is_removed_once_and_the_set_is_kept() -> None:
     state = three_brokers(1, 2)
     live = brokers(b1=GONE, b2=GONE, b3=0)
     decision = replace(state, live)
@@ -152,13 +142,13 @@ def test_a_lost_master_without_successor_is_struck_off_once_and_the_set_is_kept(
     assert state.sync_states["a"].master_epoch == 2
 
 
-def test_a_request_never_strikes_off_a_lost_master() -> None:
+def test_a_request_never_removes_a_lost_master() -> None:
     for asked, code in ((NOBODY, 2004), (3, 2012)):
         decision = elect(three_brokers(1, 2), brokers(b1=GONE, b2=GONE, b3=0), asked)
         assert (decision.code, decision.events) == (code, ())
 
 
-def test_a_master_struck_off_leads_again_with_a_new_epoch_once_it_is_back() -> None:
+def test_a_removed_master_is_elected_again_in_a_new_epoch_when_it_returns() -> None:
     state = three_brokers(1)
     state.apply(ElectMaster("a", None))
     decision = replace(state, brokers(b1=70, b2=900))
@@ -168,17 +158,17 @@ def test_a_master_struck_off_leads_again_with_a_new_epoch_once_it_is_back() -> N
     assert elect(state, brokers(b1=70, b2=900), 2).events == (ElectMaster("a", 1),)
 
 
-def test_every_election_says_why() -> None:
-    fresh = state_of(applied(1), applied(2))
+def test_every_election_has_a_reason() -> None:
+    fresh = state_of(granted(1), granted(2))
     assert elect(fresh, brokers(b1=100), 1).reason == "first election"
     state = three_brokers(1, 2)
     lost = replace(state, brokers(b1=GONE, b2=100))
     assert lost is not None and lost.reason == "connection lost"
     assert elect(state, brokers(b1=GONE, b2=100), 2).reason == "connection lost", "asked by a broker"
     assert elect(state, brokers(b1=100, b2=100), 2, designate=True).reason == "operator asked"
-    nobody = replace(state, brokers(b1=GONE))
-    assert nobody is not None
-    assert (nobody.events, nobody.reason) == ((ElectMaster("a", None),), "connection lost")
+    no_master = replace(state, brokers(b1=GONE))
+    assert no_master is not None
+    assert (no_master.events, no_master.reason) == ((ElectMaster("a", None),), "connection lost")
     unclean = replace(state, brokers(b1=GONE, b3=100), unclean=True)
     assert unclean is not None and unclean.reason == "connection lost, unclean"
     state.apply(ElectMaster("a", None))
@@ -186,10 +176,12 @@ def test_every_election_says_why() -> None:
     assert again is not None and again.reason == "no master"
 
 
-def test_a_member_that_lacks_something_waits_for_who_may_have_it() -> None:
+def test_a_member_missing_data_is_not_elected_while_others_may_have_it() -> None:
     state = three_brokers(1, 2, 3)
     decision = replace(state, brokers(b1=GONE, b2=UNHEARD, b3=0, lacking=(3,)))
-    assert decision is not None and decision.events == (ElectMaster("a", None),), "struck off, once"
+    assert decision is not None and decision.events == (ElectMaster("a", None),), (
+        "the lost master is removed once"
+    )
     state.apply(ElectMaster("a", None))
     alone = brokers(b1=GONE, b2=UNHEARD, b3=500, lacking=(3,))
     assert replace(state, alone) is None or replace(state, alone).events == ()  # type: ignore[union-attr]
@@ -198,7 +190,7 @@ def test_a_member_that_lacks_something_waits_for_who_may_have_it() -> None:
     assert decision is not None and decision.events == (ElectMaster("a", 2),)
 
 
-def test_when_every_member_is_back_and_lacks_something_the_longest_log_is_the_best_there_is() -> None:
+def test_the_longest_log_is_elected_when_all_members_are_missing_data() -> None:
     state = three_brokers(1, 2)
     state.apply(ElectMaster("a", None))
     assert replace(state, brokers(b1=UNHEARD, b2=100, b3=900, lacking=(2,))) is None
@@ -206,7 +198,7 @@ def test_when_every_member_is_back_and_lacks_something_the_longest_log_is_the_be
     assert decision is not None and decision.events == (ElectMaster("a", 2),)
 
 
-def test_an_empty_log_that_should_not_be_is_never_elected_by_itself() -> None:
+def test_an_emptied_log_is_not_elected_without_an_operator() -> None:
     state = three_brokers(1, 2)
     state.apply(ElectMaster("a", None))
     assert replace(state, brokers(b1=0, b2=0, lacking=(1, 2))) is None
@@ -214,19 +206,19 @@ def test_an_empty_log_that_should_not_be_is_never_elected_by_itself() -> None:
     assert decision is not None and decision.events == (ElectMaster("a", 1),), "nothing was confirmed"
 
 
-def test_an_operator_may_elect_a_member_that_lacks_something() -> None:
+def test_an_operator_may_elect_a_member_missing_data() -> None:
     state = three_brokers(1, 2, 3)
     state.apply(ElectMaster("a", None))
     live = brokers(b1=GONE, b2=GONE, b3=0, lacking=(3,))
     assert elect(state, live, 3, designate=True).events == (ElectMaster("a", 3),)
 
 
-def test_unclean_election_takes_who_is_there() -> None:
+def test_an_unclean_election_prefers_a_broker_with_a_log() -> None:
     state = three_brokers(1, 2)
     state.apply(ElectMaster("a", None))
     decision = replace(state, brokers(b1=0, b2=GONE, b3=70, lacking=(1,)), unclean=True)
     assert decision is not None and decision.events == (ElectMaster("a", 3),), (
-        "outside of the set, but with a log"
+        "outside the set, but with a log"
     )
     decision = replace(state, brokers(b1=0, b2=GONE, b3=GONE, lacking=(1,)), unclean=True)
     assert decision is not None and decision.events == (ElectMaster("a", 1),)

@@ -27,24 +27,24 @@ class Client:
         self.sent.append((address, header.master_epoch or 0))
 
 
-def announce(notifier: Notifier, addresses: list[str], epoch: int, told: list[str]) -> None:
+def announce(notifier: Notifier, addresses: list[str], epoch: int, notified: list[str]) -> None:
     header = NotifyBrokerRoleChangedHeader("h:1", epoch, 7, 1)
-    notifier.announce(addresses, header, frozenset({1}), told.append)
+    notifier.announce(addresses, header, frozenset({1}), notified.append)
 
 
-def test_a_new_leader_tells_everybody_a_few_in_a_turn() -> None:
+def test_a_new_leader_notifies_a_few_brokers_per_loop_turn() -> None:
     async def scenario() -> None:
-        client, tasks, told = Client(), Tasks(lambda error: None), list[str]()
+        client, tasks, notified = Client(), Tasks(lambda error: None), list[str]()
         notifier = Notifier(cast(RemotingClient, client), ManualClock(), tasks)
         addresses = [f"h:{port}" for port in range(10 * BEGUN_A_TURN)]
         for address in addresses:
-            announce(notifier, [address], 1, told)
+            announce(notifier, [address], 1, notified)
         before = 0
-        while len(told) < len(addresses):
+        while len(notified) < len(addresses):
             await asyncio.sleep(0)
-            assert len(told) - before <= BEGUN_A_TURN
-            before = len(told)
-        assert told == addresses
+            assert len(notified) - before <= BEGUN_A_TURN
+            before = len(notified)
+        assert notified == addresses
         await tasks.stop()
 
     asyncio.run(scenario())
@@ -52,15 +52,15 @@ def test_a_new_leader_tells_everybody_a_few_in_a_turn() -> None:
 
 def test_only_the_newest_announcement_is_sent_to_an_address() -> None:
     async def scenario() -> None:
-        client, tasks, told = Client(), Tasks(lambda error: None), list[str]()
+        client, tasks, notified = Client(), Tasks(lambda error: None), list[str]()
         notifier = Notifier(cast(RemotingClient, client), ManualClock(), tasks)
         client.hangs = True
-        announce(notifier, ["h:1"], 1, told)
+        announce(notifier, ["h:1"], 1, notified)
         for _ in range(3):
             await asyncio.sleep(0)
         client.hangs = False
-        announce(notifier, ["h:1", "h:2"], 2, told)
-        announce(notifier, ["h:1"], 3, told)
+        announce(notifier, ["h:1", "h:2"], 2, notified)
+        announce(notifier, ["h:1"], 3, notified)
         for _ in range(10):
             await asyncio.sleep(0)
         assert sorted(client.sent) == [("h:1", 3), ("h:2", 2)]

@@ -1,4 +1,4 @@
-"""The order of deciding, proposing and telling, against a group member played by the test."""
+"""The order of evaluating, proposing and reporting, with a scripted group member."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STILL = Decision(code=2011)
 
 
 class Member:
-    """Plays DLedgerNode; `trace` is what it was asked for, in order."""
+    """Plays DLedgerNode; `trace` lists the calls in order."""
 
     def __init__(self) -> None:
         self.is_active = True
@@ -34,13 +34,13 @@ class Member:
         self.applied_index = 0
         self.last_index = 0
         self.trace: list[str] = []
-        self.fate: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self.outcome: Callable[[], Coroutine[Any, Any, None]] | None = None
 
     async def propose(self, bodies: list[bytes], timeout_ms: int) -> list[object]:
         self.trace.append("propose")
         self.last_index += len(bodies)
-        if self.fate is not None:
-            await self.fate()
+        if self.outcome is not None:
+            await self.outcome()
         self.applied_index = self.last_index
         return [None]
 
@@ -62,21 +62,23 @@ async def hangs() -> None:
     await asyncio.Event().wait()
 
 
-async def undecided() -> None:
-    raise OutcomeUnknown("not decided")
+async def unknown_outcome() -> None:
+    raise OutcomeUnknown("not committed")
 
 
 async def refused() -> None:
     raise NotLeader(None, None)
 
 
-@pytest.mark.parametrize(("fate", "told"), [(None, "success"), (undecided, "timeout"), (refused, "failed")])
-def test_every_proposal_is_told_of_once(fate: Any, told: str) -> None:
+@pytest.mark.parametrize(
+    ("outcome", "status"), [(None, "success"), (unknown_outcome, "timeout"), (refused, "failed")]
+)
+def test_the_outcome_of_every_proposal_is_reported_once(outcome: Any, status: str) -> None:
     member, heard = Member(), list[str]()
-    member.fate = fate
+    member.outcome = outcome
     commands = runner_of(member, heard.append)
     asyncio.run(_outcome(commands))
-    assert heard == [told]
+    assert heard == [status]
 
 
 async def _outcome(commands: CommandRunner) -> None:
@@ -84,7 +86,7 @@ async def _outcome(commands: CommandRunner) -> None:
         await commands.run("a", lambda state, live: ELECT)
 
 
-def test_a_reply_with_events_waits_for_them_and_one_without_for_a_quorum() -> None:
+def test_a_reply_waits_for_its_events_or_for_a_read_barrier() -> None:
     member = Member()
     commands = runner_of(member)
     assert asyncio.run(commands.run("a", lambda state, live: ELECT)) is ELECT
@@ -93,21 +95,21 @@ def test_a_reply_with_events_waits_for_them_and_one_without_for_a_quorum() -> No
     assert member.trace == ["propose", "barrier", "barrier"]
 
 
-def test_a_command_without_events_is_decided_again_after_the_quorum_spoke() -> None:
+def test_a_command_without_events_is_evaluated_again_after_the_read_barrier() -> None:
     member = Member()
     decisions = iter([STILL, ELECT])
     assert asyncio.run(runner_of(member).run("a", lambda state, live: next(decisions))) is ELECT
     assert member.trace == ["barrier", "propose"]
 
 
-def test_a_controller_that_does_not_lead_decides_nothing() -> None:
+def test_a_controller_that_does_not_lead_rejects_commands() -> None:
     member = Member()
     member.is_active = False
     with pytest.raises(NotLeader):
-        asyncio.run(runner_of(member).run("a", lambda state, live: pytest.fail("decided")))
+        asyncio.run(runner_of(member).run("a", lambda state, live: pytest.fail("evaluated")))
 
 
-def test_commands_are_decided_one_after_the_other() -> None:
+def test_commands_of_one_set_are_evaluated_one_after_the_other() -> None:
     member = Member()
     seen: list[int] = []
 
@@ -118,7 +120,7 @@ def test_commands_are_decided_one_after_the_other() -> None:
     async def slowly() -> None:
         await asyncio.sleep(0)
 
-    member.fate = slowly
+    member.outcome = slowly
 
     async def all_at_once() -> None:
         commands = runner_of(member)
@@ -128,43 +130,43 @@ def test_commands_are_decided_one_after_the_other() -> None:
     assert seen == [0, 1, 2]
 
 
-def test_nothing_is_decided_while_an_earlier_event_may_still_be_applied() -> None:
+def test_no_command_is_evaluated_while_an_earlier_outcome_is_unknown() -> None:
     async def scenario() -> None:
         member = Member()
         commands = runner_of(member)
-        member.fate = undecided
+        member.outcome = unknown_outcome
         with pytest.raises(OutcomeUnknown):
             await commands.run("a", lambda state, live: ELECT)
-        member.fate = None
-        decided_at: list[int] = []
+        member.outcome = None
+        evaluated_at: list[int] = []
         waiting = asyncio.create_task(
-            commands.run("a", lambda state, live: decided_at.append(member.applied_index) or STILL)
+            commands.run("a", lambda state, live: evaluated_at.append(member.applied_index) or STILL)
         )
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert decided_at == []
+        assert evaluated_at == []
         member.applied_index = 1
         commands.progressed()
         assert await waiting is STILL
-        assert decided_at[0] == 1
+        assert evaluated_at[0] == 1
 
     asyncio.run(scenario())
 
 
-def test_a_new_term_settles_what_was_undecided() -> None:
+def test_a_new_term_settles_an_unknown_outcome() -> None:
     async def scenario() -> None:
         member = Member()
         commands = runner_of(member)
-        member.fate = undecided
+        member.outcome = unknown_outcome
         with pytest.raises(OutcomeUnknown):
             await commands.run("a", lambda state, live: ELECT)
-        member.fate, member.term = None, 2
+        member.outcome, member.term = None, 2
         assert await commands.run("a", lambda state, live: STILL) is STILL
 
     asyncio.run(scenario())
 
 
-def test_a_command_whose_turn_does_not_come_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_waits_too_long_is_rejected_as_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "TIMEOUT_MS", 1)
     monkeypatch.setattr(runner, "PROPOSE_MS_MIN", 0)
 
@@ -176,11 +178,11 @@ def test_a_command_whose_turn_does_not_come_is_not_tried(monkeypatch: pytest.Mon
         async def hangs_on() -> None:
             await hang.wait()
 
-        member.fate = hangs_on
+        member.outcome = hangs_on
         first = asyncio.create_task(commands.run("a", lambda state, live: ELECT))
         await asyncio.sleep(0)
         with pytest.raises(Busy):
-            await commands.run("a", lambda state, live: pytest.fail("decided"))
+            await commands.run("a", lambda state, live: pytest.fail("evaluated"))
         hang.set()
         await first
 
@@ -191,33 +193,33 @@ def test_commands_on_different_sets_do_not_wait_for_each_other() -> None:
     async def scenario() -> None:
         member = Member()
         commands = runner_of(member)
-        decided = asyncio.Event()
+        committed = asyncio.Event()
 
         async def hangs_on() -> None:
-            await decided.wait()
+            await committed.wait()
 
-        member.fate = hangs_on
+        member.outcome = hangs_on
         waiting = [
             asyncio.create_task(commands.run(name, lambda state, live: ELECT))
             for name in ("a", "b", "a", "c")
         ]
         await asyncio.sleep(0)
-        assert member.trace == ["propose"] * 3, "one of each set"
-        decided.set()
+        assert member.trace == ["propose"] * 3, "one proposal of each set"
+        committed.set()
         await asyncio.gather(*waiting)
         assert member.trace == ["propose"] * 4
 
     asyncio.run(scenario())
 
 
-def test_what_became_of_one_set_holds_up_no_other() -> None:
+def test_an_unknown_outcome_of_one_set_does_not_delay_others() -> None:
     async def scenario() -> None:
         member = Member()
         commands = runner_of(member)
-        member.fate = undecided
+        member.outcome = unknown_outcome
         with pytest.raises(OutcomeUnknown):
             await commands.run("a", lambda state, live: ELECT)
-        member.fate = None
+        member.outcome = None
         same = asyncio.create_task(commands.run("a", lambda state, live: STILL))
         assert await commands.run("b", lambda state, live: STILL) is STILL
         assert not same.done()
@@ -228,12 +230,12 @@ def test_what_became_of_one_set_holds_up_no_other() -> None:
     asyncio.run(scenario())
 
 
-def test_a_proposal_that_nobody_waits_for_any_more_is_of_unknown_fate() -> None:
+def test_a_cancelled_proposal_has_an_unknown_outcome() -> None:
     async def scenario() -> None:
         member = Member()
         commands = runner_of(member)
 
-        member.fate = hangs
+        member.outcome = hangs
         cancelled = asyncio.create_task(commands.run("a", lambda state, live: ELECT))
         await asyncio.sleep(0)
         cancelled.cancel()
@@ -241,7 +243,7 @@ def test_a_proposal_that_nobody_waits_for_any_more_is_of_unknown_fate() -> None:
         next_one = asyncio.create_task(commands.run("a", lambda state, live: STILL))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert member.trace == ["propose"], "nothing is decided before that is settled"
+        assert member.trace == ["propose"], "nothing is evaluated before that is settled"
         member.applied_index = member.last_index
         commands.progressed()
         assert await next_one is STILL
@@ -249,7 +251,7 @@ def test_a_proposal_that_nobody_waits_for_any_more_is_of_unknown_fate() -> None:
     asyncio.run(scenario())
 
 
-def test_nothing_is_kept_of_sets_that_nobody_waits_for() -> None:
+def test_no_lock_is_kept_for_sets_without_waiters() -> None:
     async def scenario() -> None:
         turns = BrokerTurns()
         end = asyncio.get_running_loop().time() + WAIT_S
@@ -270,7 +272,7 @@ def test_nothing_is_kept_of_sets_that_nobody_waits_for() -> None:
     asyncio.run(scenario())
 
 
-def test_the_controllers_own_command_comes_first_then_brokers_and_each_connection_has_its_turn() -> None:
+def test_own_commands_run_first_then_brokers_then_connections_in_turn() -> None:
     async def scenario() -> None:
         turns, order = BrokerTurns(), []
         end = asyncio.get_running_loop().time() + WAIT_S
@@ -293,7 +295,7 @@ def test_the_controllers_own_command_comes_first_then_brokers_and_each_connectio
     asyncio.run(scenario())
 
 
-def test_a_turn_that_comes_as_its_asker_goes_is_the_next_ones() -> None:
+def test_the_turn_of_a_cancelled_waiter_passes_to_the_next() -> None:
     async def scenario() -> None:
         turns = BrokerTurns()
         end = asyncio.get_running_loop().time() + WAIT_S
@@ -313,12 +315,12 @@ def test_a_turn_that_comes_as_its_asker_goes_is_the_next_ones() -> None:
     asyncio.run(scenario())
 
 
-def test_where_one_connection_takes_all_room_there_is_some_for_others() -> None:
+def test_a_flooding_connection_leaves_room_for_others() -> None:
     async def scenario() -> None:
         member = Member()
         commands = runner_of(member)
 
-        member.fate = hangs
+        member.outcome = hangs
         flood = CommandSource(Rank.ANYBODY, 7)
         held = [asyncio.create_task(commands.run("a", lambda state, live: ELECT, flood))]
         await asyncio.sleep(0)

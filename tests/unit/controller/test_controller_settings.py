@@ -25,7 +25,7 @@ def test_upstreams_sample_file_is_enough(tmp_path: Path) -> None:
     assert settings.store_root == Path.home() / "DLedgerController" / "n1"
 
 
-def test_what_a_java_controller_stored_is_read_without_a_warning(tmp_path: Path) -> None:
+def test_a_java_properties_file_loads_without_a_warning(tmp_path: Path) -> None:
     file = tmp_path / "controller.properties"
     file.write_text(
         SAMPLE + "isProcessReadEvent=false\nserverWorkerThreads=8\ncontrollerStorePath=/data/c1\n"
@@ -51,14 +51,14 @@ def test_what_a_java_controller_stored_is_read_without_a_warning(tmp_path: Path)
         "heartBeatTimeIntervalMs=600",
     ],
 )
-def test_settings_that_cannot_work_are_refused(tmp_path: Path, override: str) -> None:
+def test_invalid_settings_are_rejected(tmp_path: Path, override: str) -> None:
     file = tmp_path / "controller.conf"
     file.write_text(SAMPLE)
     with pytest.raises(SettingsError):
         ControllerSettings.load(file, [override])
 
 
-def test_the_groups_timing_is_set_as_a_whole(tmp_path: Path) -> None:
+def test_the_timing_settings_are_read_together(tmp_path: Path) -> None:
     file = tmp_path / "controller.conf"
     times = "heartBeatTimeIntervalMs=2000\nelectionTimeoutMinMs=6000\nelectionTimeoutMaxMs=9000\n"
     file.write_text(SAMPLE + times)
@@ -67,15 +67,15 @@ def test_the_groups_timing_is_set_as_a_whole(tmp_path: Path) -> None:
     assert (timing.election_timeout_min_ms, timing.election_timeout_max_ms) == (6000, 9000)
 
 
-def test_a_black_list_always_holds_the_home(tmp_path: Path) -> None:
+def test_a_black_list_always_includes_the_home(tmp_path: Path) -> None:
     file = tmp_path / "controller.conf"
     file.write_text(SAMPLE)
     settings = ControllerSettings.load(file, ["configBlackList=a; b"])
     assert settings.black_list == {"a", "b", "rocketmqHome"}
 
 
-def test_index_files_have_the_size_that_a_java_controller_takes_back(tmp_path: Path) -> None:
-    """A member of Java's that was ended before its first entry leaves none; upstream ends where one has another size."""
+def test_index_files_have_the_size_that_a_java_controller_accepts(tmp_path: Path) -> None:
+    """A Java member that ended before its first entry leaves none; upstream stops if one has another size."""
     file = tmp_path / "controller.conf"
     file.write_text(SAMPLE)
     for size in (4 << 20, 64 << 20, 1 << 30):

@@ -1,4 +1,4 @@
-"""The state in a snapshot equals the state that all events lead to, and what is kept beside it goes on from there."""
+"""The state in a snapshot equals the replayed state, and the election history continues from it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def loaded(data: bytes) -> ReplicasStateMachine:
 
 
 @given(st.lists(EVENTS, max_size=40), st.lists(EVENTS, max_size=10))
-def test_a_loaded_state_is_the_replayed_one_and_goes_on_like_it(
+def test_a_loaded_state_equals_the_replayed_one_and_stays_equal(
     before: list[Event], then: list[Event]
 ) -> None:
     replayed, resumed = after(before), loaded(saved(after(before)))
@@ -80,7 +80,7 @@ def test_a_loaded_state_is_the_replayed_one_and_goes_on_like_it(
         assert resumed.state == replayed.state, index
 
 
-def test_the_same_object_holds_the_new_state_and_listeners_hear_once() -> None:
+def test_loading_replaces_the_state_in_place_and_notifies_listeners_once() -> None:
     data = saved(after([ApplyBrokerId("c", "a", 1, "h:1", "code"), ElectMaster("a", 1)]))
     machine, heard = after([ApplyBrokerId("c", "b", 1, "h:2", "other")]), list[ReplicasState]()
     state = machine.state
@@ -98,7 +98,7 @@ def test_the_same_object_holds_the_new_state_and_listeners_hear_once() -> None:
     [b'{"sets":0,"version":2}\n', b'{"sets":2,"version":1}\n', b"[]\n"],
     ids=["newer", "short", "other"],
 )
-def test_what_is_of_no_known_form_is_refused(data: bytes) -> None:
+def test_a_snapshot_of_an_unknown_version_is_rejected(data: bytes) -> None:
     machine = after([ApplyBrokerId("c", "b", 1, "h:2", "other")])
     with pytest.raises(SnapshotUnknown):
         list(machine.snapshot_load(data))
@@ -106,7 +106,7 @@ def test_what_is_of_no_known_form_is_refused(data: bytes) -> None:
 
 
 def sets_of(sets: int, brokers: int) -> ReplicasStateMachine:
-    """Each with so many brokers, all of them in its SyncStateSet."""
+    """`sets` sets with `brokers` brokers each, all of them in the SyncStateSet."""
     machine = ReplicasStateMachine()
     for number in range(sets):
         replicas = Replicas("c", {at: Replica("10.0.0.1:1", f"h:{at};1") for at in range(brokers)}, brokers)
@@ -116,7 +116,7 @@ def sets_of(sets: int, brokers: int) -> ReplicasStateMachine:
 
 
 @pytest.mark.parametrize(("sets", "brokers"), [(4_000, 3), (60, 1_000), (600, 30)])
-def test_a_slice_of_the_work_is_as_long_for_few_large_sets_as_for_many_small_ones(
+def test_snapshot_slices_have_the_same_size_for_few_large_and_many_small_sets(
     sets: int, brokers: int
 ) -> None:
     machine = sets_of(sets, brokers)
@@ -131,7 +131,7 @@ def test_a_slice_of_the_work_is_as_long_for_few_large_sets_as_for_many_small_one
 
 
 class CountedName(str):
-    """Counts how often such names are compared."""
+    """A name that counts comparisons."""
 
     comparisons = 0
 
@@ -156,7 +156,7 @@ def test_no_slice_sorts_the_names_of_all_sets() -> None:
 
 
 def turns_of(work: Coroutine[Any, Any, None]) -> int:
-    """In how many it ends."""
+    """The number of loop turns that `work` takes."""
     for number in count(1):
         try:
             work.send(None)
@@ -166,13 +166,15 @@ def turns_of(work: Coroutine[Any, Any, None]) -> int:
 
 
 @pytest.mark.parametrize(("sets", "brokers", "turns"), [(3, 3, 1), (600, 10, 7), (6, 1_000, 7), (0, 0, 1)])
-def test_a_replaced_state_is_let_go_a_thousand_brokers_a_turn(sets: int, brokers: int, turns: int) -> None:
+def test_a_replaced_state_is_freed_a_thousand_brokers_per_loop_turn(
+    sets: int, brokers: int, turns: int
+) -> None:
     state = sets_of(sets, brokers).state
     assert turns_of(let_go(state)) == turns
     assert state == ReplicasState()
 
 
-def test_elections_that_were_witnessed_are_known_again_behind_a_snapshot() -> None:
+def test_saved_elections_are_known_after_a_snapshot() -> None:
     history = ElectionHistory(lambda: None)
     history.elected(ElectMaster("a", 1), 1, None, 1000)
     history.elected(ElectMaster("a", 2), 2, None, 2000)

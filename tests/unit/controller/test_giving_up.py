@@ -1,4 +1,4 @@
-"""A replica that begins anew: who may, and what stays behind."""
+"""A replica that resigns in order to start empty: when it may, and the state that remains."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from controller.givingup import give_up_replica
 from controller.heartbeats import Liveness
 from controller.state import ReplicasState
 from remoting.codes import ResponseCode
-from tests.unit.controller.test_controller_eligibility import alive, applied, members, report
+from tests.unit.controller.brokersets import alive, applied, members, report
 
 REFUSED = ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
 UNKNOWN = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
@@ -42,19 +42,19 @@ def forgets(broker_id: int) -> Event:
 ALL = alive(b1=report(100), b2=report(100), b3=report(100))
 
 
-def test_a_member_leaves_the_set_and_is_forgotten_where_enough_stay() -> None:
+def test_a_member_resigns_when_enough_members_stay() -> None:
     state = applied(members(1, 2, 3))
-    assert asked(state, ALL, dry_run=True) == Decision(), "only asked"
+    assert asked(state, ALL, dry_run=True) == Decision(), "a dry run changes nothing"
     decision = asked(state, ALL)
     assert decision == Decision(events=(members(1, 2), forgets(3)))
     before = state.sync_states["a"].set_epoch
     for event in decision.events:
         state.apply(event)
-    assert state.sync_states["a"].set_epoch == before + 1, "so its master hears of it"
-    assert asked(state, ALL) == Decision(), "asked again because the answer was lost"
+    assert state.sync_states["a"].set_epoch == before + 1, "so its master notices the change"
+    assert asked(state, ALL) == Decision(), "repeated because the response was lost"
 
 
-def test_one_that_is_left_behind_needs_nobody() -> None:
+def test_a_replica_outside_the_set_may_always_resign() -> None:
     assert asked(applied(members(1, 2)), alive(b1=report(9), b2=report(9))) == Decision(events=(forgets(3),))
 
 
@@ -75,7 +75,7 @@ def test_one_that_is_left_behind_needs_nobody() -> None:
         ),
     ],
 )  # fmt: skip
-def test_who_is_needed_is_refused_and_told_why(
+def test_a_needed_replica_may_not_resign_and_gets_the_reason(
     state: ReplicasState, live: Liveness, broker_id: int, why: str | None
 ) -> None:
     for dry_run in (True, False):
@@ -83,21 +83,21 @@ def test_who_is_needed_is_refused_and_told_why(
         if why is None:
             assert decision.code == ResponseCode.SUCCESS
             assert dry_run or decision.events == (members(1, eligible=(2,)), forgets(3)), (
-                "told with a new set epoch"
+                "announced with a new set epoch"
             )
         else:
             assert decision.code == REFUSED and why in (decision.remark or "")
             assert decision.events == ()
 
 
-def test_where_a_set_below_its_minimum_is_short_of_a_member_nobody_may_go() -> None:
-    """Eligible replicas hold what was acknowledged, but sends would be refused for longer."""
+def test_no_member_may_resign_when_the_set_would_fall_below_its_minimum() -> None:
+    """Eligible replicas hold the acknowledged data, but sends would be refused for longer."""
     state = applied(members(1, 3, eligible=(2,)))
     live = alive(b1=LiveReport(1, 9, 0, 2), b2=report(9), b3=report(9))
     assert "sends would be refused" in (asked(state, live).remark or "")
 
 
-def test_strangers_and_former_holders_of_the_id_are_refused() -> None:
+def test_unknown_brokers_and_former_holders_of_the_id_may_not_resign() -> None:
     state = applied(members(1, 2))
     assert asked(state, ALL, 7).code == UNKNOWN
     assert asked(state, ALL, 3, code="another:1;8").code == UNKNOWN

@@ -1,4 +1,4 @@
-"""When a leader that hears no broker lets another controller try."""
+"""When a leader that hears no broker hands leadership to another controller."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ def leader_at(now_ms: int, interval_ms: int) -> Hearing:
     return hearing
 
 
-def test_a_third_of_a_brokers_life_without_any_is_long_enough() -> None:
+def test_a_leader_steps_down_after_a_third_of_the_broker_timeout() -> None:
     hearing = leader_at(0, 500)
     assert not hearing.should_give_way(1_500 + 3_000)
     assert hearing.should_give_way(1_500 + 3_001)
 
 
-def test_where_heartbeats_are_rare_three_of_their_pauses_are_waited_for() -> None:
+def test_with_rare_heartbeats_a_leader_waits_for_three_intervals() -> None:
     hearing = leader_at(0, 2_000)
     assert not hearing.should_give_way(6_000 + 6_000)
     assert hearing.should_give_way(6_000 + 6_001)
 
 
-def test_a_new_leader_gives_brokers_the_whole_time_to_come() -> None:
+def test_a_new_leader_gives_brokers_the_full_time() -> None:
     hearing = leader_at(0, 500)
     hearing.leads_from(100_000)
     assert not hearing.should_give_way(100_000 + LIFETIME_MS // 3)
     assert hearing.should_give_way(100_001 + LIFETIME_MS // 3)
 
 
-def test_all_others_have_their_turn_and_while_nobody_is_heard_they_come_ever_more_rarely() -> None:
+def test_targets_alternate_and_the_wait_grows_while_no_broker_is_heard() -> None:
     hearing, now_ms = leader_at(0, 500), 1_500
     targets, waits = [], []
     for _ in range(12):
@@ -50,8 +50,9 @@ def test_all_others_have_their_turn_and_while_nobody_is_heard_they_come_ever_mor
     assert hearing.should_give_way(now_ms + 10 * 60_000)
 
 
-def test_a_new_leader_knows_from_before_how_rare_heartbeats_are() -> None:
-    """Else a group of which the only broker speaks more rarely than a third of its life changes its leader for ever."""
+def test_a_new_leader_knows_the_heartbeat_interval_from_before() -> None:
+    """Otherwise a group whose only broker sends less often than a third of its timeout would change leaders
+    for ever."""
     group = {peer: Hearing() for peer in MEMBERS}
     leader, changes_ms = "n0", []
     for now_ms in range(0, 600_000, 500):
@@ -65,14 +66,14 @@ def test_a_new_leader_knows_from_before_how_rare_heartbeats_are() -> None:
     assert len(changes_ms) <= len(MEMBERS) and max(changes_ms, default=0) < 30_000
 
 
-def test_an_outage_is_no_pause_between_heartbeats() -> None:
+def test_an_outage_does_not_count_as_a_heartbeat_interval() -> None:
     hearing = leader_at(0, 500)
     hearing.heard(LIFETIME_MS, 60_000)
     assert hearing.should_give_way(60_001 + LIFETIME_MS // 3)
 
 
-def test_a_deaf_member_that_leads_now_and_then_gives_way_as_soon_as_the_first_time() -> None:
-    """Others led between, each time for an hour: brokers are there."""
+def test_an_isolated_leader_steps_down_as_soon_as_the_first_time() -> None:
+    """Others led in between, each time for an hour, so brokers exist."""
     hearing = leader_at(0, 500)
     for now_ms in range(3_600_000, 20 * 3_600_000, 3_600_000):
         hearing.leads_from(now_ms)
@@ -80,8 +81,9 @@ def test_a_deaf_member_that_leads_now_and_then_gives_way_as_soon_as_the_first_ti
         hearing.give_way(MEMBERS, "n1", now_ms + LIFETIME_MS // 3 + 1)
 
 
-def test_who_never_heard_a_broker_waits_for_a_whole_life_of_them() -> None:
-    """They apply for ids before they send heartbeats: controllers' world, seed 2000199, did not become whole in a minute."""
+def test_a_leader_that_never_heard_a_broker_waits_for_a_full_timeout() -> None:
+    """Brokers apply for ids before they send heartbeats (seed 2000199 of the controllers' world: no master in
+    a minute)."""
     hearing = Hearing()
     hearing.leads_from(0)
     assert not hearing.should_give_way(10_000)

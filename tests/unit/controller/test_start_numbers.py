@@ -1,4 +1,4 @@
-"""Processes of one broker told apart by the numbers of their starts, in literals."""
+"""Start numbers distinguish the processes of one broker, in literals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from controller.events import ApplyBrokerId, ElectMaster, UpdateBrokerAddress, d
 from controller.givingup import give_up_replica
 from controller.heartbeats import Heartbeat, Heartbeats, Liveness
 from controller.holdings import Held
-from controller.livebrokers import SURELY_MS, LiveBrokers
+from controller.livebrokers import SURELY_MS
 from controller.state import ReplicasState
 from controller.statemachine import ReplicasStateMachine
 from controller.statesnapshot import row_of, take_row
@@ -23,9 +23,8 @@ from remoting.headers.controller import (
     GetReplicaInfoHeader,
     RegisterBrokerToControllerHeader,
 )
-from tests.unit.controller.test_controller_eligibility import NOW, alive, applied, members, replaced, report
-from tests.unit.controller.test_controller_holdings import ONE, Table
-from tests.unit.controller.test_controller_live_brokers import of_two
+from tests.unit.controller.brokersets import NOW, alive, applied, lives, members, of_two, replaced, report
+from tests.unit.controller.offsetstable import ONE, Table
 from tests.unit.doubles import ManualClock
 
 KEY = ("c", "a", 2)
@@ -34,7 +33,7 @@ COPY = ResponseCode.CONTROLLER_BROKER_ID_INVALID
 
 
 def started(number: int = 8, incarnation: int = 100, address: str = "h2:1") -> ReplicasState:
-    """Broker 2 was registered so."""
+    """A state in which broker 2 is registered with these values."""
     return applied(UpdateBrokerAddress("c", "a", 2, address, number, incarnation))
 
 
@@ -64,17 +63,17 @@ def register(
     return decision
 
 
-def test_the_next_start_of_a_disk_is_registered_and_the_same_process_again() -> None:
+def test_the_next_start_of_a_disk_and_its_process_are_registered() -> None:
     state = started()
     for _ in range(2):
         assert register(state, live(lives=True), 9, 200).code == 0
     replica = state.replicas["a"].by_id[2]
     assert (replica.start_number, replica.incarnation) == (9, 200)
-    assert register(state, live(lives=True), 12, 200).code == 0, "it has drawn others since"
+    assert register(state, live(lives=True), 12, 200).code == 0, "it has drawn higher numbers since"
 
 
 @pytest.mark.parametrize(("number", "heard", "known"), [(8, 0, 8), (7, 0, 8), (9, 40, 40), (40, 40, 40)])
-def test_a_number_that_was_heard_before_is_of_a_disk_that_was_set_back(
+def test_a_start_number_that_was_used_before_shows_a_restored_disk(
     number: int, heard: int, known: int
 ) -> None:
     state = started()
@@ -82,11 +81,13 @@ def test_a_number_that_was_heard_before_is_of_a_disk_that_was_set_back(
     assert decision.code == SET_BACK and decision.events == ()
     assert decision.header is not None
     assert decision.header.to_ext()["knownStartNumber"] == str(known)
-    assert register(state, live(lives=False, heard=heard), known + 1, 200).code == 0, "once it has noted that"
+    assert register(state, live(lives=False, heard=heard), known + 1, 200).code == 0, (
+        "with a number above the known one"
+    )
 
 
 @pytest.mark.parametrize(("number", "address"), [(8, "h2:1"), (8, "h2:2"), (9, "h2:2")])
-def test_of_two_processes_that_live_the_registered_one_counts(number: int, address: str) -> None:
+def test_of_two_live_processes_the_registered_one_counts(number: int, address: str) -> None:
     state = started()
     decision = register(state, live(lives=True), number, 200, address)
     assert decision.code == COPY and decision.events == ()
@@ -95,34 +96,34 @@ def test_of_two_processes_that_live_the_registered_one_counts(number: int, addre
     assert after.code == (SET_BACK if number == 8 else 0)
 
 
-def test_a_new_leader_cannot_tell_yet_whether_the_registered_process_lives() -> None:
+def test_a_new_leader_rejects_a_used_number_without_naming_a_copy() -> None:
     state = started()
     unheard = Heartbeats().at(NOW, NOW)
     assert not unheard.is_alive(KEY) and not unheard.is_dead(KEY)
     decision = register(state, unheard, 8, 200)
     assert decision.code == COPY and decision.header is not None
-    assert "otherAddress" not in decision.header.to_ext(), "nobody is called a copy for that"
-    assert register(state, unheard, 9, 200).code == 0, "the next start of its disk does not wait"
+    assert "otherAddress" not in decision.header.to_ext(), "no broker is named as a copy"
+    assert register(state, unheard, 9, 200).code == 0, "the next start of its disk need not wait"
 
 
-def test_an_event_of_an_older_controller_takes_no_number_back() -> None:
+def test_an_event_of_an_older_controller_keeps_the_start_number() -> None:
     state = started()
     state.apply(UpdateBrokerAddress("c", "a", 2, "h9:1"))
     replica = state.replicas["a"].by_id[2]
     assert (replica.address, replica.start_number, replica.incarnation) == ("h9:1", 8, 0)
 
 
-def test_a_broker_that_says_no_number_is_registered_as_ever_once_the_one_that_said_one_is_gone() -> None:
+def test_a_broker_without_a_number_is_registered_once_the_numbered_one_is_dead() -> None:
     state = started()
     assert register(state, live(lives=True), 0, 300, "h9:1").code == COPY
     assert state.replicas["a"].by_id[2].address == "h2:1"
     assert register(state, live(lives=False), 0, 300, "h9:1").code == 0
     replica = state.replicas["a"].by_id[2]
     assert (replica.address, replica.start_number, replica.incarnation) == ("h9:1", 8, 0)
-    assert register(state, live(lives=False), 8, 400).code == SET_BACK, "what was heard stays heard"
+    assert register(state, live(lives=False), 8, 400).code == SET_BACK, "a used number stays used"
 
 
-def test_a_refused_process_ends_nobodys_life() -> None:
+def test_a_second_process_with_a_used_number_is_refused() -> None:
     brokers = of_two()
     brokers._state.apply(UpdateBrokerAddress("c", "a", 1, "h1:1", 8, 100))
     brokers.heard(BrokerHeartbeatHeader("c", "h1:1", "a", 1, incarnation=100, start_number=9), 5)
@@ -135,12 +136,12 @@ def test_a_refused_process_ends_nobodys_life() -> None:
 
 
 FAR = 2**62
-"""A number that no disk draws."""
+"""An implausible start number."""
 
 
 @pytest.mark.parametrize("lives", [True, False])
 @pytest.mark.parametrize(("number", "incarnation"), [(10, 200), (FAR, 200), (FAR, 100), (9, 100), (8, 200)])
-def test_who_does_not_say_the_check_code_is_no_broker_that_once_said_it(
+def test_a_broker_that_sent_a_check_code_must_keep_sending_it(
     lives: bool, number: int, incarnation: int
 ) -> None:
     state = started()
@@ -148,10 +149,10 @@ def test_who_does_not_say_the_check_code_is_no_broker_that_once_said_it(
     decision = register(state, live(lives=lives), number, incarnation, says_code=False)
     assert decision.code == COPY and decision.events == () and decision.header is not None
     assert "knownStartNumber" not in decision.header.to_ext()
-    assert register(state, live(lives=False), 10, 300).code == 0, "its next start"
+    assert register(state, live(lives=False), 10, 300).code == 0, "the next start of the broker"
 
 
-def test_a_broker_that_never_said_a_check_code_is_followed_once_it_is_gone() -> None:
+def test_a_broker_without_a_check_code_is_replaced_once_it_is_dead() -> None:
     state = started()
     assert register(state, live(lives=True), 9, 200, says_code=False).code == COPY
     assert register(state, live(lives=True), 9, 100, says_code=False).code == 0, "it is the same process"
@@ -159,30 +160,30 @@ def test_a_broker_that_never_said_a_check_code_is_followed_once_it_is_gone() -> 
     assert not state.replicas["a"].by_id[2].says_code
 
 
-def test_a_number_that_no_disk_can_have_drawn_is_believed_of_nobody() -> None:
+def test_an_implausible_start_number_is_rejected() -> None:
     state = started()
     for says_code in (False, True):
         decision = register(state, live(lives=False), FAR, 200, says_code=says_code)
         assert decision.code == COPY and decision.events == ()
-    assert register(state, live(lives=False), 8 + 2**31, 200).code == 0, "the farthest"
+    assert register(state, live(lives=False), 8 + 2**31, 200).code == 0, "the largest accepted step"
     brokers = of_two()
     brokers._state.apply(UpdateBrokerAddress("c", "a", 1, "h1:1", 8, 100))
     brokers.heard(BrokerHeartbeatHeader("c", "h1:1", "a", 1, incarnation=100, start_number=FAR), 5)
     assert not lives(brokers) and brokers.liveness().start_number(("c", "a", 1)) == 0
 
 
-def test_who_said_a_check_code_is_in_events_and_snapshots() -> None:
+def test_events_and_snapshots_record_that_a_broker_sends_its_check_code() -> None:
     said = UpdateBrokerAddress("c", "a", 2, "h2:1", 8, 100, True)
     assert b'"brokerSaysCheckCode":true' in encode(said) and decode(encode(said)) == said
     state = applied(said, UpdateBrokerAddress("c", "a", 2, "h9:1"))
     row = row_of(state, "a")
-    assert row["sayingCodes"] == [2], "Java's, which took the store over, takes nothing back"
+    assert row["sayingCodes"] == [2], "an event of a Java controller does not clear the flag"
     again = ReplicasState()
     take_row(again, row)
     assert again == state and again.replicas["a"].by_id[2].says_code
 
 
-def test_without_its_check_code_nobody_gives_a_replica_up_nor_calls_it_twofold() -> None:
+def test_resigning_and_reporting_a_copy_require_the_check_code() -> None:
     state = applied(UpdateBrokerAddress("c", "a", 2, "h2:1", 8, 100, True))
     refused = give_up_replica(
         state, live(lives=True), broker_name="a", broker_id=2, check_code=None, dry_run=True
@@ -200,22 +201,18 @@ def test_without_its_check_code_nobody_gives_a_replica_up_nor_calls_it_twofold()
         assert brokers.polled(GetReplicaInfoHeader("a", 1, code, "h1:1", 100)) == named
 
 
-def test_a_heartbeat_without_a_number_speaks_for_no_broker_that_says_its_own() -> None:
+def test_a_heartbeat_without_a_number_is_ignored_for_a_numbered_broker() -> None:
     brokers = of_two()
     brokers._state.apply(UpdateBrokerAddress("c", "a", 1, "h1:1", 8, 100))
     brokers.heard(BrokerHeartbeatHeader("c", "h1:1", "a", 1, max_offset=1 << 60, incarnation=1 << 60), 6)
-    assert not lives(brokers), "a stranger's"
+    assert not lives(brokers), "an unknown process"
     brokers.heard(BrokerHeartbeatHeader("c", "h1:1", "a", 1, incarnation=100, start_number=8), 5)
     brokers.connection_closed(6)
     assert lives(brokers)
     brokers._state.apply(UpdateBrokerAddress("c", "a", 1, "h1:1", 8, 0))
     brokers.heard(BrokerHeartbeatHeader("c", "h1:1", "a", 1), 7)
     brokers.connection_closed(5)
-    assert lives(brokers), "another version has registered with its store"
-
-
-def lives(brokers: LiveBrokers) -> bool:
-    return brokers.liveness().is_alive(("c", "a", 1))
+    assert lives(brokers), "another version has registered with this store"
 
 
 def test_only_the_registered_process_is_heard() -> None:
@@ -235,16 +232,14 @@ def test_only_the_registered_process_is_heard() -> None:
     assert lives(brokers), "an older version has registered, and does not say its number"
 
 
-# Who may be elected
+# Elections
 
 
-def test_a_disk_that_was_set_back_leads_by_itself_neither_alone_nor_when_all_have_come() -> None:
+def test_a_restored_disk_is_not_elected_without_an_unclean_election() -> None:
     old = report(50, may_lack=True, set_back=True)
     state = applied(members(1), ElectMaster("a", None))
     assert replaced(state, alive(b1=old)) is None
-    assert replaced(state, alive(b1=report(50, may_lack=True))) == ElectMaster("a", 1), (
-        "memory alone was lost"
-    )
+    assert replaced(state, alive(b1=report(50, may_lack=True))) == ElectMaster("a", 1), "only memory was lost"
     assert replaced(state, alive(b1=old), unclean=True) == ElectMaster("a", 1)
     state = applied(members(1, 2), ElectMaster("a", None))
     assert replaced(state, alive(b1=old, b2=report(70, may_lack=True))) is None, (
@@ -253,7 +248,7 @@ def test_a_disk_that_was_set_back_leads_by_itself_neither_alone_nor_when_all_hav
     assert replaced(state, alive(b1=old, b2=report(40))) == ElectMaster("a", 2, frozenset({1}))
 
 
-def test_what_waits_for_a_newer_disk_names_who_else_is_there() -> None:
+def test_a_set_that_waits_for_a_newer_disk_names_the_other_brokers() -> None:
     state = applied(members(1), ElectMaster("a", None))
     live = alive(b1=report(50, may_lack=True, set_back=True), b2=report(90), b3=report(80))
     found = waiting(state, live, broker_name="a")
@@ -261,10 +256,10 @@ def test_what_waits_for_a_newer_disk_names_who_else_is_there() -> None:
     assert (found.set_back, found.best, found.outside) == (frozenset({1}), 1, {2: 90, 3: 80})
 
 
-# What is kept
+# Events, snapshots and recorded offsets
 
 
-def test_a_registration_without_a_number_has_upstreams_bytes() -> None:
+def test_a_registration_event_without_a_number_has_upstreams_bytes() -> None:
     plain = UpdateBrokerAddress("c", "a", 2, "h:1")
     assert json.loads(encode(plain)[2:]) == {
         "brokerAddress": "h:1",
@@ -277,7 +272,7 @@ def test_a_registration_without_a_number_has_upstreams_bytes() -> None:
     assert decode(encode(numbered)) == numbered and decode(encode(plain)) == plain
 
 
-def test_a_snapshot_keeps_the_numbers() -> None:
+def test_a_snapshot_keeps_the_start_numbers() -> None:
     machine, loaded = ReplicasStateMachine(), ReplicasStateMachine()
     machine.state.apply(ApplyBrokerId("c", "a", 1, "h1:1", "h1:1;7"))
     machine.state.apply(ApplyBrokerId("c", "a", 2, "h2:1", "h2:1;7"))
@@ -292,14 +287,14 @@ def hear(table: Table, connection: int, end: int, confirmed: int, number: int) -
     return table.holdings.heard(ONE, connection, report, member=True)
 
 
-def test_with_a_number_not_a_byte_of_what_was_confirmed_may_be_missing() -> None:
+def test_with_a_start_number_no_confirmed_byte_may_be_missing() -> None:
     table = Table()
     hear(table, 1, 1_000, 900, 7)
     assert hear(table, 2, 900, 900, 8) is None
     assert hear(table, 3, 899, 800, 9) == Held(1, 900)
 
 
-def test_what_was_heard_before_the_first_number_may_end_within_a_record() -> None:
+def test_without_a_start_number_a_log_may_end_within_a_record() -> None:
     table = Table()
     hear(table, 1, 1_000, 1_000, 0)
     assert hear(table, 2, 930, 930, 7) is None
@@ -307,7 +302,7 @@ def test_what_was_heard_before_the_first_number_may_end_within_a_record() -> Non
     assert hear(table, 4, 929, 929, 9) == Held(1, 930)
 
 
-def test_the_next_process_knows_the_number() -> None:
+def test_the_next_process_restores_the_start_number() -> None:
     table, after = Table(), Table()
     hear(table, 1, 900, 900, 7)
     rows = list(table.holdings.rows(table.holdings.keys()))
@@ -315,4 +310,4 @@ def test_the_next_process_knows_the_number() -> None:
     after.holdings.restore(b"[" + rows[0] + b"]")
     assert after.holdings.start_number(ONE) == 7
     after.check_codes[ONE] = "h9:1;8"
-    assert after.holdings.start_number(ONE) == 0, "the id is another broker's"
+    assert after.holdings.start_number(ONE) == 0, "the id belongs to another broker"

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
-from dledger import DLedger, DLedgerSettings
+from dledger import (
+    DLedger,
+    DLedgerSettings,
+    EntryRefused,
+)
 from dledger.node.applying import StateMachine
 from mqruntime.memoryruntime import MemoryFiles
 from scripts.peers.waits import WAIT_S
@@ -44,7 +48,7 @@ class LedgerGroup:
             await self.stop(name)
 
     def made(self, name: str) -> DLedger:
-        """A new one, not started."""
+        """A new member, not started."""
         return DLedger(
             self_id=name,
             peers=self.peers,
@@ -63,7 +67,7 @@ class LedgerGroup:
         await self.members.pop(name).stop()
 
     async def leader(self) -> DLedger:
-        """The one that all running members follow, once it serves."""
+        """The leader that all running members follow, once it serves."""
 
         def agreed() -> DLedger | None:
             seen = [member.metadata for member in self.members.values()]
@@ -78,7 +82,7 @@ class LedgerGroup:
 
 
 async def until(found: Callable[[], Any]) -> Any:
-    """What `found` returns, once it is something."""
+    """Wait until `found` returns a true value, and return it."""
     async with asyncio.timeout(WAIT_S):
         while True:
             if value := found():
@@ -95,3 +99,24 @@ def free_ports(count: int) -> list[int]:
     finally:
         for each in with_ports:
             each.close()
+
+
+class Sum:
+    """Adds whole numbers and refuses other bodies."""
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def apply(self, index: int, body: bytes) -> object:
+        try:
+            self.value += int(body)
+        except ValueError:
+            raise EntryRefused(f"{body!r} is no number") from None
+        return self.value
+
+
+def played(story: Callable[[], Awaitable[None]]) -> None:
+    async def run() -> None:
+        await story()
+
+    asyncio.run(run())

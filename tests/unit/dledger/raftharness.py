@@ -37,8 +37,8 @@ def core(
     configurations: Sequence[ConfigurationAt] = (),
     proven: bool = True,
 ) -> Raft:
-    """A member that draws the shortest timeout, started at `now_ms` with these on its disk; in memory are as many of them as
-    may be."""
+    """A member that draws the shortest timeout, started at `now_ms` with `log` on its disk; memory holds as
+    many entries as allowed."""
     held = RaftLog(log, recent_bytes_max=recent_bytes_max)
     held.forget(held.last_index)
     return Raft(
@@ -54,12 +54,12 @@ def core(
 
 
 def held(raft: Raft) -> list[Entry]:
-    """What stands in its log."""
+    """The entries in its log."""
     return [raft.log.entry(index) for index in range(raft.log.first_index, raft.log.last_index + 1)]
 
 
 def replies(actions: Iterable[Action]) -> list[object]:
-    """The answers among actions, those that wait for the disk too."""
+    """The replies among actions, including those that wait for the disk."""
     found: list[object] = []
     for action in actions:
         if isinstance(action, PersistThenSend):
@@ -81,7 +81,7 @@ def sent(actions: Iterable[Action]) -> list[tuple[str, object]]:
 
 
 def elected(raft: Raft, now_ms: int = 600) -> Raft:
-    """`raft`, after all others voted for it; its disk has confirmed nothing yet."""
+    """Elect `raft` with all votes; its disk has confirmed nothing yet."""
     asked = sent(raft.tick(now_ms))
     while asked:
         peer, ballot = asked.pop(0)
@@ -120,7 +120,8 @@ class Group:
                     self.reads[read_id] = index
 
     def deliver(self, *, only: Iterable[str] = (), rounds: int = 12) -> None:
-        """Hands over what waits, and the answers, until all is quiet; other members than `only` are cut off."""
+        """Deliver waiting messages and their replies until all is quiet; only members in `only` are
+        connected."""
         allowed = set(only) or set(self.cores)
         for _ in range(rounds):
             waiting, self.inbox = self.inbox, []
@@ -136,7 +137,7 @@ class Group:
             self.take(sender, self.cores[sender].receive(receiver, answer, self.now_ms))  # type: ignore[arg-type]
 
     def elect(self, name: str, *, only: Iterable[str] = ()) -> None:
-        """`name` times out long after all others heard of a leader, and asks `only`."""
+        """`name` times out long after the others heard a leader, and asks `only`."""
         self.now_ms += 5000
         self.take(name, self.cores[name].tick(self.now_ms))
         self.deliver(only=only)
@@ -167,6 +168,6 @@ def group(*names: str, **logs: list[Entry]) -> Group:
 
 
 def leading(raft: Raft) -> LeaderState:
-    """What `raft` is while it leads."""
+    """The leader state of `raft`, which must lead."""
     assert raft.leader is not None, "it does not lead"
     return raft.leader

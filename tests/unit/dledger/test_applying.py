@@ -1,4 +1,5 @@
-"""Entries on their way to the state machine: in order, from memory or from the disk, a few in each turn of the loop."""
+"""Entries on their way to the state machine: in order, from memory or from the disk, a few in each turn of
+the loop."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ COUNT = 300
 
 
 class Machine:
-    """Its clock goes on by `took_ms` with each entry."""
+    """A state machine whose clock advances by `took_ms` with each entry."""
 
     def __init__(self, took_ms: int) -> None:
         self.took_ms = took_ms
@@ -46,7 +47,7 @@ class Machine:
 
 
 class Batched(Machine):
-    """Takes ten entries of a batch, and refuses every fifth."""
+    """Applies at most ten entries of a batch and refuses every fifth."""
 
     calls = 0
 
@@ -60,7 +61,7 @@ class Batched(Machine):
 
 
 def applied_from(machine: Machine, folder: Path, recent_bytes_max: int) -> list[tuple[int, object]]:
-    """What became of each entry that is decided, after what must hold for any state machine was looked at."""
+    """Apply the committed entries, check what holds for any state machine, and return the results."""
     results, turns = list[tuple[int, object]](), [0]
     entries = [Entry(index, 1, b"%d" % index if index % 7 else b"") for index in range(COUNT)]
 
@@ -106,7 +107,7 @@ def applied_from(machine: Machine, folder: Path, recent_bytes_max: int) -> list[
 
 @pytest.mark.parametrize("recent_bytes_max", [0, 1 << 20], ids=["from-the-disk", "from-memory"])
 @pytest.mark.parametrize("took_ms", [0, 4, 50])
-def test_all_that_is_decided_is_applied_a_few_a_turn(
+def test_committed_entries_are_applied_a_few_per_loop_turn(
     tmp_path: Path, recent_bytes_max: int, took_ms: int
 ) -> None:
     results = applied_from(Machine(took_ms), tmp_path, recent_bytes_max)
@@ -115,7 +116,7 @@ def test_all_that_is_decided_is_applied_a_few_a_turn(
 
 @pytest.mark.parametrize("recent_bytes_max", [0, 1 << 20], ids=["from-the-disk", "from-memory"])
 @pytest.mark.parametrize("took_ms", [0, 4])
-def test_a_batch_goes_on_behind_what_is_refused_and_what_is_left_of_it_comes_again(
+def test_a_batch_continues_after_a_refused_entry_and_the_rest_is_offered_again(
     tmp_path: Path, recent_bytes_max: int, took_ms: int
 ) -> None:
     machine = Batched(took_ms)
@@ -125,7 +126,7 @@ def test_a_batch_goes_on_behind_what_is_refused_and_what_is_left_of_it_comes_aga
     assert machine.calls < len(machine.applied) / 5
 
 
-def test_a_state_machine_that_takes_nothing_of_a_batch_ends_its_member(tmp_path: Path) -> None:
+def test_a_state_machine_that_applies_nothing_of_a_batch_fails_its_member(tmp_path: Path) -> None:
     class Idle(Machine):
         def apply_batch(self, entries: Sequence[Entry]) -> Sequence[object]:
             return ()

@@ -1,4 +1,4 @@
-"""What is told of entries that were decided before they came."""
+"""Entries that were committed before they arrived count as history, not as live entries."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ def append(prev: tuple[int, int], *new: Entry, commit: int = -1) -> PushRequest:
     return PushRequest(1, PushType.APPEND if new else PushType.COMMIT, *prev, commit, tuple(new))
 
 
-def test_an_entry_is_told_apart_that_was_decided_before_it_came() -> None:
+def test_entries_committed_before_they_arrived_are_history() -> None:
     raft = core("b", log=entries(1, 1))
     arrivals = LiveEntries(raft.log.last_index)
-    assert arrivals.history_end == 1, "the disk does not say what was decided"
+    assert arrivals.history_end == 1, "the disk does not record what was committed"
 
     def receive(request: Message, now_ms: int) -> tuple[int, int]:
         arrivals.received(request, raft.receive("a", request, now_ms))
@@ -26,7 +26,7 @@ def test_an_entry_is_told_apart_that_was_decided_before_it_came() -> None:
     assert receive(append((3, 1), Entry(4, 1, b"x"), commit=9), 30) == (4, 4)
 
 
-def test_only_entries_that_are_new_here_arrive() -> None:
+def test_only_new_entries_move_the_end_of_the_history() -> None:
     raft = core("b", log=entries(1, 1))
     arrivals = LiveEntries(raft.log.last_index)
     for request in (

@@ -1,4 +1,4 @@
-"""Who sends nonsense is told of, and does not fill the disk with it."""
+"""Bad requests are logged at a limited rate, so that a sender cannot fill the disk."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import pytest
 from dledger.node.messagejson import MessageError
 from dledger.node.transport import HOSTS_MAX, REASON_LENGTH_MAX, REMIND_MS, BadRequests
 from dledger.raft.messages import MessageCode
-from tests.unit.dledger.test_ledger_clients import Clients, ServedGroup, played
+from tests.unit.dledger.ledgergroup import played
+from tests.unit.dledger.servedgroup import Clients, ServedGroup
 from tests.unit.doubles import ManualClock
 
 LOGGER = logging.getLogger("test.badrequests")
 
 
-def test_a_host_is_told_of_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_bad_requests_of_a_host_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     bad = BadRequests(LOGGER, clock)
     for second in range(120):
@@ -31,7 +32,7 @@ def test_a_host_is_told_of_once_a_minute(caplog: pytest.LogCaptureFixture) -> No
     assert "10.0.0.8" in caplog.records[-1].getMessage()
 
 
-def test_many_hosts_are_told_of_no_faster_than_they_are_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_number_of_logged_hosts_has_a_limit(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     bad = BadRequests(LOGGER, clock)
     for host in range(2 * HOSTS_MAX):
@@ -42,7 +43,7 @@ def test_many_hosts_are_told_of_no_faster_than_they_are_forgotten(caplog: pytest
     assert len(caplog.records) == HOSTS_MAX + 1
 
 
-def test_both_services_tell_of_bad_requests_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_both_services_log_bad_requests(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         async with ServedGroup(1) as group, Clients(group) as clients:
             leader = await group.leader()
@@ -51,12 +52,12 @@ def test_both_services_tell_of_bad_requests_so(caplog: pytest.LogCaptureFixture)
                     assert (await clients.raw(leader, code, "[]"))["code"] == 411
 
     played(story)
-    told = [record for record in caplog.records if "refused, logged once a minute" in record.getMessage()]
-    assert sorted(record.name for record in told) == ["dledger.node.memberservice", "dledger.service"]
-    assert MessageError.__name__ not in told[0].getMessage()
+    logged = [record for record in caplog.records if "refused, logged once a minute" in record.getMessage()]
+    assert sorted(record.name for record in logged) == ["dledger.node.memberservice", "dledger.service"]
+    assert MessageError.__name__ not in logged[0].getMessage()
 
 
-def test_what_members_cannot_read_is_told_of_as_seldom(caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_member_messages_are_logged_rarely(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         async with ServedGroup(1) as group, Clients(group) as clients:
             leader = await group.leader()
@@ -68,6 +69,6 @@ def test_what_members_cannot_read_is_told_of_as_seldom(caplog: pytest.LogCapture
                     assert (await clients.raw(leader, code, json.dumps(body)))["code"] == 411
 
     played(story)
-    told = [record for record in caplog.records if record.name == "dledger.node.transport"]
-    assert len(told) < 3
-    assert sum(len(record.getMessage()) for record in told) < 1_000
+    logged = [record for record in caplog.records if record.name == "dledger.node.transport"]
+    assert len(logged) < 3
+    assert sum(len(record.getMessage()) for record in logged) < 1_000

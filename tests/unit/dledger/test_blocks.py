@@ -1,4 +1,5 @@
-"""Entries in blocks are the entries that they were made of, however they are cut, and are written alike by either writer."""
+"""Entries in blocks equal the entries they were made of, however they are cut; both writers write the same
+bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def some(first: int, *terms: int) -> list[Entry]:
     terms=st.lists(st.integers(0, 3), max_size=12).map(sorted),
     cut=st.tuples(st.integers(-14, 14), st.integers(-14, 14)),
 )
-def test_entries_in_blocks_are_a_sequence_of_entries(terms: list[int], cut: tuple[int, int]) -> None:
+def test_entries_in_blocks_behave_like_a_tuple_of_entries(terms: list[int], cut: tuple[int, int]) -> None:
     wanted = tuple(some(5, *terms))
     entries = Entries.of(wanted)
     assert (entries, len(entries), hash(entries)) == (wanted, len(wanted), hash(wanted))
@@ -42,7 +43,7 @@ def test_entries_in_blocks_are_a_sequence_of_entries(terms: list[int], cut: tupl
     assert entries != (*wanted, Entry(0, 0, b"")) and entries != 7
 
 
-def test_a_hole_is_no_sequence() -> None:
+def test_entries_with_a_gap_are_rejected() -> None:
     with pytest.raises(AssertionError, match="without a gap"):
         Entries.of([Entry(1, 1, b""), Entry(3, 1, b"")])
     with pytest.raises(AssertionError, match="entry 9 follows 2"):
@@ -64,7 +65,7 @@ def test_a_part_of_a_block_has_the_bytes_of_its_entries() -> None:
             ]
 
 
-def test_a_part_that_stays_alone_keeps_no_more_than_as_many_bytes_again() -> None:
+def test_a_part_kept_alone_holds_only_its_own_bytes() -> None:
     block = block_of(3, [b"x" * 100, b"y" * 40, b"", b"z" * 100])
     assert block.alone() is block and block.part(0, 2).alone().data is block.data
     for start, stop in ((1, 3), (2, 3), (3, 4)):
@@ -76,7 +77,7 @@ def test_a_part_that_stays_alone_keeps_no_more_than_as_many_bytes_again() -> Non
 
 
 @pytest.mark.parametrize("each", [0, 12, 48])
-def test_as_many_of_the_first_fit_as_have_room(each: int) -> None:
+def test_fitting_counts_the_first_entries_that_fit_into_the_room(each: int) -> None:
     block = block_of(3, BODIES).part(1, 7)
     sizes = [block.size(count, each) for count in range(7)]
     for room in range(-1, sizes[-1] + 2):
@@ -85,7 +86,7 @@ def test_as_many_of_the_first_fit_as_have_room(each: int) -> None:
         ) * (room >= 0)
 
 
-def test_a_block_to_fill_becomes_that_of_the_bodies() -> None:
+def test_a_filled_block_equals_the_block_of_the_bodies() -> None:
     block = block_to_fill(9, [len(body) for body in BODIES])
     for number, body in enumerate(BODIES):
         at = block.body_at(number)
@@ -93,7 +94,7 @@ def test_a_block_to_fill_becomes_that_of_the_bodies() -> None:
     assert block.view == block_of(9, BODIES).view and block.ends == block_of(9, BODIES).ends
 
 
-def test_bodies_and_blocks_go_in_order() -> None:
+def test_bodies_and_blocks_keep_their_order() -> None:
     made = block_of(2, [b"c", b"d"])
     blocks = blocks_of(2, [b"a", b"b", made, made, b"e"])
     assert [len(block) for block in blocks] == [2, 2, 2, 1] and blocks[1] is made
@@ -109,7 +110,7 @@ def written(put: object, block: Block, before: int) -> tuple[bytes, bytes, int]:
 
 
 @pytest.mark.parametrize("before", [0, 1, 0xFFFFFFFF, 0x12345678])
-def test_entries_are_written_so_that_they_are_read_again(before: int) -> None:
+def test_written_entries_are_read_back(before: int) -> None:
     block = block_of(5, BODIES).part(1, 6)
     room, units, check = written(put_entries, block, before)
     at, view = 0, memoryview(room)
@@ -123,7 +124,7 @@ def test_entries_are_written_so_that_they_are_read_again(before: int) -> None:
 
 
 @pytest.mark.skipif(presence.native is None, reason=f"the compiled module is {presence.why_not}")
-def test_the_compiled_writer_leaves_the_same() -> None:
+def test_the_compiled_writer_writes_the_same_bytes() -> None:
     assert presence.native is not None
     chance = random.Random(3)
     for _ in range(200):
@@ -143,7 +144,9 @@ def test_the_compiled_writer_leaves_the_same() -> None:
     ("room", "begin", "ends"),
     [(59, 0, (24,)), (60, 0, (25,)), (60, 13, (24,)), (60, -1, (24,)), (60, 0, (24, 3))],
 )
-def test_the_compiled_writer_stays_in_its_room(room: int, begin: int, ends: tuple[int, ...]) -> None:
+def test_the_compiled_writer_rejects_room_of_another_size(
+    room: int, begin: int, ends: tuple[int, ...]
+) -> None:
     assert presence.native is not None
     data = bytes(24)
     with pytest.raises(ValueError, match="outside"):

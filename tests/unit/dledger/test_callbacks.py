@@ -1,4 +1,5 @@
-"""What a state machine or an observer does that it must not ends its member, which says so; it never just stands still."""
+"""A state machine or observer that breaks its contract fails its member with a message; the member never
+hangs."""
 
 from __future__ import annotations
 
@@ -13,15 +14,14 @@ import pytest
 
 from dledger import CallbackFailed, DLedger, Entry, NotLeader, OutcomeUnknown
 from scripts.peers.waits import WAIT_S
-from tests.unit.dledger.ledgergroup import SETTINGS, LedgerGroup, until
-from tests.unit.dledger.test_ledger import played
+from tests.unit.dledger.ledgergroup import SETTINGS, LedgerGroup, played, until
 
 EVERY_FIFTH = replace(SETTINGS, snapshot_entries=5)
 CANCELLED = r"raised CancelledError\(\), and nobody had cancelled it"
 
 
 class Kept:
-    """A sound one: its state is the bodies of what it applied."""
+    """A correct state machine: its state is the bodies that it applied."""
 
     def __init__(self) -> None:
         self.state = b""
@@ -60,7 +60,7 @@ def machine_with(kind: type[Kept] = Kept, **methods: Callable[..., Any]) -> Kept
 
 
 class SavingGroup(LedgerGroup):
-    """Of one member, that makes a snapshot of every fifth entry."""
+    """A group of one member that makes a snapshot of every fifth entry."""
 
     def __init__(self, kept: Kept) -> None:
         self.kept = kept
@@ -72,7 +72,7 @@ class SavingGroup(LedgerGroup):
 
 
 async def failure_of(member: DLedger) -> str:
-    """What ended it, once entries were appended until it answered no more."""
+    """Append entries until the member fails, and return its failure."""
     async with asyncio.timeout(WAIT_S):
         with suppress(OutcomeUnknown, NotLeader):
             while True:
@@ -83,7 +83,7 @@ async def failure_of(member: DLedger) -> str:
 
 
 @pytest.mark.parametrize(
-    ("machine", "told"),
+    ("machine", "message"),
     [
         (machine_with(apply=cancelled), f"apply {CANCELLED}"),
         (machine_with(Batched), f"apply {CANCELLED}"),
@@ -104,16 +104,16 @@ async def failure_of(member: DLedger) -> str:
         *("no-iterator", "bytes", "list", "yields-none", "yields-numbers", "yields-text"),
     ],
 )
-def test_what_a_state_machine_must_not_do_ends_its_member_by_name(machine: Kept, told: str) -> None:
+def test_a_state_machine_that_breaks_its_contract_fails_its_member(machine: Kept, message: str) -> None:
     async def story() -> None:
         async with SavingGroup(machine) as group:
-            assert re.match(told, await failure_of(await group.leader()))
+            assert re.match(message, await failure_of(await group.leader()))
 
     played(story)
 
 
 @pytest.mark.parametrize(
-    ("load", "told"),
+    ("load", "message"),
     [
         (cancelled, CANCELLED),
         (cancelled_later, CANCELLED),
@@ -121,8 +121,8 @@ def test_what_a_state_machine_must_not_do_ends_its_member_by_name(machine: Kept,
     ],
     ids=["at-once", "later", "no-iterator"],
 )
-def test_a_state_machine_that_fails_to_load_at_a_start_keeps_its_member_from_starting(
-    load: Callable[[bytes], Any], told: str
+def test_a_member_does_not_start_when_its_state_machine_fails_to_load(
+    load: Callable[[bytes], Any], message: str
 ) -> None:
     async def story() -> None:
         group = SavingGroup(Kept())
@@ -131,14 +131,14 @@ def test_a_state_machine_that_fails_to_load_at_a_start_keeps_its_member_from_sta
             while not leader.snapshots.last_index > 0:
                 await leader.append(b"1")
         group.kept = machine_with(snapshot_load=load)
-        with pytest.raises(CallbackFailed, match=f"^snapshot_load {told}"):
+        with pytest.raises(CallbackFailed, match=f"^snapshot_load {message}"):
             async with asyncio.timeout(WAIT_S):
                 await group.start("n0")
 
     played(story)
 
 
-def test_an_observer_that_raises_a_cancellation_ends_its_member() -> None:
+def test_an_observer_that_raises_cancelled_error_fails_its_member() -> None:
     async def story() -> None:
         async with LedgerGroup(1) as group:
             leader = await group.leader()
@@ -148,7 +148,7 @@ def test_an_observer_that_raises_a_cancellation_ends_its_member() -> None:
     played(story)
 
 
-def test_who_is_cancelled_while_it_waits_is_cancelled_and_the_member_goes_on() -> None:
+def test_a_cancelled_append_leaves_the_member_running() -> None:
     async def story() -> None:
         machine = Kept()
         async with SavingGroup(machine) as group:
@@ -164,7 +164,7 @@ def test_who_is_cancelled_while_it_waits_is_cancelled_and_the_member_goes_on() -
     played(story)
 
 
-def test_what_nobody_would_await_is_no_callback() -> None:
+def test_async_callbacks_are_rejected() -> None:
     class Later:
         async def apply(self, index: int, body: bytes) -> object:
             return None
@@ -172,11 +172,11 @@ def test_what_nobody_would_await_is_no_callback() -> None:
     async def hears(*what: object) -> None: ...
 
     async def story() -> None:
-        for machine, told in (
+        for machine, message in (
             (Later(), "apply must not be `async`"),
             (object(), "object is no state machine"),
         ):
-            with pytest.raises(TypeError, match=told):
+            with pytest.raises(TypeError, match=message):
                 LedgerGroup(1, machine=lambda name, it=machine: it).made("n0")  # type: ignore[misc]
         ledger = LedgerGroup(1).made("n0")
         for observed in (ledger.on_role_change, ledger.on_commit):

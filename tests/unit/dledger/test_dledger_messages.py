@@ -1,4 +1,4 @@
-"""The members' JSON: fixed texts both ways, and what no member of ours would write."""
+"""The members' JSON: fixed texts both ways, and malformed messages."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_frame_has_these_bytes() -> None:
     assert b"".join(framed_request(ENVELOPE, PUSH)) == head + text + data
 
 
-def test_a_frame_that_is_not_whole_or_another_is_refused() -> None:
+def test_a_truncated_or_corrupted_frame_is_rejected() -> None:
     body = b"".join(framed_request(ENVELOPE, PUSH))
     entries_at = len(body) - 27
     for end in range(len(body)):
@@ -134,7 +134,7 @@ def test_a_frame_that_is_not_whole_or_another_is_refused() -> None:
     ],
     ids=["no entry", "of a commit", "half a head", "half a body", "a later term", "an earlier term"],
 )
-def test_entries_of_a_frame_that_no_member_writes_are_refused(kind: str, data: str) -> None:
+def test_malformed_entries_in_a_frame_are_rejected(kind: str, data: str) -> None:
     fields = json.loads(encode_request(ENVELOPE, PUSH)) | {"type": kind}
     del fields["batchEntry"]
     body = b"".join(framed(json.dumps(fields).encode(), [bytes.fromhex(data)]))
@@ -143,8 +143,8 @@ def test_entries_of_a_frame_that_no_member_writes_are_refused(kind: str, data: s
         decode_request(51004, envelope, fields)
 
 
-def test_more_entries_than_any_leader_sends_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Millions of empty ones fit into a frame, and each costs time and memory."""
+def test_a_push_with_too_many_entries_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Millions of empty entries fit into a frame, and each costs time and memory."""
     for module in (messageframe, messagejson):
         monkeypatch.setattr(module, "PUSH_ENTRIES_LIMIT", 2)
     in_json = json.loads(encode_request(ENVELOPE, PUSH))
@@ -166,13 +166,13 @@ def test_more_entries_than_any_leader_sends_are_refused(monkeypatch: pytest.Monk
                     decode_request(51004, envelope, fields)
 
 
-def test_no_json_says_what_stands_behind_it() -> None:
+def test_a_json_body_cannot_name_frame_data() -> None:
     fields = json.loads(encode_request(ENVELOPE, PUSH)) | {"behind the JSON": "AAAA"}
     envelope, fields = decode_envelope(json.dumps(fields).encode())
     assert decode_request(51004, envelope, fields) == PUSH
 
 
-def test_who_reads_frames_says_so_in_each_body_and_old_bodies_say_nothing() -> None:
+def test_each_body_announces_frame_support_and_older_bodies_do_not() -> None:
     own = Envelope("g", "n0", "n1", "", 1)
     envelope, fields = decode_envelope(encode_request(own, VoteRequest(4, 10, 3)))
     assert envelope.frames == 1 and envelope == ENVELOPE
@@ -187,7 +187,7 @@ def test_a_response_reads_back(kind: type[Request], response: Response) -> None:
 
 
 @pytest.mark.parametrize("request_", [request_ for request_, _ in REQUESTS])
-def test_a_request_that_lacks_a_declared_field_is_refused(request_: Request) -> None:
+def test_a_request_without_a_declared_field_is_rejected(request_: Request) -> None:
     for row in wire_fields(type(request_)):
         fields = json.loads(encode_request(ENVELOPE, request_))
         del fields[row.wire_name]
@@ -199,7 +199,7 @@ def test_a_request_that_lacks_a_declared_field_is_refused(request_: Request) -> 
             decode_request(CODE_OF[type(request_)], ENVELOPE, fields)
 
 
-def test_a_vote_request_of_an_earlier_release_follows_no_transfer() -> None:
+def test_a_vote_request_of_an_earlier_release_has_no_transfer_flag() -> None:
     fields = json.loads(encode_request(ENVELOPE, VoteRequest(4, 10, 3)))
     del fields["leadershipTransfer"]
     assert decode_request(51001, ENVELOPE, fields) == VoteRequest(4, 10, 3)
@@ -207,7 +207,7 @@ def test_a_vote_request_of_an_earlier_release_follows_no_transfer() -> None:
         decode_request(51001, ENVELOPE, fields | {"leadershipTransfer": 1})
 
 
-def test_the_list_of_members_travels_with_each_body_and_old_bodies_have_none() -> None:
+def test_each_body_carries_the_member_list_and_older_bodies_have_none() -> None:
     own = Envelope("g", "n0", "n1", "n0-h0:1;n1-h1:2")
     envelope, fields = decode_envelope(encode_request(own, VoteRequest(4, 10, 3)))
     assert envelope.peers == own.peers and envelope == ENVELOPE
@@ -223,7 +223,7 @@ def test_a_refusal_is_no_response() -> None:
 @pytest.mark.parametrize(
     "body", [None, b"", b"[]", b"{", b"\xff", b'{"group":"g"}', b"[" * 100_000, b'"x"', b"NaN"]
 )
-def test_what_is_no_json_object_with_a_sender_is_refused(body: bytes | None) -> None:
+def test_a_body_that_is_no_json_object_with_a_sender_is_rejected(body: bytes | None) -> None:
     with pytest.raises(MessageError):
         decode_envelope(body)
 
@@ -258,7 +258,7 @@ def test_what_is_no_json_object_with_a_sender_is_refused(body: bytes | None) -> 
         {"batchEntry": [{"body": "aGk/", "index": 11, "magic": 1, "size": 48, "term": 4}]},
     ],
 )
-def test_a_push_that_no_leader_sends_is_refused(changes: dict[str, object]) -> None:
+def test_an_invalid_push_is_rejected(changes: dict[str, object]) -> None:
     fields = json.loads(encode_request(ENVELOPE, PUSH)) | changes
     with pytest.raises(MessageError):
         decode_request(51004, ENVELOPE, fields)
@@ -267,7 +267,7 @@ def test_a_push_that_no_leader_sends_is_refused(changes: dict[str, object]) -> N
 @pytest.mark.parametrize(
     "changes", [{"term": (1 << 63) - 1}, {"ledgerEndTerm": 4}, {"ledgerEndIndex": -2}, {"preVote": 1}]
 )
-def test_a_vote_request_that_no_candidate_sends_is_refused(changes: dict[str, object]) -> None:
+def test_an_invalid_vote_request_is_rejected(changes: dict[str, object]) -> None:
     fields = json.loads(encode_request(ENVELOPE, VoteRequest(4, 10, 3))) | changes
     with pytest.raises(MessageError):
         decode_request(51001, ENVELOPE, fields)

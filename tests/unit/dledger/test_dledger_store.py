@@ -1,4 +1,4 @@
-"""A member's files: Java's bytes, recovery, cuts, and damage that is not mistaken for a torn tail."""
+"""A member's files: Java's bytes, recovery, cuts, and damage that must not count as a torn tail."""
 
 from __future__ import annotations
 
@@ -15,36 +15,19 @@ import pytest
 from dledger.raft.actions import PersistThenSend, Vote
 from dledger.raft.entries import Entry
 from dledger.raft.errors import LogDamaged, LogOfAnother, MembersChanged
-from dledger.raft.settings import DLedgerSettings
 from dledger.storage.entry import CHECK_START, decode_entry, encode_index_unit
 from dledger.storage.entrylog import read_entries
 from dledger.storage.keyvalues import BadKeyValues
 from dledger.storage.store import Store
-from mqruntime.segments import RealSegmentDirectory
-from mqruntime.smallfiles import RealSmallFiles
+from tests.unit.dledger.smallstore import SETTINGS, entries, step, store
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "dledger"
-SETTINGS = DLedgerSettings(data_file_bytes=8192, index_file_bytes=32 * 32, entry_bytes_max=1024)
 DATA = "n/data/00000000000000000000"
-
-
-def store(root: Path) -> Store:
-    return Store(RealSmallFiles(root), RealSegmentDirectory(root), "n", SETTINGS, ["n", "m"])
-
-
-def step(*entries: Entry, vote: Vote | None = None, cut: int | None = None) -> PersistThenSend:
-    return PersistThenSend(vote, cut, entries, ())
-
-
-def entries(first: int, count: int, term: int = 1) -> list[Entry]:
-    return [
-        Entry(index, term, f"body {index} of term {term}".encode()) for index in range(first, first + count)
-    ]
 
 
 @dataclass
 class Found:
-    """What opening a store found, its entries read from the disk."""
+    """The state that opening a store found, with its entries read from the disk."""
 
     vote: Vote
     entries: list[Entry]
@@ -60,7 +43,7 @@ async def read_all(opened: Store) -> list[Entry]:
 
 
 def lives(root: Path, *batches: PersistThenSend, committed: int = -1, clean: bool = False) -> Found:
-    """Opens the store, persists each batch, ends as a kill or cleanly; returns what opening found."""
+    """Open the store, persist each batch, end as a kill or cleanly; return what opening found."""
 
     async def live() -> Found:
         opened = store(root)
@@ -122,7 +105,7 @@ def test_a_store_of_the_java_controller_is_continued(tmp_path: Path) -> None:
     assert lives(tmp_path).entries[27:] == [lives(tmp_path).entries[27], *entries(28, 3, term=3)]
 
 
-def test_index_units_are_javas(tmp_path: Path) -> None:
+def test_index_units_have_the_bytes_of_java(tmp_path: Path) -> None:
     units = (VECTORS / "index-00000000000000000000").read_bytes()
     java_store(tmp_path)
     rows = [json.loads(line) for line in (VECTORS / "entries.jsonl").read_text().splitlines()]
@@ -145,7 +128,7 @@ def test_an_entry_has_these_bytes(tmp_path: Path) -> None:
     assert stored is not None and stored.check == int.from_bytes(data[36:40], "big") != 0
 
 
-def test_what_was_persisted_is_found_again_over_several_files(tmp_path: Path) -> None:
+def test_entries_over_several_files_are_found_after_a_restart(tmp_path: Path) -> None:
     bodies = [
         Entry(index, 1 + index // 30, bytes([index % 251]) * (index * 13 % 1000)) for index in range(90)
     ]
@@ -156,7 +139,7 @@ def test_what_was_persisted_is_found_again_over_several_files(tmp_path: Path) ->
     assert lives(tmp_path, clean=True).entries == bodies
 
 
-def test_a_cut_is_durable_and_what_replaces_it_is_found(tmp_path: Path) -> None:
+def test_a_cut_and_the_entries_that_replace_it_survive_a_restart(tmp_path: Path) -> None:
     old = entries(0, 200)
     lives(tmp_path, step(*old, vote=Vote(1)))
     lives(tmp_path, step(*entries(50, 2, term=2), cut=50))
@@ -175,7 +158,7 @@ def test_entries_of_an_announced_cut_do_not_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("torn", [6, 7, 8])
-def test_a_torn_tail_of_the_last_sync_is_left_out(tmp_path: Path, torn: int) -> None:
+def test_a_torn_tail_of_the_last_sync_is_discarded(tmp_path: Path, torn: int) -> None:
     lives(tmp_path, step(*entries(0, 6), vote=Vote(1)), step(*entries(6, 3)))
     patch(tmp_path, position_of(tmp_path, torn) + 50, b"\0")
     assert lives(tmp_path).entries == entries(0, torn)
@@ -198,7 +181,8 @@ def test_damage_below_the_committed_index_is_refused(tmp_path: Path) -> None:
 
 
 def vouched(root: Path, *later: PersistThenSend) -> None:
-    """Entries 0 to 99 of terms 1 to 4, decided up to 49, and all vouched for by a checkpoint; then `later`, and a kill."""
+    """Persist entries 0 to 99 of terms 1 to 4, committed up to 49, with a checkpoint of all; then `later`,
+    and a kill."""
 
     async def live() -> None:
         opened = store(root)
@@ -223,7 +207,7 @@ def recovered_from(root: Path) -> int:
     return asyncio.run(live())
 
 
-def test_a_start_reads_what_the_checkpoint_does_not_vouch_for(tmp_path: Path) -> None:
+def test_a_start_reads_only_entries_after_the_checkpoint(tmp_path: Path) -> None:
     vouched(tmp_path, step(*entries(100, 3, 4)))
     assert b"syncedIndex=99\n" in (tmp_path / "n/checkpoint").read_bytes()
     assert recovered_from(tmp_path) == 99
@@ -233,9 +217,7 @@ def test_a_start_reads_what_the_checkpoint_does_not_vouch_for(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("what", ["index", "unit", "checkpoint"])
-def test_where_nothing_is_vouched_for_or_it_is_not_there_the_whole_log_is_read(
-    tmp_path: Path, what: str
-) -> None:
+def test_a_start_without_checkpoint_or_index_reads_the_whole_log(tmp_path: Path, what: str) -> None:
     vouched(tmp_path)
     if what == "index":
         for path in (tmp_path / "n/index").iterdir():
@@ -248,7 +230,7 @@ def test_where_nothing_is_vouched_for_or_it_is_not_there_the_whole_log_is_read(
     assert len(lives(tmp_path).entries) == 100
 
 
-def test_damage_below_what_is_vouched_for_is_told_to_who_reads_it(tmp_path: Path) -> None:
+def test_damage_below_the_checkpoint_is_reported_when_it_is_read(tmp_path: Path) -> None:
     vouched(tmp_path)
     patch(tmp_path, position_of(tmp_path, 30) + 50, b"\0")
     assert recovered_from(tmp_path) == 99
@@ -256,20 +238,20 @@ def test_damage_below_what_is_vouched_for_is_told_to_who_reads_it(tmp_path: Path
         lives(tmp_path)
 
 
-def test_a_log_that_ends_below_what_was_vouched_for_is_refused(tmp_path: Path) -> None:
+def test_a_log_that_ends_below_its_checkpoint_is_rejected(tmp_path: Path) -> None:
     vouched(tmp_path)
     patch(tmp_path, position_of(tmp_path, 99) + 50, b"\0")
     with pytest.raises(LogDamaged, match="ends before entry 99, but entries up to 99 are durable"):
         lives(tmp_path)
 
 
-def test_what_is_cut_is_vouched_for_no_more(tmp_path: Path) -> None:
+def test_a_cut_lowers_the_synced_index_of_the_checkpoint(tmp_path: Path) -> None:
     vouched(tmp_path, step(*entries(80, 2, 5), vote=Vote(5), cut=80))
     assert b"syncedIndex=79\n" in (tmp_path / "n/checkpoint").read_bytes()
     assert [entry.term for entry in lives(tmp_path).entries[75:]] == [4] * 5 + [5] * 2
 
 
-def test_a_read_that_a_cut_overtakes_returns_nothing(tmp_path: Path) -> None:
+def test_a_read_interrupted_by_a_cut_returns_nothing(tmp_path: Path) -> None:
     vouched(tmp_path)
 
     async def live() -> None:
@@ -290,7 +272,7 @@ def test_a_read_that_a_cut_overtakes_returns_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entries_max", "bytes_max", "count"), [(3, 1 << 20, 3), (9, 1, 1), (9, 40, 2), (500, 1 << 20, 95)]
 )
-def test_a_read_takes_what_fits_and_ends_with_a_data_file(
+def test_a_read_keeps_its_limits_and_ends_with_the_data_file(
     tmp_path: Path, entries_max: int, bytes_max: int, count: int
 ) -> None:
     vouched(tmp_path, step(*entries(100, 100, 4)))
@@ -339,7 +321,7 @@ def test_a_term_file_that_cannot_be_read_is_refused(tmp_path: Path, text: str) -
         lives(tmp_path)
 
 
-def test_after_a_failed_sync_what_it_covered_is_not_trusted(tmp_path: Path) -> None:
+def test_entries_of_a_failed_sync_are_not_trusted(tmp_path: Path) -> None:
     async def live() -> None:
         opened = store(tmp_path)
         await opened.open()
@@ -358,7 +340,7 @@ def test_after_a_failed_sync_what_it_covered_is_not_trusted(tmp_path: Path) -> N
     assert lives(tmp_path).entries == entries(0, 3)
 
 
-def test_an_entry_of_an_earlier_life_of_its_place_is_not_taken_for_the_next(tmp_path: Path) -> None:
+def test_an_old_entry_behind_the_end_is_not_read_as_the_next_one(tmp_path: Path) -> None:
     lives(tmp_path, step(*entries(0, 9), vote=Vote(1)))
     old = (tmp_path / DATA).read_bytes()
     lives(tmp_path, step(*entries(4, 1, term=2), cut=4))
@@ -368,7 +350,7 @@ def test_an_entry_of_an_earlier_life_of_its_place_is_not_taken_for_the_next(tmp_
 
 
 def test_a_folder_with_another_members_log_is_refused(tmp_path: Path) -> None:
-    """It would begin anew there, without its votes; two exchanged disks are two emptied members."""
+    """It would start there without its votes; two exchanged disks are two emptied members."""
     lives(tmp_path, step(*entries(0, 1), vote=Vote(1)))
     (tmp_path / "n").rename(tmp_path / "dledger-n1")
     with pytest.raises(LogOfAnother, match="dledger-n1, which is another member's, and no n; mount"):
@@ -379,7 +361,7 @@ def test_a_folder_with_another_members_log_is_refused(tmp_path: Path) -> None:
     assert lives(tmp_path).entries == entries(0, 1)
 
 
-def test_who_may_not_vote_yet_and_among_whom_are_kept_with_the_term(tmp_path: Path) -> None:
+def test_the_newcomer_flag_and_the_members_are_stored_with_the_term(tmp_path: Path) -> None:
     assert lives(tmp_path, step(vote=Vote(3, None, newcomer=True))).vote == Vote(newcomer=True)
     assert (tmp_path / "n/currterm").read_bytes() == b"voteLeader=\ncurrTerm=3\nmembers=m,n\nnewcomer=true\n"
     assert lives(tmp_path, step(vote=Vote(3, "m"))).vote == Vote(3, None, newcomer=True)
@@ -397,15 +379,15 @@ def test_a_member_of_another_list_does_not_start(tmp_path: Path) -> None:
         lives(tmp_path)
 
 
-def test_a_term_that_no_election_reaches_is_not_believed(tmp_path: Path) -> None:
+def test_an_implausibly_high_term_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "n").mkdir()
     (tmp_path / "n/currterm").write_bytes(b"voteLeader=\ncurrTerm=%d\n" % ((1 << 62) - 1))
     with pytest.raises(BadKeyValues, match="no election reaches"):
         lives(tmp_path)
 
 
-def test_what_follows_a_cut_stands_where_a_log_has_it_that_never_held_more(tmp_path: Path) -> None:
-    """Also where the first entry that was cut had begun a file: the blank in front of it goes with it."""
+def test_entries_after_a_cut_have_the_positions_of_a_log_that_was_never_cut(tmp_path: Path) -> None:
+    """Also when the first cut entry began a file: the blank before it is removed too."""
 
     def body(index: int, term: int, size: int) -> Entry:
         return Entry(index, term, b"x" * size)
@@ -423,12 +405,13 @@ def test_what_follows_a_cut_stands_where_a_log_has_it_that_never_held_more(tmp_p
 
 
 def without_checks(files: list[bytes]) -> list[tuple[int, int]]:
-    """Where each entry of 1000 bytes, and the one of 20, stands."""
+    """The number of entries of 1000 bytes in each file, and the position of the entry of 20."""
     return [(file.count(b"x" * 1000), file.rfind(b"x" * 20)) for file in files]
 
 
 def cut_over(root: Path, index: int, at: int, *, synced_apart: bool = True) -> LogDamaged | None:
-    """What keeps a live log of entries 0 to 5 from being cut at 4, once a bit of the header of `index` rotted."""
+    """Corrupt a bit of the header of `index` in a live log of entries 0 to 5, cut at 4, and return the
+    error."""
 
     async def play() -> LogDamaged | None:
         member = store(root)
@@ -451,13 +434,11 @@ def cut_over(root: Path, index: int, at: int, *, synced_apart: bool = True) -> L
 
 
 @pytest.mark.parametrize("at", [0, 5, 13, 20, 27, 44])
-def test_a_cut_behind_a_header_that_rotted_goes_on_from_what_the_entry_behind_proves(
-    tmp_path: Path, at: int
-) -> None:
+def test_a_cut_after_a_corrupted_header_uses_the_checksum_of_the_next_entry(tmp_path: Path, at: int) -> None:
     assert cut_over(tmp_path, 3, at) is None
     patch(tmp_path, position_of(tmp_path, 3), header_of_three(tmp_path, at))
     assert lives(tmp_path).entries == [*entries(0, 4), *entries(4, 3, term=2)], (
-        "what came is chained to what was"
+        "new entries are chained to the old ones"
     )
 
 
@@ -469,10 +450,10 @@ def header_of_three(root: Path, at: int) -> bytes:
 
 
 @pytest.mark.parametrize("synced_apart", [True, False])
-def test_a_cut_that_cannot_tell_what_is_kept_changes_nothing_and_no_start_forgets_it(
+def test_a_cut_without_a_valid_checksum_to_continue_from_changes_nothing(
     tmp_path: Path, synced_apart: bool
 ) -> None:
-    """Synced with what was to go, it looks as if it was torn; others may count on it."""
+    """An entry that was synced with the cut ones looks torn, and other members may have counted it."""
     error = cut_over(tmp_path, 3, CHECK_START, synced_apart=synced_apart)
     where = f"offset {position_of(tmp_path, 3)} of n/data/00000000000000000000"
     assert error is not None and where in str(error) and "start it empty" in str(error)
@@ -487,7 +468,7 @@ def test_a_cut_that_cannot_tell_what_is_kept_changes_nothing_and_no_start_forget
     assert asyncio.run(end_found()) == 5
 
 
-def test_an_announced_cut_hides_no_damage_before_it(tmp_path: Path) -> None:
+def test_an_announced_cut_does_not_hide_damage_below_it(tmp_path: Path) -> None:
     lives(tmp_path, step(*entries(0, 2), vote=Vote(1, "n")), step(*entries(2, 2)), step(*entries(4, 2)))
     (tmp_path / "n" / "checkpoint").write_text("endIndex=4\ncommittedIndex=-1\ncutFrom=5\n")
     patch(tmp_path, position_of(tmp_path, 2) + 50, b"!")

@@ -1,4 +1,5 @@
-"""A member whose disk is full: what is refused is tried again, whole, and nothing of it counts before."""
+"""A member whose disk is full: a refused write is retried as a whole and does not count before it
+succeeds."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ def fill(disk: SimulatedDisk, room_bytes: int = 0) -> None:
     disk.capacity_bytes = disk.used_bytes() + room_bytes
 
 
-def test_entries_wait_for_room_and_are_durable_once_there_is_some() -> None:
+def test_entries_wait_for_disk_space_and_are_then_durable() -> None:
     async def scenario(node: Node) -> None:
         store = await opened(node)
         await store.persist([FIRST])
@@ -79,7 +80,7 @@ def test_entries_wait_for_room_and_are_durable_once_there_is_some() -> None:
     on_a_node(scenario)
 
 
-def test_room_that_a_file_has_is_used_though_the_disk_is_full() -> None:
+def test_room_inside_a_file_is_used_on_a_full_disk() -> None:
     async def scenario(node: Node) -> None:
         store = await opened(node)
         await store.persist([FIRST])
@@ -92,7 +93,7 @@ def test_room_that_a_file_has_is_used_though_the_disk_is_full() -> None:
 
 
 @pytest.mark.parametrize("power_cut", [False, True])
-def test_a_member_that_ends_while_it_waits_has_a_beginning_of_what_waited_and_goes_on(
+def test_a_member_killed_while_waiting_for_space_restarts_with_a_prefix(
     power_cut: bool,
 ) -> None:
     with World(6) as world:
@@ -127,8 +128,8 @@ def test_a_member_that_ends_while_it_waits_has_a_beginning_of_what_waited_and_go
         world.run(second(), limit_ms=60_000)
 
 
-def test_an_entry_whose_index_unit_finds_no_room_is_not_written() -> None:
-    """It would be found by the next start as an entry of a log that does not have it."""
+def test_an_entry_is_not_written_when_its_index_unit_has_no_room() -> None:
+    """The next start would find an entry that the log does not have."""
 
     async def scenario(node: Node) -> None:
         store = await opened(node)
@@ -147,7 +148,7 @@ def test_an_entry_whose_index_unit_finds_no_room_is_not_written() -> None:
     on_a_node(scenario)
 
 
-def test_what_makes_room_is_done_before_each_new_try() -> None:
+def test_space_is_reclaimed_before_each_retry() -> None:
     async def scenario(node: Node) -> None:
         store, tries = await opened(node), 0
 
@@ -165,8 +166,8 @@ def test_what_makes_room_is_done_before_each_new_try() -> None:
     on_a_node(scenario)
 
 
-def test_a_sync_for_which_the_disk_has_no_room_is_a_failed_one() -> None:
-    """The kernel forgets the pages: no later sync of them tells the truth."""
+def test_a_sync_refused_by_a_full_disk_is_fatal() -> None:
+    """The kernel drops the pages, so a later sync of them proves nothing."""
 
     async def scenario(node: Node) -> None:
         store = await opened(node)
@@ -178,7 +179,7 @@ def test_a_sync_for_which_the_disk_has_no_room_is_a_failed_one() -> None:
     on_a_node(scenario)
 
 
-def test_so_is_the_sync_of_a_file_that_is_closed_before_the_next_one_exists() -> None:
+def test_a_refused_sync_of_a_finished_file_is_fatal() -> None:
     async def scenario(node: Node) -> None:
         store = await opened(node)
         await store.persist([FIRST])
@@ -190,7 +191,7 @@ def test_so_is_the_sync_of_a_file_that_is_closed_before_the_next_one_exists() ->
     on_a_node(scenario)
 
 
-def test_a_cut_needs_no_room() -> None:
+def test_a_cut_needs_no_disk_space() -> None:
     async def scenario(node: Node) -> None:
         store = await opened(node)
         await store.persist([FIRST])
@@ -203,7 +204,7 @@ def test_a_cut_needs_no_room() -> None:
     on_a_node(scenario)
 
 
-def test_zeros_that_stand_already_are_not_written_again() -> None:
+def test_erase_does_not_rewrite_zeros() -> None:
     async def scenario(node: Node) -> None:
         files = FileList(node.runtime().segments.subdirectory("data"), 2048, "data")
         await files.open(0)

@@ -1,4 +1,4 @@
-"""The look at a member's files that changes nothing: what a Java controller left, whole, torn and damaged."""
+"""Read-only inspection of a member's files: intact, torn and damaged ones of a Java controller."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COMMITTED = 27
 
 
 class JavaStore:
-    """A copy of what a Java controller left when it was killed: entries 0 to 27, of terms 1 and 2, all decided."""
+    """A copy of the store of a killed Java controller: entries 0 to 27 of terms 1 and 2, all committed."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -67,7 +67,7 @@ class JavaStore:
         return {str(path): path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
 
     def opened(self) -> int:
-        """The last index that the store itself takes."""
+        """The last index that the store itself recovers."""
 
         async def last() -> int:
             store = Store(
@@ -88,7 +88,7 @@ def java_entry(index: int, term: int, pos: int, body: bytes = b"") -> bytes:
     return ENTRY_HEADER.pack(1, size, index, term, pos, 0, 0, 0, len(body)) + body
 
 
-def test_a_whole_store_of_java_is_told(java: JavaStore) -> None:
+def test_an_intact_java_store_is_reported(java: JavaStore) -> None:
     found = java.found()
     assert (found.term, found.voted_for, found.committed_index) == (2, "n2", COMMITTED)
     assert (found.first_index, found.last_index, found.of_java, found.units) == (0, 27, 28, 28)
@@ -99,10 +99,10 @@ def test_a_whole_store_of_java_is_told(java: JavaStore) -> None:
 
 @pytest.mark.parametrize("row", ROWS[:-1], ids=lambda row: str(row["index"]))
 @pytest.mark.parametrize("field", [0, 4, 8, 24, 36, 44])
-def test_a_damaged_header_is_refused_with_the_entrys_index_and_place(
+def test_a_damaged_header_is_reported_with_index_and_position(
     java: JavaStore, row: dict[str, int], field: int
 ) -> None:
-    """Also where nobody knew that it was decided, for what stands behind it shows that it was there."""
+    """Also when it was not known to be committed: a later intact entry shows that it existed."""
     java.knew_decided(-1)
     at = row["pos"] + field + 3
     java.put(at, bytes([java.data.read_bytes()[at] ^ 0x55]))
@@ -115,14 +115,14 @@ def test_a_damaged_header_is_refused_with_the_entrys_index_and_place(
 
 
 @pytest.mark.parametrize("index", [0, 5, 26])
-def test_the_same_without_its_index(java: JavaStore, index: int) -> None:
+def test_a_damaged_header_is_reported_without_the_index_file(java: JavaStore, index: int) -> None:
     java.knew_decided(-1)
     java.index.unlink()
     java.put(ROWS[index]["pos"], b"\xff")
     assert java.found().damage.startswith(f"entry {index} at byte {ROWS[index]['pos']} is unreadable, but")
 
 
-def test_the_end_is_missed_where_it_was_decided(java: JavaStore) -> None:
+def test_a_missing_committed_end_is_reported(java: JavaStore) -> None:
     java.put(ROWS[-1]["pos"], bytes(ROWS[-1]["size"]))
     found = java.found()
     assert (
@@ -136,14 +136,14 @@ def test_the_end_is_missed_where_it_was_decided(java: JavaStore) -> None:
 
 @pytest.mark.parametrize("kept", [0, 5, 47])
 def test_a_torn_tail_ends_the_log(java: JavaStore, kept: int) -> None:
-    """Killed while it appended, or a machine that lost power."""
+    """The process was killed during an append, or the machine lost power."""
     java.put(END, java_entry(28, 2, END, b"a body")[:kept])
     assert java.found().tail == (f"a torn entry 28 at byte {END} of data/{FIRST}" if kept else "")
     assert java.found().damage == ""
     assert java.opened() == 27
 
 
-def test_data_without_an_index_unit_is_data(java: JavaStore) -> None:
+def test_an_entry_without_an_index_unit_counts(java: JavaStore) -> None:
     java.put(END, java_entry(28, 2, END))
     java.put(27 * INDEX_UNIT.size, bytes(INDEX_UNIT.size), java.index)
     found = java.found()
@@ -151,9 +151,9 @@ def test_data_without_an_index_unit_is_data(java: JavaStore) -> None:
     assert java.opened() == 28
 
 
-def test_what_a_leader_cut_from_a_java_follower_is_no_damage(java: JavaStore) -> None:
-    """It leaves the bytes: entries of the older term stand behind the newer one, whole and in their places, and so do their
-    units."""
+def test_entries_that_a_leader_cut_from_a_java_follower_are_no_damage(java: JavaStore) -> None:
+    """It leaves the bytes: entries of the older term follow the newer one, intact and in place, and so do
+    their units."""
     for number in range(3):
         at = END + 48 * number
         term = 3 if number == 0 else 2
@@ -181,7 +181,7 @@ def test_small_files_that_cannot_be_read_are_refused(java: JavaStore) -> None:
         java.found()
 
 
-def test_what_ours_goes_on_with_is_told_too(java: JavaStore) -> None:
+def test_entries_written_after_the_java_ones_are_reported_too(java: JavaStore) -> None:
     async def go_on() -> None:
         store = Store(
             RealSmallFiles(java.root), RealSegmentDirectory(java.root), NAME, SETTINGS, ["n0", "n1", "n2"]
@@ -201,7 +201,7 @@ def test_what_ours_goes_on_with_is_told_too(java: JavaStore) -> None:
     assert java.found().place == f"data/{second.name}"
     assert java.found().damage.endswith(", but entries up to 190 are committed")
     sizes = {path.stat().st_size for path in (java.folder / "index").iterdir()}
-    assert sizes == {index_bytes}, "Java takes no other size back"
+    assert sizes == {index_bytes}, "Java accepts only this size"
 
 
 @pytest.mark.parametrize("damaged", ["body", "term"])
@@ -220,7 +220,7 @@ def test_members_of_one_group_are_compared(tmp_path: Path, damaged: str) -> None
     assert said.exit_code == 1 and expected in said.output
 
 
-def test_tails_that_differ_where_nothing_is_decided_are_no_damage(tmp_path: Path) -> None:
+def test_differing_uncommitted_tails_are_no_damage(tmp_path: Path) -> None:
     one, other = (JavaStore(tmp_path / name) for name in ("one", "other"))
     one.put(END, java_entry(28, 2, END) + java_entry(29, 2, END + 48))
     other.put(END, java_entry(28, 3, END))
@@ -237,13 +237,15 @@ def test_tails_that_differ_where_nothing_is_decided_are_no_damage(tmp_path: Path
         (lambda root: [(root / name).mkdir() for name in ("dledger-a", "dledger-b")], "name one of them"),
     ],
 )
-def test_a_folder_of_nobody_is_said_so(tmp_path: Path, make: Callable[[Path], object], why: str) -> None:
+def test_a_folder_without_one_member_is_rejected(
+    tmp_path: Path, make: Callable[[Path], object], why: str
+) -> None:
     make(tmp_path)
     with pytest.raises(NoMember, match=why):
         read_folder(tmp_path)
 
 
-def test_the_command_tells_what_is_damaged(java: JavaStore) -> None:
+def test_the_inspect_command_prints_the_damage(java: JavaStore) -> None:
     said = CliRunner().invoke(dledger, ["inspect", str(java.root)])
     assert (
         said.exit_code == 0

@@ -1,9 +1,9 @@
-"""A replicated log as programs use it: what append, get and read_index promise, who leads, and what observers hear."""
+"""A replicated log as programs use it: append, get, read_index, leadership, and observers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -20,32 +20,11 @@ from mqruntime.memoryruntime import MemoryFiles
 from mqruntime.realruntime import real_runtime
 from mqruntime.storelock import StoreLocked
 from remoting.errors import AddressInUse
-from tests.unit.dledger.ledgergroup import SETTINGS, LedgerGroup, until
+from tests.unit.dledger.ledgergroup import SETTINGS, LedgerGroup, Sum, played, until
 
 
-class Sum:
-    """Adds whole numbers and refuses what is none."""
-
-    def __init__(self) -> None:
-        self.value = 0
-
-    def apply(self, index: int, body: bytes) -> object:
-        try:
-            self.value += int(body)
-        except ValueError:
-            raise EntryRefused(f"{body!r} is no number") from None
-        return self.value
-
-
-def played(story: Callable[[], Awaitable[None]]) -> None:
-    async def run() -> None:
-        await story()
-
-    asyncio.run(run())
-
-
-def test_what_fits_into_no_push_is_refused_and_the_largest_that_does_reaches_all() -> None:
-    """One that a leader holds and nobody can be sent would hold up all behind it for ever."""
+def test_an_entry_larger_than_a_push_is_rejected_and_the_largest_reaches_all() -> None:
+    """An entry that a leader holds and cannot send would block all later entries for ever."""
     settings = replace(SETTINGS, entry_bytes_max=16 << 20, data_file_bytes=32 << 20, index_file_bytes=1 << 16)
 
     async def story() -> None:
@@ -66,7 +45,7 @@ def test_what_fits_into_no_push_is_refused_and_the_largest_that_does_reaches_all
     played(story)
 
 
-def test_what_was_appended_has_index_and_position_and_is_got_from_every_member() -> None:
+def test_an_appended_entry_has_a_position_and_is_read_from_every_member() -> None:
     async def story() -> None:
         async with LedgerGroup() as group:
             leader = await group.leader()
@@ -89,8 +68,8 @@ def test_what_was_appended_has_index_and_position_and_is_got_from_every_member()
     played(story)
 
 
-def test_positions_are_told_before_the_own_disk_has_the_entries() -> None:
-    """A leader whose syncs hang: a majority decides without it."""
+def test_positions_are_returned_before_the_leaders_disk_has_the_entries() -> None:
+    """A leader whose syncs hang: a majority commits without it."""
 
     async def story() -> None:
         async with LedgerGroup() as group:
@@ -117,7 +96,7 @@ def test_positions_are_told_before_the_own_disk_has_the_entries() -> None:
     played(story)
 
 
-def test_a_refused_entry_is_told_and_blocks_nothing() -> None:
+def test_a_refused_entry_is_reported_and_blocks_nothing() -> None:
     machines = dict[str, Sum]()
 
     def machine(name: str) -> Sum:
@@ -136,7 +115,7 @@ def test_a_refused_entry_is_told_and_blocks_nothing() -> None:
     played(story)
 
 
-def test_only_the_leader_appends_and_reads_and_the_others_say_who_leads() -> None:
+def test_only_the_leader_appends_and_reads_and_followers_name_the_leader() -> None:
     async def story() -> None:
         async with LedgerGroup(machine=lambda name: Sum()) as group:
             leader = await group.leader()
@@ -154,17 +133,17 @@ def test_only_the_leader_appends_and_reads_and_the_others_say_who_leads() -> Non
     played(story)
 
 
-def test_without_a_majority_the_outcome_is_unknown_and_nothing_undecided_is_shown() -> None:
+def test_without_a_majority_the_outcome_is_unknown_and_nothing_uncommitted_is_read() -> None:
     async def story() -> None:
         async with LedgerGroup() as group:
             leader = await group.leader()
-            decided = (await leader.append(b"1")).index
+            committed = (await leader.append(b"1")).index
             for name in set(group.peers) - {leader.metadata.self_id}:
                 await group.stop(name)
             with pytest.raises(OutcomeUnknown):
                 await leader.append(b"2", timeout_ms=50)
-            with pytest.raises(IndexOutOfRange, match=f"no committed entry {decided + 1} here"):
-                await leader.get(decided + 1)
+            with pytest.raises(IndexOutOfRange, match=f"no committed entry {committed + 1} here"):
+                await leader.get(committed + 1)
             with pytest.raises(IndexOutOfRange):
                 await leader.get(-1)
             assert leader.counts["unknown"] == 1
@@ -172,7 +151,7 @@ def test_without_a_majority_the_outcome_is_unknown_and_nothing_undecided_is_show
     played(story)
 
 
-def test_more_than_may_wait_is_refused_at_once() -> None:
+def test_proposals_above_the_limit_are_rejected_at_once() -> None:
     async def story() -> None:
         async with LedgerGroup(1) as group:
             leader = await group.leader()
@@ -194,7 +173,7 @@ def test_more_than_may_wait_is_refused_at_once() -> None:
 
 
 @pytest.mark.parametrize("body", ["text", bytearray(b"buffer"), memoryview(b"view"), [b"x"], 5, None])
-def test_what_is_no_bytes_is_not_appended(body: Any) -> None:
+def test_a_body_that_is_not_bytes_is_rejected(body: Any) -> None:
     async def story() -> None:
         async with LedgerGroup(1) as group:
             leader = await group.leader()
@@ -206,7 +185,7 @@ def test_what_is_no_bytes_is_not_appended(body: Any) -> None:
 
 
 @pytest.mark.parametrize("timeout_ms", [None, "3000"])
-def test_with_a_time_that_is_no_number_nothing_is_appended(timeout_ms: Any) -> None:
+def test_a_timeout_that_is_no_number_is_rejected(timeout_ms: Any) -> None:
     async def story() -> None:
         async with LedgerGroup(1) as group:
             leader = await group.leader()
@@ -217,7 +196,7 @@ def test_with_a_time_that_is_no_number_nothing_is_appended(timeout_ms: Any) -> N
     played(story)
 
 
-def test_the_leadership_is_handed_over_and_observers_hear_of_it() -> None:
+def test_a_leadership_transfer_is_reported_to_observers() -> None:
     async def story() -> None:
         async with LedgerGroup() as group:
             leader = await group.leader()
@@ -236,7 +215,7 @@ def test_the_leadership_is_handed_over_and_observers_hear_of_it() -> None:
     played(story)
 
 
-def test_a_leader_that_is_not_preferred_hands_over_to_one_that_is() -> None:
+def test_a_leader_transfers_leadership_to_a_preferred_member() -> None:
     async def story() -> None:
         async with LedgerGroup(preferred=["n2"]) as group:
             preferred = group.members["n2"]
@@ -251,16 +230,15 @@ def test_a_leader_that_is_not_preferred_hands_over_to_one_that_is() -> None:
     played(story)
 
 
-def test_who_is_preferred_is_a_member() -> None:
+def test_a_preferred_id_must_be_a_member() -> None:
     async def story() -> None:
         with pytest.raises(ValueError, match="preferred n7"):
-            LedgerGroup(1)
             await LedgerGroup(1, preferred=["n7"]).start("n0")
 
     played(story)
 
 
-def test_a_group_goes_on_over_the_same_files() -> None:
+def test_a_restarted_group_keeps_its_entries_and_state() -> None:
     async def story() -> None:
         group = LedgerGroup(machine=lambda name: Sum())
         async with group:
@@ -296,7 +274,7 @@ def test_one_folder_has_one_member(tmp_path: Path, on_disk: bool) -> None:
     played(story)
 
 
-def test_what_a_state_machine_raises_ends_its_member() -> None:
+def test_an_exception_of_a_state_machine_fails_its_member() -> None:
     class Broken:
         def apply(self, index: int, body: bytes) -> object:
             raise RuntimeError("a bug")
@@ -311,7 +289,7 @@ def test_what_a_state_machine_raises_ends_its_member() -> None:
     played(story)
 
 
-def test_what_is_in_memory_no_more_is_got_from_the_files() -> None:
+def test_entries_that_left_memory_are_read_from_the_files() -> None:
     async def story() -> None:
         async with LedgerGroup(1, settings=replace(SETTINGS, recent_bytes_max=0)) as group:
             leader = await group.leader()
@@ -326,7 +304,7 @@ def test_what_is_in_memory_no_more_is_got_from_the_files() -> None:
 
 
 class Count:
-    """Its state is how often something was applied."""
+    """A state machine that counts applied entries."""
 
     def __init__(self) -> None:
         self.value = 0
@@ -344,13 +322,13 @@ class Count:
 
 
 def counting_group() -> LedgerGroup:
-    """Of one member, of whose log a snapshot leaves nothing."""
+    """A group of one member; a snapshot removes its whole log."""
     count = Count()
     settings = replace(SETTINGS, recent_bytes_max=0, snapshot_entries=20, snapshot_margin_entries=0)
     return LedgerGroup(1, lambda name: count, snapshots=count, settings=settings)
 
 
-def test_an_append_that_a_snapshot_overtakes_tells_where_its_entries_stood() -> None:
+def test_an_append_returns_positions_also_when_a_snapshot_removed_its_entries() -> None:
     async def story() -> None:
         async with counting_group() as group:
             leader = await group.leader()
@@ -364,7 +342,7 @@ def test_an_append_that_a_snapshot_overtakes_tells_where_its_entries_stood() -> 
     played(story)
 
 
-def test_a_get_that_a_snapshot_overtakes_says_where_the_log_begins_now() -> None:
+def test_a_get_of_an_entry_that_a_snapshot_removed_names_the_first_index() -> None:
     async def story() -> None:
         async with counting_group() as group:
             leader = await group.leader()
@@ -393,7 +371,7 @@ def test_a_get_that_a_snapshot_overtakes_says_where_the_log_begins_now() -> None
     played(story)
 
 
-def test_a_member_that_cannot_start_gives_its_folder_back() -> None:
+def test_a_member_that_fails_to_start_unlocks_its_folder() -> None:
     async def story() -> None:
         async with LedgerGroup(1) as group:
             files = MemoryFiles()
@@ -423,7 +401,7 @@ def test_a_member_is_started_once() -> None:
     played(story)
 
 
-def test_a_stop_waits_for_the_start_that_is_under_way_and_leaves_nothing_open(tmp_path: Path) -> None:
+def test_a_stop_waits_for_a_pending_start_and_closes_everything(tmp_path: Path) -> None:
     async def story() -> None:
         group = LedgerGroup(1)
         for _ in range(3):
@@ -439,7 +417,7 @@ def test_a_stop_waits_for_the_start_that_is_under_way_and_leaves_nothing_open(tm
     played(story)
 
 
-def test_a_stop_that_is_cancelled_while_it_hands_over_closes_all_the_same() -> None:
+def test_a_stop_cancelled_during_the_transfer_still_closes() -> None:
     async def story() -> None:
         async with LedgerGroup(1) as group:
             leader = await group.leader()
@@ -456,7 +434,7 @@ def test_a_stop_that_is_cancelled_while_it_hands_over_closes_all_the_same() -> N
     played(story)
 
 
-def test_a_stop_that_is_cancelled_while_it_closes_keeps_the_folder_until_another_ends_it() -> None:
+def test_a_stop_cancelled_while_closing_keeps_the_lock_until_the_next_stop() -> None:
     async def story() -> None:
         async with LedgerGroup(1) as group:
             leader = await group.leader()

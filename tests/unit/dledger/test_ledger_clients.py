@@ -1,53 +1,14 @@
-"""What clients are answered, byte by byte where upstream's read it, and what ours makes of it."""
+"""Responses to clients, byte by byte where upstream's client reads them, and our client."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
-from dledger import DLedger, NotLeader, OutcomeUnknown
-from dledger.client import DLedgerClient, Refused
-from dledger.service import ClientService
-from mqruntime.clock import SystemClock
-from remoting.client import RemotingClient
-from remoting.command import RemotingCommand
+from dledger import NotLeader, OutcomeUnknown
+from dledger.client import Refused
 from remoting.errors import FrameTooLong
-from tests.unit.dledger.ledgergroup import LedgerGroup, until
-from tests.unit.dledger.test_ledger import Sum, played
-
-
-class ServedGroup(LedgerGroup):
-    """Its members answer clients."""
-
-    def made(self, name: str) -> DLedger:
-        ledger = super().made(name)
-        ClientService(ledger).register()
-        return ledger
-
-
-class Clients:
-    """`raw` sends what is given; `client` is ours."""
-
-    def __init__(self, group: LedgerGroup, timeout_ms: int = 3000) -> None:
-        self.remoting = RemotingClient(clock=SystemClock())
-        self.client = DLedgerClient(group.peers, "g", self.remoting, timeout_ms)
-        self.group = group
-
-    async def __aenter__(self) -> Clients:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.remoting.close()
-
-    async def raw(self, member: DLedger, code: int, text: str) -> dict[str, Any]:
-        address = self.group.peers[member.metadata.self_id]
-        reply = await self.remoting.call(address, RemotingCommand.request(code, body=text.encode()))
-        assert reply.code == 200 and reply.body is not None
-        answer = json.loads(bytes(reply.body))
-        assert isinstance(answer, dict)
-        return answer
+from tests.unit.dledger.ledgergroup import Sum, played, until
+from tests.unit.dledger.servedgroup import Clients, ServedGroup
 
 
 def test_a_request_as_upstreams_client_writes_it_is_served() -> None:
@@ -99,7 +60,7 @@ def test_a_request_as_upstreams_client_writes_it_is_served() -> None:
         (50000, "", 411),
     ],
 )
-def test_what_cannot_be_served_is_answered_with_its_code(code: int, text: str, result: int) -> None:
+def test_a_request_that_cannot_be_served_gets_its_error_code(code: int, text: str, result: int) -> None:
     async def story() -> None:
         async with ServedGroup(1) as group, Clients(group) as clients:
             assert (await clients.raw(await group.leader(), code, text))["code"] == result
@@ -129,13 +90,13 @@ def test_a_client_finds_the_leader_and_follows_it() -> None:
                 first, 50001, f'{{"group":"g","remoteId":"{first.metadata.self_id}","body":"MQ=="}}'
             )
             assert (other["code"], other["leaderId"]) == (404, target)
-            told = await client.status()
-            assert [each["role"] for each in told.values() if isinstance(each, dict)].count("LEADER") == 1
+            status = await client.status()
+            assert [each["role"] for each in status.values() if isinstance(each, dict)].count("LEADER") == 1
 
     played(story)
 
 
-def test_what_became_of_an_append_is_told_as_it_is() -> None:
+def test_an_append_reports_an_unknown_outcome_or_a_missing_leader() -> None:
     async def story() -> None:
         async with ServedGroup() as group, Clients(group, timeout_ms=200) as clients:
             leader = await group.leader()
@@ -151,7 +112,7 @@ def test_what_became_of_an_append_is_told_as_it_is() -> None:
     played(story)
 
 
-def test_an_append_that_is_too_large_says_so_and_is_no_want_of_a_leader() -> None:
+def test_an_append_that_is_too_large_is_rejected_by_its_size() -> None:
     async def story() -> None:
         async with ServedGroup(1) as group, Clients(group) as clients:
             with pytest.raises(FrameTooLong, match="was not sent"):

@@ -1,4 +1,4 @@
-"""What another member answers, whatever it is, ends nobody who asked."""
+"""No response of another member, however malformed, ends the member that asked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ACCEPTS = TO_US | {"term": 4, "ballotTerm": 4, "voteResult": "ACCEPT", "preVote"
 
 
 class Answering:
-    """Instead of a client: a peer that answers all with `body`."""
+    """Replaces the client: a peer that answers every request with `body`."""
 
     def __init__(self, body: bytes) -> None:
         self.body = body
@@ -56,7 +56,7 @@ def answers(bodies: Sequence[dict[str, Any] | list[int]], request: Request) -> l
 
 @pytest.mark.parametrize("request_", [VoteRequest(4, 1, 3), HeartBeatRequest(4)], ids=["vote", "heartbeat"])
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "logged"),
     [
         ({"term": -1}, "bad answer: code = None"),
         ({"term": -1, "code": "401"}, "bad answer: code = '401'"),
@@ -66,15 +66,15 @@ def answers(bodies: Sequence[dict[str, Any] | list[int]], request: Request) -> l
         ({}, "bad answer: term = None"),
     ],
 )
-def test_a_refusal_that_is_not_whole_is_told_of_and_no_answer(
-    fields: dict[str, Any], told: str, request_: Request, caplog: pytest.LogCaptureFixture
+def test_a_malformed_refusal_is_logged_and_ignored(
+    fields: dict[str, Any], logged: str, request_: Request, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG, "dledger.node.transport"):
         assert answers([TO_US | fields, TO_US | fields], request_) == [None, None]
-    assert told in caplog.text
+    assert logged in caplog.text
 
 
-def test_an_answer_to_another_member_is_no_answer_whether_it_has_a_code_or_not(
+def test_a_response_of_another_group_is_ignored_with_or_without_a_code(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     other = ACCEPTS | {"group": "other"}
@@ -82,15 +82,17 @@ def test_an_answer_to_another_member_is_no_answer_whether_it_has_a_code_or_not(
     assert "refused with None" in caplog.text and "refused with 200" in caplog.text
 
 
-def test_what_is_whole_is_the_answer() -> None:
+def test_a_valid_response_is_returned() -> None:
     assert answers([ACCEPTS, [1]], VoteRequest(4, 1, 3)) == [
         VoteResponse(4, 4, VoteResult.ACCEPT, False),
         None,
     ]
 
 
-def test_a_stored_entry_that_fits_no_push_is_told_of_and_never_sent(caplog: pytest.LogCaptureFixture) -> None:
-    """Its receiver would end the connection, and with it the heartbeats, again and again."""
+def test_a_stored_entry_too_large_for_a_push_is_logged_and_never_sent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The receiver would close the connection, and with it the heartbeats, again and again."""
     unsent: list[Request] = []
 
     class Listening(Answering):
@@ -117,5 +119,5 @@ def test_a_stored_entry_that_fits_no_push_is_told_of_and_never_sent(caplog: pyte
         assert await asyncio.wait_for(client.asked, WAIT_S) == MessageCode.PUSH
 
     asyncio.run(run())
-    told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert len(told) == 1 and told[0].startswith("n1 is missing entry 7, and a PUSH with it has ")
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(errors) == 1 and errors[0].startswith("n1 is missing entry 7, and a PUSH with it has ")

@@ -1,86 +1,25 @@
-"""Members that come and go while a group runs: over the wire, on real stores in memory, across restarts."""
+"""Members that are added and removed while a group runs: over the wire, on stores in memory, across
+restarts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-
 import pytest
 
-from dledger import DLedger, OutcomeUnknown
 from dledger.client import DLedgerClient, Refused
-from dledger.raft.errors import MembersChanged, NotLeader
+from dledger.raft.errors import MembersChanged
 from dledger.raft.membership import Change, Members, Step, encode_members
-from dledger.service import ClientService
-from mqruntime.memoryruntime import MemoryFiles
-from tests.unit.dledger.ledgergroup import SETTINGS, free_ports, until
-from tests.unit.dledger.test_ledger import Sum, played
-from tests.unit.dledger.test_ledger_clients import Clients, ServedGroup
+from tests.unit.dledger.ledgergroup import played, until
+from tests.unit.dledger.servedgroup import ChangingGroup, Clients, SavingGroup, written
 
 
-class ChangingGroup(ServedGroup):
-    async def newcomer(self, name: str) -> str:
-        """Starts one that nobody knows yet, with the group's list and itself in it; its address."""
-        (port,) = free_ports(1)
-        self.peers = self.peers | {name: f"127.0.0.1:{port}"}
-        self.files[name] = MemoryFiles()
-        await self.start(name)
-        return self.peers[name]
-
-    async def gone(self, name: str) -> None:
-        """Stopped, and out of the lists that others are started with from now on."""
-        await self.stop(name)
-        self.peers = {member: address for member, address in self.peers.items() if member != name}
-
-
-class SavedSum(Sum):
-    def snapshot_save(self) -> Iterator[bytes]:
-        yield b"%d" % self.value
-
-    def snapshot_load(self, data: bytes | bytearray) -> Iterator[None]:
-        yield
-        self.value = int(data)
-
-
-class SavingGroup(ChangingGroup):
-    def __init__(self) -> None:
-        super().__init__()
-        self.sums: dict[str, SavedSum] = {}
-
-    def made(self, name: str) -> DLedger:
-        machine = self.sums[name] = SavedSum()
-        settings = replace(SETTINGS, snapshot_entries=20, snapshot_margin_entries=0)
-        runtime = self.files[name].runtime()
-        ledger = DLedger(
-            self_id=name,
-            peers=self.peers,
-            group="g",
-            runtime=runtime,
-            state_machine=machine,
-            snapshots=machine,
-            settings=settings,
-        )
-        ClientService(ledger).register()
-        return ledger
-
-
-async def written(group: ChangingGroup, clients: Clients, body: bytes) -> int:
-    """Its index; while leaders change it is tried again, with what cannot be mistaken."""
-    while True:
-        try:
-            return (await clients.client.append([body])).first_index
-        except (NotLeader, OutcomeUnknown):
-            continue
-
-
-def test_a_member_is_replaced_and_another_one_may_fail_then() -> None:
+def test_after_a_member_was_replaced_another_one_may_fail() -> None:
     async def story() -> None:
         async with ChangingGroup() as group, Clients(group) as clients:
             await written(group, clients, b"+1")
             address = await group.newcomer("n3")
-            told = await clients.client.add("n3", address, 20_000)
-            assert sorted(told["voters"]) == ["n0", "n1", "n2"]
-            assert sorted(told["after"]["voters"]) == ["n0", "n1", "n2", "n3"]
+            reply = await clients.client.add("n3", address, 20_000)
+            assert sorted(reply["voters"]) == ["n0", "n1", "n2"]
+            assert sorted(reply["after"]["voters"]) == ["n0", "n1", "n2", "n3"]
             former = (await group.leader()).metadata.self_id
             await clients.client.remove(former)  # it hands over first
             await group.gone(former)
@@ -96,7 +35,7 @@ def test_a_member_is_replaced_and_another_one_may_fail_then() -> None:
     played(story)
 
 
-def test_who_came_after_a_clients_list_is_shown_and_handed_to() -> None:
+def test_a_client_with_an_old_list_sees_a_new_member_and_transfers_to_it() -> None:
     async def story() -> None:
         async with ChangingGroup() as group, Clients(group) as clients:
             address = await group.newcomer("n3")
@@ -109,16 +48,16 @@ def test_who_came_after_a_clients_list_is_shown_and_handed_to() -> None:
             assert await old.transfer("n3") == former
             await group.leader()
             fresh = DLedgerClient({name: group.peers[name] for name in ("n0", "n1")}, "g", clients.remoting)
-            told = await fresh.status()
-            assert [name for name, each in told.items() if isinstance(each, dict) and each["active"]] == [
+            reply = await fresh.status()
+            assert [name for name, each in reply.items() if isinstance(each, dict) and each["active"]] == [
                 "n3"
             ]
-            assert list(told) == ["n0", "n1", "n2", "n3"] and fresh.peers["n3"] == address
+            assert list(reply) == ["n0", "n1", "n2", "n3"] and fresh.peers["n3"] == address
 
     played(story)
 
 
-def test_lists_in_the_log_go_before_those_of_a_start() -> None:
+def test_member_lists_in_the_log_override_the_configured_one() -> None:
     async def story() -> None:
         async with ChangingGroup() as group, Clients(group) as clients:
             old = group.peers
@@ -142,7 +81,7 @@ def test_lists_in_the_log_go_before_those_of_a_start() -> None:
     played(story)
 
 
-def test_another_list_is_refused_at_a_start_where_no_decided_entry_says_so() -> None:
+def test_a_start_with_another_member_list_is_rejected_without_a_committed_entry() -> None:
     async def story() -> None:
         async with ChangingGroup() as group:
             await group.leader()
@@ -175,7 +114,7 @@ def test_a_snapshot_and_a_checkpoint_know_the_members() -> None:
     played(story)
 
 
-def test_what_makes_no_sense_is_refused_and_nothing_is_appended() -> None:
+def test_an_impossible_member_change_is_rejected_and_appends_nothing() -> None:
     async def story() -> None:
         async with ChangingGroup() as group, Clients(group) as clients:
             leader = await group.leader()
@@ -189,8 +128,8 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_appended() -> None:
                 with pytest.raises(Refused) as refused:
                     await clients.client.change(change, dry_run=dry_run)
                 assert (refused.value.code, refused.value.why) == (520, why)
-            told = await clients.client.change(Change(Step.ADD, "n9", "127.0.0.1:1"), dry_run=True)
-            assert told["after"]["learners"] == {"n9": "127.0.0.1:1"} and told["learners"] == {}
+            reply = await clients.client.change(Change(Step.ADD, "n9", "127.0.0.1:1"), dry_run=True)
+            assert reply["after"]["learners"] == {"n9": "127.0.0.1:1"} and reply["learners"] == {}
             with pytest.raises(ValueError, match="list of the group's members"):
                 await leader.append(encode_members(Members(group.peers)))
             assert (await group.leader()).metadata.last_index == last
@@ -211,27 +150,27 @@ def test_a_learner_that_does_not_answer_gets_no_vote() -> None:
     played(story)
 
 
-def test_the_wire_has_these_names() -> None:
+def test_member_changes_have_these_json_fields() -> None:
     async def story() -> None:
         async with ChangingGroup() as group, Clients(group) as clients:
             leader = await group.leader()
             name = leader.metadata.self_id
             base = f'"group":"g","remoteId":"{name}"'
             others = {each: 0 for each in sorted(group.peers) if each != name}
-            told = await clients.raw(leader, 51022, f'{{"step":"show",{base}}}')
-            while told["missing"] != others:
-                told = await clients.raw(leader, 51022, f'{{"step":"show",{base}}}')
-            assert told == {
+            reply = await clients.raw(leader, 51022, f'{{"step":"show",{base}}}')
+            while reply["missing"] != others:
+                reply = await clients.raw(leader, 51022, f'{{"step":"show",{base}}}')
+            assert reply == {
                 "code": 200, "group": "g", "remoteId": name, "leaderId": name, "term": -1, "index": -1,
                 "committed": True, "voters": group.peers, "learners": {}, "missing": others,
             }  # fmt: skip
             asked = f'{{"step":"remove","member":"{name}","address":"","dryRun":true,{base}}}'
-            told = await clients.raw(leader, 51022, asked)
-            assert (told["code"], told["why"]) == (520, "LEADS")
+            reply = await clients.raw(leader, 51022, asked)
+            assert (reply["code"], reply["why"]) == (520, "LEADS")
             follower = group.members[next(iter(others))]
             asked = asked.replace(f'"remoteId":"{name}"', f'"remoteId":"{next(iter(others))}"')
-            told = await clients.raw(follower, 51022, asked)
-            assert (told["code"], told["leaderAddress"]) == (404, group.peers[name])
+            reply = await clients.raw(follower, 51022, asked)
+            assert (reply["code"], reply["leaderAddress"]) == (404, group.peers[name])
             for text, code in (
                 (f'{{"step":"burn","member":"n0","address":"","dryRun":true,{base}}}', 411),
                 ('{"step":"show","group":"g","remoteId":"n9"}', 401),

@@ -1,4 +1,4 @@
-"""Connections between members: one of each other member, whatever was lost without a word before."""
+"""Connections between members: one from each other member, also after silent connection losses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def small_ledgers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def links(world: World, node: Node, other: Node) -> list[int | None]:
-    """Since when, in us, the connections are lost there that `node` has from `other`; None for those that are whole."""
+    """For each connection that `node` has from `other`: since when it is lost, in us; None if it is
+    intact."""
     assert node.process is not None
     return [
         each.lost_us
@@ -34,7 +35,7 @@ def links(world: World, node: Node, other: Node) -> list[int | None]:
     ]
 
 
-def test_a_members_new_connection_ends_the_one_that_it_lost() -> None:
+def test_a_new_connection_of_a_member_closes_its_lost_one() -> None:
     with World(5) as world:
         group = GroupSet(world)
         group.start_up()
@@ -49,7 +50,7 @@ def test_a_members_new_connection_ends_the_one_that_it_lost() -> None:
         assert group.master is leader and group.app(leader).store._member.term == term
 
 
-def test_a_host_that_lost_power_again_and_again_leaves_one_connection() -> None:
+def test_repeated_power_losses_leave_at_most_two_connections() -> None:
     with World(6) as world:
         group = GroupSet(world)
         group.start_up()
@@ -66,10 +67,10 @@ def test_a_host_that_lost_power_again_and_again_leaves_one_connection() -> None:
                 assert node is other or len(links(world, node, other)) <= 2
 
 
-def test_two_processes_that_say_they_are_one_member_do_not_end_each_others_links(
+def test_two_processes_of_one_member_do_not_close_each_others_connections(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """An old one that goes on, and a new one on the same host."""
+    """An old process keeps running, and a new one starts on the same host."""
     with World(7) as world, caplog.at_level(logging.INFO, "remoting"):
         group = GroupSet(world)
         group.start_up()

@@ -1,4 +1,4 @@
-"""From where a member is believed."""
+"""Which addresses a member may send from."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tests.unit.doubles import ManualClock
         ("10.0.0.1:9877", "", False),
     ],
 )
-def test_an_address_stands_for_itself_and_loopback_for_loopback(
+def test_an_address_matches_itself_and_any_loopback_address_matches_loopback(
     listed: str, remote: str, believed: bool
 ) -> None:
     addresses = MemberAddresses(ManualClock())
     assert asyncio.run(addresses.is_host(listed.rpartition(":")[0], remote)) is believed
 
 
-def test_a_name_is_resolved_and_asked_again_only_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_name_is_resolved_again_only_after_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ManualClock()
     addresses = MemberAddresses(clock)
     answers: list[str | OSError] = [OSError("no such name"), "10.0.0.1", "10.0.0.7"]

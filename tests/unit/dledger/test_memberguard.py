@@ -1,4 +1,4 @@
-"""Who is believed, as members come and go."""
+"""Authentication of peers while members are added and removed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OTHERS = "n3-10.0.0.4:1;n4-10.0.0.5:1"
 
 
 def guard(index: int = -1, before: dict[str, str] | None = None) -> PeerAuthenticator:
-    """n0's, whose log names PEERS by entry `index`."""
+    """The authenticator of n0, whose log names PEERS in entry `index`."""
     made = PeerAuthenticator(
         self_id="n0", peers=PEERS, checks_addresses=True, clock=ManualClock(), term=lambda: 4
     )
@@ -46,7 +46,7 @@ def judged(
         (7, "n3", WITH_N3, -1, MessageRefusal.PEERS),  # not a member yet
     ],
 )
-def test_a_stranger_is_believed_where_a_newer_list_names_both(
+def test_an_unknown_sender_is_accepted_when_a_newer_list_names_both(
     own: int, sender: str, text: str, index: int, refusal: MessageRefusal | None
 ) -> None:
     made = guard(own)
@@ -55,12 +55,12 @@ def test_a_stranger_is_believed_where_a_newer_list_names_both(
     assert made.address_of("n3") == (None if refusal else "10.0.0.4:1")
 
 
-def test_a_member_is_believed_whatever_list_it_has_come_to() -> None:
+def test_a_member_is_accepted_with_any_member_list() -> None:
     for index, text in ((-1, LIST), (3, WITH_N3), (9, WITHOUT_N2)):
         assert judged(guard(7), "n1", text, index, host="10.0.0.2") is None
 
 
-def test_a_vouched_one_is_held_to_its_address_and_to_terms_that_can_be() -> None:
+def test_a_confirmed_peer_must_keep_its_address_and_plausible_terms() -> None:
     made = guard(7)
     assert judged(made, "n3", WITH_N3, 9, host="10.0.0.9") is MessageRefusal.ADDRESS
     assert judged(made, "n3", "", -2, host="10.0.0.9") is MessageRefusal.ADDRESS
@@ -69,20 +69,22 @@ def test_a_vouched_one_is_held_to_its_address_and_to_terms_that_can_be() -> None
     assert made.vouched == {} and judged(made, "n3", WITH_N3, 9) is MessageRefusal.PEERS
 
 
-def test_strangers_of_a_made_up_list_are_no_majority_for_a_term_far_above() -> None:
+def test_peers_of_a_forged_list_are_no_majority_for_a_far_term() -> None:
     made = guard(7)
     made_up = f"{WITH_N3};n4-10.0.0.5:1"
-    told = [("n3", "10.0.0.4"), ("n4", "10.0.0.5"), ("n3", "10.0.0.4")]
-    assert [judged(made, name, made_up, 9, host, 1 << 40) for name, host in told] == [MessageRefusal.TERM] * 3
+    senders = [("n3", "10.0.0.4"), ("n4", "10.0.0.5"), ("n3", "10.0.0.4")]
+    assert [judged(made, name, made_up, 9, host, 1 << 40) for name, host in senders] == [
+        MessageRefusal.TERM
+    ] * 3
 
 
-def test_who_left_by_a_change_that_is_not_decided_is_believed() -> None:
+def test_a_member_removed_by_an_uncommitted_change_is_accepted() -> None:
     made = guard(9, before={"n3": "10.0.0.4:1"})
     assert judged(made, "n3", WITH_N3, 7) is None and made.vouched == {}
     assert judged(made, "n3", WITH_N3, 7, host="10.0.0.9") is MessageRefusal.ADDRESS
 
 
-def test_it_is_noted_who_can_read_changes() -> None:
+def test_members_that_can_read_changes_are_recorded() -> None:
     made = guard()
     for sender, index in (("n1", -1), ("n2", -2)):
         answer = HeartBeatResponse(4, ResultCode.SUCCESS)
@@ -92,20 +94,20 @@ def test_it_is_noted_who_can_read_changes() -> None:
     assert made.knows_changes == set()
 
 
-def test_a_refusal_tells_who_is_no_member_there() -> None:
+def test_a_refusal_reports_a_different_member_list() -> None:
     made = guard()
     assert made.check_refusal("n1", TheirList("n1-10.0.0.2:1;n2-10.0.0.3:1", 5)) is MessageRefusal.PEERS
     assert made.refused["n1", "peers"] == 1
 
 
-def test_another_leader_is_a_rival_where_settings_differ_alone() -> None:
+def test_another_leader_is_a_rival_only_when_settings_differ() -> None:
     theirs = f"n3-10.0.0.4:1;{LIST}"
     for own, index, rival in ((-1, -1, True), (-1, 9, False), (7, -1, False)):
         found = asyncio.run(guard(own).is_rival("n3", TheirList(theirs, index), "10.0.0.4:1"))
         assert found is rival
 
 
-def test_members_whose_logs_go_on_from_different_ones_refuse_each_other(
+def test_members_with_different_log_origins_refuse_each_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     made = guard(-1)
@@ -124,7 +126,8 @@ def test_members_whose_logs_go_on_from_different_ones_refuse_each_other(
     assert (made.refused["n1", "origin"], MessageRefusal.ORIGIN.code) == (1, ResultCode.UNKNOWN_MEMBER)
 
 
-def test_a_former_member_that_was_added_again_is_vouched_for() -> None:
-    """Else Raft, which knows that the removal is committed, takes that leader for a stranger (Raft seed 3088769975583584)."""
+def test_a_member_that_was_added_again_is_a_confirmed_peer() -> None:
+    """Otherwise Raft knows that the removal is committed and rejects that leader (Raft seed
+    3088769975583584)."""
     made = guard(7, before={"n3": "10.0.0.4:1"})
     assert judged(made, "n3", WITH_N3, 9) is None and made.vouched == {"n3": "10.0.0.4:1"}

@@ -1,4 +1,4 @@
-"""Lists of members: their bytes, what may follow them, and which of a log's is in force."""
+"""Member lists: their bytes, the allowed changes, and the list in force in a log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FOUR = Members(THREE.voters, {"n3": "h3:1"})
 BODY = b'\x00dledger members\x00\x01{"voters":{"n0":"h0:1","n1":"h1:1","n2":"h2:1"},"learners":{"n3":"h3:1"}}'
 
 
-def test_a_list_has_these_bytes_and_reads_back() -> None:
+def test_a_member_list_has_these_bytes_and_reads_back() -> None:
     assert encode_members(FOUR) == BODY
     assert is_members(BODY) and not is_members(b"") and not is_members(b"\x00dledger members")
     assert decode_members(7, BODY) == FOUR
@@ -43,7 +43,7 @@ def test_a_list_has_these_bytes_and_reads_back() -> None:
         b'\x00dledger members\x00\x01{"voters":["n0"],"learners":{}}',
     ],
 )
-def test_what_is_no_list_is_refused(body: bytes) -> None:
+def test_a_malformed_member_list_is_rejected(body: bytes) -> None:
     with pytest.raises(MembersUnknown, match="entry 7"):
         decode_members(7, body)
 
@@ -57,7 +57,9 @@ def test_what_is_no_list_is_refused(body: bytes) -> None:
         (Change(Step.REMOVE, "n0"), "n1 n2", "n3", 2),
     ],
 )
-def test_a_change_makes_another_list(change: Change, voters: str, learners: str, quorum: int) -> None:
+def test_a_change_produces_the_next_member_list(
+    change: Change, voters: str, learners: str, quorum: int
+) -> None:
     members = change.of(FOUR)
     assert sorted(members.voters) == voters.split() and sorted(members.learners) == learners.split()
     assert members.quorum == quorum
@@ -78,13 +80,13 @@ def test_a_change_makes_another_list(change: Change, voters: str, learners: str,
         (Change(Step.REMOVE, "n9"), RefusalReason.UNKNOWN_ID),
     ],
 )
-def test_a_change_that_makes_no_sense_is_refused(change: Change, why: RefusalReason) -> None:
+def test_an_impossible_change_is_rejected_with_its_reason(change: Change, why: RefusalReason) -> None:
     with pytest.raises(ChangeRefused) as refused:
         change.of(FOUR)
     assert refused.value.why is why
 
 
-def test_the_last_that_votes_stays() -> None:
+def test_the_last_voter_cannot_be_removed() -> None:
     one = Members({"n0": "h0:1"}, {"n1": "h1:1"})
     with pytest.raises(ChangeRefused) as refused:
         Change(Step.REMOVE, "n0").of(one)
@@ -110,21 +112,21 @@ def test_the_newest_list_in_the_log_is_in_force_until_it_is_cut() -> None:
     assert membership.cut(0) and membership.members == THREE
 
 
-def test_who_left_by_an_undecided_change_is_still_known() -> None:
+def test_a_member_removed_by_an_uncommitted_change_is_still_known() -> None:
     membership = RaftMembership("n1", THREE, [(5, FOUR), (9, Members({"n1": "h1:1", "n2": "h2:1"}))])
     assert membership.before(4) == THREE.addresses | FOUR.addresses
     assert membership.before(8) == FOUR.addresses and membership.knows("n0", 8)
     assert membership.before(9) == {} and not membership.knows("n0", 9)
 
 
-def test_what_stands_from_an_entry_on_replaces_what_stood_there() -> None:
+def test_new_entries_replace_the_configurations_from_their_index_on() -> None:
     history = ConfigurationHistory([(3, THREE), (5, FOUR)])
     assert not ConfigurationHistory().take([Entry(0, 1, b"x")])
     assert history.take([Entry(4, 2, b"x"), Entry(5, 2, b"y")])
     assert history.up_to(99) == (3, THREE) and history.up_to(2) is None
 
 
-def test_a_span_is_what_a_log_can_come_to() -> None:
+def test_a_span_returns_the_configurations_of_a_range_of_indexes() -> None:
     history = ConfigurationHistory([(3, THREE), (5, FOUR), (8, THREE)])
     assert history.span(6, 99) == [(5, FOUR), (8, THREE)]
     assert history.span(2, 5) == [(3, THREE), (5, FOUR)]
@@ -132,7 +134,7 @@ def test_a_span_is_what_a_log_can_come_to() -> None:
     assert history.span(-1, 99) == [(5, FOUR), (8, THREE)]
 
 
-def test_lists_stand_in_files_as_one_line() -> None:
+def test_configurations_are_stored_as_one_line() -> None:
     text = encode_configurations([(5, FOUR)])
     assert text == ('[{"index":5,"voters":{"n0":"h0:1","n1":"h1:1","n2":"h2:1"},"learners":{"n3":"h3:1"}}]')
     assert decode_configurations("f", text) == ((5, FOUR),)

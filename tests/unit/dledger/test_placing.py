@@ -1,4 +1,4 @@
-"""Where entries go before they are written: gathered, appended, cut, and behind a snapshot."""
+"""Positions of entries before they are written: gathered, appended, cut, and after a snapshot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILE = 1000
 
 
 class Disk:
-    """Two entries that end at 148 and 296, the first of them decided."""
+    """Two entries that end at 148 and 296; the first one is committed."""
 
     end = 296
 
@@ -36,7 +36,7 @@ def step(
     return PersistThenSend(None, cut, tuple(entries), (), snapshot)
 
 
-def test_what_is_placed_goes_behind_what_was_gathered() -> None:
+def test_reserved_positions_follow_the_gathered_ones() -> None:
     positions = PositionTracker(Disk(), 0)
     assert (positions.readable, positions.gathered_end, positions.waiting_bytes) == ((0, 148), 296, 148)
     assert positions.reserve([100, 700, 5]) == [296, 1000, 1748], "a file ends with room for a blank"
@@ -44,7 +44,7 @@ def test_what_is_placed_goes_behind_what_was_gathered() -> None:
     assert positions.reserve([100]) == [296]
     assert not positions.matches_reservation([100], [(0, 297)])
     assert positions.reserve([100]) == [296] and positions.matches_reservation([100], [(0, 296)])
-    assert not positions.matches_reservation([100], [(0, 296)]), "each word is kept once"
+    assert not positions.matches_reservation([100], [(0, 296)]), "a reservation is used once"
     positions.gather([100])
     assert positions.reserve([5]) == [444]
     positions.gather([7])
@@ -56,7 +56,7 @@ def test_what_is_placed_goes_behind_what_was_gathered() -> None:
     assert (positions.gathered_end, positions.end) == (353, 353)
 
 
-def test_readable_grows_with_what_is_decided_and_durable_and_cuts_leave_it() -> None:
+def test_the_readable_end_grows_with_commits_and_survives_cuts() -> None:
     positions = PositionTracker(Disk(), 0)
     assert not positions.reached(0) and positions.reached(1) and positions.readable == (1, 296)
     positions.took(step(52, 600, 52, first=2))
@@ -71,7 +71,7 @@ def test_readable_grows_with_what_is_decided_and_durable_and_cuts_leave_it() -> 
     assert early.end == 198 and early.reached(1) and early.readable == (1, 198)
 
 
-def test_a_snapshot_goes_on_where_the_leader_has_it_and_what_was_readable_stays_until_then() -> None:
+def test_after_a_snapshot_positions_continue_from_the_position_in_it() -> None:
     positions = PositionTracker(Disk(), 0)
     positions.took(step(2, 2, first=2))
     positions.took(step(first=0, snapshot=snapshot_at(Begin(3, 7, 3000), ())))

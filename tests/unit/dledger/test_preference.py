@@ -1,4 +1,4 @@
-"""To whom a leader gives way, and how often."""
+"""Transfers of leadership to a preferred member, and their back-off."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dledger.raft.progress import Progress
 from tests.unit.doubles import ManualClock
 
 
-def test_who_gives_the_leadership_back_gets_it_again_later_each_time() -> None:
+def test_the_back_off_doubles_each_time_a_preferred_member_gives_up_leadership() -> None:
     trials, now_ms, waits = Trials(), 0, []
     for _ in range(6):
         trials.gave("n0", now_ms)
@@ -28,7 +28,7 @@ def test_who_gives_the_leadership_back_gets_it_again_later_each_time() -> None:
     assert waits == [BACK_OFF_MS_MIN, 10_000, 20_000, 40_000, BACK_OFF_MS_MAX, BACK_OFF_MS_MAX]
 
 
-def test_who_led_for_a_minute_is_waited_for_as_at_first_and_others_not_at_all() -> None:
+def test_a_member_that_led_for_a_minute_resets_its_back_off() -> None:
     trials = Trials()
     for at_ms in (0, 10_000, 30_000):
         trials.gave("n0", at_ms)
@@ -40,7 +40,7 @@ def test_who_led_for_a_minute_is_waited_for_as_at_first_and_others_not_at_all() 
 
 
 def test_a_preferred_member_that_cannot_lead_costs_few_outages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It gives the leadership back after three seconds, whenever it gets it."""
+    """The preferred member gives up leadership three seconds after each transfer."""
     clock, given = ManualClock(), []
     node: Any = SimpleNamespace(
         clock=clock,

@@ -1,4 +1,5 @@
-"""Elections of the core: one vote a term, durable first; pre-vote, check-quorum and a leader that is not disturbed."""
+"""Elections of the core: one vote a term, durable first; pre-vote, check-quorum and a leader that is not
+disturbed."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ from dledger.raft.raft import Raft
 from tests.unit.dledger.raftharness import SETTINGS, core, entries, group, replies, sent
 
 
-def test_a_member_alone_leads_at_once_and_commits_its_no_op_when_the_disk_has_it() -> None:
+def test_a_group_of_one_leads_at_once_and_commits_its_no_op_when_durable() -> None:
     raft = core("a", ["a"])
     assert raft.tick(0) == [
         PersistThenSend(Vote(1, "a"), None, (Entry(0, 1, b""),), ()),
@@ -46,7 +47,7 @@ def test_a_member_alone_leads_at_once_and_commits_its_no_op_when_the_disk_has_it
     assert raft.may_serve
 
 
-def test_a_timeout_asks_for_pre_votes_and_opens_no_term() -> None:
+def test_an_election_timeout_sends_pre_votes_and_keeps_the_term() -> None:
     raft = core("a", log=entries(3))
     assert raft.tick(600) == [
         PersistThenSend(
@@ -70,7 +71,7 @@ def test_a_vote_for_itself_is_durable_before_it_asks_others() -> None:
     ]
 
 
-def test_a_vote_is_durable_before_it_is_told_and_is_not_given_twice() -> None:
+def test_a_vote_is_durable_before_the_reply_and_is_not_given_twice() -> None:
     raft = core("b")
     assert raft.receive("a", VoteRequest(1, -1, -1), 700, ticket=7) == [
         PersistThenSend(Vote(1, "a"), None, (), (Reply(7, VoteResponse(1, 1, VoteResult.ACCEPT)),)),
@@ -98,7 +99,7 @@ def test_a_vote_is_durable_before_it_is_told_and_is_not_given_twice() -> None:
         (VoteRequest(4, 1, 3, pre_vote=True), VoteResult.ACCEPT),
     ],
 )
-def test_a_vote_goes_to_a_log_at_least_as_complete(request_: VoteRequest, result: VoteResult) -> None:
+def test_a_vote_is_granted_only_to_an_up_to_date_log(request_: VoteRequest, result: VoteResult) -> None:
     raft = core("a", vote=Vote(3), log=entries(1, 3))
     (answer,) = replies(raft.receive("b", request_, 5000))
     assert isinstance(answer, VoteResponse) and answer.result is result
@@ -110,7 +111,7 @@ def test_a_pre_vote_changes_nothing() -> None:
     assert actions == [Reply(1, VoteResponse(3, 8, VoteResult.ACCEPT, True))]
 
 
-def test_a_member_that_hears_its_leader_refuses_votes_and_does_not_adopt_their_term() -> None:
+def test_a_member_with_a_live_leader_rejects_votes_and_keeps_its_term() -> None:
     raft = core("b")
     raft.receive("a", HeartBeatRequest(1), 100)
     for pre_vote in (True, False):
@@ -138,7 +139,7 @@ def test_a_partitioned_member_returns_without_disturbing_the_leader() -> None:
     assert world.cores["c"].leader_id == "a"
 
 
-def test_a_leader_that_no_quorum_answers_steps_down() -> None:
+def test_a_leader_without_responses_of_a_quorum_steps_down() -> None:
     world = group()
     world.elect("a")
     for _ in range(SETTINGS.election_timeout_max_ms // SETTINGS.heartbeat_interval_ms + 2):
@@ -146,7 +147,7 @@ def test_a_leader_that_no_quorum_answers_steps_down() -> None:
     assert (world.cores["a"].role, world.cores["a"].term) == (Role.FOLLOWER, 1)
 
 
-def test_a_stale_leader_steps_down_on_the_first_answer_of_a_higher_term() -> None:
+def test_a_stale_leader_steps_down_on_a_response_of_a_higher_term() -> None:
     world = group()
     world.elect("a")
     world.take(
@@ -155,7 +156,7 @@ def test_a_stale_leader_steps_down_on_the_first_answer_of_a_higher_term() -> Non
     assert (world.cores["a"].role, world.cores["a"].term) == (Role.FOLLOWER, 2)
 
 
-def test_reads_keep_no_leader_in_office() -> None:
+def test_reads_do_not_keep_a_leader_without_a_quorum() -> None:
     world = group()
     world.elect("a")
     for read_id in range(200):
@@ -166,7 +167,7 @@ def test_reads_keep_no_leader_in_office() -> None:
     assert set(world.reads.values()) == {None}
 
 
-def test_late_votes_of_an_earlier_ballot_do_not_count() -> None:
+def test_late_pre_votes_and_repeated_votes_do_not_count() -> None:
     raft = core("a", ("a", "b", "c", "d", "e"))
     raft.tick(600)
     raft.receive("b", VoteResponse(0, 1, VoteResult.ACCEPT, True), 601)
@@ -180,7 +181,7 @@ def test_late_votes_of_an_earlier_ballot_do_not_count() -> None:
     assert raft.role is Role.LEADER
 
 
-def test_strangers_are_answered_and_change_nothing() -> None:
+def test_messages_of_unknown_members_are_rejected_and_change_nothing() -> None:
     raft = core("a", log=entries(1, 1), vote=Vote(1))
     push = PushRequest(9, PushType.APPEND, 0, 1, 5, (Entry(1, 9, b"x"),))
     assert replies(raft.receive("z", VoteRequest(9, 9, 8), 10)) == [
@@ -199,20 +200,20 @@ def test_strangers_are_answered_and_change_nothing() -> None:
     assert sent(raft.tick(11)) == []
 
 
-def test_a_vote_that_comes_after_the_candidate_asked_for_pre_votes_again_counts() -> None:
+def test_a_late_vote_counts_while_the_candidate_pre_votes_again() -> None:
     raft = core("a")
     raft.tick(600)
     raft.receive("b", VoteResponse(0, 1, VoteResult.ACCEPT, True), 601)
     raft.persisted(950)
     raft.tick(1549)
-    assert not raft.ballots.pre_voting, "the time for votes begins when the own one is durable"
+    assert not raft.ballots.pre_voting, "the election timeout begins when its own vote is durable"
     raft.tick(1550)
     assert (raft.ballots.pre_voting, raft.term) == (True, 1)
     raft.receive("c", VoteResponse(1, 1, VoteResult.ACCEPT), 1600)
     assert (raft.role, raft.term) == (Role.LEADER, 1)
 
 
-def test_a_candidate_whose_vote_is_not_durable_asks_for_nothing_else() -> None:
+def test_a_candidate_whose_vote_is_not_durable_sends_nothing() -> None:
     raft = core("a")
     raft.tick(600)
     raft.receive("b", VoteResponse(0, 1, VoteResult.ACCEPT, True), 601)
@@ -230,17 +231,17 @@ def follower_of_a(name: str = "b") -> Raft:
 DOUBT = VoteRequest(2, -1, -1, pre_vote=True)
 
 
-def test_a_leader_whose_connection_ended_is_asked_whether_it_leads() -> None:
+def test_a_follower_asks_a_leader_whose_connection_ended_whether_it_leads() -> None:
     raft = follower_of_a()
     assert raft.connection_lost("a", 200) == [Send("a", DOUBT)]
-    assert raft.connection_lost("c", 200) == [], "who does not lead is not asked"
+    assert raft.connection_lost("c", 200) == [], "a member that does not lead is not asked"
     leads = VoteResponse(1, 2, VoteResult.REJECT_ALREADY_HAS_LEADER, True)
     due_ms = raft.next_tick_ms
     assert raft.receive("a", leads, 201) == raft.unsent("a", DOUBT, 202) == []
     assert (raft.leader_id, raft.next_tick_ms) == ("a", due_ms)
 
 
-def test_a_leader_that_cannot_be_reached_is_not_waited_for() -> None:
+def test_a_follower_does_not_wait_for_an_unreachable_leader() -> None:
     first, second = follower_of_a("b"), follower_of_a("c")
     for raft in (first, second):
         raft.connection_lost("a", 200)
@@ -251,14 +252,14 @@ def test_a_leader_that_cannot_be_reached_is_not_waited_for() -> None:
     assert answer == VoteResponse(1, 2, VoteResult.ACCEPT, True)
 
 
-def test_a_leader_that_says_it_leads_no_more_is_not_waited_for() -> None:
+def test_a_follower_does_not_wait_for_a_leader_that_stepped_down() -> None:
     raft = follower_of_a()
     raft.connection_lost("a", 200)
     raft.receive("a", VoteResponse(1, 2, VoteResult.ACCEPT, True), 201)
     assert raft.leader_id is None and raft.next_tick_ms < 250
 
 
-def test_a_doubt_ends_when_the_leader_is_heard_again() -> None:
+def test_a_heartbeat_ends_the_suspicion_of_a_leader() -> None:
     raft = follower_of_a()
     raft.connection_lost("a", 200)
     raft.receive("a", HeartBeatRequest(1), 210)
@@ -268,7 +269,7 @@ def test_a_doubt_ends_when_the_leader_is_heard_again() -> None:
     assert answer == VoteResponse(1, 2, VoteResult.REJECT_ALREADY_HAS_LEADER, True)
 
 
-def test_a_leader_brings_its_successor_up_to_date_before_it_gives_way() -> None:
+def test_a_transfer_brings_the_target_up_to_date_first() -> None:
     world = group()
     world.elect("a")
     world.propose("a", b"x")
@@ -281,7 +282,7 @@ def test_a_leader_brings_its_successor_up_to_date_before_it_gives_way() -> None:
         leader.propose([b"y"], world.now_ms)
 
 
-def test_who_takes_over_is_elected_though_the_leader_is_heard() -> None:
+def test_a_transfer_target_is_elected_while_the_leader_is_alive() -> None:
     world = group()
     world.elect("a")
     world.beat("a")
@@ -302,7 +303,7 @@ def test_who_takes_over_is_elected_though_the_leader_is_heard() -> None:
         ("z", TransferRequest(1, "a", "b", -1), ResultCode.UNKNOWN_MEMBER),
     ],
 )
-def test_only_the_leader_of_this_term_can_hand_over(
+def test_only_the_leader_of_this_term_can_transfer_leadership(
     sender: str, request_: TransferRequest, code: ResultCode
 ) -> None:
     raft = follower_of_a()
@@ -310,7 +311,7 @@ def test_only_the_leader_of_this_term_can_hand_over(
     assert (raft.role, raft.term) == (Role.FOLLOWER, 1)
 
 
-def test_a_transfer_is_given_up_in_time_or_when_it_is_refused_or_not_sent() -> None:
+def test_a_transfer_fails_on_timeout_refusal_or_lost_request() -> None:
     world = group()
     world.elect("a")
     world.deliver()

@@ -1,4 +1,4 @@
-"""Changes of the members in the core: who counts, who stands, and what a leader must wait for."""
+"""Membership changes in the core: counted votes, elections, and the conditions that a leader waits for."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ALL = frozenset("abcde")
 
 
 def began(world: Group, name: str = "a", *only: str) -> Raft:
-    """`name` leads, and its no-op is decided."""
+    """Elect `name` and commit its no-op."""
     world.elect(name, only=only)
     world.beat(name, only=only)
     assert world.cores[name].may_serve
@@ -53,7 +53,7 @@ def refused(raft: Raft, wanted: Change) -> RefusalReason:
 
 
 def with_a_learner() -> Group:
-    """a leads, d is a learner that holds everything."""
+    """a leads, and d is a learner that is caught up."""
     world = group()
     world.cores["d"] = core("d", "abcd")
     began(world)
@@ -63,7 +63,7 @@ def with_a_learner() -> Group:
     return world
 
 
-def test_a_learner_is_sent_everything_and_counts_for_nothing() -> None:
+def test_a_learner_receives_entries_and_is_not_counted() -> None:
     world = with_a_learner()
     leader, learner = world.cores["a"], world.cores["d"]
     assert learner.committed_index == leader.committed_index == 1
@@ -76,7 +76,7 @@ def test_a_learner_is_sent_everything_and_counts_for_nothing() -> None:
     assert leader.read(1, world.now_ms) and not leading(leader).quorum_active()
 
 
-def test_a_learner_is_asked_for_no_vote_and_gives_one_where_it_is_asked() -> None:
+def test_a_candidate_does_not_ask_a_learner_but_a_learner_grants_votes() -> None:
     world = with_a_learner()
     world.now_ms += 5000
     asked = sent(world.cores["b"].tick(world.now_ms))
@@ -86,21 +86,21 @@ def test_a_learner_is_asked_for_no_vote_and_gives_one_where_it_is_asked() -> Non
     assert answer == [VoteResponse(9, 9, VoteResult.ACCEPT)]
 
 
-def test_a_change_is_in_force_once_it_is_appended_and_gone_when_it_is_cut() -> None:
+def test_a_configuration_takes_effect_when_appended_and_ends_when_cut() -> None:
     world = with_a_learner()
     change(world, "a", Change(Step.PROMOTE, "d"))
     leader = world.cores["a"]
     assert leader.quorum == 3 and not leader.members_committed
     world.deliver(only="ad")
     assert world.cores["d"].quorum == 3 and leader.committed_index == 1
-    world.elect("c", only="bc")  # by those who lack it
+    world.elect("c", only="bc")  # by members without it
     for _ in range(5):
         world.beat("c")
     assert leader.membership.members == world.cores["d"].membership.members == LEARNING
     assert leader.quorum == 2
 
 
-def test_members_change_one_by_one_and_only_under_a_leader_whose_term_has_begun() -> None:
+def test_members_change_one_at_a_time_after_the_leader_committed_in_its_term() -> None:
     world = group()
     world.elect("a", only="ab")
     early = world.cores["a"]
@@ -115,7 +115,7 @@ def test_members_change_one_by_one_and_only_under_a_leader_whose_term_has_begun(
     assert change(world, "b", Change(Step.REMOVE, "d")) == ABC
 
 
-def test_no_change_is_made_that_would_leave_too_few_that_answer() -> None:
+def test_a_change_that_leaves_too_few_live_voters_is_rejected() -> None:
     world = group()
     leader = began(world)
     for _ in range(6):
@@ -131,14 +131,14 @@ def refused_by_an_old_member(leader: Raft) -> RefusalReason:
     return refusal.value.why
 
 
-def test_a_leader_that_hands_over_changes_nothing() -> None:
+def test_a_leader_rejects_changes_during_a_transfer() -> None:
     world = group()
     leader = began(world)
     leader.transfer_leadership("b", world.now_ms)
     assert refused(leader, Change(Step.REMOVE, "c")) is RefusalReason.HANDING_OVER
 
 
-def test_who_was_removed_stands_no_more_and_is_a_stranger() -> None:
+def test_a_removed_member_starts_no_election_and_is_unknown() -> None:
     world = group()
     began(world)
     change(world, "a", Change(Step.REMOVE, "c"))
@@ -149,13 +149,13 @@ def test_who_was_removed_stands_no_more_and_is_a_stranger() -> None:
     pre_vote = VoteRequest(7, 9, 1, pre_vote=True)
     answer = replies(leader.receive("c", pre_vote, world.now_ms, 1))
     assert answer == [VoteResponse(1, 7, VoteResult.REJECT_UNKNOWN_LEADER, pre_vote=True)]
-    told = Entry(1, 1, encode_members(leader.membership.members))
-    former.receive("a", PushRequest(1, PushType.APPEND, 0, 1, 1, (told,)), world.now_ms)
+    configuration = Entry(1, 1, encode_members(leader.membership.members))
+    former.receive("a", PushRequest(1, PushType.APPEND, 0, 1, 1, (configuration,)), world.now_ms)
     assert not former.membership.votes and not sent(former.tick(world.now_ms + 5000))
 
 
-def test_a_leader_by_a_list_without_an_undecided_change_is_believed() -> None:
-    """b took c's removal from a, who is gone; c leads without having heard of it."""
+def test_a_leader_that_does_not_know_an_uncommitted_change_is_accepted() -> None:
+    """b took c's removal from a, which failed; c leads and does not know of it."""
     two = Members({"a": "", "b": ""})
     log = [Entry(0, 1, b""), Entry(1, 1, encode_members(two))]
     b = core("b", vote=Vote(1), log=log, committed_index=0, configurations=[(1, two)])
@@ -166,7 +166,7 @@ def test_a_leader_by_a_list_without_an_undecided_change_is_believed() -> None:
     assert b.peers == ("a", "c") and b.committed_index == 0
 
 
-def test_a_leader_that_the_own_log_does_not_name_yet_is_heard_where_its_list_names_both() -> None:
+def test_a_leader_of_a_newer_configuration_is_accepted() -> None:
     b = core("b", vote=Vote(1), log=entries(1))
     assert replies(b.receive("e", HeartBeatRequest(2), 10, 1))[0].code is ResultCode.UNKNOWN_MEMBER  # type: ignore[attr-defined]
     b.note_newer_config_peer("e")
@@ -176,8 +176,9 @@ def test_a_leader_that_the_own_log_does_not_name_yet_is_heard_where_its_list_nam
     assert b.leader_id == "e"
 
 
-def test_votes_of_a_larger_group_elect_nobody_in_a_smaller_one() -> None:
-    """e stands in term 1 and gets d's vote; a wins, removes b and c, and is gone: those two votes are no majority of three."""
+def test_votes_of_a_larger_group_elect_no_leader_of_a_smaller_one() -> None:
+    """e is a candidate in term 1 and gets d's vote; a wins, removes b and c, and fails: two votes are no
+    majority of three."""
     e = core("e", "abcde", log=entries(0))
     e.tick(600)
     for peer in "bcd":
@@ -195,7 +196,7 @@ def test_votes_of_a_larger_group_elect_nobody_in_a_smaller_one() -> None:
     assert e.role is Role.CANDIDATE
 
 
-def test_what_comes_late_from_before_a_removal_counts_for_nothing() -> None:
+def test_late_responses_from_before_a_removal_are_ignored() -> None:
     world = with_a_learner()
     leader = world.cores["a"]
     change(world, "a", Change(Step.PROMOTE, "d"))
@@ -210,7 +211,7 @@ def test_what_comes_late_from_before_a_removal_counts_for_nothing() -> None:
     assert leader.progress["d"].match_index == leader.progress["d"].held_index == -1
 
 
-def test_a_leader_admits_no_newcomer_while_a_change_is_not_decided() -> None:
+def test_a_leader_admits_no_newcomer_while_a_change_is_uncommitted() -> None:
     world = with_a_learner()
     leader = world.cores["a"]
     change(world, "a", Change(Step.REMOVE, "c"))
@@ -222,14 +223,14 @@ def test_a_leader_admits_no_newcomer_while_a_change_is_not_decided() -> None:
     assert answer.admits == 1  # type: ignore[attr-defined]
 
 
-def test_a_newcomer_must_hear_those_who_vote_by_the_decided_list_that_it_holds() -> None:
-    """Not c, which is gone for good and was removed."""
+def test_a_newcomer_needs_responses_of_the_voters_of_its_committed_list() -> None:
+    """c does not have to answer: it was removed and will not return."""
     n = core("d", "abcd", vote=Vote(newcomer=True))
     n.tick(0)
     for peer in "ab":
         n.receive(peer, answer_of(n, term=1, admits=1 if peer == "a" else -1), 10)
-    told = Entry(1, 1, encode_members(Members({"a": "", "b": ""}, {"d": "h:1"})))
-    n.receive("a", PushRequest(1, PushType.APPEND, -1, -1, 0, (Entry(0, 1, b""), told)), 20)
+    configuration = Entry(1, 1, encode_members(Members({"a": "", "b": ""}, {"d": "h:1"})))
+    n.receive("a", PushRequest(1, PushType.APPEND, -1, -1, 0, (Entry(0, 1, b""), configuration)), 20)
     while n.disk.silent_ms(1 << 30):
         n.persisted(25)
     assert n.rejoin.unanswered == set() and n.rejoin.newcomer
@@ -237,8 +238,8 @@ def test_a_newcomer_must_hear_those_who_vote_by_the_decided_list_that_it_holds()
     assert not n.rejoin.newcomer and n.voted_for == "a" and not n.promotable
 
 
-def test_a_newcomer_asks_the_leader_too_that_its_list_does_not_name() -> None:
-    """Else that would go on with what an earlier life of it acknowledged."""
+def test_a_newcomer_asks_a_leader_that_its_list_does_not_name() -> None:
+    """Otherwise that leader would count acknowledgements of its earlier life."""
     n = core("d", "abd", vote=Vote(newcomer=True))
     n.tick(0)
     n.note_newer_config_peer("e")
@@ -250,7 +251,7 @@ def answer_of(newcomer: Raft, *, term: int, admits: int) -> RecoveryResponse:
     return RecoveryResponse(term, newcomer.rejoin.session, True, admits)
 
 
-def test_a_snapshot_says_who_the_members_are() -> None:
+def test_a_snapshot_carries_the_member_list() -> None:
     b = core("b", "abc")
     members = '[{"index":3,"voters":{"a":"x:1","b":"y:1"},"learners":{}}]'
     part = InstallRequest(2, 9, 1, 1, 0xE8B7BE43, 0, b"a", members=members)
@@ -264,7 +265,8 @@ def test_a_snapshot_says_who_the_members_are() -> None:
 
 
 def before_the_fault() -> Group:
-    """a leads four in term 1 and makes e vote, which only e hears of; then b is elected by b, c and d."""
+    """a leads four members in term 1 and promotes e; only e receives that. Then b can be elected by b, c and
+    d."""
     world = group(*"abcd")
     world.cores["e"] = core("e", "abcde")
     began(world)
@@ -278,7 +280,7 @@ def before_the_fault() -> Group:
     return world
 
 
-def test_the_fault_of_2015_is_refused() -> None:
+def test_a_change_before_the_first_commit_of_a_term_is_rejected() -> None:
     world = before_the_fault()
     world.take("b", world.cores["b"].tick(world.now_ms))
     for _ in range(4):  # elected by all three, and its no-op is on its way
@@ -290,25 +292,25 @@ def test_the_fault_of_2015_is_refused() -> None:
     assert refused(world.cores["b"], Change(Step.REMOVE, "a")) is RefusalReason.NOT_BEGUN
 
 
-def test_after_its_no_op_is_decided_the_former_leader_cannot_win_by_its_own_list() -> None:
+def test_after_the_no_op_is_committed_the_former_leader_cannot_win() -> None:
     world = before_the_fault()
     world.elect("b", only="bcd")
     world.beat("b", only="bcd")
     change(world, "b", Change(Step.REMOVE, "a"))
     world.deliver(only="bc")
     world.beat("b", only="bc")
-    decided = world.cores["b"].committed_index
+    committed = world.cores["b"].committed_index
     assert world.cores["b"].members_committed and world.cores["d"].log.last_term == 2
     for _ in range(3):
         world.now_ms += 5000
         world.take("a", world.cores["a"].tick(world.now_ms))
         world.deliver(only="ade")
         assert world.cores["a"].role is not Role.LEADER
-    assert world.cores["c"].committed_index == decided
+    assert world.cores["c"].committed_index == committed
 
 
-def test_without_that_rule_what_was_decided_is_lost() -> None:
-    """The same, but for the wait: so the rule is needed, and not only kept."""
+def test_without_the_no_op_rule_a_committed_entry_is_lost() -> None:
+    """The same story without waiting for the no-op: it shows that the rule is needed."""
     world = before_the_fault()
     for name in "bcd":
         world.cores[name].now_ms = world.now_ms

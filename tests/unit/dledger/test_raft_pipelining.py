@@ -1,4 +1,4 @@
-"""Several PUSHes under way to a follower: when they may be, and what each answer, or none, proves."""
+"""Several PUSHes in flight to a follower: when they are allowed, and what each response proves."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def leader(**limits: int) -> Raft:
 
 
 def proposed(raft: Raft, *bodies: bytes) -> list[Action]:
-    """One turn for each."""
+    """Propose each body in a turn of its own."""
     return [action for body in bodies for action in raft.propose([body], NOW_MS)]
 
 
@@ -49,17 +49,17 @@ def refused(push: PushRequest, end_index: int) -> PushResponse:
     return PushResponse(push.term, ResultCode.INCONSISTENT_STATE, first, len(push.entries), end_index)
 
 
-def test_a_level_follower_gets_entries_behind_those_that_it_has_not_answered() -> None:
+def test_a_caught_up_follower_gets_pipelined_pushes() -> None:
     raft = leader(pushes_in_flight_max=3)
     pushes = pushed(proposed(raft, b"1", b"2", b"3", b"4", b"5"))
     assert [(push.prev_index, len(push.entries)) for push in pushes] == [(0, 1), (1, 1), (2, 1)]
-    assert raft.progress["b"].match_index == 0, "that something was sent proves nothing"
+    assert raft.progress["b"].match_index == 0, "a sent push proves nothing"
     (rest,) = pushed(raft.receive("b", held(1, 1), NOW_MS))
     assert (rest.prev_index, [entry.body for entry in rest.entries]) == (3, [b"4", b"5"])
     assert raft.progress["b"].match_index == 1
 
 
-def test_one_push_at_a_time_goes_to_who_has_proven_nothing_yet() -> None:
+def test_a_follower_without_a_response_gets_one_push_at_a_time() -> None:
     world = group()
     raft = elected(world.cores["a"])
     leading(raft).append([b"x"])
@@ -70,12 +70,12 @@ def test_one_push_at_a_time_goes_to_who_has_proven_nothing_yet() -> None:
     assert [entry.body for entry in rest.entries] == [b"x", b"y"]
 
 
-def test_a_window_of_one_sends_as_if_nothing_were_pipelined() -> None:
+def test_a_window_of_one_disables_pipelining() -> None:
     raft = leader(pushes_in_flight_max=1)
     assert len(pushed(proposed(raft, b"1", b"2", b"3"))) == 1
 
 
-def test_few_entries_wait_for_more_while_others_are_under_way_and_full_pushes_do_not() -> None:
+def test_small_pushes_wait_for_more_entries_and_full_ones_do_not() -> None:
     raft = leader(push_gap_ms=5, push_entries_max=3)
     pushes = pushed(proposed(raft, b"1", b"2", b"3", b"4", b"5"))
     assert [len(push.entries) for push in pushes] == [1, 3]
@@ -86,7 +86,7 @@ def test_few_entries_wait_for_more_while_others_are_under_way_and_full_pushes_do
     assert [len(push.entries) for push in pushed(proposed(raft, b"1", b"x" * 60, b"x" * 60))] == [1, 1]
 
 
-def test_bytes_under_way_to_a_follower_have_a_limit_and_what_is_larger_travels_alone() -> None:
+def test_bytes_in_flight_have_a_limit_and_a_larger_entry_is_sent_alone() -> None:
     raft = leader(push_bytes_max=100, bytes_in_flight_max=250)
     body = b"x" * 90
     assert len(pushed(proposed(raft, body, body, body, body))) == 2
@@ -99,7 +99,7 @@ def test_bytes_under_way_to_a_follower_have_a_limit_and_what_is_larger_travels_a
     assert pushed(proposed(raft, b"z")) == []
 
 
-def test_who_is_stuck_takes_room_from_nobodys_next_push() -> None:
+def test_a_stuck_follower_does_not_use_up_the_window_of_another() -> None:
     raft = leader(push_bytes_max=100, bytes_in_flight_max=1000, all_bytes_in_flight_max=350)
     body = b"x" * 100
     proposed(raft, *[body] * 6)
@@ -111,13 +111,13 @@ def test_who_is_stuck_takes_room_from_nobodys_next_push() -> None:
     assert raft.progress["c"].match_index == 6 and len(raft.progress["b"].in_flight) == 2
 
 
-def test_answers_may_come_in_any_order_and_twice() -> None:
+def test_responses_may_arrive_in_any_order_and_twice() -> None:
     raft = leader()
     proposed(raft, b"1", b"2", b"3")
     raft.persisted(NOW_MS)
     raft.persisted(NOW_MS)
     raft.persisted(NOW_MS)
-    assert Commit(2) in raft.receive("b", held(2, 1), NOW_MS), "it holds what is before, too"
+    assert Commit(2) in raft.receive("b", held(2, 1), NOW_MS), "it holds the earlier entries too"
     progress = raft.progress["b"]
     assert (progress.match_index, [push.prev_index for push in pushes_of(raft)]) == (2, [2])
     for late in (held(1, 1), held(2, 1), held(0, 1)):
@@ -131,7 +131,7 @@ def pushes_of(raft: Raft) -> list[PushRequest]:
     return [push for push in raft.progress["b"].in_flight.requests if isinstance(push, PushRequest)]
 
 
-def test_a_refused_push_takes_those_behind_it_back_and_their_refusals_change_nothing() -> None:
+def test_a_refused_push_withdraws_the_pushes_after_it() -> None:
     raft = leader()
     first, second, third = pushed(proposed(raft, b"1", b"2", b"3"))
     (compare,) = pushed(raft.receive("b", refused(second, end_index=0), NOW_MS))
@@ -139,13 +139,13 @@ def test_a_refused_push_takes_those_behind_it_back_and_their_refusals_change_not
     for late in (refused(third, end_index=0), refused(first, end_index=-1)):
         assert pushed(raft.receive("b", late, NOW_MS)) == []
         assert pushes_of(raft) == [compare]
-    assert pushed(proposed(raft, b"4")) == [], "one at a time while its log is looked for"
+    assert pushed(proposed(raft, b"4")) == [], "one at a time while the match index is unknown"
     (again,) = pushed(raft.receive("b", held(1, 0), NOW_MS))
     assert [entry.body for entry in again.entries] == [b"1", b"2", b"3", b"4"]
-    assert len(pushed(proposed(raft, b"5", b"6"))) == 2, "level again"
+    assert len(pushed(proposed(raft, b"5", b"6"))) == 2, "caught up again"
 
 
-def test_what_was_under_way_on_a_connection_that_broke_is_compared_before_it_goes_out_again() -> None:
+def test_pushes_of_a_broken_connection_are_compared_before_they_are_sent_again() -> None:
     raft = leader()
     pushes = pushed(proposed(raft, b"1", b"2", b"3"))
     for push in pushes:
@@ -157,7 +157,7 @@ def test_what_was_under_way_on_a_connection_that_broke_is_compared_before_it_goe
     assert (again.prev_index, len(again.entries)) == (0, 3)
 
 
-def test_who_answers_some_of_what_is_under_way_is_waited_for() -> None:
+def test_a_follower_that_answers_some_pushes_does_not_time_out() -> None:
     raft = leader()
     proposed(raft, b"1", b"2", b"3")
     wait_ms = SETTINGS.push_timeout_ms - 1
@@ -169,7 +169,7 @@ def test_who_answers_some_of_what_is_under_way_is_waited_for() -> None:
     assert raft.progress["b"].probing and not raft.progress["b"].in_flight
 
 
-def test_an_answer_of_a_former_term_or_life_proves_nothing() -> None:
+def test_a_response_of_an_older_term_or_session_is_ignored() -> None:
     raft = leader()
     raft.receive("c", HeartBeatRequest(2), NOW_MS)
     raft.persisted(NOW_MS)

@@ -1,4 +1,4 @@
-"""Newcomers among members that hand over, vote late and wait for no disk but for a vote."""
+"""Newcomers in elections, leadership transfers and reads; only a vote waits for the disk."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def acknowledged(index: int, session: int, *, newcomer: bool) -> PushResponse:
 
 
 def led_with_newcomer() -> Raft:
-    """Its own disk has confirmed nothing of its term, and `c` has said that it is a newcomer."""
+    """A leader whose disk has confirmed nothing in its term; `c` has reported that it is a newcomer."""
     leader = elected(core())
     leader.receive("c", RecoveryRequest(0, 7), 600)
     leader.receive("c", HeartBeatResponse(1, SUCCESS, 0, newcomer=True), 600)
     return leader
 
 
-def test_a_newcomers_disk_makes_no_majority_where_the_leaders_own_is_slow() -> None:
+def test_a_newcomers_acknowledgement_does_not_count_for_a_majority() -> None:
     leader = led_with_newcomer()
     leader.receive("b", acknowledged(0, 0, newcomer=False), 610)
     leader.receive("c", acknowledged(0, 7, newcomer=True), 610)
@@ -49,7 +49,7 @@ def test_a_newcomers_disk_makes_no_majority_where_the_leaders_own_is_slow() -> N
 
 
 @pytest.mark.parametrize("pre_vote", [True, False])
-def test_a_newcomer_gives_no_vote_however_complete_the_candidates_log_is(pre_vote: bool) -> None:
+def test_a_newcomer_grants_no_vote(pre_vote: bool) -> None:
     """It may have voted in this term before its disk was emptied."""
     newcomer = core("c", vote=NEW)
     request = VoteRequest(5, 9, 4, pre_vote=pre_vote)
@@ -59,24 +59,24 @@ def test_a_newcomer_gives_no_vote_however_complete_the_candidates_log_is(pre_vot
     assert member.on_vote_request("a", request) is VoteResult.ACCEPT
 
 
-def test_what_an_earlier_life_acknowledged_late_counts_for_no_later_one() -> None:
+def test_a_late_acknowledgement_of_an_earlier_session_is_ignored() -> None:
     leader = led_with_newcomer()
     leader.receive("b", acknowledged(0, 0, newcomer=False), 610)
     leader.receive("c", acknowledged(0, 0, newcomer=False), 610)
     assert leader.committed_index == -1
 
 
-def test_made_up_sessions_of_a_newcomer_are_not_kept_for_ever() -> None:
+def test_the_number_of_former_sessions_has_a_limit() -> None:
     leader = led_with_newcomer()
     for session in range(1_000, 2_000):
         leader.receive("c", RecoveryRequest(0, session), 610)
     former = leader.progress["c"].former_sessions
     assert former == tuple(range(1_999 - FORMER_SESSIONS_MAX, 1_999))
-    leader.receive("c", RecoveryRequest(0, 1_998), 620)  # late, of the life before
+    leader.receive("c", RecoveryRequest(0, 1_998), 620)  # late, of the previous session
     assert leader.progress["c"].session == 1_999
 
 
-def test_a_newcomers_echo_proves_no_read_and_the_round_is_not_under_way_any_more() -> None:
+def test_a_newcomers_heartbeat_response_proves_no_read() -> None:
     leader = led_with_newcomer()
     leader.receive("b", acknowledged(0, 0, newcomer=False), 610)
     leader.persisted(610)  # its vote
@@ -89,7 +89,7 @@ def test_a_newcomers_echo_proves_no_read_and_the_round_is_not_under_way_any_more
     assert progress.round_sent == progress.read_round == 0
 
 
-def test_leadership_goes_to_no_newcomer() -> None:
+def test_leadership_is_not_transferred_to_a_newcomer() -> None:
     leader = led_with_newcomer()
     leader.receive("b", HeartBeatResponse(1, SUCCESS, 0), 610)
     assert leader.transfer_leadership("c", 620) == [TransferFailed()]
@@ -97,7 +97,7 @@ def test_leadership_goes_to_no_newcomer() -> None:
     assert leading(leader).transfer.target == "b"
 
 
-def test_a_newcomer_does_not_stand_for_election_at_its_leaders_word() -> None:
+def test_a_newcomer_rejects_a_leadership_transfer() -> None:
     newcomer = core("b", vote=NEW)
     newcomer.receive("a", HeartBeatRequest(1), 10)
     answer = replies(newcomer.receive("a", TransferRequest(1, "a", "b", -1), 20, 1))
@@ -105,7 +105,7 @@ def test_a_newcomer_does_not_stand_for_election_at_its_leaders_word() -> None:
     assert (newcomer.role, newcomer.term) == (Role.FOLLOWER, 1)
 
 
-def test_who_stands_back_does_not_stand_for_election_at_its_leaders_word() -> None:
+def test_a_member_with_suppressed_elections_ignores_a_transfer() -> None:
     raft = core("b")
     raft.receive("a", HeartBeatRequest(1), 10)
     raft.suppress_elections(15, 2 * SETTINGS.election_timeout_max_ms)
@@ -113,7 +113,7 @@ def test_who_stands_back_does_not_stand_for_election_at_its_leaders_word() -> No
     assert (raft.role, raft.term) == (Role.FOLLOWER, 1)
 
 
-def test_a_newcomers_standing_is_durable_before_anybody_hears_of_it() -> None:
+def test_the_end_of_newcomer_state_is_durable_before_it_is_sent() -> None:
     newcomer, lane = core("b", vote=NEW), SyncQueue()
     newcomer.receive("a", HeartBeatRequest(1), 10)
     newcomer.persisted(10)
@@ -130,7 +130,7 @@ def test_a_newcomers_standing_is_durable_before_anybody_hears_of_it() -> None:
     assert settled == [PersistThenSend(Vote(1, "a"), None, (), ())]
     late = newcomer.receive("a", HeartBeatRequest(1), 41, 3)
     assert late == [Reply(3, HeartBeatResponse(1, SUCCESS, 0, committed_index=0))]
-    assert lane.takes(settled[0]) and lane.takes(late[0]), "what tells of a vote waits for it"
+    assert lane.takes(settled[0]) and lane.takes(late[0]), "a message that shows a vote waits for it"
 
 
 def test_an_empty_group_of_one_leads_at_once() -> None:
@@ -140,7 +140,7 @@ def test_an_empty_group_of_one_leads_at_once() -> None:
     assert alone.role is Role.LEADER
 
 
-def test_a_newcomer_asks_about_its_standing_and_opens_no_election() -> None:
+def test_a_newcomer_sends_recovery_requests_and_starts_no_election() -> None:
     newcomer = core("b", vote=NEW)
     for now_ms in range(0, 6_000, SETTINGS.heartbeat_interval_ms):
         asked = newcomer.tick(now_ms)

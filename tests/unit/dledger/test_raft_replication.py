@@ -1,4 +1,4 @@
-"""Replication by the core: what is cut, what is committed, what is only counted."""
+"""Replication by the core: cuts, commits, and acknowledgements that only count."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_entries_are_durable_before_they_are_acknowledged() -> None:
     assert first[0] == PersistThenSend(Vote(1), None, (Entry(0, 1, b"x"),), (Reply(3, ack),))
 
 
-def test_a_leader_counts_itself_only_for_what_its_disk_has() -> None:
+def test_a_leader_counts_itself_only_for_durable_entries() -> None:
     world = group()
     world.elect("a")
     leader = world.cores["a"]
@@ -52,8 +52,9 @@ def test_a_quorum_of_followers_commits_while_the_leaders_disk_is_slow() -> None:
     assert Commit(1) in leader.receive("c", ack, world.now_ms)
 
 
-def test_a_comparison_below_the_commit_index_does_not_count_as_having_told_it() -> None:
-    """Its answer shows that the follower holds the entry behind it, of which it has not heard that it is decided."""
+def test_a_compare_push_does_not_count_as_the_commit_notice() -> None:
+    """Its response shows that the follower holds the next entry, but the follower does not know that it is
+    committed."""
     world = group()
     world.elect("a")
     leader = world.cores["a"]
@@ -79,7 +80,7 @@ def test_a_comparison_below_the_commit_index_does_not_count_as_having_told_it() 
     assert PushRequest(1, PushType.COMMIT, 1, 1, 1) in late
 
 
-def test_a_lost_write_of_a_follower_is_asked_for_again() -> None:
+def test_a_lost_push_is_sent_again() -> None:
     world = group()
     world.elect("a")
     world.propose("a", b"x")
@@ -91,7 +92,8 @@ def test_a_lost_write_of_a_follower_is_asked_for_again() -> None:
 
 
 def test_an_entry_of_an_old_term_is_committed_only_through_one_of_the_current_term() -> None:
-    """Figure 3.7 of the thesis (figure 8 of the paper): s5 could still be elected and overwrite the old entry."""
+    """Figure 3.7 of the thesis (figure 8 of the paper): s5 could still be elected and overwrite the old
+    entry."""
     s1 = elected(core("s1", ("s1", "s2", "s3", "s4", "s5"), vote=Vote(3), log=entries(1, 2)))
     s1.persisted(601)
     s1.persisted(601)
@@ -113,7 +115,7 @@ def test_a_conflict_is_cut_at_the_first_entry_that_differs() -> None:
     assert [entry.term for entry in held(raft)] == [1, 2, 3, 3]
 
 
-def test_a_repeated_or_late_push_cuts_nothing() -> None:
+def test_a_repeated_push_cuts_nothing() -> None:
     raft = core("b", vote=Vote(2), log=entries(1, 2, 2))
     actions = raft.receive("a", append(2, (0, 1), Entry(1, 2, b"1@2")), 10, ticket=1)
     assert replies(actions) == [PushResponse(2, ResultCode.SUCCESS, 1, 1, 2)]
@@ -121,8 +123,8 @@ def test_a_repeated_or_late_push_cuts_nothing() -> None:
     assert raft.log.last_index == 2
 
 
-def test_what_is_new_in_a_push_keeps_nothing_of_the_rest() -> None:
-    """Pushes that repeat much of what is known would each stay in memory whole."""
+def test_new_entries_of_a_push_do_not_retain_the_known_ones() -> None:
+    """Otherwise each push that repeats known entries would stay in memory as a whole."""
     raft, known = core("b"), [Entry(index, 1, b"x" * 100) for index in range(9)]
     pushed = entries_in(memoryview(b"".join(entry_parts([*known, Entry(9, 1, b"new")]))), 0)
     raft.receive("a", append(1, (-1, -1), *known), 10)
@@ -136,7 +138,7 @@ def test_what_is_new_in_a_push_keeps_nothing_of_the_rest() -> None:
     assert len(block) == 1 and len(block.data) == len(block.view)
 
 
-def test_a_follower_commits_no_further_than_what_the_push_proved() -> None:
+def test_a_follower_commits_only_up_to_the_matched_entry() -> None:
     raft = core("b", vote=Vote(2), log=entries(1, 1, 1))
     raft.receive("a", append(2, (0, 1), commit=9), 10)
     assert raft.committed_index == 0
@@ -149,14 +151,14 @@ def test_a_follower_commits_no_further_than_what_the_push_proved() -> None:
         ((4, 4), PushResponse(5, ResultCode.INCONSISTENT_STATE, 5, 0, 4, x_term=3, x_index=2)),
     ],
 )
-def test_a_follower_says_where_its_log_ends_or_its_conflicting_term_begins(
+def test_a_follower_reports_its_log_end_or_the_conflicting_term(
     prev: tuple[int, int], answer: PushResponse
 ) -> None:
     raft = core("b", vote=Vote(5), log=entries(1, 1, 3, 3, 3))
     assert replies(raft.receive("a", append(5, prev), 10)) == [answer]
 
 
-def test_a_leader_backs_up_by_terms_and_never_cuts_what_is_common() -> None:
+def test_a_leader_probes_back_by_terms_and_keeps_the_common_prefix() -> None:
     common = entries(1, 1)
     mine = [*common, *(Entry(index, 4, b"mine") for index in range(2, 60))]
     theirs = [*common, *(Entry(index, 3, b"theirs") for index in range(2, 90))]
@@ -168,7 +170,7 @@ def test_a_leader_backs_up_by_terms_and_never_cuts_what_is_common() -> None:
     assert log == held(world.cores["a"]) and vote.term == 5
 
 
-def test_a_push_of_a_leader_below_the_committed_index_is_refused() -> None:
+def test_a_conflicting_push_below_the_committed_index_is_rejected() -> None:
     raft = core("b", vote=Vote(2), log=entries(1, 1, 2), committed_index=1)
     conflicting = replies(raft.receive("a", append(5, (0, 1), Entry(1, 5, b"forged")), 10))
     assert conflicting == [PushResponse(5, ResultCode.INCONSISTENT_INDEX, 1, 1, 2)]
@@ -177,7 +179,7 @@ def test_a_push_of_a_leader_below_the_committed_index_is_refused() -> None:
     assert held(raft) == entries(1, 1, 2)
 
 
-def test_a_push_of_an_old_term_or_of_a_second_leader_moves_nothing() -> None:
+def test_a_push_of_an_old_term_or_a_second_leader_is_rejected() -> None:
     raft = core("b", vote=Vote(3), log=entries(1, 2))
     old = replies(raft.receive("a", append(2, (0, 1), Entry(1, 1, b"x")), 10))
     assert old == [PushResponse(3, ResultCode.EXPIRED_TERM, 1, 1, 1)]
@@ -187,7 +189,7 @@ def test_a_push_of_an_old_term_or_of_a_second_leader_moves_nothing() -> None:
     assert held(raft) == entries(1, 2) and raft.leader_id == "a"
 
 
-def test_a_push_to_the_leader_in_its_own_term_moves_nothing() -> None:
+def test_a_push_to_the_leader_of_the_same_term_is_rejected() -> None:
     world = group()
     world.elect("a")
     answer = replies(world.cores["a"].receive("b", append(1, (-1, -1), Entry(0, 1, b"forged")), world.now_ms))
@@ -195,7 +197,7 @@ def test_a_push_to_the_leader_in_its_own_term_moves_nothing() -> None:
     assert world.cores["a"].role is Role.LEADER
 
 
-def test_an_acknowledgement_beyond_the_leaders_end_counts_for_nothing() -> None:
+def test_an_acknowledgement_above_the_leaders_log_end_is_ignored() -> None:
     world = group()
     world.elect("a")
     leader = world.cores["a"]
@@ -203,7 +205,7 @@ def test_an_acknowledgement_beyond_the_leaders_end_counts_for_nothing() -> None:
     assert leader.progress["b"].match_index == leader.log.last_index == leader.committed_index == 0
 
 
-def test_a_read_waits_until_a_quorum_proves_the_leadership() -> None:
+def test_a_read_waits_for_a_quorum_of_heartbeat_responses() -> None:
     world = group()
     world.elect("a")
     leader = world.cores["a"]
@@ -215,7 +217,7 @@ def test_a_read_waits_until_a_quorum_proves_the_leadership() -> None:
     assert leader.receive("b", fresh, world.now_ms) == [ReadReady(1, 0)]
 
 
-def test_a_read_asked_of_a_new_leader_waits_for_its_no_op() -> None:
+def test_a_read_of_a_new_leader_waits_for_its_no_op() -> None:
     leader = elected(core("a", vote=Vote(1), log=entries(1, 1)))
     assert leader.read(1, 601) == []
     leader.persisted(602)
@@ -237,7 +239,7 @@ def test_a_read_fails_when_leadership_is_lost() -> None:
     assert world.reads == {1: None, 2: None}
 
 
-def test_a_restarted_group_keeps_what_it_committed() -> None:
+def test_a_restarted_group_keeps_committed_entries() -> None:
     world = group()
     world.elect("a")
     world.propose("a", b"x", b"y")
@@ -249,16 +251,14 @@ def test_a_restarted_group_keeps_what_it_committed() -> None:
     assert world.cores["c"].term == 2 and world.cores["c"].committed_index == 3
 
 
-def test_after_a_push_that_was_not_sent_the_next_beat_compares_and_what_follows_has_the_entries() -> None:
+def test_after_a_push_was_not_sent_the_next_heartbeat_compares_logs() -> None:
     world = group()
     world.elect("a")
     leader = world.cores["a"]
     pushes = [request for _, request in sent(leader.propose([b"x"], world.now_ms))]
     for peer, push in zip(leader.peers, pushes, strict=True):
         assert isinstance(push, PushRequest)
-        assert leader.unsent(peer, push, world.now_ms) == [], (
-            "what refused it may refuse the next one as fast"
-        )
+        assert leader.unsent(peer, push, world.now_ms) == [], "an immediate retry may fail as fast"
         assert not leader.progress[peer].in_flight
     again = [request for _, request in sent(leader.tick(world.now_ms + SETTINGS.heartbeat_interval_ms))]
     compare = PushRequest(1, PushType.COMPARE, 0, 1, 0)
@@ -267,7 +267,7 @@ def test_after_a_push_that_was_not_sent_the_next_beat_compares_and_what_follows_
     assert sent(leader.receive("b", equal, world.now_ms + 200)) == [("b", pushes[0])]
 
 
-def test_after_a_push_that_failed_a_follower_is_compared_as_soon_as_it_is_heard() -> None:
+def test_after_a_failed_push_a_heartbeat_response_triggers_a_compare() -> None:
     world = group()
     world.elect("a")
     leader = world.cores["a"]
@@ -278,8 +278,8 @@ def test_after_a_push_that_failed_a_follower_is_compared_as_soon_as_it_is_heard(
     assert sent(heard) == [("b", PushRequest(1, PushType.COMPARE, 0, 1, 0))]
 
 
-def test_a_follower_that_was_restarted_is_told_what_is_decided_with_the_next_beat() -> None:
-    """Nothing is lost between them, so nothing else tells the leader."""
+def test_a_restarted_follower_gets_the_commit_index_with_the_next_heartbeat() -> None:
+    """No message was lost, so the leader has no other sign of the restart."""
     world = group()
     world.elect("a")
     leader = world.cores["a"]
@@ -287,12 +287,12 @@ def test_a_follower_that_was_restarted_is_told_what_is_decided_with_the_next_bea
     beat, forgot = (HeartBeatResponse(1, ResultCode.SUCCESS, 0, committed_index=index) for index in (0, -1))
     assert sent(leader.receive("b", beat, world.now_ms)) == []
     assert sent(leader.receive("b", HeartBeatResponse(1, ResultCode.SUCCESS), world.now_ms)) == []
-    told = PushRequest(1, PushType.COMMIT, 0, 1, 0)
-    assert sent(leader.receive("b", forgot, world.now_ms)) == [("b", told)]
-    assert sent(leader.receive("b", forgot, world.now_ms)) == [], "it is under way"
+    commit = PushRequest(1, PushType.COMMIT, 0, 1, 0)
+    assert sent(leader.receive("b", forgot, world.now_ms)) == [("b", commit)]
+    assert sent(leader.receive("b", forgot, world.now_ms)) == [], "it is in flight"
 
 
-def test_to_a_follower_that_does_not_answer_no_more_bodies_go_out() -> None:
+def test_a_silent_follower_is_sent_no_more_bodies() -> None:
     world = group()
     world.elect("a")
     leader = world.cores["a"]
@@ -306,7 +306,7 @@ def test_to_a_follower_that_does_not_answer_no_more_bodies_go_out() -> None:
     assert len(to_b) > 10 and [len(push.entries) for push in to_b] == [1] + [0] * (len(to_b) - 1)
 
 
-def test_the_failure_of_a_push_that_was_repeated_meanwhile_changes_nothing() -> None:
+def test_the_failure_of_a_push_that_was_repeated_since_changes_nothing() -> None:
     world = group()
     world.elect("a")
     leader = world.cores["a"]
@@ -318,8 +318,8 @@ def test_the_failure_of_a_push_that_was_repeated_meanwhile_changes_nothing() -> 
     assert leader.progress["b"].in_flight.has(repeated)
 
 
-def decided_without_b() -> tuple[Raft, int]:
-    """A leader whose entry 1 is decided by itself and c; b was pushed it and has not answered."""
+def committed_without_b() -> tuple[Raft, int]:
+    """A leader whose entry 1 is committed by itself and c; b got a push of it and has not answered."""
     world = group()
     world.elect("a")
     leader = world.cores["a"]
@@ -330,29 +330,29 @@ def decided_without_b() -> tuple[Raft, int]:
     return leader, world.now_ms
 
 
-def test_who_answers_late_while_it_is_compared_is_told_what_is_decided() -> None:
-    leader, now_ms = decided_without_b()
+def test_a_follower_that_answers_during_a_compare_gets_the_commit_index() -> None:
+    leader, now_ms = committed_without_b()
     compare = dict(sent(leader.tick(now_ms + SETTINGS.push_timeout_ms)))["b"]
-    assert compare == PushRequest(1, PushType.COMPARE, 0, 1, 1), "it decides entry 0 alone"
-    told = sent(leader.receive("b", PushResponse(1, ResultCode.SUCCESS, 1, 1, 1), now_ms + 500))
-    told += sent(leader.receive("b", PushResponse(1, ResultCode.SUCCESS, 1, 0, 1), now_ms + 500))
-    assert told == [("b", PushRequest(1, PushType.COMMIT, 1, 1, 1))]
+    assert compare == PushRequest(1, PushType.COMPARE, 0, 1, 1), "it commits entry 0 only"
+    pushed = sent(leader.receive("b", PushResponse(1, ResultCode.SUCCESS, 1, 1, 1), now_ms + 500))
+    pushed += sent(leader.receive("b", PushResponse(1, ResultCode.SUCCESS, 1, 0, 1), now_ms + 500))
+    assert pushed == [("b", PushRequest(1, PushType.COMMIT, 1, 1, 1))]
 
 
-def test_a_lost_push_for_whose_answer_another_was_taken_is_repeated() -> None:
-    leader, now_ms = decided_without_b()
-    told = dict(sent(leader.receive("b", PushResponse(1, ResultCode.SUCCESS, 1, 1, 1), now_ms)))["b"]
-    assert told == PushRequest(1, PushType.COMMIT, 1, 1, 1)
+def test_a_lost_commit_push_is_repeated_after_an_ambiguous_response() -> None:
+    leader, now_ms = committed_without_b()
+    commit = dict(sent(leader.receive("b", PushResponse(1, ResultCode.SUCCESS, 1, 1, 1), now_ms)))["b"]
+    assert commit == PushRequest(1, PushType.COMMIT, 1, 1, 1)
     compare = dict(sent(leader.tick(now_ms + SETTINGS.push_timeout_ms)))["b"]
     assert compare == PushRequest(1, PushType.COMPARE, 1, 1, 1)
     leader.receive(
         "b", PushResponse(1, ResultCode.SUCCESS, 2, 0, 1), now_ms + 500
-    )  # to the first, by its shape to either
+    )  # the response to the first, but it also fits the second
     leader.unsent("b", compare, now_ms + 510)
-    assert dict(sent(leader.tick(now_ms + 1000)))["b"] == told
+    assert dict(sent(leader.tick(now_ms + 1000)))["b"] == commit
 
 
-def test_one_round_proves_all_reads_that_came_while_another_was_under_way() -> None:
+def test_one_heartbeat_round_proves_all_reads_that_waited_for_it() -> None:
     world = group()
     world.elect("a")
     leader = world.cores["a"]
@@ -364,7 +364,7 @@ def test_one_round_proves_all_reads_that_came_while_another_was_under_way() -> N
     assert rest == [ReadReady(read_id, 0) for read_id in range(1, 100)]
 
 
-def test_a_round_that_was_not_sent_is_asked_for_with_the_next_beat() -> None:
+def test_a_read_round_that_was_not_sent_is_sent_with_the_next_read() -> None:
     world = group()
     world.elect("a")
     leader = world.cores["a"]
@@ -382,7 +382,7 @@ def loads(actions: list[Action]) -> list[Load]:
 
 
 def leader_of_a_group_that_is_behind() -> tuple[Raft, Load, list[Entry]]:
-    """A leader that has forgotten the entries 0 to 5 of its disk, its wish to read them for b, and these."""
+    """A leader without entries 0 to 5 in memory, its request to read them for b, and the entries."""
     old = entries(1, 1, 1, 2, 2, 2)
     leader = elected(core(vote=Vote(2), log=old, recent_bytes_max=0))
     leader.persisted(600)
@@ -394,7 +394,7 @@ def leader_of_a_group_that_is_behind() -> tuple[Raft, Load, list[Entry]]:
     return leader, load, old
 
 
-def test_entries_that_are_in_memory_no_more_are_read_and_then_pushed() -> None:
+def test_entries_that_left_memory_are_read_from_disk_and_pushed() -> None:
     leader, load, old = leader_of_a_group_that_is_behind()
     assert load == Load("b", 0, 7)
     assert "b" not in [load.peer for load in loads(leader.tick(1000))], "one read at a time"
@@ -402,11 +402,11 @@ def test_entries_that_are_in_memory_no_more_are_read_and_then_pushed() -> None:
     ((to, push),) = sent(actions)
     assert to == "b" and isinstance(push, PushRequest)
     assert (push.prev_index, push.prev_term, push.entries) == (-1, -1, tuple(old[:4]))
-    assert loads(actions) == [Load("b", 4, 3)], "what follows is read while that is under way"
+    assert loads(actions) == [Load("b", 4, 3)], "the next entries are read while that push is in flight"
     assert loads(leader.receive("b", PushResponse(3, ResultCode.SUCCESS, 0, 4, 3), 640)) == []
 
 
-def test_what_was_read_for_a_former_leadership_is_not_pushed() -> None:
+def test_entries_read_for_an_earlier_term_are_not_pushed() -> None:
     leader, load, old = leader_of_a_group_that_is_behind()
     leader.receive("c", HeartBeatRequest(4), 620)
     assert leader.loaded(load, old, 630) == []
@@ -415,7 +415,7 @@ def test_what_was_read_for_a_former_leadership_is_not_pushed() -> None:
     assert again.term == 5 and sent(leader.loaded(load, old, 5001)) == []
 
 
-def test_a_read_that_came_to_nothing_is_repeated() -> None:
+def test_a_read_without_entries_is_repeated() -> None:
     leader, load, old = leader_of_a_group_that_is_behind()
     (again,) = loads(leader.loaded(load, [], 620))
     assert again == load and again is not load
@@ -423,14 +423,14 @@ def test_a_read_that_came_to_nothing_is_repeated() -> None:
     assert sent(leader.loaded(again, old, 640))
 
 
-def test_what_was_read_is_not_pushed_to_who_has_it_meanwhile() -> None:
+def test_entries_that_a_follower_has_by_now_are_not_pushed() -> None:
     leader, load, old = leader_of_a_group_that_is_behind()
     leader.receive("b", PushResponse(3, ResultCode.SUCCESS, 0, 3, 2), 620)
     actions = leader.loaded(load, old, 630)
     assert sent(actions) == [] and loads(actions) == [Load("b", 3, 4)]
 
 
-def test_a_follower_that_is_level_is_pushed_from_memory() -> None:
+def test_a_caught_up_follower_is_pushed_from_memory() -> None:
     leader, _, _ = leader_of_a_group_that_is_behind()
     leader.receive("c", PushResponse(3, ResultCode.SUCCESS, 6, 1, 6), 620)
     leader.receive("c", PushResponse(3, ResultCode.SUCCESS, 7, 0, 6), 625)

@@ -1,4 +1,4 @@
-"""The log as Raft sees it: as it begins, as it will stand behind a snapshot's last entry, and with its older part forgotten."""
+"""The log as Raft sees it: empty, after a snapshot's last entry, and with its older part not in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NO_LIMIT = 1 << 30
 
 
 def later_log() -> RaftLog:
-    """Entries 5 to 9 of terms 2, 2, 4, 4, 6, behind entry 4 of term 2."""
+    """Entries 5 to 9 of terms 2, 2, 4, 4, 6, after entry 4 of term 2."""
     return RaftLog(entries(1, 1, 2, 2, 2, 2, 2, 4, 4, 6)[5:], older=TermRuns(4, 2))
 
 
@@ -52,7 +52,7 @@ def test_an_entry_that_the_log_does_not_hold_is_not_read(index: int) -> None:
 
 
 @pytest.mark.parametrize("index", [3, 10])
-def test_no_term_is_told_that_the_log_does_not_know(index: int) -> None:
+def test_the_term_of_an_unknown_entry_is_not_returned(index: int) -> None:
     with pytest.raises(AssertionError, match=f"term of entry {index}"):
         later_log().term_at(index)
 
@@ -68,19 +68,19 @@ def test_nothing_before_the_first_entry_is_sliced_or_cut() -> None:
 
 
 @pytest.mark.parametrize("new", [entries(1)[:1], [Entry(11, 6, b"")], [Entry(10, 6, b""), Entry(12, 6, b"")]])
-def test_a_hole_is_not_appended(new: list[Entry]) -> None:
+def test_entries_with_a_gap_are_not_appended(new: list[Entry]) -> None:
     log = later_log()
     with pytest.raises(AssertionError, match="without a gap"):
         log.append(new)
     assert log.last_index == 9
 
 
-def test_a_log_does_not_begin_with_a_hole() -> None:
+def test_a_log_does_not_begin_with_a_gap() -> None:
     with pytest.raises(AssertionError, match="follows entry -1"):
         RaftLog(entries(1, 1)[1:])
 
 
-def test_a_cut_log_goes_on_from_there() -> None:
+def test_a_cut_log_continues_at_the_cut() -> None:
     log = later_log()
     log.cut(7)
     log.append([Entry(7, 5, b"")])
@@ -138,7 +138,7 @@ def test_the_last_entry_up_to_a_term_is_found_below_a_limit(term: int, before: i
 
 
 def small(count: int, bytes_max: int, *, older: int = 0) -> RaftLog:
-    """So many entries of term 3 behind `older` ones of term 2, without bodies."""
+    """`count` entries of term 3 after `older` ones of term 2, without bodies."""
     runs = TermRuns()
     runs.append(2, older)
     log = RaftLog(older=runs, recent_bytes_max=bytes_max * ENTRY_COST_BYTES)
@@ -146,7 +146,7 @@ def small(count: int, bytes_max: int, *, older: int = 0) -> RaftLog:
     return log
 
 
-def test_what_the_disk_has_is_forgotten_when_memory_is_short_and_its_terms_are_not() -> None:
+def test_durable_entries_leave_memory_and_their_terms_stay() -> None:
     log = small(10, 4)
     log.forget(7)
     assert [log.holds(index) for index in range(11)] == [False] * 8 + [True, True, False]
@@ -157,7 +157,7 @@ def test_what_the_disk_has_is_forgotten_when_memory_is_short_and_its_terms_are_n
         log.slice(7, 9, NO_LIMIT)
 
 
-def test_what_the_disk_has_not_stays_however_much_it_is() -> None:
+def test_entries_that_are_not_durable_stay_in_memory() -> None:
     log = small(10, 0)
     log.forget(3)
     assert log.recent_from == 4
@@ -165,7 +165,7 @@ def test_what_the_disk_has_not_stays_however_much_it_is() -> None:
     assert log.recent_from == 4
 
 
-def test_while_there_is_room_nothing_is_forgotten_and_then_half_of_it_stays() -> None:
+def test_entries_leave_memory_only_above_the_limit_and_half_of_it_stays() -> None:
     log = small(8, 8)
     log.forget(7)
     assert log.recent_from == 0
@@ -175,7 +175,7 @@ def test_while_there_is_room_nothing_is_forgotten_and_then_half_of_it_stays() ->
 
 
 @pytest.mark.parametrize(("cut", "recent_from"), [(9, 5), (6, 5), (5, 5), (3, 3)])
-def test_a_log_is_cut_also_below_what_is_in_memory(cut: int, recent_from: int) -> None:
+def test_a_log_can_be_cut_below_the_entries_in_memory(cut: int, recent_from: int) -> None:
     log = small(5, 10, older=5)
     log.cut(cut)
     assert (log.last_index, log.recent_from) == (cut - 1, recent_from)
@@ -195,19 +195,19 @@ def test_a_log_is_cut_also_below_what_is_in_memory(cut: int, recent_from: int) -
         [0, 0, 5, 5, 5, 6, 8, 8, 8, 8, 8, 8, 8, 9, 9],
     ],
 )
-def test_the_runs_of_a_log_are_found_by_asking_for_some_of_its_terms(terms: list[int]) -> None:
+def test_the_term_runs_of_a_log_are_found_from_some_of_its_terms(terms: list[int]) -> None:
     found = runs_of(len(terms) - 1, lambda index: terms[index])
     assert [found.term_at(index) for index in range(len(terms))] == terms
     firsts = [found.first_of_term_at(index) for index in range(len(terms))]
     assert firsts == [terms.index(term) for term in terms]
 
 
-def test_terms_that_fall_are_those_of_no_log() -> None:
+def test_decreasing_terms_are_refused() -> None:
     with pytest.raises(TermsFall, match="entry 2 is of term 3, one before it of 4"):
         runs_of(3, [4, 4, 3, 5].__getitem__)
 
 
-def test_of_a_long_run_few_terms_are_asked_for() -> None:
+def test_few_terms_of_a_long_run_are_read() -> None:
     asked: list[int] = []
 
     def term_of(index: int) -> int:

@@ -1,4 +1,5 @@
-"""A leader whose snapshot rotted or was lost makes it anew of what is applied, for those who need it."""
+"""A leader whose snapshot is corrupted or lost makes a new one of its applied state for followers that need
+it."""
 
 from __future__ import annotations
 
@@ -15,16 +16,14 @@ from dledger.storage.snapshot import position_in
 from dledger.storage.store import Store
 from mqruntime.segments import RealSegmentDirectory
 from mqruntime.smallfiles import RealSmallFiles
-from tests.unit.dledger.ledgergroup import until
-from tests.unit.dledger.test_ledger import played
-from tests.unit.dledger.test_ledger_clients import Clients
-from tests.unit.dledger.test_member_changes import SavingGroup, written
+from tests.unit.dledger.ledgergroup import played, until
+from tests.unit.dledger.servedgroup import Clients, SavingGroup, written
 
 SETTLED_S = 0.02
 
 
-def rot(group: SavingGroup) -> None:
-    """Of all who run."""
+def corrupt(group: SavingGroup) -> None:
+    """Corrupt the snapshots of all running members."""
     for small, file in snapshots_of(group):
         data = bytearray(small[file])
         data[-5] ^= 1
@@ -37,16 +36,16 @@ def lose(group: SavingGroup) -> None:
 
 
 def snapshots_of(group: SavingGroup) -> Iterator[tuple[dict[str, bytes], str]]:
-    """The small files of each member that runs, and the name of its snapshot."""
+    """The small files of each running member, and the name of its snapshot."""
     for name in group.members:
         small = group.files[name].small
         (file,) = (each for each in small if each.endswith("/snapshot"))
         yield small, file
 
 
-@pytest.mark.parametrize("damage", [rot, lose])
+@pytest.mark.parametrize("damage", [corrupt, lose])
 @pytest.mark.parametrize("behind", [0, 3], ids=["of all that is applied", "with entries behind it"])
-def test_a_member_that_needs_a_rotten_or_lost_snapshot_gets_a_new_one(
+def test_a_member_that_needs_a_corrupted_or_lost_snapshot_gets_a_new_one(
     behind: int, damage: Callable[[SavingGroup], None]
 ) -> None:
     async def story() -> None:
@@ -72,8 +71,8 @@ def test_a_member_that_needs_a_rotten_or_lost_snapshot_gets_a_new_one(
     played(story)
 
 
-def test_a_snapshot_that_says_where_the_log_begins_is_written_anew_as_it_was(tmp_path: Path) -> None:
-    """Of a log that has each entry at the same position everywhere: it has no other state, but its owner's note."""
+def test_a_lost_log_start_snapshot_is_rewritten_with_the_same_bytes(tmp_path: Path) -> None:
+    """A log with the same positions on every member has no other state than its owner's note."""
 
     def opened() -> Store:
         settings = DLedgerSettings(

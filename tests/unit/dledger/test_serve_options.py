@@ -1,4 +1,4 @@
-"""What `python -m dledger serve` makes of its options."""
+"""The settings that `python -m dledger serve` derives from its options."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def served(store: Path, *options: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_the_window_to_a_follower_is_what_was_asked_for(made: list[DLedger], tmp_path: Path) -> None:
+def test_serve_options_set_the_push_window(made: list[DLedger], tmp_path: Path) -> None:
     options = "--pushes-in-flight", "3", "--bytes-in-flight", "65536", "--push-gap", "0"
     assert served(tmp_path, *options)[0] == 0
     wanted = DLedgerSettings(pushes_in_flight_max=3, bytes_in_flight_max=65536, push_gap_ms=0)
     assert [member.settings for member in made] == [wanted]
 
 
-def test_without_options_it_is_as_the_settings_have_it(made: list[DLedger], tmp_path: Path) -> None:
+def test_serve_without_options_uses_the_default_settings(made: list[DLedger], tmp_path: Path) -> None:
     assert served(tmp_path)[0] == 0
     assert [member.settings for member in made] == [DLedgerSettings()]
 
 
 @pytest.mark.parametrize("option", ["--pushes-in-flight", "--bytes-in-flight"])
-def test_no_window_at_all_is_refused(made: list[DLedger], tmp_path: Path, option: str) -> None:
+def test_a_push_window_of_zero_is_rejected(made: list[DLedger], tmp_path: Path, option: str) -> None:
     code, said = served(tmp_path, option, "0")
     assert (code, made) == (2, []) and option in said

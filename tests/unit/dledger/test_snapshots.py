@@ -1,4 +1,4 @@
-"""Snapshots: their bytes, what they let go, how they replace a log, and what a start makes of any half of that."""
+"""Snapshots: their bytes, deleted files, installation, and starts after an interruption of each."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SNAPSHOT = Snapshot(41, 3, b"state", Begin(7, 2, 8192, 99))
 # Bytes
 
 
-def test_a_snapshot_is_read_as_it_was_written_and_never_otherwise() -> None:
+def test_a_snapshot_reads_back_and_any_damage_is_detected() -> None:
     data = run_without_loop(encode_snapshot(SNAPSHOT))
     assert run_without_loop(decode_snapshot("s", data)) == SNAPSHOT
     for at in range(len(data)):
@@ -61,20 +61,18 @@ def test_a_snapshot_is_read_as_it_was_written_and_never_otherwise() -> None:
             run_without_loop(decode_snapshot("s", data[:at]))
 
 
-def test_a_newer_form_is_refused_as_such() -> None:
+def test_a_snapshot_of_a_newer_version_is_rejected() -> None:
     data = bytearray(run_without_loop(encode_snapshot(SNAPSHOT))[:-4])
     data[5] = 4
     with pytest.raises(SnapshotUnknown, match="form 4"):
         run_without_loop(decode_snapshot("s", bytes(data) + crc32(data).to_bytes(4, "big")))
 
 
-# A log that begins later
+# A log with a later start
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.data())
-def test_a_log_that_let_its_beginning_go_knows_all_terms_behind_it(
-    steps: list[int], data: st.DataObject
-) -> None:
+def test_a_log_with_a_later_start_knows_all_later_terms(steps: list[int], data: st.DataObject) -> None:
     terms = [sum(steps[: index + 1]) for index in range(len(steps))]
     index = data.draw(st.integers(0, len(terms) - 1))
     whole, later = RaftLog(entries(*terms)), RaftLog(entries(*terms))
@@ -127,7 +125,7 @@ def data_files(root: Path) -> list[str]:
 
 
 async def with_snapshot(root: Path) -> Store:
-    """Of 200 entries, made at entry 150."""
+    """A store of 200 entries with a snapshot at entry 150."""
     store = opened(root)
     await store.open()
     await store.persist([step(*numbered(0, 200))])
@@ -135,7 +133,7 @@ async def with_snapshot(root: Path) -> Store:
     return store
 
 
-def test_files_wholly_behind_a_snapshot_and_its_margin_go_and_a_start_begins_there(tmp_path: Path) -> None:
+def test_files_covered_by_a_snapshot_are_deleted_and_a_start_begins_there(tmp_path: Path) -> None:
     async def run() -> None:
         store = await with_snapshot(tmp_path)
         assert store.log is not None
@@ -164,13 +162,13 @@ def test_files_wholly_behind_a_snapshot_and_its_margin_go_and_a_start_begins_the
             180,
         )
         assert await all_of(again) == await all_of(store)
-        assert int(last) > int(before[-1]), "what came after the snapshot stands in a file of its own"
+        assert int(last) > int(before[-1]), "entries after the snapshot begin a new file"
 
     asyncio.run(run())
 
 
 @pytest.mark.parametrize("gone", [0, 1, 2, 100])
-def test_a_start_goes_on_where_reclaiming_was_killed(tmp_path: Path, gone: int) -> None:
+def test_a_start_completes_an_interrupted_reclaim(tmp_path: Path, gone: int) -> None:
     async def run() -> None:
         store = await with_snapshot(tmp_path)
         assert store.log is not None
@@ -186,7 +184,7 @@ def test_a_start_goes_on_where_reclaiming_was_killed(tmp_path: Path, gone: int) 
     asyncio.run(run())
 
 
-def test_a_log_whose_snapshot_is_damaged_or_gone_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_log_with_a_damaged_or_missing_snapshot_is_rejected(tmp_path: Path) -> None:
     async def run() -> None:
         store = await with_snapshot(tmp_path)
         await store.reclaim()
@@ -217,7 +215,7 @@ def test_a_log_that_ends_before_its_snapshot_is_damaged(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_an_installed_snapshot_replaces_the_log_whatever_of_the_old_one_is_left(tmp_path: Path) -> None:
+def test_an_installed_snapshot_replaces_the_log_and_its_leftover_files(tmp_path: Path) -> None:
     async def run() -> None:
         store = opened(tmp_path)
         await store.open()
@@ -236,7 +234,9 @@ def test_an_installed_snapshot_replaces_the_log_whatever_of_the_old_one_is_left(
         store.on_replaced = replaced
         await store.persist([step(snapshot=Snapshot(80, 2, b"theirs"))])
         assert data_files(tmp_path) == []
-        assert heard == [(store.log.begin.position, [*old], True)], "readers hear of it before a file goes"
+        assert heard == [(store.log.begin.position, [*old], True)], (
+            "readers are notified before a file is deleted"
+        )
         for name, data in old.items():  # as if it was killed before they were deleted
             (tmp_path / "n/data" / name).write_bytes(data)
         again = opened(tmp_path)
@@ -265,20 +265,20 @@ def install(
     return InstallRequest(term, index, 4, len(state), check, offset, state[offset:end])
 
 
-def test_a_follower_takes_a_snapshot_in_parts_and_begins_behind_it() -> None:
+def test_a_follower_installs_a_snapshot_in_chunks_and_its_log_begins_there() -> None:
     raft = core("b", log=entries(1, 1, 2), committed_index=0)
     first = replies(raft.receive("a", install(9, b"abcdef", 0, 4), 10, ticket=1))
     assert first == [InstallResponse(5, ResultCode.SUCCESS, 9, 4)]
     raft.persisted(10)
     assert replies(raft.receive("a", install(9, b"abcdef", 0, 4), 11, ticket=2)) == first, (
-        "what came twice is taken once"
+        "a repeated chunk is taken once"
     )
     actions = raft.receive("a", install(9, b"abcdef", 4, 6), 12, ticket=3)
     snapshot = Snapshot(9, 4, b"abcdef")
-    persist, *told = actions
+    persist, *rest = actions
     assert isinstance(persist, PersistThenSend) and persist.snapshot == snapshot
     assert replies([persist]) == [InstallResponse(5, ResultCode.SUCCESS, 9, 6)]
-    assert told == [Restore(snapshot), Commit(9)]
+    assert rest == [Restore(snapshot), Commit(9)]
     assert (raft.log.prev_index, raft.log.last_index, raft.log.last_term, raft.durable_index) == (9, 9, 4, 0)
     raft.persisted(13)
     assert raft.durable_index == 9
@@ -289,7 +289,7 @@ def test_a_follower_takes_a_snapshot_in_parts_and_begins_behind_it() -> None:
     assert replies(raft.receive("a", other, 15, ticket=5))[0].code is ResultCode.INCONSISTENT_INDEX  # type: ignore[attr-defined]
 
 
-def test_a_snapshot_with_another_check_value_changes_nothing_and_begins_anew() -> None:
+def test_a_snapshot_with_a_wrong_checksum_is_rejected_and_restarts() -> None:
     raft = core("b", log=entries(1, 1), committed_index=0)
     answer = replies(raft.receive("a", install(9, b"abc", 0, 3, check=1), 10, ticket=1))
     assert answer == [InstallResponse(5, ResultCode.INCONSISTENT_STATE, 9, 0)]
@@ -303,7 +303,7 @@ def test_a_log_that_holds_the_snapshots_last_entry_is_kept() -> None:
     assert held(raft) == entries(1, 4, 4, 4)
 
 
-def test_a_state_too_large_to_hold_is_not_taken() -> None:
+def test_a_snapshot_above_the_size_limit_is_rejected() -> None:
     raft = core("b")
     request = replace(install(9, b"abc", 0, 3), size=raft.settings.snapshot_bytes_max + 1)
     assert replies(raft.receive("a", request, 10, ticket=1)) == [
@@ -311,7 +311,7 @@ def test_a_state_too_large_to_hold_is_not_taken() -> None:
     ]
 
 
-def test_a_leader_sends_its_snapshot_to_who_lacks_what_its_log_has_no_more() -> None:
+def test_a_leader_sends_its_snapshot_when_entries_are_no_longer_in_its_log() -> None:
     raft = core("a", log=entries(1, 1, 1, 1), committed_index=3)
     elected(raft)
     raft.persisted(600)
@@ -342,7 +342,7 @@ def loading(raft: Raft) -> LoadChunk:
     return load
 
 
-def test_what_did_not_arrive_as_it_was_sent_is_begun_anew_after_a_beat() -> None:
+def test_a_refused_snapshot_is_sent_again_from_the_start_at_the_next_heartbeat() -> None:
     raft = core("a", log=entries(1, 1, 1, 1), committed_index=3)
     elected(raft)
     raft.reclaimed(2)
@@ -357,7 +357,7 @@ def test_what_did_not_arrive_as_it_was_sent_is_begun_anew_after_a_beat() -> None
 
 
 async def nothing() -> None:
-    """Nobody makes a snapshot."""
+    """Make no snapshot."""
 
 
 def sender_of(
@@ -373,7 +373,7 @@ def sender_of(
     [SnapshotDamaged("s", "a test says so"), OSError(5, "a test says so"), None],
     ids=["damaged", "disk", "gone"],
 )
-def test_a_snapshot_that_cannot_be_read_or_is_gone_is_made_anew(
+def test_an_unreadable_or_missing_snapshot_is_made_again(
     why: Exception | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     held: list[Snapshot] = []
@@ -384,13 +384,13 @@ def test_a_snapshot_that_cannot_be_read_or_is_gone_is_made_anew(
         return held[0] if held else None
 
     async def remake() -> None:
-        held.append(Snapshot(9, 2, b"anew"))
+        held.append(Snapshot(9, 2, b"new"))
 
     async def run() -> None:
         sender = sender_of(read, 100, remake)
         assert await sender.chunk(LoadChunk("b", 7, 2)) is None
         chunk = await sender.chunk(LoadChunk("b", 7, 2))
-        assert chunk is not None and (chunk.index, chunk.offset, chunk.data) == (9, 0, b"anew")
+        assert chunk is not None and (chunk.index, chunk.offset, chunk.data) == (9, 0, b"new")
 
     asyncio.run(run())
     assert "another one is made" in caplog.text
@@ -415,11 +415,11 @@ def test_a_snapshot_arrives_as_it_was_sent(state: bytes, chunk_bytes: int) -> No
     asyncio.run(run())
 
 
-# Applied
+# Snapshots of the applied state
 
 
 class Sum:
-    """A state machine whose state is what it was given, in one line."""
+    """A state machine whose state is the concatenation of its bodies."""
 
     def __init__(self) -> None:
         self.state = b""
@@ -444,7 +444,7 @@ class Sum:
 
 
 class Watched(Applier):
-    """Tells when something was applied."""
+    """Waits until an entry is applied."""
 
     async def until(self, index: int) -> None:
         while self.applied_index < index:
@@ -462,7 +462,7 @@ def applier_of(
     )  # fmt: skip
 
 
-def test_snapshots_are_made_of_what_is_applied_and_taken_in_place_of_it(tmp_path: Path) -> None:
+def test_snapshots_are_made_of_the_applied_state_and_restored(tmp_path: Path) -> None:
     bodies = [b"%d," % index for index in range(100)]
     log = [Entry(index, 1, body) for index, body in enumerate(bodies)]
     made, ended = list[tuple[int, bytes]](), list[BaseException]()
@@ -494,7 +494,7 @@ def test_snapshots_are_made_of_what_is_applied_and_taken_in_place_of_it(tmp_path
 
 
 class LargeGroup(ledgergroup.LedgerGroup):
-    """Its members' states are larger than any of them takes; a snapshot is due every tenth entry."""
+    """Members whose state is above the size limit; a snapshot is due every tenth entry."""
 
     def made(self, name: str) -> DLedger:
         self.options["settings"] = replace(
@@ -506,7 +506,7 @@ class LargeGroup(ledgergroup.LedgerGroup):
         return DLedger(self_id=name, peers=self.peers, runtime=self.files[name].runtime(), **self.options)
 
 
-def test_of_a_state_that_no_member_would_take_there_is_no_snapshot_and_who_lags_gets_the_log() -> None:
+def test_a_state_above_the_size_limit_makes_no_snapshot_and_the_log_is_sent() -> None:
     async def story() -> None:
         async with LargeGroup() as group:
             leader = await group.leader()

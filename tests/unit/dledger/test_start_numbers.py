@@ -1,4 +1,5 @@
-"""Numbers of starts: what is drawn, kept and heard, who must vouch for a disk, and what a set-back one may not do."""
+"""Start numbers: how they are drawn, stored and exchanged, how members confirm a disk, and limits of a
+restored one."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def numbers(own: Start | None = None, **known: Start) -> StartNumbers:
     return StartNumbers("a", own, known, life=77)
 
 
-# What others have heard
+# Numbers that others report
 
 
 @pytest.mark.parametrize(
@@ -59,15 +60,13 @@ def numbers(own: Start | None = None, **known: Start) -> StartNumbers:
         (Start(900, 9), True),
     ],
 )
-def test_a_newer_number_or_another_life_with_the_same_is_a_disk_set_back(
-    heard: Start, set_back: bool
-) -> None:
+def test_a_newer_start_number_or_another_life_shows_a_restored_disk(heard: Start, set_back: bool) -> None:
     mine = numbers(Start(5, 9))
     mine.receive("b", encode({"a": heard, "b": Start(1, 1)}), MEMBERS)
     assert mine.set_back is set_back
 
 
-def test_a_disk_without_a_number_is_contradicted_by_nobody_and_draws_a_greater_one() -> None:
+def test_a_disk_without_a_start_number_draws_a_greater_one_than_others_report() -> None:
     mine = numbers()
     mine.receive("b", encode({"a": Start(6, 3)}), MEMBERS)
     assert not mine.set_back
@@ -77,7 +76,7 @@ def test_a_disk_without_a_number_is_contradicted_by_nobody_and_draws_a_greater_o
     assert mine.text == "a=7:77" and not mine.set_back
 
 
-def test_a_third_member_passes_on_what_it_has_heard() -> None:
+def test_a_member_forwards_the_start_numbers_of_others() -> None:
     b = StartNumbers("b", Start(1, 2), {}, life=3)
     assert b.receive("c", "a=20:4;c=2:2", MEMBERS) == NewNumbers(sender_began=True, others=True)
     assert b.text == "a=20:4;b=1:2;c=2:2"
@@ -86,7 +85,7 @@ def test_a_third_member_passes_on_what_it_has_heard() -> None:
     assert mine.set_back
 
 
-def test_what_is_known_of_others_only_grows_and_strangers_are_of_no_interest() -> None:
+def test_known_start_numbers_only_grow_and_unknown_members_are_ignored() -> None:
     mine = numbers(Start(1, 1), b=Start(8, 5))
     assert mine.receive("c", "b=7:6;x=3:3", MEMBERS) == NewNumbers()
     assert mine.known == {"b": Start(8, 5)}
@@ -94,7 +93,7 @@ def test_what_is_known_of_others_only_grows_and_strangers_are_of_no_interest() -
     assert mine.receive("b", "b=10:6", MEMBERS) == NewNumbers(sender_began=True, others=True)
 
 
-def test_messages_carry_the_numbers_of_those_who_are_members_now_and_none_is_forgotten() -> None:
+def test_messages_carry_the_start_numbers_of_current_members_only() -> None:
     mine = numbers(Start(1, 1), b=Start(8, 5), removed=Start(3, 3))
     mine.members_are({"b"})
     assert mine.text == "a=1:1;b=8:5"
@@ -102,7 +101,7 @@ def test_messages_carry_the_numbers_of_those_who_are_members_now_and_none_is_for
     assert mine.text == "a=1:1;b=8:5;removed=3:3"
 
 
-def test_what_a_former_life_or_an_older_disk_says_late_is_known_as_such() -> None:
+def test_late_messages_of_an_earlier_life_are_recognised() -> None:
     mine = numbers(Start(1, 1), b=Start(8, 5))
     for text, is_late in (("b=7:4", True), ("b=7:5", False), ("b=8:5", False), ("b=8:4", True), ("", False)):
         mine.receive("b", text, MEMBERS)
@@ -113,17 +112,17 @@ def test_what_a_former_life_or_an_older_disk_says_late_is_known_as_such() -> Non
 @pytest.mark.parametrize(
     "text", ["a", "a=", "a=1", "a=1:x", "a=-1:2", "=1:2", "a=1:2;;", "a=9007199254740992:1"]
 )
-def test_what_no_member_writes_says_nothing(text: str) -> None:
+def test_a_malformed_start_number_text_decodes_to_nothing(text: str) -> None:
     assert decode(text) == {}
 
 
-def test_a_text_that_is_too_long_or_a_number_at_its_end_harm_nobody() -> None:
+def test_a_too_long_text_is_ignored_and_the_number_has_a_maximum() -> None:
     assert decode("a=1:1;" * TEXT_MAX) == {}
     mine = numbers(Start(NUMBER_MAX, 1))
     assert mine.next(above_claimed=True).number == NUMBER_MAX
 
 
-def test_the_numbers_travel_with_each_message_and_members_of_before_say_none() -> None:
+def test_each_message_carries_start_numbers_and_older_members_send_none() -> None:
     request = HeartBeatRequest(3)
     body = encode_request(Envelope("g", "a", "b", "a-h:1", start_numbers="a=2:3"), request)
     assert decode_envelope(body)[0].start_numbers == "a=2:3"
@@ -134,7 +133,7 @@ def test_the_numbers_travel_with_each_message_and_members_of_before_say_none() -
 # The file
 
 
-def test_the_file_has_the_own_number_and_those_of_others(tmp_path: Path) -> None:
+def test_the_start_number_file_stores_all_known_numbers(tmp_path: Path) -> None:
     file = StartsFile(RealSmallFiles(tmp_path), "starts", "a")
 
     async def story() -> None:
@@ -151,16 +150,16 @@ def test_the_file_has_the_own_number_and_those_of_others(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "content", [b"", b"self=b\nown=3:3\n", b"self=a\nself=a\n", b"\xff\xfe", b"self=a\nown=3\n"]
 )
-def test_a_file_that_is_damaged_or_of_another_member_counts_as_absent(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_or_foreign_start_number_file_counts_as_absent(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "starts").write_bytes(content)
     loaded = asyncio.run(StartsFile(RealSmallFiles(tmp_path), "starts", "a").load(life=5))
     assert not loaded.is_there and loaded.own == Start() and loaded.known == {}
 
 
-# Who must vouch
+# Confirmation by other members
 
 
-def test_who_can_be_reached_is_waited_for_and_a_majority_is_enough_after_that() -> None:
+def test_proving_waits_for_reachable_members_and_then_needs_a_majority() -> None:
     others = ("b", "c", "d", "e")
     proving = Proving(0, wait_ms=600)
     proving.vouched("b")
@@ -174,9 +173,9 @@ def test_who_can_be_reached_is_waited_for_and_a_majority_is_enough_after_that() 
     assert Proving(0, wait_ms=600).is_enough((), 1, 0)
 
 
-def test_before_others_vouched_it_neither_votes_nor_stands_nor_counts() -> None:
+def test_an_unproven_member_does_not_vote_start_elections_or_count() -> None:
     raft = core(vote=Vote(3), log=entries(3), proven=False)
-    assert [to for to, _ in sent(raft.tick(0))] == ["b", "c"], "it asks at once"
+    assert [to for to, _ in sent(raft.tick(0))] == ["b", "c"], "it asks for confirmation at once"
     assert raft.on_vote_request("b", VoteRequest(4, 9, 3)) is VoteResult.REJECT_NEWCOMER
     raft.tick(10_000)
     assert raft.role is Role.FOLLOWER and not raft.wants_proof
@@ -190,13 +189,13 @@ def test_before_others_vouched_it_neither_votes_nor_stands_nor_counts() -> None:
     assert isinstance(said, HeartBeatResponse) and not said.newcomer
 
 
-def test_a_group_of_one_needs_nobody_to_vouch() -> None:
+def test_a_group_of_one_is_proven_at_once() -> None:
     raft = core("a", ["a"], proven=False)
     raft.tick(0)
     assert raft.role is Role.LEADER
 
 
-def test_a_leader_whose_disk_was_set_back_leads_no_more_and_is_a_newcomer_for_good() -> None:
+def test_a_leader_with_a_restored_disk_steps_down_and_becomes_a_newcomer() -> None:
     raft = elected(core())
     steps = [step for step in raft.set_back(700) if isinstance(step, PersistThenSend)]
     assert [step.vote for step in steps] == [Vote(1, "a", newcomer=True)]
@@ -208,8 +207,8 @@ def test_a_leader_whose_disk_was_set_back_leads_no_more_and_is_a_newcomer_for_go
     assert raft.set_back(720) == [], "once is enough"
 
 
-def test_a_set_back_disk_draws_nothing_before_it_is_kept_that_it_does_not_vote(tmp_path: Path) -> None:
-    """And strangers set nobody's disk back."""
+def test_a_restored_disk_draws_a_number_only_after_newcomer_state_is_durable(tmp_path: Path) -> None:
+    """An unknown member cannot mark a disk as restored."""
     (tmp_path / "starts").write_text("self=a\nown=3:1\n")
     raft, forgotten = core(vote=Vote(1), log=entries(1), proven=False), []
 
@@ -244,8 +243,9 @@ def test_a_set_back_disk_draws_nothing_before_it_is_kept_that_it_does_not_vote(t
     asyncio.run(asyncio.wait_for(story(), WAIT_S))
 
 
-def test_a_newcomer_that_a_leader_contradicts_draws_a_number_that_is_newer(tmp_path: Path) -> None:
-    """It was emptied and has proven its new disk; then a leader finds out that it forgot, and adds BEYOND to its number."""
+def test_a_newcomer_contradicted_by_a_leader_draws_a_newer_start_number(tmp_path: Path) -> None:
+    """An emptied member has proven its new disk; then a leader detects the loss and adds BEYOND to its
+    number."""
     raft = core(vote=Vote(0, newcomer=True), proven=False)
 
     async def story() -> None:
@@ -279,7 +279,7 @@ def test_a_newcomer_that_a_leader_contradicts_draws_a_number_that_is_newer(tmp_p
     asyncio.run(asyncio.wait_for(story(), WAIT_S))
 
 
-# What a leader finds out by itself
+# Losses that a leader detects
 
 
 def answered(index: int, code: ResultCode = ResultCode.SUCCESS, *, end: int = 0) -> PushResponse:
@@ -287,7 +287,7 @@ def answered(index: int, code: ResultCode = ResultCode.SUCCESS, *, end: int = 0)
 
 
 def leader_with_follower() -> Raft:
-    """`b` has acknowledged entry 0, and nothing is under way to it but the word that this is decided."""
+    """`b` has acknowledged entry 0; only the notice that it is committed is in flight to `b`."""
     leader = elected(core())
     for _ in range(2):  # its vote, and its entry
         leader.persisted(600)
@@ -296,7 +296,7 @@ def leader_with_follower() -> Raft:
     return leader
 
 
-def test_who_was_restarted_and_has_lost_what_it_acknowledged_counts_for_nothing() -> None:
+def test_a_restarted_follower_that_lost_acknowledged_entries_is_not_counted() -> None:
     leader = leader_with_follower()
     leader.restarted("b", 620)
     actions = leader.receive("b", answered(1, ResultCode.INCONSISTENT_STATE, end=-1), 630)
@@ -307,10 +307,10 @@ def test_who_was_restarted_and_has_lost_what_it_acknowledged_counts_for_nothing(
     assert progress.newcomer and not progress.votes_since(0)
     assert not any(to == "b" for to, _ in sent(leader.tick(690)) if not isinstance(_, HeartBeatRequest))
     leader.receive("b", RecoveryRequest(1, 9), 700)
-    assert not leader.progress["b"].forgot, "its next life begins with nothing"
+    assert not leader.progress["b"].forgot, "its next life starts without state"
 
 
-def test_a_mismatch_of_who_was_not_restarted_proves_nothing() -> None:
+def test_a_mismatch_of_a_follower_that_was_not_restarted_proves_no_loss() -> None:
     leader = leader_with_follower()
     actions = leader.receive("b", answered(1, ResultCode.INCONSISTENT_STATE, end=-1), 630)
     assert not any(isinstance(action, Forgot) for action in actions)

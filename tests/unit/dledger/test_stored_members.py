@@ -1,4 +1,4 @@
-"""Who belongs to the group, as a member's files keep it: through starts, cuts, snapshots, and a checkpoint without it."""
+"""The member lists in a member's files: over starts, cuts, snapshots, and a checkpoint without them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dledger.storage.store import Store
 from mqruntime.segments import RealSegmentDirectory
 from mqruntime.slices import run_without_loop
 from mqruntime.smallfiles import RealSmallFiles
-from tests.unit.dledger.test_dledger_store import entries, step, store
+from tests.unit.dledger.smallstore import entries, step, store
 
 TWO = Members({"m": "hm:1", "n": "hn:1"})
 THREE = Members(TWO.voters, {"l": "hl:1"})
@@ -32,7 +32,7 @@ def said(index: int, members: Members) -> Entry:
 def opened(
     root: Path, *batches: object, committed: int = -1, clean: bool = True
 ) -> tuple[ConfigurationAt, ...]:
-    """What a start finds; `batches` are persisted then, and it ends in order or as a kill."""
+    """Return what a start finds; then persist `batches` and end cleanly or as a kill."""
 
     async def live() -> tuple[ConfigurationAt, ...]:
         made = store(root)
@@ -47,12 +47,12 @@ def opened(
 
 
 def begun(root: Path) -> None:
-    """A list in entry 2 that is decided, with 3 behind it."""
+    """A committed list in entry 2, followed by entry 3."""
     first = step(*entries(0, 2), said(2, THREE), *entries(3, 1), vote=Vote(1))
     assert opened(root, first, committed=3) == ()
 
 
-def test_a_checkpoint_tells_of_entries_that_no_start_reads(tmp_path: Path) -> None:
+def test_a_checkpoint_stores_the_lists_of_entries_that_a_start_does_not_read(tmp_path: Path) -> None:
     begun(tmp_path)
     checkpoint = tmp_path / "n/checkpoint"
     assert LINE in checkpoint.read_bytes()
@@ -61,13 +61,13 @@ def test_a_checkpoint_tells_of_entries_that_no_start_reads(tmp_path: Path) -> No
     assert opened(tmp_path) == ((2, THREE),)
 
 
-def test_a_list_that_was_written_since_the_checkpoint_is_found(tmp_path: Path) -> None:
+def test_a_member_list_written_after_the_checkpoint_is_found(tmp_path: Path) -> None:
     begun(tmp_path)
     opened(tmp_path, step(said(4, TWO)), clean=False)
     assert opened(tmp_path) == ((2, THREE), (4, TWO))
 
 
-def test_a_list_that_is_cut_is_gone(tmp_path: Path) -> None:
+def test_a_cut_removes_a_member_list(tmp_path: Path) -> None:
     begun(tmp_path)
     opened(tmp_path, step(said(4, TWO)), committed=3)
     assert opened(tmp_path) == ((2, THREE), (4, TWO))
@@ -75,7 +75,7 @@ def test_a_list_that_is_cut_is_gone(tmp_path: Path) -> None:
     assert opened(tmp_path) == ((2, THREE),)
 
 
-def test_the_setting_may_follow_once_a_list_is_decided_and_not_before(tmp_path: Path) -> None:
+def test_the_configured_members_may_change_only_after_a_list_is_committed(tmp_path: Path) -> None:
     first = step(*entries(0, 2), said(2, THREE), vote=Vote(1))
     opened(tmp_path, first, committed=1)
     term = tmp_path / "n/currterm"
@@ -87,14 +87,14 @@ def test_the_setting_may_follow_once_a_list_is_decided_and_not_before(tmp_path: 
     assert opened(tmp_path) == ((2, THREE),)
 
 
-def test_a_snapshot_of_another_member_brings_its_list(tmp_path: Path) -> None:
+def test_an_installed_snapshot_brings_its_member_list(tmp_path: Path) -> None:
     begun(tmp_path)
     taken = Snapshot(80, 2, b"theirs", configurations=((70, TWO),))
     opened(tmp_path, PersistThenSend(None, None, (), (), taken), clean=False)
     assert opened(tmp_path) == ((70, TWO),)
 
 
-def test_a_snapshot_with_a_list_is_of_form_two_and_reads_back() -> None:
+def test_a_snapshot_with_a_member_list_has_version_two_and_reads_back() -> None:
     plain = Snapshot(9, 3, b"state", Begin(7, 2, 8192, 99))
     configurations = Snapshot(9, 3, b"state", Begin(7, 2, 8192, 99), ((5, THREE),))
     assert (
@@ -108,15 +108,15 @@ def test_a_snapshot_with_a_list_is_of_form_two_and_reads_back() -> None:
         assert run_without_loop(decode_snapshot("s", run_without_loop(encode_snapshot(each)))) == each
 
 
-def test_a_start_knows_the_lists_from_where_the_log_begins(tmp_path: Path) -> None:
-    """Else a log that begins later, but before the newest list, would say that no entry names its members."""
+def test_a_start_knows_all_member_lists_since_the_log_start(tmp_path: Path) -> None:
+    """Otherwise a log start before the newest list would have no entry that names the members."""
     first = step(*entries(0, 2), said(2, THREE), *entries(3, 1), said(4, TWO), *entries(5, 1), vote=Vote(1))
     opened(tmp_path, first, committed=5)
     assert opened(tmp_path) == ((2, THREE), (4, TWO))
 
 
-def test_of_a_checkpoint_by_an_older_version_all_entries_are_read(tmp_path: Path) -> None:
-    """It had the list in force at the commit index, and none before."""
+def test_a_checkpoint_of_an_older_version_makes_a_start_read_all_entries(tmp_path: Path) -> None:
+    """It stored only the list in force at the commit index."""
     first = step(*entries(0, 2), said(2, THREE), *entries(3, 1), said(4, TWO), *entries(5, 1), vote=Vote(1))
     opened(tmp_path, first, committed=5)
     checkpoint = tmp_path / "n/checkpoint"
@@ -126,8 +126,8 @@ def test_of_a_checkpoint_by_an_older_version_all_entries_are_read(tmp_path: Path
     assert opened(tmp_path) == ((2, THREE), (4, TWO))
 
 
-def test_a_beginning_between_two_lists_names_the_older_one_after_a_start(tmp_path: Path) -> None:
-    """Raft seed 21: a follower that got such a beginning without a list went by the peers of its settings."""
+def test_a_log_start_between_two_lists_keeps_the_older_one_after_a_restart(tmp_path: Path) -> None:
+    """Raft seed 21: a follower got such a log start without a list and used the peers of its settings."""
     settings = DLedgerSettings(
         data_file_bytes=1024, index_file_bytes=32 * 32, entry_bytes_max=500, same_positions=True
     )

@@ -1,4 +1,4 @@
-"""Entries that a leader reads for a follower, and finds rotten: the follower waits, and nobody ends."""
+"""Entries that a leader reads for a follower and finds corrupted: the follower waits and no member fails."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ async def with_entries(root: Path) -> Store:
     return store
 
 
-def test_what_stands_before_a_rotten_entry_is_read_and_that_one_is_told(tmp_path: Path) -> None:
+def test_entries_before_a_corrupted_one_are_read_and_it_is_reported(tmp_path: Path) -> None:
     async def run() -> None:
-        store, told = await with_entries(tmp_path), list[int]()
-        log, reads = store.log, CatchupReader(ManualClock(), told.append)
+        store, reported = await with_entries(tmp_path), list[int]()
+        log, reads = store.log, CatchupReader(ManualClock(), reported.append)
         assert log is not None
         log.data.rest_of_file(log.stored_unit(9).position)[50] ^= 1
         found = await reads.read(log, Load("b", 5, 100), 1 << 20)
@@ -47,7 +47,7 @@ def test_what_stands_before_a_rotten_entry_is_read_and_that_one_is_told(tmp_path
         assert await reads.read(log, Load("b", 9, 100), 1 << 20) == Unreadable(9)
         with pytest.raises(EntryUnreadable, match="entry 9"):
             await read_entries(log, 9, 1, 1 << 20)
-        assert (told, reads.unreadable) == ([9], 1)
+        assert (reported, reads.unreadable) == ([9], 1)
         log.data.rest_of_file(log.stored_unit(9).position)[50] ^= 1
         again = await reads.read(log, Load("b", 9, 100), 1 << 20)
         assert not isinstance(again, Unreadable) and len(again) == 11  # type: ignore[arg-type]
@@ -55,7 +55,7 @@ def test_what_stands_before_a_rotten_entry_is_read_and_that_one_is_told(tmp_path
     asyncio.run(run())
 
 
-def test_two_followers_that_lack_what_rotted_are_told_of_as_seldom_as_one(
+def test_two_followers_missing_a_corrupted_entry_are_logged_once_each(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def run() -> None:
@@ -74,22 +74,22 @@ def test_two_followers_that_lack_what_rotted_are_told_of_as_seldom_as_one(
     asyncio.run(run())
 
 
-def test_an_index_unit_that_rotted_is_made_anew_of_the_entry(tmp_path: Path) -> None:
+def test_a_corrupted_index_unit_is_rebuilt_from_its_entry(tmp_path: Path) -> None:
     async def run() -> None:
-        store, told = await with_entries(tmp_path), list[int]()
-        log, reads = store.log, CatchupReader(ManualClock(), told.append)
+        store, reported = await with_entries(tmp_path), list[int]()
+        log, reads = store.log, CatchupReader(ManualClock(), reported.append)
         assert log is not None
         unit = bytes(log.index.rest_of_file(9 * INDEX_UNIT.size)[: INDEX_UNIT.size])
         for at in range(INDEX_UNIT.size):
             log.index.rest_of_file(9 * INDEX_UNIT.size)[at] ^= 1
             assert await reads.read(log, Load("b", 9, 100), 1 << 20) == ()
             assert bytes(log.index.rest_of_file(9 * INDEX_UNIT.size)[: INDEX_UNIT.size]) == unit
-        assert not told and not log.rebuild_index_unit(9)
+        assert not reported and not log.rebuild_index_unit(9)
 
     asyncio.run(run())
 
 
-def test_a_follower_that_lacks_what_cannot_be_read_is_tried_again_when_it_is_heard() -> None:
+def test_an_unreadable_entry_is_read_again_when_the_follower_answers() -> None:
     raft = core(log=entries(*[1] * 50), vote=Vote(1), recent_bytes_max=200)
     raft = elected(raft)
     raft.settings = replace(raft.settings, push_entries_max=4)
@@ -105,7 +105,7 @@ def test_a_follower_that_lacks_what_cannot_be_read_is_tried_again_when_it_is_hea
     assert [(load.peer, load.first_index) for load in again] == [("b", 5)]
 
 
-def test_a_beginning_that_rotted_is_told_to_who_asked_for_it_and_can_be_asked_for_again(
+def test_a_corrupted_new_log_start_fails_the_request_and_may_be_retried(
     tmp_path: Path,
 ) -> None:
     async def run() -> None:

@@ -1,22 +1,22 @@
-"""Scenarios of Raft as readable transcripts: commands, and below each what came of it, as the cores said it.
+"""Scenarios of Raft as readable transcripts: commands, each followed by the results that the cores reported.
 
     > group a b c        members, with the terms of their entries after a colon: a:1,1,2
-    > elect a            it is elected, and all are quiet again; nothing is said of how
-    > tick a 600         so many ms pass, and `a` hears of it
-    > deliver            hands over all messages that are on their way; `deliver all` until none is left; `deliver a>b b>a`
+    > elect a            it is elected, and all messages are delivered; the steps are not shown
+    > tick a 600         600 ms pass for `a`
+    > deliver            delivers all messages in flight; `deliver all` until none is left; `deliver a>b b>a`
     > lose a>b           messages from a to b are lost; without a pair, all
-    > cut a b            nothing passes between a and b from now on; `heal`
-    > hold a             the disk of `a` hangs; `sync a`: it has all again
+    > cut a b            a and b are partitioned from now on; `heal`
+    > hold a             the disk of `a` hangs; `sync a`: its writes complete
     > propose a x y      one entry for each body
     > read a 1           a read, by its number
-    > transfer a b       leadership; `transfer a` to whichever is most up to date
+    > transfer a b       leadership; `transfer a` to the most up-to-date member
     > change a add d     add, promote, remove
     > restart a          from its disk; `empty a`: another disk; `start d a b c`: a newcomer with that list
     > reclaim a 2        a snapshot up to entry 2 is on disk at `a`, and these entries are gone
     > show               each member's role, term, log and committed index
 
-An entry is written as index@term. `python -m tests.unit.dledger.transcript` rewrites what came of the commands: read it before
-you commit it."""
+An entry is written as index@term. `python -m tests.unit.dledger.transcript` rewrites the results: read them
+before you commit."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ COMMANDS = frozenset(
 
 @dataclass
 class Disk:
-    """What a member has made durable, and the writes that wait while it hangs."""
+    """The durable state of a member, and the writes that wait while its disk hangs."""
 
     vote: Vote = field(default_factory=Vote)
     log: list[Entry] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Disk:
 
 @dataclass
 class InFlight:
-    """A message on its way; `asked` is the ticket of the request, or that of the request that it answers."""
+    """A message in flight."""
 
     sender: str
     receiver: str
@@ -101,7 +101,7 @@ class InFlight:
 
 
 class Transcript:
-    """Runs commands, and says what came of each."""
+    """Runs commands and collects their results."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -114,7 +114,7 @@ class Transcript:
         self.sessions: dict[int, int] = {}
 
     def run(self, command: str) -> list[str]:
-        """The lines that it causes. Raises ValueError for what is no command."""
+        """Run `command` and return its lines. Raises: ValueError for an unknown command."""
         self.said = []
         name, *words = command.split()
         if name not in COMMANDS:
@@ -200,7 +200,7 @@ class Transcript:
         self.restart(name)
 
     def reclaim(self, name: str, index: str) -> None:
-        """A snapshot of all up to entry `index` is durable, and those entries are gone."""
+        """A snapshot up to entry `index` is durable, and those entries are deleted."""
         self.cores[name].reclaimed(int(index))
 
     def show(self) -> None:
@@ -211,7 +211,7 @@ class Transcript:
                 f"{name}  {core.role.name} of term {core.term}, {log}, committed {core.committed_index}{votes}"
             )
 
-    # What comes of them
+    # Results
 
     def _begin(self, name: str, members: tuple[str, ...]) -> None:
         disk = self.disks[name]
@@ -278,7 +278,7 @@ class Transcript:
 
 
 STATE = b"state"
-"""Of each snapshot here."""
+"""The state in every snapshot."""
 
 
 def ends(log: RaftLog) -> str:
@@ -395,7 +395,7 @@ def described(message: Message) -> str:
 
 
 def played(text: str) -> str:
-    """`text` with what comes of its commands."""
+    """`text` with the results of its commands."""
     return "\n".join(_lines(text)) + "\n"
 
 

@@ -51,7 +51,7 @@ def load(files: dict[str, bytes]) -> EpochHistory:
     return asyncio.run(EpochFile(Files(files)).load())
 
 
-def test_what_was_stored_is_loaded_from_either_copy() -> None:
+def test_a_stored_history_is_loaded_from_either_copy() -> None:
     files = stored(NEW)
     assert load(files) == NEW
     assert load({MAIN: files[MAIN]}) == NEW
@@ -69,16 +69,16 @@ def test_a_damaged_main_file_is_replaced_by_the_second_copy_r32(damage: bytes) -
 
 @pytest.mark.parametrize("name", [MAIN, BACKUP])
 @pytest.mark.parametrize("damage", [None, b"garbage"])
-def test_a_load_mends_the_copy_that_is_bad(name: str, damage: bytes | None) -> None:
-    sound = stored(NEW)
-    files = Files({other: data for other, data in sound.items() if other != name})
+def test_a_load_repairs_the_damaged_copy(name: str, damage: bytes | None) -> None:
+    intact = stored(NEW)
+    files = Files({other: data for other, data in intact.items() if other != name})
     if damage is not None:
         files.content[name] = damage
     assert asyncio.run(EpochFile(files).load()) == NEW
-    assert files.content == sound
+    assert files.content == intact
 
 
-def test_a_disk_that_takes_nothing_keeps_no_good_copy_from_being_read() -> None:
+def test_a_full_disk_does_not_prevent_reading_an_intact_copy() -> None:
     class FullDisk(Files):
         async def replace(self, name: str, data: bytes | bytearray) -> None:
             raise OSError(errno.ENOSPC, "full")
@@ -93,7 +93,7 @@ def test_both_copies_damaged_is_an_error_and_not_an_empty_history_f7(backup: byt
         load(files)
 
 
-def test_a_lost_main_file_beside_a_damaged_copy_is_an_error() -> None:
+def test_a_lost_main_file_and_a_damaged_copy_are_an_error() -> None:
     with pytest.raises(EpochFileUnreadable):
         load({BACKUP: b"garbage"})
 
@@ -139,14 +139,14 @@ class FullDisk(Files):
         await super().overwrite(name, data)
 
 
-def test_a_full_disk_takes_a_new_history_where_both_copies_stand() -> None:
+def test_on_a_full_disk_a_new_history_overwrites_both_copies() -> None:
     files = FullDisk(stored(OLD))
     asyncio.run(EpochFile(files).store(NEW))
     assert files.content == stored(NEW)
 
 
 @pytest.mark.parametrize("step", [0, 1])
-def test_a_power_cut_while_a_full_disk_takes_a_history_leaves_one_copy_whole(step: int) -> None:
+def test_a_power_cut_during_a_store_on_a_full_disk_leaves_one_copy_intact(step: int) -> None:
     files = FullDisk(stored(OLD), cut_before=step)
     with pytest.raises(PowerCut):
         asyncio.run(EpochFile(files).store(NEW))
@@ -157,7 +157,7 @@ def test_a_power_cut_while_a_full_disk_takes_a_history_leaves_one_copy_whole(ste
 @pytest.mark.parametrize(
     "copies", [{}, {MAIN: b"damaged", BACKUP: stored(OLD)[BACKUP]}, {MAIN: stored(OLD)[MAIN]}]
 )
-def test_a_full_disk_is_not_made_to_overwrite_the_only_copy(copies: dict[str, bytes]) -> None:
+def test_on_a_full_disk_the_only_copy_is_not_overwritten(copies: dict[str, bytes]) -> None:
     files = FullDisk(copies)
     with pytest.raises(OSError, match="full"):
         asyncio.run(EpochFile(files).store(NEW))

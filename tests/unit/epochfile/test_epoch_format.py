@@ -37,10 +37,10 @@ def test_files_of_java_brokers_are_read_and_written_back_byte_for_byte(state: Pa
     data = (state / "epochFileCheckpoint").read_bytes()
     history = decode(data)
     assert encode(history) == data
-    told = json.loads((state / "info.json").read_text())
-    if told and "info" in told and told["info"]:
+    reported = json.loads((state / "info.json").read_text())
+    if reported and "info" in reported and reported["info"]:
         assert [tuple(row) for row in history] == [
-            (e["epoch"], e["startOffset"]) for e in told["info"]["epochList"]
+            (e["epoch"], e["startOffset"]) for e in reported["info"]["epochList"]
         ]
 
 
@@ -71,7 +71,7 @@ def test_files_of_java_brokers_are_read_and_written_back_byte_for_byte(state: Pa
         "1\n0\n\u0661-0\n".encode(),
     ],
 )
-def test_anything_else_is_damage_and_not_a_shorter_history(data: bytes) -> None:
+def test_any_malformed_file_is_damage_and_not_a_shorter_history(data: bytes) -> None:
     with pytest.raises(EpochFileDamaged):
         decode(data)
 

@@ -45,7 +45,7 @@ def test_the_first_epoch_is_replaced_too_when_it_wrote_nothing() -> None:
     assert EpochHistory([(1, 0)]).append((2, 0)).entries == (EpochEntry(2, 0),)
 
 
-def test_the_same_entry_again_is_no_change() -> None:
+def test_appending_the_same_entry_again_changes_nothing() -> None:
     history = EpochHistory([(1, 0), (2, 1580)])
     assert history.append((2, 1580)) is history
 
@@ -130,7 +130,7 @@ def test_truncating_the_prefix_keeps_the_epoch_that_is_still_written_r33() -> No
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 50)), max_size=20))
-def test_whatever_is_appended_the_columns_stay_strictly_increasing(steps: list[tuple[int, int]]) -> None:
+def test_after_any_append_both_columns_strictly_increase(steps: list[tuple[int, int]]) -> None:
     history, epoch = EpochHistory(), 0
     for rise, start in steps:
         epoch += rise

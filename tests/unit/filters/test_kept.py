@@ -1,4 +1,4 @@
-"""Compiled expressions are kept as long as there is room for them."""
+"""The cache of compiled expressions is bounded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from filters.syntax import Node
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was parsed."""
+    """The parsed expressions, in order."""
     parsed: list[str] = []
     parse = kept_module.parse
 
@@ -28,7 +28,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_hundreds_of_groups_that_pull_in_turn_compile_their_expressions_once(made: list[str]) -> None:
-    """A former master passes pulls on with the expressions of all groups."""
+    """A former master forwards pulls with the expressions of all groups."""
     kept = KeptFilters()
     wanted = [f"a = 'x{number}' AND b > {number}" for number in range(1_000)]
     for _ in range(3):
@@ -39,7 +39,7 @@ def test_hundreds_of_groups_that_pull_in_turn_compile_their_expressions_once(mad
     assert made == wanted
 
 
-def test_what_is_no_expression_is_looked_at_once_and_refused_each_time(made: list[str]) -> None:
+def test_an_invalid_expression_is_parsed_once_and_refused_each_time(made: list[str]) -> None:
     kept = KeptFilters()
     for _ in range(3):
         with pytest.raises(SyntaxFault) as refused:
@@ -51,7 +51,7 @@ def test_what_is_no_expression_is_looked_at_once_and_refused_each_time(made: lis
     assert made == ["a = 1 AND (", "a > TRUE"]
 
 
-def test_those_that_were_named_last_are_kept(made: list[str]) -> None:
+def test_the_most_recently_used_expressions_are_kept(made: list[str]) -> None:
     kept = KeptFilters(count_max=3)
     for expression in ("a = 1", "b = 1", "c = 1", "a = 1", "d = 1", "a = 1", "b = 1"):
         kept.compiled(expression)
@@ -59,7 +59,7 @@ def test_those_that_were_named_last_are_kept(made: list[str]) -> None:
     assert made == ["a = 1", "b = 1", "c = 1", "d = 1", "b = 1"]
 
 
-def test_large_ones_have_room_for_fewer() -> None:
+def test_fewer_large_expressions_are_kept() -> None:
     kept = KeptFilters(bytes_max=1 << 20)
     for number in range(60):
         kept.compiled(" AND ".join(f"a{each} = {number}" for each in range(100)))
@@ -81,7 +81,7 @@ def test_large_ones_have_room_for_fewer() -> None:
         lambda number: "a IN (" + ", ".join(f"'{each}.{number}'" for each in range(3_000)) + ")",
     ],
 )
-def test_what_they_take_is_reckoned_about_right(expression: Callable[[int], str]) -> None:
+def test_the_estimated_memory_of_expressions_is_about_right(expression: Callable[[int], str]) -> None:
     kept, texts = KeptFilters(), [expression(number) for number in range(3)]
     tracemalloc.start()
     for text in texts:

@@ -48,7 +48,7 @@ def stored(**properties: str) -> bytes:
         ("NOT (a = 'x')", [{"a": "y"}], [{"a": "x"}, {}]),
         ("NOT (a = 'x' AND b = 'y')", [{"a": "z"}], [{"a": "x"}, {}]),
         ("a = 'x' OR b = 1", [{"a": "x", "b": "no number"}, {"b": "1"}], [{"b": "no number"}]),
-        ("b = 1 OR a = 'x'", [{"b": "1"}, {"a": "x"}], [{"a": "x", "b": "no number"}]),  # nothing else counts then
+        ("b = 1 OR a = 'x'", [{"b": "1"}, {"a": "x"}], [{"a": "x", "b": "no number"}]),  # nothing else matters then
         ("(c = 'y' AND b = 1) OR a = 'x'", [{"a": "x", "b": "no", "c": "z"}], [{"a": "x", "b": "no"}]),
         ("'x' = a", [{"a": "x"}], [{}]),
         ("NOT ('x' = a)", [{}], [{"a": "x"}]),
@@ -58,14 +58,14 @@ def stored(**properties: str) -> bytes:
         ("1 < 2.5", [{}], []),
         ("TRUE", [{}], []),
         ("NULL OR FALSE", [], [{}]),
-        ("a = 1 and what stands behind it (", [], [{"a": "1", "what": "x"}]),  # a name alone is never true
-        ("a = 1 what stands behind it (", [{"a": "1"}], [{"a": "2"}]),  # and is not read here
+        ("a = 1 and what comes behind it (", [], [{"a": "1", "what": "x"}]),  # a name alone is never true
+        ("a = 1 what comes behind it (", [{"a": "1"}], [{"a": "2"}]),  # and is not read here
         ("a LIKE 'x'", [], [{"a": "x"}]),  # nor is this
         ("a = 1 -- to the end of the line\n AND/* and */b = 2", [{"a": "1", "b": "2"}], [{"a": "1"}]),
         ("TAGS = 'TagA' AND $x_1 = 'é'", [{"TAGS": "TagA", "$x_1": "é"}], [{"TAGS": "TagA", "$x_1": "e"}]),
     ],
 )  # fmt: skip
-def test_what_an_expression_matches(
+def test_an_expression_matches_and_rejects_the_given_properties(
     expression: str, matching: list[dict[str, str]], others: list[dict[str, str]]
 ) -> None:
     judged = compiled(expression)
@@ -73,13 +73,11 @@ def test_what_an_expression_matches(
     assert [each for each in others if judged(stored(**each))] == []
 
 
-def test_of_two_properties_of_one_name_the_last_that_has_a_value_counts() -> None:
+def test_the_last_property_of_a_name_that_has_a_value_is_used() -> None:
     judged = compiled("a = 'x'")
     assert judged(b"a\x01y\x02a\x01x") and judged(b"a\x01x\x02a\x01\x02")
     assert not judged(b"a\x01x\x02a\x01y\x02") and not judged(b"xa\x01x\x02") and not judged(b"")
-    assert compiled("a = 'b\x01c'")(b"a\x01b\x01c\x02"), (
-        "what separates a name from its value may stand in the value"
-    )
+    assert compiled("a = 'b\x01c'")(b"a\x01b\x01c\x02"), "a value may contain the separator of name and value"
     assert compiled("a = '\ufffd'")(b"a\x01\xff\x02"), "as upstream reads what is no UTF-8"
 
 
@@ -91,7 +89,7 @@ def test_of_two_properties_of_one_name_the_last_that_has_a_value_counts() -> Non
         ("a\t= =", 1, 11),
     ],
 )  # fmt: skip
-def test_a_fault_in_the_syntax_is_told_with_its_place(expression: str, line: int, column: int) -> None:
+def test_a_syntax_error_is_reported_with_line_and_column(expression: str, line: int, column: int) -> None:
     with pytest.raises(SyntaxFault) as refused:
         compiled(expression)
     assert (refused.value.line, refused.value.column) == (line, column)
@@ -105,7 +103,7 @@ def test_a_fault_in_the_syntax_is_told_with_its_place(expression: str, line: int
         "(a = 1) IN ('x')", "a = 9223372036854775808", "a > 0.0", "a > 1e400", "-a", "a = 1 AND 5",
     ],
 )  # fmt: skip
-def test_what_cannot_be_compared_is_refused(expression: str) -> None:
+def test_operands_that_cannot_be_compared_are_refused(expression: str) -> None:
     with pytest.raises(FilterError) as refused:
         compiled(expression)
     assert not isinstance(refused.value, SyntaxFault)
@@ -128,12 +126,12 @@ def test_what_cannot_be_compared_is_refused(expression: str) -> None:
         "/*" * (1 << 15),
     ],
 )  # fmt: skip
-def test_a_hostile_expression_costs_a_refusal(expression: str) -> None:
+def test_a_hostile_expression_raises_a_filter_error(expression: str) -> None:
     with pytest.raises(FilterError):
         compiled(expression)
 
 
-def test_the_deepest_and_the_longest_that_are_taken_work() -> None:
+def test_the_deepest_and_longest_accepted_expressions_work() -> None:
     deep = "(" * DEPTH_MAX + "a = 1" + ")" * DEPTH_MAX
     nested = "NOT (a = 2 AND " * (DEPTH_MAX // 2 - 2) + "a = 1" + ")" * (DEPTH_MAX // 2 - 2)
     chain = " AND ".join(["(a = 1 OR b <> 'x')"] * (CONDITIONS_MAX // 2))
@@ -159,7 +157,7 @@ TEXTS = st.one_of(
 
 @given(TEXTS, st.binary())
 @settings(deadline=None, max_examples=300, derandomize=True)
-def test_no_text_and_no_properties_raise_anything_else(expression: str, properties: bytes) -> None:
+def test_any_text_and_properties_raise_only_filter_errors(expression: str, properties: bytes) -> None:
     try:
         judged = compiled(expression)
     except FilterError as refused:
@@ -168,6 +166,6 @@ def test_no_text_and_no_properties_raise_anything_else(expression: str, properti
         assert judged(properties) in (True, False)
 
 
-def test_places_in_bit_maps_are_upstreams() -> None:
+def test_positions_in_bit_maps_equal_upstreams() -> None:
     assert bit_positions("GroupA", "TopicA") == [29, 107, 11]
     assert bit_positions("GroupB", "TopicA") == [103, 32, 24]

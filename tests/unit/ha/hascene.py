@@ -1,4 +1,4 @@
-"""Brokers' replication over real loopback sockets with logs in memory, on asyncio's loop and on uvloop."""
+"""Replication of brokers over real loopback sockets with logs in memory, on asyncio's loop and on uvloop."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
 class Files(MemoryFiles):
-    """`gate` holds writes back, `error` fails them; `kept` has taken the first `keeps` of them, as a disk has when its
-    process is killed."""
+    """`gate` holds writes back and `error` fails them; `kept` has the first `keeps` of them, as a disk has
+    after its process was killed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Files(MemoryFiles):
 
 
 class Node:
-    """One broker's replication; its controller accepts every set that is wanted while `controller_up`."""
+    """One broker's replication; its controller accepts every alter while `controller_up`."""
 
     def __init__(self, broker_id: int, settings: HASettings = SETTINGS) -> None:
         self.broker_id = broker_id
@@ -111,7 +111,7 @@ class Node:
         return self
 
     async def start_again(self) -> None:
-        """Another process takes up the log and the files of the one that was stopped."""
+        """Start another process on the log and the files of the stopped one."""
         self.ha = self.new_service(0)
         await self.start()
 
@@ -133,7 +133,7 @@ class Node:
         mastership.alter_ended(alter, Applied(alter.members, self.set_epoch))
 
     def read_sync_state_set(self) -> None:
-        """Nothing that it does not know already."""
+        """Nothing to do: the set is already known."""
 
     async def read(self) -> Table:
         self.replicas_read += 1
@@ -162,7 +162,7 @@ Scenario = Callable[..., Awaitable[None]]
 
 
 def played_by(*ids: int, settings: HASettings = SETTINGS) -> Callable[[Scenario], Callable[..., None]]:
-    """Makes a test of a scenario, on each loop; started nodes with these ids are its first parameters."""
+    """Make a test of a scenario on each loop; its first parameters are started nodes with these ids."""
 
     def made(scenario: Scenario) -> Callable[..., None]:
         async def whole(given: dict[str, Any]) -> None:
@@ -172,7 +172,7 @@ def played_by(*ids: int, settings: HASettings = SETTINGS) -> Callable[[Scenario]
             finally:
                 for node in nodes:
                     await node.ha.stop()
-                await turns(5)  # a connection that was accepted just before is made, and closed
+                await turns(5)  # a connection that was accepted just before is opened and closed
             assert len(asyncio.all_tasks()) == 1, asyncio.all_tasks()  # V4
 
         @wraps(scenario)
@@ -192,7 +192,7 @@ def played_by(*ids: int, settings: HASettings = SETTINGS) -> Callable[[Scenario]
 
 
 async def in_step(master: Node, *slaves: Node) -> None:
-    """`master` leads epoch 1, and all are in its SyncStateSet."""
+    """Let `master` lead epoch 1 and wait until all slaves are in its SyncStateSet."""
     await master.lead(1)
     for slave in slaves:
         await slave.follow(master, 1)
@@ -200,13 +200,13 @@ async def in_step(master: Node, *slaves: Node) -> None:
 
 
 async def turns(count: int) -> None:
-    """Room for `count` turns of the loop, in which nothing should happen."""
+    """Run `count` turns of the loop in which nothing should happen."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 async def hung_up(reader: asyncio.StreamReader) -> bool:
-    """Whether the other end closes the connection and says nothing before."""
+    """Whether the other end closes the connection without sending a byte."""
     try:
         return await reader.read(1) == b""
     except ConnectionError:
@@ -220,7 +220,7 @@ def fill(node: Node, name: str, count: int, size: int = 500) -> None:
 async def greeted(
     port: int, handshake: Handshake, ack: int
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection of a slave that has shaken hands and acknowledged `ack`."""
+    """A slave's connection that has completed the handshake and acknowledged `ack`."""
     reader, writer = await asyncio.open_connection(HOST, port)
     writer.write(handshake.encode())
     header = await reader.readexactly(20)

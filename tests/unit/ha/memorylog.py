@@ -1,4 +1,4 @@
-"""A ReplicatedLog in memory. A record is its size in 4 bytes and then anything, as in a commit log."""
+"""A ReplicatedLog in memory. A record is its size in 4 bytes and any content, as in a commit log."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MemoryLog:
         self.full = False
         self.damaged_at: int | None = None
         self.unreadable: dict[str, int] = {}
-        """Where the disk fails, by the name of the method that meets it."""
+        """The offset at which the disk fails, by the name of the failing method."""
         self._blank_at = -1
 
     def content(self) -> bytes:
@@ -47,7 +47,7 @@ class MemoryLog:
         return self._end
 
     def append_blank(self) -> None:
-        """The segment ends here."""
+        """End the segment here with a blank."""
         room = self.segment_size_bytes - self._end % self.segment_size_bytes
         self._blank_at = self._end
         self._put(room.to_bytes(4, "big") + bytes(room - 4))

@@ -1,11 +1,11 @@
-"""Drives a SlaveLink with a master's bytes over a MemoryLog, doing at once what must be durable."""
+"""Drives a SlaveLink with a master's bytes over a MemoryLog; durable steps complete at once."""
 
 from __future__ import annotations
 
 import asyncio
 
 from epochfile.history import NO_EPOCH, EpochHistory
-from ha.frames import Handshake
+from ha.frames import Handshake, HandshakeReply, TransferHeader, decode_ack
 from ha.slave.link import (
     Action,
     Advance,
@@ -23,7 +23,7 @@ from ha.slave.link import (
     SlaveLink,
     StayOut,
 )
-from tests.unit.ha.memorylog import MemoryLog
+from tests.unit.ha.memorylog import MemoryLog, record
 
 
 class SlaveDriver:
@@ -45,7 +45,7 @@ class SlaveDriver:
         self.confirmed: list[int] = []
         self.cuts: list[Cut] = []
         self.stores: list[tuple[EpochHistory, int]] = []  # with the log's end at that time
-        self.level: list[int] = []  # the log's end each time
+        self.caught_up_at: list[int] = []  # the log end each time
         self.stays_out: StayOut | LeftBehind | None = None
         self.is_old_master = False
         self.closed: str | None = None
@@ -97,7 +97,7 @@ class SlaveDriver:
                     self.stores.append((history, self.log.max_offset()))
                     self.perform(self.link.persisted(self.now_ms))
                 case CaughtUp():
-                    self.level.append(self.log.max_offset())
+                    self.caught_up_at.append(self.log.max_offset())
                 case StayOut() | LeftBehind():
                     self.stays_out = action
                 case OldMaster():
@@ -106,7 +106,7 @@ class SlaveDriver:
                     self.closed = reason
 
     def feed(self, data: bytes, step: int = 1 << 30) -> SlaveDriver:
-        """All of `data` in receives of at most `step` bytes, with an ack after each; stops at a close."""
+        """Feed `data` in receives of at most `step` bytes, with an ack after each; stop at a close."""
         position = 0
         while position < len(data) and self.closed is None:
             chunk_end = min(position + step, len(data))
@@ -122,3 +122,27 @@ class SlaveDriver:
                 self.perform(self.link.filled(size, self.now_ms))
             self.perform(self.link.turn_over(self.now_ms))
         return self
+
+
+SIZE = 100
+
+
+def data(begin: int, end: int, letter: str = "a") -> bytes:
+    """The records of a log from `begin` to `end`, 100 bytes each."""
+    return b"".join(record(f"{letter}{at}", SIZE) for at in range(begin, end, SIZE))
+
+
+def log_to(end: int, letter: str = "a", partial: bytes = b"") -> MemoryLog:
+    return MemoryLog(10_000, data(0, end, letter) + partial)
+
+
+def greeting(max_offset: int, *epochs: tuple[int, int]) -> bytes:
+    return HandshakeReply(max_offset, EpochHistory(epochs)).encode()
+
+
+def frame(offset: int, body: bytes, epoch: int, start: int, confirm: int = 0) -> bytes:
+    return TransferHeader(len(body), offset, epoch, start, confirm).encode() + body
+
+
+def acks(driver: SlaveDriver) -> list[int]:
+    return [decode_ack(sent) for sent in driver.sent[1:]]

@@ -1,4 +1,4 @@
-"""SyncStateSets at some point of their life, and what one asks for."""
+"""SyncStateSets in given states, and the alters they send."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def master(
     epoch_start: int = 500,
     members_min: int = 1,
 ) -> SyncStateSet:
-    """Broker 1's mastership of epoch 4, begun at time 0 with set epoch 7; the controllers know what is enough."""
+    """Broker 1's mastership of epoch 4, begun at time 0 with set epoch 7; the controllers know its
+    minimum."""
     sss = newly_elected(
         *members,
         log_end=log_end,
@@ -52,7 +53,7 @@ def newly_elected(
     epoch_start: int = 500,
     members_min: int = 1,
 ) -> SyncStateSet:
-    """As `master`, but its controllers do not know yet what is enough."""
+    """As `master`, but the controllers do not know its minimum yet."""
     return SyncStateSet(
         own_id=1,
         members=ids(*members),
@@ -85,21 +86,21 @@ def expanded(*slaves: int, members_min: int = 1) -> SyncStateSet:
 
 
 def alter(actions: list[Action]) -> Alter | None:
-    """What `actions` ask the controllers for."""
+    """The alter among `actions`, if any."""
     asked = [action for action in actions if isinstance(action, Alter)]
     assert len(asked) <= 1
     return asked[0] if asked else None
 
 
 def asked(sss: SyncStateSet, now_ms: int) -> Alter:
-    """What a tick asks for; it must."""
+    """The alter that a tick sends; there must be one."""
     wanted = alter(sss.tick(now_ms))
     assert wanted is not None
     return wanted
 
 
 def joining() -> tuple[SyncStateSet, Alter]:
-    """Broker 1 alone in the set, the proposal that broker 2 enters under way."""
+    """Broker 1 alone in the set; the proposal to add broker 2 is in flight."""
     sss = master(1)
     wanted = alter(attach(sss, 2, 1000))
     assert wanted is not None and wanted.members == ids(1, 2)

@@ -1,4 +1,4 @@
-"""Who is let into a mastership: what the core decides, and what becomes of connections that a master refuses."""
+"""Admission of slaves to a mastership: decisions of the core, and connections that a master refuses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.unit.ha.hascene import (
 
 
 def at(*hosts: str) -> RegisteredReplica:
-    """Registered with its first address."""
+    """A replica registered with the first of these hosts."""
     return RegisteredReplica(frozenset(hosts), f"{hosts[0]}:10911")
 
 
@@ -44,7 +44,7 @@ TABLE = {1: at("10.0.0.1"), 2: at("10.0.0.2", "10.1.0.2")}
 
 
 def knowing(*, checks_hosts: bool = True) -> Admittance:
-    """Broker 1's, which has read TABLE at time 0."""
+    """The core of broker 1, which read TABLE at time 0."""
     admittance = Admittance(checks_hosts=checks_hosts)
     assert admittance.begin(1, 0) == [Read(0)]
     admittance.read_begins()
@@ -57,7 +57,7 @@ def from_host(broker_id: int, host: str) -> Newcomer:
 
 
 @pytest.mark.parametrize("host", ["10.0.0.2", "10.1.0.2", "::ffff:10.0.0.2"])
-def test_a_known_id_at_one_of_its_hosts_addresses_is_admitted_without_a_question(host: str) -> None:
+def test_a_known_id_from_its_registered_host_is_admitted_without_a_read(host: str) -> None:
     slave = from_host(2, host)
     assert knowing().come(slave, 1) == [Admit(slave, 2)]
 
@@ -72,7 +72,7 @@ def test_a_known_id_at_one_of_its_hosts_addresses_is_admitted_without_a_question
     ],
     ids=["unknown id", "other host", "the master's host", "loopback"],
 )
-def test_whoever_does_not_stand_in_the_table_is_refused_after_one_more_read(
+def test_an_unregistered_slave_is_refused_after_one_more_read(
     broker_id: int, host: str, why: Why, registered: frozenset[str]
 ) -> None:
     admittance, stranger = knowing(), from_host(broker_id, host)
@@ -81,7 +81,7 @@ def test_whoever_does_not_stand_in_the_table_is_refused_after_one_more_read(
     assert admittance.table_read(TABLE, READ_AGAIN_MS) == [Refuse(stranger, why, registered)]
 
 
-def test_a_broker_that_registered_since_or_moved_is_admitted_by_that_read() -> None:
+def test_a_newly_registered_or_moved_broker_is_admitted_by_the_next_read() -> None:
     admittance = knowing()
     new, moved = from_host(3, "10.0.0.3"), from_host(2, "10.0.0.9")
     assert admittance.come(new, READ_AGAIN_MS) == [Read(0)]
@@ -93,20 +93,20 @@ def test_a_broker_that_registered_since_or_moved_is_admitted_by_that_read() -> N
     assert admittance.come(former, READ_AGAIN_MS) == [Read(READ_AGAIN_MS)]
 
 
-def test_a_read_that_began_earlier_admits_and_does_not_refuse() -> None:
-    """It may have been answered before the newcomer registered."""
+def test_a_read_that_began_earlier_may_admit_but_not_refuse() -> None:
+    """The table may be older than the registration of the new slave."""
     admittance = knowing()
     first, second, third = from_host(3, "10.0.0.3"), from_host(4, "10.0.0.4"), from_host(5, "10.0.0.5")
     admittance.come(first, 1_000)
     admittance.read_begins()
     assert admittance.come(second, 1_001) == [] and admittance.come(third, 1_001) == []
-    told = admittance.table_read({**TABLE, 5: at("10.0.0.5")}, 1_002)
-    assert told == [Admit(third, 5), Refuse(first, Why.UNKNOWN_ID), Read(READ_AGAIN_MS)]
+    actions = admittance.table_read({**TABLE, 5: at("10.0.0.5")}, 1_002)
+    assert actions == [Admit(third, 5), Refuse(first, Why.UNKNOWN_ID), Read(READ_AGAIN_MS)]
     admittance.read_begins()
     assert admittance.table_read(TABLE, 2_000) == [Refuse(second, Why.UNKNOWN_ID)]
 
 
-def test_a_slave_that_names_its_address_is_who_registered_it() -> None:
+def test_a_slave_that_sends_its_address_gets_the_id_registered_with_it() -> None:
     admittance = knowing()
     slave = newcomer_of(0, "10.0.0.2", "10.0.0.1", "10.0.0.2:10911")
     assert admittance.come(slave, 1_000) == [Admit(slave, 2)]
@@ -120,7 +120,7 @@ def test_a_slave_that_names_its_address_is_who_registered_it() -> None:
         ("10.0.0.1", "10.0.0.1:10911", Why.ELSEWHERE),
     ],
 )
-def test_an_address_of_nobody_of_another_host_or_of_the_master_itself_is_refused(
+def test_an_unknown_or_foreign_address_or_the_masters_own_is_refused(
     host: str, address: str, why: Why
 ) -> None:
     admittance = knowing()
@@ -131,7 +131,7 @@ def test_an_address_of_nobody_of_another_host_or_of_the_master_itself_is_refused
     assert isinstance(refused, Refuse) and refused.why is why
 
 
-def test_a_storm_of_strangers_is_one_read_at_a_time() -> None:
+def test_many_unknown_slaves_cause_one_read_at_a_time() -> None:
     admittance = knowing()
     reads = [
         action
@@ -144,7 +144,7 @@ def test_a_storm_of_strangers_is_one_read_at_a_time() -> None:
     assert len(admittance.table_read(TABLE, READ_AGAIN_MS)) == 100
 
 
-def test_without_controllers_the_last_table_stays_and_others_are_refused_for_now() -> None:
+def test_without_controllers_only_slaves_of_the_last_table_are_admitted() -> None:
     admittance, stranger, slave = knowing(), from_host(3, "10.0.0.3"), from_host(2, "10.0.0.2")
     assert admittance.come(stranger, 1_000) == [Read(0)]
     admittance.read_begins()
@@ -155,7 +155,7 @@ def test_without_controllers_the_last_table_stays_and_others_are_refused_for_now
     assert admittance.come(again, 3_000) == [Admit(again, 2)]
 
 
-def test_who_has_gone_meanwhile_is_not_decided_on() -> None:
+def test_a_slave_that_disconnected_since_gets_no_decision() -> None:
     admittance = knowing()
     waiting, asked = from_host(3, "10.0.0.3"), from_host(4, "10.0.0.4")
     admittance.come(asked, 1_000)
@@ -166,7 +166,7 @@ def test_who_has_gone_meanwhile_is_not_decided_on() -> None:
     assert admittance.table_read(TABLE, 1_000) == []
 
 
-def test_without_the_check_of_hosts_ids_are_still_checked() -> None:
+def test_without_the_host_check_ids_are_still_checked() -> None:
     admittance = knowing(checks_hosts=False)
     slave, stranger = from_host(2, "192.168.0.9"), from_host(3, "192.168.0.9")
     assert admittance.come(slave, 0) == [Admit(slave, 2)]
@@ -183,10 +183,10 @@ def test_all_addresses_of_this_machine_are_one_host(registered: str, peer: str) 
     assert admittance.come(slave, 0) == [Admit(slave, 2)]
 
 
-def test_one_way_to_write_each_address() -> None:
+def test_addresses_are_normalised() -> None:
     written = ["127.3.2.1", "::1", "[::1]", "fe80::1%eth0", "FE80:0::1", "::ffff:10.0.0.2", "broker-a-0.svc"]
-    told = [LOOPBACK, LOOPBACK, LOOPBACK, "fe80::1", "fe80::1", "10.0.0.2", "broker-a-0.svc"]
-    assert [plain(host) for host in written] == told
+    expected = [LOOPBACK, LOOPBACK, LOOPBACK, "fe80::1", "fe80::1", "10.0.0.2", "broker-a-0.svc"]
+    assert [plain(host) for host in written] == expected
 
 
 # -- connections
@@ -195,7 +195,7 @@ REFUSED = "replication link refused"
 
 
 @played_by(1)
-async def test_an_old_slave_is_served_under_the_id_of_its_address(a: Node) -> None:
+async def test_a_slave_with_an_address_handshake_is_served_under_its_registered_id(a: Node) -> None:
     a.replicas = {1: at(HOST), 2: RegisteredReplica(frozenset({HOST}), f"{HOST}:20911")}
     await a.lead(1)
     fill(a, "x", 3)
@@ -210,7 +210,7 @@ async def test_an_old_slave_is_served_under_the_id_of_its_address(a: Node) -> No
 
 
 async def knocked(a: Node, broker_id: int) -> None:
-    """A connection as this broker, which is refused."""
+    """Connect as this broker and wait until the master refuses."""
     reader, writer = await asyncio.open_connection(HOST, a.port)
     writer.write(Handshake(broker_id).encode())
     assert await hung_up(reader)
@@ -218,7 +218,7 @@ async def knocked(a: Node, broker_id: int) -> None:
 
 
 async def registered_elsewhere(a: Node, broker_id: int) -> None:
-    """The controllers know it at another host from now on, and the master has read so."""
+    """Register the broker at another host and let the master read that."""
     a.replicas = {**a.replicas, broker_id: at("10.0.0.3")}
     await knocked(a, 77)
 
@@ -229,7 +229,7 @@ async def registered_elsewhere(a: Node, broker_id: int) -> None:
     [({1: at(HOST)}, "no broker of this id"), ({2: at("10.0.0.2")}, "at another host")],
     ids=["unknown id", "other host"],
 )
-async def test_a_refused_link_gets_no_answer_and_leaves_nothing_behind(
+async def test_a_refused_link_gets_no_reply_and_leaves_no_state(
     a: Node, registered: dict[int, RegisteredReplica], said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     a.replicas = registered
@@ -245,7 +245,7 @@ async def test_a_refused_link_gets_no_answer_and_leaves_nothing_behind(
 
 
 @played_by(1, 2)
-async def test_a_stranger_neither_replaces_a_members_link_nor_counts_for_it(a: Node, b: Node) -> None:
+async def test_an_unknown_slave_does_not_replace_a_members_link(a: Node, b: Node) -> None:
     await in_step(a, b)
     await registered_elsewhere(a, 2)
     mastership = a.ha.mastership
@@ -257,7 +257,7 @@ async def test_a_stranger_neither_replaces_a_members_link_nor_counts_for_it(a: N
 
 
 @played_by(1, 2)
-async def test_a_slave_that_registers_later_comes_in_at_once(a: Node, b: Node) -> None:
+async def test_a_slave_that_registers_later_is_admitted_at_once(a: Node, b: Node) -> None:
     a.replicas = {1: at(HOST)}
     await a.lead(1)
     await b.follow(a, 1)
@@ -269,7 +269,7 @@ async def test_a_slave_that_registers_later_comes_in_at_once(a: Node, b: Node) -
 
 
 @played_by(1)
-async def test_without_controllers_a_slave_of_the_last_table_is_let_in_and_no_other(a: Node) -> None:
+async def test_without_controllers_a_master_admits_only_slaves_of_the_last_table(a: Node) -> None:
     await a.lead(1)
     await until(lambda: a.replicas_read == 1)
     await turns(5)
@@ -281,7 +281,7 @@ async def test_without_controllers_a_slave_of_the_last_table_is_let_in_and_no_ot
 
 
 @played_by(1, settings=replace(SETTINGS, slave_host_check=False))
-async def test_without_the_check_of_hosts_a_slave_comes_from_anywhere(a: Node) -> None:
+async def test_without_the_host_check_a_slave_may_connect_from_any_host(a: Node) -> None:
     a.replicas = {2: at("10.0.0.2")}
     await a.lead(1)
     _reader, writer = await greeted(a.port, Handshake(2), 0)
@@ -289,7 +289,7 @@ async def test_without_the_check_of_hosts_a_slave_comes_from_anywhere(a: Node) -
 
 
 @played_by(1)
-async def test_a_copy_at_another_host_that_took_the_registration_is_told_of(
+async def test_a_copy_at_another_host_that_took_the_registration_is_logged(
     a: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     await a.lead(1)

@@ -36,8 +36,8 @@ TRUTH = truth()
 
 
 def stream(name: str, side: str) -> bytes:
-    told = json.loads((VECTORS / ROWS[name]["index"]).read_text())[side]
-    return (VECTORS / ROWS[name]["stream"]).read_bytes()[told["offset"] : told["offset"] + told["length"]]
+    part = json.loads((VECTORS / ROWS[name]["index"]).read_text())[side]
+    return (VECTORS / ROWS[name]["stream"]).read_bytes()[part["offset"] : part["offset"] + part["length"]]
 
 
 def test_the_frames_have_upstreams_bytes() -> None:
@@ -48,7 +48,7 @@ def test_the_frames_have_upstreams_bytes() -> None:
 
 
 @pytest.mark.parametrize("header", [(-1, 0), (0, -1), (0, BODY_SIZE_MAX + 1)])
-def test_a_header_that_no_frame_can_have_is_refused(header: tuple[int, int]) -> None:
+def test_an_invalid_transfer_header_is_rejected(header: tuple[int, int]) -> None:
     with pytest.raises(HAFrameError):
         PairTransferHeader.decode(PairTransferHeader(*header).encode())
 
@@ -74,7 +74,7 @@ def master_link(master: Master, transfer_batch_size: int = 400) -> ClassicMaster
 
 
 def frames(link: ClassicMasterLink, now_ms: int = 0) -> list[tuple[int, int]]:
-    """(offset, size) of all that is to be sent now."""
+    """(offset, size) of all frames that are due now."""
     sent = []
     while batches := link.writable(now_ms):
         [batch] = batches
@@ -90,7 +90,7 @@ def reason(actions: list[Action]) -> str:
     return close.reason
 
 
-def test_what_a_slave_has_still_to_read_begins_where_it_said_that_it_is() -> None:
+def test_a_slave_still_needs_the_log_from_its_reported_offset() -> None:
     link = master_link(Master(log_end=15_000), transfer_batch_size=100)
     assert link.read_from is None
     link.receive(encode_report(700), 0)
@@ -105,7 +105,7 @@ def test_what_a_slave_has_still_to_read_begins_where_it_said_that_it_is() -> Non
     assert empty.read_from == 10_000
 
 
-def test_nothing_is_sent_before_the_first_report_and_from_there_on_after_it() -> None:
+def test_a_master_sends_from_the_first_reported_offset_on() -> None:
     link = master_link(Master())
     assert frames(link, now_ms=6000) == [] and link.tick(6000) == []
     assert link.receive(encode_report(300), 0) == [Acked(300)]
@@ -118,7 +118,7 @@ def test_an_empty_slave_gets_the_last_file_only() -> None:
     assert frames(link) == [(20_000, 5000)]
 
 
-def test_an_empty_slave_gets_nothing_of_a_log_without_bytes_that_begins_later() -> None:
+def test_an_empty_slave_gets_nothing_of_an_empty_log_with_a_later_start() -> None:
     link = master_link(Master(log_end=30_000, log_min=30_000))
     link.receive(encode_report(0), 0)
     assert frames(link) == [] and link.next_offset == 30_000
@@ -134,14 +134,15 @@ def test_a_frame_ends_with_the_segment() -> None:
     ("requested", "why"), [(1001, "ends at 1000"), (499, "begins at 500"), (-1, "report of -1")]
 )
 def test_a_slave_whose_end_is_not_in_the_log_is_refused(requested: int, why: str) -> None:
-    """Upstream waits until its own log has grown past there, and goes on in the middle of other records."""
+    """Upstream waits until its log has grown past that offset and then sends from the middle of other
+    records."""
     link = master_link(Master(log_min=500))
     assert why in reason(link.receive(encode_report(requested), 0))
     assert link.receive(encode_report(600), 0) == [] and frames(link) == []
 
 
 @pytest.mark.parametrize("second", [299, 701])
-def test_a_report_that_falls_or_is_above_what_was_sent_counts_for_nothing(second: int) -> None:
+def test_a_report_that_decreases_or_exceeds_the_sent_end_ends_the_link(second: int) -> None:
     link = master_link(Master())
     link.receive(encode_report(300), 0)
     link.writable(0)
@@ -150,7 +151,7 @@ def test_a_report_that_falls_or_is_above_what_was_sent_counts_for_nothing(second
 
 
 @pytest.mark.parametrize("step", [100, 1, 7])
-def test_reports_are_read_however_the_network_cuts_them(step: int) -> None:
+def test_reports_are_read_in_chunks_of_any_size(step: int) -> None:
     link, actions = master_link(Master()), []
     data = encode_report(300) * 2 + encode_report(300)[:3]
     for at in range(0, len(data), step):
@@ -169,7 +170,7 @@ def test_a_quiet_link_gets_a_heartbeat_and_a_silent_slave_is_dropped() -> None:
     assert link.state is ClassicMasterState.CLOSED
 
 
-def test_no_frame_is_made_while_the_link_is_held() -> None:
+def test_no_frame_is_built_while_the_link_is_on_hold() -> None:
     link = master_link(Master())
     link.receive(encode_report(900), 0)
     link.hold(Hold.WRITER)
@@ -177,7 +178,7 @@ def test_no_frame_is_made_while_the_link_is_held() -> None:
     assert [action.offset for action in link.release(Hold.WRITER, 9000) if isinstance(action, Batch)] == [900]
 
 
-def test_what_retention_took_ends_the_link() -> None:
+def test_a_link_ends_when_retention_deleted_the_next_offset() -> None:
     master = Master()
     link = master_link(master)
     link.receive(encode_report(100), 0)
@@ -187,7 +188,7 @@ def test_what_retention_took_ends_the_link() -> None:
 
 @pytest.mark.parametrize("step", [8, 1, 7])
 @pytest.mark.parametrize("name", ROWS)
-def test_a_java_slave_is_understood_and_served(name: str, step: int) -> None:
+def test_a_master_serves_a_java_slave(name: str, step: int) -> None:
     begin, end = ROWS[name]["dataRange"]
     link = master_link(Master(end, 0, SEGMENT_SIZE), 32768)
     log, acks, data = b"", [], stream(name, "s2m")
@@ -254,7 +255,7 @@ def frame(offset: int, body: bytes = b"") -> bytes:
 
 @pytest.mark.parametrize("step", [1 << 30, 1, 7])
 @pytest.mark.parametrize("name", ROWS)
-def test_a_java_master_is_followed_to_the_byte(name: str, step: int) -> None:
+def test_a_slave_copies_a_java_master_byte_for_byte(name: str, step: int) -> None:
     row = ROWS[name]
     begin, end = row["dataRange"]
     slave = SlaveDriver(MemoryLog(SEGMENT_SIZE, TRUTH[: row["firstAck"]]))
@@ -265,20 +266,20 @@ def test_a_java_master_is_followed_to_the_byte(name: str, step: int) -> None:
     assert (slave.sent[0], slave.sent[-1]) == (row["firstAck"], end)
 
 
-def test_the_slave_says_where_it_is_at_once_and_reports_once_a_turn() -> None:
+def test_a_slave_reports_its_offset_at_once_and_then_once_per_loop_turn() -> None:
     slave = SlaveDriver(MemoryLog(data=bytes(100)))
     assert slave.sent == [100]
     slave.feed(frame(100, bytes(50)) + frame(150, bytes(50)) + frame(200))
     assert slave.sent == [100, 200] and slave.link.frames == 3
 
 
-def test_a_frame_elsewhere_than_at_the_own_end_ends_the_connection_and_leaves_the_log() -> None:
+def test_a_frame_at_another_offset_ends_the_connection() -> None:
     for wrong in (frame(99), frame(101, b"x")):
         slave = SlaveDriver(MemoryLog(data=bytes(100))).feed(wrong)
         assert "the own log ends at 100" in slave.closed and slave.log.max_offset() == 100
 
 
-def test_an_empty_log_begins_with_a_segment_and_takes_heartbeats_of_any_place() -> None:
+def test_an_empty_log_begins_at_a_segment_and_accepts_heartbeats_at_any_offset() -> None:
     log = MemoryLog(SEGMENT_SIZE)
     slave = SlaveDriver(log).feed(frame(2 * SEGMENT_SIZE) + frame(2 * SEGMENT_SIZE, bytes(10)))
     assert slave.closed == "" and (log.min_offset(), log.max_offset()) == (
@@ -288,14 +289,14 @@ def test_an_empty_log_begins_with_a_segment_and_takes_heartbeats_of_any_place() 
     assert "within a segment" in SlaveDriver(MemoryLog(SEGMENT_SIZE)).feed(frame(5, b"x")).closed
 
 
-def test_what_came_is_confirmed_here_and_no_more() -> None:
+def test_a_slave_confirms_exactly_the_bytes_that_arrived() -> None:
     slave = SlaveDriver(MemoryLog(data=bytes(100)))
     slave.feed(PairTransferHeader(100, 50).encode() + bytes(20))
     assert slave.log.confirm_offset() == slave.log.max_offset() == 120
     assert slave.sent[-1] == 120
 
 
-def test_a_quiet_slave_reports_and_a_silent_master_is_left() -> None:
+def test_a_quiet_slave_reports_and_disconnects_from_a_silent_master() -> None:
     slave = SlaveDriver(MemoryLog(data=bytes(100)))
     assert slave.link.next_tick_ms == 5000 and slave.link.tick(4999) == []
     assert slave.link.tick(5000) == [Send(encode_report(100))]

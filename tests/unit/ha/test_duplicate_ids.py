@@ -1,4 +1,4 @@
-"""A store that was copied and started beside its original: two brokers with one id, which a master meets in turns."""
+"""A copied store that runs while its original runs: two brokers with one id connect to a master in turns."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.unit.ha.hascene import SETTINGS, Node, in_step, played_by, until
 SAID = "two brokers replicate under one id"
 
 
-def test_a_lost_connection_that_is_replaced_makes_no_duplicate(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_replaced_lost_connection_is_no_duplicate(caplog: pytest.LogCaptureFixture) -> None:
     ids = DuplicateIds()
     for turn in range(10 * REPLACED_MAX):
         ids.replaced(2, "10.0.0.2:1", "10.0.0.2:2", turn * (WINDOW_MS + 1))
     assert SAID not in caplog.text
 
 
-def test_two_brokers_of_one_id_are_told_of_once_and_again_after_half_a_minute(
+def test_two_brokers_with_one_id_are_logged_every_half_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     ids = DuplicateIds()
@@ -29,7 +29,7 @@ def test_two_brokers_of_one_id_are_told_of_once_and_again_after_half_a_minute(
 
 
 @played_by(1, 2, 2)
-async def test_a_master_tells_of_a_slave_and_its_copy(
+async def test_a_master_logs_a_slave_and_its_copy(
     master: Node, slave: Node, copy: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     await in_step(master, slave)
@@ -37,8 +37,8 @@ async def test_a_master_tells_of_a_slave_and_its_copy(
     await until(lambda: SAID in caplog.text)
 
 
-def test_only_a_connection_that_lasted_shortens_the_wait_for_the_next() -> None:
-    """Or two brokers of one id would end each other's connections 20 times a second."""
+def test_only_a_lasting_connection_resets_the_reconnect_wait() -> None:
+    """Otherwise two brokers with one id would close each other's connections 20 times a second."""
     good_ms = LASTING_WAITS * SETTINGS.reconnect_ms_max + 1
     assert wait_after(1, good_ms, SETTINGS) == SETTINGS.reconnect_ms_min
     assert wait_after(1, good_ms - 1, SETTINGS) is None

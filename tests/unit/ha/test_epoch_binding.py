@@ -1,4 +1,4 @@
-"""An epoch file counts only for the log that it was written for."""
+"""An epoch file is valid only for the log that it was written for."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ NOT_SEALED = "the log cannot be read where an epoch begins, its binding is left 
 
 
 def sealed(node: Node) -> bool:
-    """What follows the newest epoch's start is."""
+    """Whether the bytes after the newest epoch's start are sealed."""
     return decode_binding(node.files.content[BINDING]).seals[-1].after is not None
 
 
 async def with_divergent_tails(a: Node, b: Node) -> None:
-    """Both had epoch 1 from a; a went on alone in it, b in epoch 2. Both are stopped."""
+    """Both have epoch 1 from a; then a wrote alone in epoch 1 and b in epoch 2. Both are stopped."""
     await a.lead(1)
     fill(a, "shared", 3)
     await b.follow(a, 1)
@@ -45,11 +45,11 @@ async def test_a_foreign_epoch_file_does_not_hide_a_divergent_tail(a: Node, b: N
     with pytest.raises(EpochFileForeign, match="epoch 2") as refused:
         await a.start_again()
     assert (refused.value.name, refused.value.epoch) == (DEFAULT_NAME, 2)
-    assert a.files.content[COPIES[1]] == own[COPIES[1]]  # what an operator restores it from
+    assert a.files.content[COPIES[1]] == own[COPIES[1]]  # an operator restores the file from it
 
 
 @played_by(1, 2)
-async def test_a_foreign_epoch_file_with_its_binding_is_refused(a: Node, b: Node) -> None:
+async def test_a_foreign_epoch_file_with_its_binding_is_rejected(a: Node, b: Node) -> None:
     await with_divergent_tails(a, b)
     await until(lambda: sealed(b))
     await b.ha.stop()
@@ -73,7 +73,7 @@ async def test_a_foreign_epoch_file_with_its_binding_names_another_owner(a: Node
 
 
 @played_by(1)
-async def test_a_whole_store_that_was_copied_gets_another_owner_with_its_new_id(a: Node) -> None:
+async def test_a_copied_store_gets_a_new_owner_with_its_new_id(a: Node) -> None:
     await a.lead(1)
     fill(a, "a", 3)
     await a.ha.stop()
@@ -85,7 +85,7 @@ async def test_a_whole_store_that_was_copied_gets_another_owner_with_its_new_id(
 
 
 @played_by(1)
-async def test_an_old_copy_of_the_own_epoch_file_is_refused(a: Node) -> None:
+async def test_an_old_copy_of_its_own_epoch_file_is_rejected(a: Node) -> None:
     await a.lead(1)
     fill(a, "epoch-1", 3)
     old = a.files.content[DEFAULT_NAME]
@@ -99,7 +99,7 @@ async def test_an_old_copy_of_the_own_epoch_file_is_refused(a: Node) -> None:
 
 
 @played_by(1, 2)
-async def test_a_store_without_a_binding_is_taken_over_and_bound(a: Node, b: Node) -> None:
+async def test_a_store_without_a_binding_is_accepted_and_bound(a: Node, b: Node) -> None:
     await in_step(a, b)
     fill(a, "epoch-1", 3)
     await a.lead(2)
@@ -114,7 +114,7 @@ async def test_a_store_without_a_binding_is_taken_over_and_bound(a: Node, b: Nod
 
 
 @played_by(1)
-async def test_without_a_binding_epochs_must_begin_where_records_do(a: Node) -> None:
+async def test_without_a_binding_epochs_must_begin_at_record_boundaries(a: Node) -> None:
     await a.lead(1)
     fill(a, "epoch-1", 3)
     await a.ha.stop()
@@ -125,7 +125,7 @@ async def test_without_a_binding_epochs_must_begin_where_records_do(a: Node) -> 
 
 
 @played_by(1)
-async def test_a_damaged_binding_keeps_no_store_from_starting(a: Node) -> None:
+async def test_a_store_with_a_damaged_binding_starts(a: Node) -> None:
     await a.lead(1)
     fill(a, "epoch-1", 3)
     await a.ha.stop()
@@ -136,10 +136,10 @@ async def test_a_damaged_binding_keeps_no_store_from_starting(a: Node) -> None:
 
 @pytest.mark.parametrize("writes", range(4))
 @played_by(1, 2)
-async def test_a_kill_between_any_two_writes_of_a_change_of_epoch_leaves_a_store_that_starts(
+async def test_a_store_starts_after_a_kill_between_any_two_epoch_writes(
     a: Node, b: Node, writes: int
 ) -> None:
-    """With a cut before it: the log is shorter than what file and binding told of."""
+    """With a truncation before it: the log is shorter than the file and the binding say."""
     await with_divergent_tails(a, b)
     before = dict(a.files.content)
     await a.start_again()
@@ -156,7 +156,7 @@ async def test_a_kill_between_any_two_writes_of_a_change_of_epoch_leaves_a_store
 
 
 @played_by(1)
-async def test_a_log_whose_beginning_was_removed_still_knows_its_epochs(a: Node) -> None:
+async def test_a_log_with_deleted_segments_still_knows_its_epochs(a: Node) -> None:
     await a.lead(1)
     fill(a, "epoch-1", 40)
     await a.lead(2)
@@ -170,7 +170,7 @@ async def test_a_log_whose_beginning_was_removed_still_knows_its_epochs(a: Node)
 
 
 @played_by(1)
-async def test_what_a_power_cut_took_from_the_log_is_sealed_anew(a: Node) -> None:
+async def test_the_seal_is_reset_when_a_power_cut_lost_the_sealed_bytes(a: Node) -> None:
     await a.lead(1)
     fill(a, "epoch-1", 3)
     await a.lead(2)
@@ -185,7 +185,7 @@ async def test_what_a_power_cut_took_from_the_log_is_sealed_anew(a: Node) -> Non
 
 
 @played_by(1)
-async def test_a_disk_that_does_not_give_what_is_to_be_sealed_ends_nobody(
+async def test_an_unreadable_disk_while_sealing_is_not_fatal(
     a: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     await a.lead(1)

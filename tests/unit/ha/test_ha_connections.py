@@ -1,4 +1,4 @@
-"""What HAService makes of the connections that come to it, and of those it opens."""
+"""HAService: accepted connections, and connections that it opens."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_only_a_master_serves_r29(a: Node, b: Node) -> None:
     [bytes(64), b"\xff" * 64, b"GET / HTTP/1.1\r\n\r\n", Handshake(1).encode(), encode_ack(2**63 - 1)],
     ids=["zeros", "ones", "http", "own id", "ack"],
 )
-async def test_garbage_ends_that_connection_and_moves_nothing_else(a: Node, b: Node, garbage: bytes) -> None:
+async def test_garbage_ends_only_its_connection(a: Node, b: Node, garbage: bytes) -> None:
     await in_step(a, b)
     reader, writer = await asyncio.open_connection(HOST, a.port)
     writer.write(garbage)
@@ -75,7 +75,7 @@ async def test_the_newest_connection_of_a_broker_replaces_the_former_r11_r24(a: 
 
 
 @played_by(1)
-async def test_an_ack_asks_the_link_for_nothing(a: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_ack_does_not_poll_the_link_for_frames(a: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     await a.lead(1)
     fill(a, "x", 10)
     reader, writer = await greeted(a.port, Handshake(2), a.log.max_offset())
@@ -92,7 +92,7 @@ async def test_an_ack_asks_the_link_for_nothing(a: Node, monkeypatch: pytest.Mon
     assert not asked
     fill(a, "z", 3)
     await until(lambda: all(link.link.next_offset == a.log.max_offset() for link in connections(a)))
-    assert len(asked) == 1, "once a turn of the loop, however much it brought"
+    assert len(asked) == 1, "once per loop turn, however many records it brought"
     writer.close()
 
 
@@ -102,7 +102,7 @@ def connections(node: Node) -> list[MasterConnection]:
 
 
 @played_by(1)
-async def test_a_java_sized_stream_is_sent_to_whoever_follows_the_protocol(a: Node) -> None:
+async def test_a_master_sends_its_log_to_a_protocol_client(a: Node) -> None:
     await a.ha.stop()
     a.files.content["epochFileCheckpoint"] = b"1\n1725254278\n1-0\n"
     await a.start_again()
@@ -121,7 +121,7 @@ async def test_a_java_sized_stream_is_sent_to_whoever_follows_the_protocol(a: No
 
 
 @played_by(1)
-async def test_a_connection_that_dies_at_once_leaves_nothing_behind_r28(a: Node) -> None:
+async def test_a_connection_that_is_aborted_at_once_leaves_no_state_r28(a: Node) -> None:
     await a.lead(1)
     for _ in range(20):
         _reader, writer = await asyncio.open_connection(HOST, a.port)
@@ -142,7 +142,7 @@ async def test_a_connection_that_dies_at_once_leaves_nothing_behind_r28(a: Node)
     ],
     ids=["offset", "state", "size"],
 )
-async def test_a_slave_leaves_a_master_that_errs_and_tries_again_r36(b: Node, bad: bytes) -> None:
+async def test_a_slave_disconnects_from_an_invalid_master_and_retries_r36(b: Node, bad: bytes) -> None:
     accepted = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -183,13 +183,13 @@ async def test_more_connections_than_allowed_are_refused(a: Node) -> None:
 
 
 @played_by(1)
-async def test_a_used_port_is_a_typed_error(a: Node) -> None:
+async def test_a_used_port_raises_address_in_use(a: Node) -> None:
     with pytest.raises(HAAddressInUse, match="haListenPort"):
         await a.new_service(a.port).start()
 
 
 @played_by(1, 2)
-async def test_a_damaged_record_ends_the_link_and_never_reaches_a_slave(a: Node, b: Node) -> None:
+async def test_a_damaged_record_ends_the_link_and_is_not_sent(a: Node, b: Node) -> None:
     await a.lead(1)
     fill(a, "epoch-1", 40)
     a.log.damaged_at = damaged_at = 9000

@@ -1,4 +1,4 @@
-"""The four frames, byte for byte as the reference describes them."""
+"""The four frames, byte by byte as in the reference."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ha.frames import (
 TWO_EPOCHS = EpochHistory([(1, 0), (2, 1580)])
 
 
-def test_the_handshake_of_broker_two() -> None:
+def test_a_handshake_has_these_bytes() -> None:
     data = bytes.fromhex("00000001000000000000000000000002")
     assert Handshake(2).encode() == data
     assert Handshake.decode(data) == Handshake(2)
     assert Handshake.decode(Handshake(7, True, True).encode()) == Handshake(7, True, True)
 
 
-def test_the_handshake_reply_with_two_epochs_is_one_piece() -> None:
+def test_a_handshake_reply_with_two_epochs_has_these_bytes() -> None:
     data = bytes.fromhex(
         "00000001000000180000000000000cd000000002000000010000000000000000000000020000000000000" + "62c"
     )
@@ -38,14 +38,14 @@ def test_the_handshake_reply_with_two_epochs_is_one_piece() -> None:
     assert HandshakeReply.decode(data[:20], data[20:]) == reply
 
 
-def test_the_transfer_header() -> None:
+def test_a_transfer_header_has_these_bytes() -> None:
     data = bytes.fromhex("000000020000062c00000000000006a400000002000000000000062c0000000000000cd0")
     header = TransferHeader(1580, 1700, 2, 1580, 3280)
     assert header.encode() == data
     assert TransferHeader.decode(data) == header
 
 
-def test_the_ack() -> None:
+def test_an_ack_has_these_bytes() -> None:
     assert encode_ack(3280) == bytes.fromhex("000000020000000000000cd0")
     assert decode_ack(encode_ack(3280)) == 3280
 
@@ -92,21 +92,21 @@ def test_more_than_a_thousand_epochs_fit_r16() -> None:
 ADDRESSED = bytes.fromhex("00000001 0001 0000 0000000e") + b"10.0.0.2:10911"
 
 
-def test_the_handshake_of_slaves_before_5_1_1_names_an_address() -> None:
+def test_a_handshake_of_slaves_before_5_1_1_contains_an_address() -> None:
     """Layout of 5.0.0: state, two flags, the address' length and the address, which is not padded."""
     assert Handshake.size_of(ADDRESSED) == len(ADDRESSED) == 26
     assert Handshake.decode(ADDRESSED) == Handshake(0, True, False, address="10.0.0.2:10911")
     assert Handshake(0, True, False, address="10.0.0.2:10911").encode() == ADDRESSED
 
 
-def test_bytes_8_to_11_tell_the_two_handshakes_apart() -> None:
+def test_bytes_8_to_11_distinguish_the_two_handshakes() -> None:
     assert Handshake.size_of(Handshake(2).encode()[:12]) == 16
     assert Handshake.size_of(ADDRESSED[:12]) == 26
     assert Handshake.size_of(ADDRESSED[:11]) is None
 
 
-@pytest.mark.parametrize("data", [ADDRESSED[:8] + b"\0\0\4\1", ADDRESSED[:12] + b"\xff" * 14])
-def test_an_address_that_is_too_long_or_no_text_is_refused(data: bytes) -> None:
+def test_an_address_that_is_too_long_or_no_text_is_refused() -> None:
     with pytest.raises(HAFrameError):
-        Handshake.size_of(data)
-        Handshake.decode(data)
+        Handshake.size_of(ADDRESSED[:8] + b"\0\0\4\1")
+    with pytest.raises(HAFrameError):
+        Handshake.decode(ADDRESSED[:12] + b"\xff" * 14)

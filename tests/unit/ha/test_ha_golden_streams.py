@@ -34,15 +34,19 @@ class Stream:
 
 def stream(number: str) -> Stream:
     name = BY_NUMBER[number]["stream"]
-    told = json.loads((VECTORS / name.replace(".bin", ".json")).read_text())
+    index = json.loads((VECTORS / name.replace(".bin", ".json")).read_text())
     data = (VECTORS / name).read_bytes()
     return Stream(
-        *(data[told[side]["offset"] : told[side]["offset"] + told[side]["length"]] for side in ("s2m", "m2s"))
+        *(
+            data[index[side]["offset"] : index[side]["offset"] + index[side]["length"]]
+            for side in ("s2m", "m2s")
+        )
     )
 
 
 def stored_log(state: str) -> tuple[int, bytes]:
-    """Where the log begins, and its bytes up to its end; the zeros of full files were cut when captured."""
+    """The start of the log, and its bytes up to its end; trailing zeros of full files were cut when
+    captured."""
     files = sorted((VECTORS / "state-auto" / state).glob("commitlog-*.gz"))
     begins = int(files[0].name[len("commitlog-") : -len(".gz")])
     end = json.loads((VECTORS / "state-auto" / state / "info.json").read_text())
@@ -57,7 +61,7 @@ EPOCHS = decode((VECTORS / "state-auto/12-truncated-broker1/epochFileCheckpoint"
 
 
 def slave_before(number: str) -> SlaveDriver:
-    """The slave of that link as it was when it connected."""
+    """The slave of that link in its state at the connection."""
     row = BY_NUMBER[number]
     handshake = Handshake.decode(stream(number).slave_to_master[:16])
     if number == "auto-14":
@@ -72,7 +76,7 @@ def slave_before(number: str) -> SlaveDriver:
 
 @pytest.mark.parametrize("step", [1 << 30, 1, 7])
 @pytest.mark.parametrize("number", WITH_DATA)
-def test_a_java_master_is_followed_to_the_byte(number: str, step: int) -> None:
+def test_a_slave_copies_a_java_master_byte_for_byte(number: str, step: int) -> None:
     row, slave = BY_NUMBER[number], slave_before(number)
     slave.feed(stream(number).master_to_slave, step)
     begin, end = row["dataRange"]
@@ -91,11 +95,11 @@ def test_a_java_master_is_followed_to_the_byte(number: str, step: int) -> None:
 
 
 DEPOSED = {"auto-05", "auto-10"}
-"""The masters of these links had a newer master already, and label what they relay with their own old epoch."""
+"""The masters of these links were already replaced and label the data they relay with their own old epoch."""
 
 
 def epochs_after(number: str, slave: SlaveDriver) -> EpochHistory:
-    """Those of the bytes received, and those that the handshake named at the log's end."""
+    """The epochs of the received bytes, and those that the handshake named at the log's end."""
     named = [tuple(entry) for entry in BY_NUMBER[number]["masterEpochsInHandshake"]]
     first, end = EPOCHS.entry_at(slave.log.min_offset()), slave.log.max_offset()
     return EpochHistory(
@@ -107,11 +111,12 @@ def epochs_after(number: str, slave: SlaveDriver) -> EpochHistory:
 
 @pytest.mark.parametrize("step", [1 << 30, 7])
 @pytest.mark.parametrize("file", sorted(VECTORS.glob("acked-*.json")) + sorted(VECTORS.glob("allack-*.json")))
-def test_a_master_that_waits_for_all_acks_is_followed_to_the_byte(file: Path, step: int) -> None:
-    """Heartbeats, confirm offsets and epochs of the clusters whose logs are not stored; zeros stand in for them."""
-    told = json.loads(file.read_text())
-    data = file.with_suffix(".bin").read_bytes()[told["m2s"]["offset"] :]
-    frames = [frame for frame in told["frames"] if frame["dir"] == "m2s"]
+def test_a_slave_copies_an_all_acks_java_master_byte_for_byte(file: Path, step: int) -> None:
+    """Heartbeats, confirm offsets and epochs of clusters whose logs are not stored; zeros replace the
+    logs."""
+    index = json.loads(file.read_text())
+    data = file.with_suffix(".bin").read_bytes()[index["m2s"]["offset"] :]
+    frames = [frame for frame in index["frames"] if frame["dir"] == "m2s"]
     bodies = b"".join(
         data[f["pos"] + 36 : f["pos"] + f["length"]]
         for f in frames
@@ -127,7 +132,7 @@ def test_a_master_that_waits_for_all_acks_is_followed_to_the_byte(file: Path, st
     assert slave.stored.last_epoch() == frames[-1]["epoch"]
 
 
-def test_the_diverged_old_master_is_cut_to_the_end_of_the_common_epoch() -> None:
+def test_a_diverged_old_master_is_truncated_to_the_end_of_the_common_epoch() -> None:
     slave = slave_before("auto-14")
     before = slave.log.max_offset()
     assert before > 52079
@@ -140,12 +145,12 @@ def test_the_diverged_old_master_is_cut_to_the_end_of_the_common_epoch() -> None
     )
 
 
-def test_a_clipped_batch_labelled_with_the_next_epoch_is_taken_r20() -> None:
+def test_a_clipped_batch_labelled_with_the_next_epoch_is_accepted_r20() -> None:
     slave = slave_before("auto-07").feed(stream("auto-07").master_to_slave)
     assert slave.stored.entries[:3] == ((1, 0), (2, 20315), (3, 25805))
 
 
-def test_joining_from_the_last_file_records_the_epochs_that_reach_into_it() -> None:
+def test_a_slave_joining_from_the_last_file_records_its_epochs() -> None:
     slave = slave_before("auto-15").feed(stream("auto-15").master_to_slave)
     assert slave.log.min_offset() == 49152
     state = VECTORS / "state-auto/13-sync-from-last-file-broker4"
@@ -179,7 +184,7 @@ class Master:
 
 @pytest.mark.parametrize("step", [12, 1, 7])
 @pytest.mark.parametrize("number", [row["stream"][:7] for row in ROWS])
-def test_a_java_slave_is_understood_and_served(number: str, step: int) -> None:
+def test_a_master_serves_a_java_slave(number: str, step: int) -> None:
     row = BY_NUMBER[number]
     master = Master(log_end=row["dataRange"][1] or row["masterMaxInHandshake"])
     link = link_of(master, 32768)

@@ -1,4 +1,4 @@
-"""Changes of role: fenced by epochs, durable before they are told."""
+"""Role changes: fenced by epochs, durable before they are announced."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.ha.memorylog import record
 
 
 @played_by(1, 2)
-async def test_a_re_elected_master_tells_its_live_links_the_epoch_r19_m5(a: Node, b: Node) -> None:
+async def test_a_re_elected_master_sends_its_epoch_to_live_links_r19_m5(a: Node, b: Node) -> None:
     await in_step(a, b)
     fill(a, "one", 10)
     [link] = a.ha.status()["haConnectionInfo"]
@@ -27,7 +27,7 @@ async def test_a_re_elected_master_tells_its_live_links_the_epoch_r19_m5(a: Node
 
 
 @played_by(1, 2)
-async def test_an_answer_to_an_alter_that_cannot_be_true_is_not_taken(
+async def test_an_impossible_response_to_an_alter_is_ignored_and_logged(
     a: Node, b: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     await in_step(a, b)
@@ -40,12 +40,12 @@ async def test_an_answer_to_an_alter_that_cannot_be_true_is_not_taken(
     await b.ha.stop()
     fill(a, "two", 10)
     await until(lambda: bool(asked))
-    for fate in (AlterRefused(frozenset({1}), known + 2), AlterRefused(frozenset({1, 77}), known + 1)):
-        mastership.alter_ended(asked[-1], fate)
+    for outcome in (AlterRefused(frozenset({1}), known + 2), AlterRefused(frozenset({1, 77}), known + 1)):
+        mastership.alter_ended(asked[-1], outcome)
         assert a.ha.applied_members() == {1, 2} and mastership.sync_state_set.set_epoch == known
         count = len(asked)
         await until(lambda count=count: len(asked) > count)  # type: ignore[misc]
-    assert a.ha.acked_end() < a.log.max_offset(), "it is not answered with one copy"
+    assert a.ha.acked_end() < a.log.max_offset(), "it is not acknowledged with one copy"
     [logged, *_] = [record for record in caplog.records if record.getMessage() == "set disbelieved"]
     assert "controllerAddr" in logged.fields["hint"]  # type: ignore[attr-defined]
     mastership.alter_ended(asked[-1], Applied(frozenset({1}), known + 1))
@@ -53,12 +53,12 @@ async def test_an_answer_to_an_alter_that_cannot_be_true_is_not_taken(
 
 
 @played_by(1, 2)
-async def test_who_comes_with_a_newer_epoch_is_counted_once_its_master_knows_of_it(a: Node, b: Node) -> None:
+async def test_a_slave_with_a_newer_epoch_counts_once_its_master_has_that_epoch(a: Node, b: Node) -> None:
     await in_step(a, b)
     fill(a, "one", 10)
     await until(lambda: a.ha.acked_end() == a.log.max_offset())
     acked = a.ha.acked_end()
-    await b.ha.become_slave(5, 2, 3)  # a third one leads
+    await b.ha.become_slave(5, 2, 3)  # a third broker leads
     await b.follow(a, 7)
     fill(a, "two", 10)
     await turns(200)
@@ -106,7 +106,7 @@ async def test_a_torn_tail_is_cut_before_a_broker_leads(a: Node) -> None:
 
 
 @played_by(1, 2)
-async def test_who_led_follows_a_successor_that_lacks_half_of_a_confirmed_record(a: Node, b: Node) -> None:
+async def test_a_former_master_follows_a_successor_with_half_of_a_confirmed_record(a: Node, b: Node) -> None:
     await in_step(a, b)
     fill(a, "x", 10)
     await until(lambda: b.log.max_offset() == a.log.max_offset() == a.log.confirm_offset())
@@ -124,7 +124,7 @@ async def test_who_led_follows_a_successor_that_lacks_half_of_a_confirmed_record
 
 
 @played_by(1, 2)
-async def test_a_log_without_epochs_is_neither_led_nor_followed_with_r15_e5(a: Node, b: Node) -> None:
+async def test_a_log_without_an_epoch_history_cannot_lead_or_follow_r15_e5(a: Node, b: Node) -> None:
     fill(a, "x", 10)
     with pytest.raises(EpochHistoryMissing, match="remove the whole store"):
         await a.lead(1)
@@ -132,12 +132,12 @@ async def test_a_log_without_epochs_is_neither_led_nor_followed_with_r15_e5(a: N
         await a.follow(b, 1)
     assert a.ha.status()["master"] is False
     await a.ha.stop()
-    with pytest.raises(EpochHistoryMissing):  # at a start at once: nobody may elect it
+    with pytest.raises(EpochHistoryMissing):  # fails at the start, so that it is not elected
         await a.start_again()
 
 
 @played_by(1, 2)
-async def test_a_change_of_role_waits_for_the_durable_step_under_way(a: Node, b: Node) -> None:
+async def test_a_role_change_waits_for_a_pending_durable_step(a: Node, b: Node) -> None:
     await a.lead(1)
     fill(a, "x", 10)
     b.files.gate = asyncio.Event()

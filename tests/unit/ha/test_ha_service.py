@@ -1,4 +1,4 @@
-"""HAService copies logs, counts who holds them, and says so."""
+"""HAService copies logs, counts their replicas, and reports its status."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from tests.unit.ha.hascene import Node, fill, greeted, in_step, played_by, turns
 
 
 @played_by(1, 2, 3)
-async def test_slaves_copy_the_log_enter_the_set_and_learn_the_confirm_offset(
-    a: Node, b: Node, c: Node
-) -> None:
+async def test_slaves_copy_the_log_join_the_set_and_get_the_confirm_offset(a: Node, b: Node, c: Node) -> None:
     await a.lead(1)
     fill(a, "first", 100)
     await b.follow(a, 1)
@@ -36,7 +34,7 @@ async def test_slaves_copy_the_log_enter_the_set_and_learn_the_confirm_offset(
 
 
 @played_by(1, 2, 3)
-async def test_a_deposed_master_gives_up_what_nobody_else_has(a: Node, b: Node, c: Node) -> None:
+async def test_a_deposed_master_truncates_records_that_no_other_broker_has(a: Node, b: Node, c: Node) -> None:
     await in_step(a, b, c)
     fill(a, "shared", 60)
     shared = a.log.max_offset()
@@ -44,7 +42,7 @@ async def test_a_deposed_master_gives_up_what_nobody_else_has(a: Node, b: Node, 
     a.controller_up = False
     await b.lead(2)
     await c.follow(b, 2)
-    fill(a, "nobody-has-this", 40)
+    fill(a, "only-here", 40)
     fill(b, "epoch-2", 50)
     assert a.ha.confirm_offset() == shared and a.ha.acked_end() == shared  # C7: no member, no ack
     await a.follow(b, 2)
@@ -52,7 +50,7 @@ async def test_a_deposed_master_gives_up_what_nobody_else_has(a: Node, b: Node, 
     assert a.log.truncated == [(a.log.truncated[0][0], shared)]
     assert a.log.content() == b.log.content() == c.log.content()
     assert a.ha.history == b.ha.history == c.ha.history == EpochHistory([(1, 0), (2, shared)])
-    # and back again, with an epoch that writes nothing in between
+    # then back again, with an epoch without records in between
     a.controller_up = True
     await c.lead(3)
     await a.lead(4)
@@ -65,13 +63,13 @@ async def test_a_deposed_master_gives_up_what_nobody_else_has(a: Node, b: Node, 
 
 
 @played_by(1, 2)
-async def test_what_is_appended_while_a_new_epoch_becomes_durable_is_sent_under_it(a: Node, b: Node) -> None:
+async def test_records_appended_while_an_epoch_becomes_durable_are_sent_in_it(a: Node, b: Node) -> None:
     await in_step(a, b)
     fill(a, "one", 10)
     begins = a.log.max_offset()
     await until(lambda: b.log.max_offset() == begins)
     a.files.gate = asyncio.Event()
-    await b.follow(a, 2)  # as controllers say
+    await b.follow(a, 2)  # as the controllers announce
     change = asyncio.create_task(a.ha.become_master(2, 1, frozenset({1, 2}), 20))
     await until(lambda: a.files.waiting > 0)
     fill(a, "two", 10)
@@ -84,7 +82,7 @@ async def test_what_is_appended_while_a_new_epoch_becomes_durable_is_sent_under_
 
 
 @played_by(1, 2)
-async def test_a_slave_takes_nothing_of_an_epoch_before_controllers_name_it(a: Node, b: Node) -> None:
+async def test_a_slave_accepts_no_data_of_an_epoch_unknown_to_controllers(a: Node, b: Node) -> None:
     await in_step(a, b)
     fill(a, "one", 10)
     begins = a.log.max_offset()
@@ -99,7 +97,7 @@ async def test_a_slave_takes_nothing_of_an_epoch_before_controllers_name_it(a: N
 
 
 @played_by(1, 2)
-async def test_a_dead_slave_leaves_the_set_and_an_async_learner_never_enters(a: Node, b: Node) -> None:
+async def test_a_dead_slave_leaves_the_set_and_an_async_learner_never_joins(a: Node, b: Node) -> None:
     await a.lead(1)
     fill(a, "x", 10)
     _reader, learner = await greeted(a.port, Handshake(7, is_async_learner=True), a.log.max_offset())
@@ -116,7 +114,7 @@ async def test_a_dead_slave_leaves_the_set_and_an_async_learner_never_enters(a: 
 
 
 @played_by(1, 2)
-async def test_a_full_disk_on_a_slave_ends_the_connection_and_it_goes_on_later(a: Node, b: Node) -> None:
+async def test_a_slave_with_a_full_disk_reconnects_and_continues_later(a: Node, b: Node) -> None:
     await a.lead(1)
     fill(a, "x", 10)
     b.log.full = True
@@ -160,9 +158,7 @@ async def test_the_status_has_upstreams_fields(a: Node, b: Node) -> None:
 
 
 @played_by(1, 2)
-async def test_an_epoch_that_a_full_disk_refuses_is_asked_for_again_and_ends_nothing(
-    a: Node, b: Node
-) -> None:
+async def test_an_epoch_refused_by_a_full_disk_is_retried(a: Node, b: Node) -> None:
     await in_step(a, b)
     before, end = b.ha.history, b.log.max_offset()
     b.files.error = OSError(errno.ENOSPC, "full")
@@ -176,12 +172,12 @@ async def test_an_epoch_that_a_full_disk_refuses_is_asked_for_again_and_ends_not
     assert b.ha.history == a.ha.history
 
 
-def test_after_a_write_that_failed_half_way_the_file_holds_the_history_again() -> None:
-    """Else bytes that come under the old history would be another epoch's for the next process."""
+def test_a_half_failed_epoch_write_is_repaired() -> None:
+    """Otherwise bytes received under the old history would belong to another epoch for the next process."""
 
     class SecondFails(MemoryFiles):
         async def replace(self, name: str, data: bytes | bytearray) -> None:
-            if self.replaced == 5:  # after a binding, twice the file, and again but for its second copy
+            if self.replaced == 5:  # after a binding, both copies of the file, and the next first copy
                 self.replaced += 1
                 raise OSError(errno.EIO, "failed")
             await super().replace(name, data)
@@ -203,7 +199,7 @@ def test_after_a_write_that_failed_half_way_the_file_holds_the_history_again() -
 
 @pytest.mark.parametrize("steps", range(8))
 @played_by(1, 2)
-async def test_a_slave_takes_another_role_at_any_step_of_its_connection(
+async def test_a_slave_may_change_its_role_at_any_step_of_its_connection(
     master: Node, slave: Node, steps: int
 ) -> None:
     await master.lead(1)
@@ -213,7 +209,7 @@ async def test_a_slave_takes_another_role_at_any_step_of_its_connection(
 
 
 @played_by(1, 2)
-async def test_what_a_turn_of_the_loop_appends_leaves_in_one_frame(a: Node, b: Node) -> None:
+async def test_records_of_one_loop_turn_are_sent_in_one_frame(a: Node, b: Node) -> None:
     await in_step(a, b)
     assert a.ha.mastership is not None
     (connection,) = a.ha.mastership.connections
@@ -232,7 +228,7 @@ async def test_what_a_turn_of_the_loop_appends_leaves_in_one_frame(a: Node, b: N
 
 
 @played_by(1)
-async def test_a_bug_in_sending_the_log_ends_the_process(a: Node) -> None:
+async def test_an_exception_in_sending_the_log_is_fatal(a: Node) -> None:
     await a.lead(1)
     assert a.ha.mastership is not None
 

@@ -1,8 +1,8 @@
-"""Three brokers' replication on virtual time, from a seed: cuts, resets, kills, pauses, masters elected from the
-SyncStateSet, alters whose request or reply is lost or late.
+"""Three brokers' replication on virtual time, from a seed: cuts, resets, kills, pauses, masters elected from
+the SyncStateSet, alters whose request or reply is lost or late.
 
-Checked all along: everything ever acked is one chain of bytes (C6): whatever a master of any epoch acks extends what
-was acked before. In the end all logs are the last master's."""
+Checked all along: everything ever acked is one chain of bytes (C6): whatever a master of any epoch acks
+extends what was acked before. In the end all logs are the last master's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTINGS = HASettings(
 
 
 class Controllers:
-    """Decides at once and is never wrong; it is the way to it and back that loses and delays."""
+    """Decide at once and correctly; only requests and replies are lost or delayed."""
 
     def __init__(self) -> None:
         self.epoch, self.master, self.members, self.set_epoch = 0, 1, frozenset({1}), 0
@@ -51,7 +51,7 @@ class Controllers:
 
 
 class App:
-    """A process: replication, and the broker's part of it in a few lines."""
+    """A process: replication, and a minimal broker around it."""
 
     def __init__(self, broker: Broker, runtime: Runtime) -> None:
         self.broker = broker
@@ -88,25 +88,25 @@ class App:
         return await asyncio.get_running_loop().create_future()
 
     async def poll(self) -> None:
-        told = self.broker.controllers
+        known = self.broker.controllers
         if self.broker.cut_off:
             return
-        if told.epoch > self.epoch:
-            epoch, own_id, master = told.epoch, self.broker.broker_id, told.master
+        if known.epoch > self.epoch:
+            epoch, own_id, master = known.epoch, self.broker.broker_id, known.master
             self.is_master = False
             try:
                 if master == own_id:
-                    await self.ha.become_master(epoch, own_id, told.members, told.set_epoch)
+                    await self.ha.become_master(epoch, own_id, known.members, known.set_epoch)
                 else:
                     await self.ha.become_slave(epoch, own_id, master, f"10.0.0.{master}:{PORT}")
             except EpochFenced:
                 return
             self.epoch, self.is_master = epoch, master == own_id
-        elif told.epoch == self.epoch and self.is_master and self.ha.mastership is not None:
-            self.ha.mastership.observe(told.members, told.set_epoch)
+        elif known.epoch == self.epoch and self.is_master and self.ha.mastership is not None:
+            self.ha.mastership.observe(known.members, known.set_epoch)
 
     def read_sync_state_set(self) -> None:
-        """It polls anyway."""
+        """Nothing to do: the app polls."""
 
     async def read(self) -> Table:
         await asyncio.sleep(self.broker.random.uniform(0, 0.3))
@@ -128,9 +128,9 @@ class App:
         accepted = not lost and not late and controllers.alter(*asked)
         reply_lost = chance.random() < 0.3
         await asyncio.sleep(chance.uniform(0, 0.3))
-        fate: Fate = Applied(alter.members, alter.set_epoch + 1) if accepted else AlterRefused()
+        outcome: Fate = Applied(alter.members, alter.set_epoch + 1) if accepted else AlterRefused()
         if self.ha.mastership is not None:
-            self.ha.mastership.alter_ended(alter, AlterUnknown() if lost or late or reply_lost else fate)
+            self.ha.mastership.alter_ended(alter, AlterUnknown() if lost or late or reply_lost else outcome)
 
 
 class Broker:
@@ -165,7 +165,7 @@ class Broker:
 
 
 class Acked:
-    """The bytes that were ever answered OK, over all masters."""
+    """The bytes that any master ever acknowledged."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -184,7 +184,9 @@ class Acked:
 
 
 @pytest.mark.parametrize("seed", range(1, 7))
-def test_what_was_acked_is_one_chain_whatever_fails(seed: int, tally: Callable[[str, int], None]) -> None:
+def test_acknowledged_data_is_one_chain_under_any_failure(
+    seed: int, tally: Callable[[str, int], None]
+) -> None:
     chance = random.Random(seed)
     with World(seed) as world:
         controllers, acked = Controllers(), Acked()
@@ -222,7 +224,7 @@ def test_what_was_acked_is_one_chain_whatever_fails(seed: int, tally: Callable[[
         for each in brokers:
             each.cut_off = False
 
-        def level() -> bool:
+        def caught_up() -> bool:
             for each in brokers:
                 acked.check(each)
             master = brokers[controllers.master - 1]
@@ -234,7 +236,7 @@ def test_what_was_acked_is_one_chain_whatever_fails(seed: int, tally: Callable[[
                 and len({each.app.ha.history for each in brokers if each.app is not None}) == 1
             )
 
-        world.run_until(level, limit_ms=60_000)
+        world.run_until(caught_up, limit_ms=60_000)
         assert brokers[0].log.content().startswith(acked.data)
         tally("seeds", 1)
         tally("elections", elections)

@@ -1,7 +1,8 @@
-"""Any masters, any divergence, any cut of the stream: two logs that agree on an epoch's start agree on its bytes.
+"""Any masters, any divergence, any cut of the stream: two logs that agree on an epoch's start agree on its
+bytes.
 
-The invariant is L1 of log matching: same entry (epoch, start) means identical bytes from there to the lower of the
-two ends of that epoch."""
+The invariant is L1 of log matching: same entry (epoch, start) means identical bytes from there to the lower
+of the two ends of that epoch."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ STEP = st.one_of(
 
 @dataclass
 class Node:
-    """A broker; also the MasterView of whoever follows it."""
+    """A broker; also the MasterView of the slaves that follow it."""
 
     broker_id: int
     log: MemoryLog = field(default_factory=lambda: MemoryLog(segment_size_bytes=256))
@@ -64,7 +65,7 @@ class Node:
 
 
 def follow(slave: Node, master: Node, stream_limit: int) -> bool:
-    """One connection that breaks after `stream_limit` bytes of the master's; True if all was received."""
+    """One connection that breaks after `stream_limit` bytes from the master; True if all were received."""
     whole = slave.log.boundary_at_or_below(slave.log_end)
     if whole < slave.log_end:
         slave.log._end = whole
@@ -102,16 +103,16 @@ def test_logs_that_share_an_epoch_entry_share_its_bytes_l1(
     nodes = [Node(1), Node(2), Node(3)]
     nodes[0].elect(1)
     epoch, written = 1, 0
-    for kind, who, value in steps:
-        if kind == "elect" and isinstance(who, int):
+    for kind, target, value in steps:
+        if kind == "elect" and isinstance(target, int):
             epoch += 1
-            nodes[who].elect(epoch)
-        elif kind == "append" and isinstance(who, int):
-            if nodes[who].leads != -1:
+            nodes[target].elect(epoch)
+        elif kind == "append" and isinstance(target, int):
+            if nodes[target].leads != -1:
                 written += 1
-                nodes[who].log.append(*(record(f"{written}.{n}", 20 + written % 50) for n in range(value)))
-        elif isinstance(who, tuple) and nodes[who[1]].leads != -1:
-            slave, master = nodes[who[0]], nodes[who[1]]
+                nodes[target].log.append(*(record(f"{written}.{n}", 20 + written % 50) for n in range(value)))
+        elif isinstance(target, tuple) and nodes[target[1]].leads != -1:
+            slave, master = nodes[target[0]], nodes[target[1]]
             if follow(slave, master, value):
                 assert slave.log.content() == master.log.content()
                 assert slave.history == master.history

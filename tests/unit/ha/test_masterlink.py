@@ -35,7 +35,7 @@ def sending(
 
 
 def frames(link: MasterLink, now_ms: int = 0) -> list[tuple[int, int, int]]:
-    """(offset, size, epoch) of all that is to be sent now."""
+    """(offset, size, epoch) of all frames that are due now."""
     sent = []
     while batches := link.writable(now_ms):
         [batch] = batches
@@ -48,13 +48,13 @@ def frames(link: MasterLink, now_ms: int = 0) -> list[tuple[int, int, int]]:
 
 
 def notices(actions: list[Action]) -> list[TransferHeader]:
-    """The frames without a body that `actions` are."""
+    """`actions` as headers of frames without a body."""
     assert all(isinstance(action, Batch) and action.size == 0 for action in actions)
     return [TransferHeader.decode(action.header) for action in actions if isinstance(action, Batch)]
 
 
 @pytest.mark.parametrize("step", [100, 1, 7])
-def test_handshake_and_first_ack_are_read_however_the_network_cuts_them_r17(step: int) -> None:
+def test_handshake_and_first_ack_are_read_in_chunks_of_any_size_r17(step: int) -> None:
     link, actions = link_of(Master()), []
     data = HANDSHAKE + encode_ack(600)
     for at in range(0, len(data), step):
@@ -91,14 +91,14 @@ def test_a_repeated_handshake_is_not_answered_again_r39() -> None:
         pytest.param(b"GET / HTTP/1.1\r\n\r\n", id="HTTP"),
     ],
 )
-def test_what_no_slave_sends_ends_the_connection_c5(data: bytes) -> None:
+def test_invalid_bytes_of_a_slave_end_the_connection_c5(data: bytes) -> None:
     link = link_of(Master())
     actions = link.receive(data, 0)
     assert isinstance(actions[-1], Close)
     assert link.receive(HANDSHAKE, 0) == link.writable(0) == link.tick(10**6) == []
 
 
-def test_who_asks_for_what_is_deleted_is_told_where_the_log_begins_r14() -> None:
+def test_a_slave_that_needs_deleted_data_gets_the_log_start_r14() -> None:
     link = link_of(Master(log_end=30_000, log_min=20_000))
     link.receive(HANDSHAKE + encode_ack(19_999), 0)
     assert frames(link) == [(20_000, 0, 1)]
@@ -107,7 +107,7 @@ def test_who_asks_for_what_is_deleted_is_told_where_the_log_begins_r14() -> None
     assert isinstance(close, Close) and "begins at 20000" in close.reason
 
 
-def test_a_log_whose_start_overtakes_the_link_turns_the_slave_away_r14() -> None:
+def test_a_slave_is_rejected_when_the_log_start_passes_its_offset_r14() -> None:
     master = Master(log_end=30_000)
     link = sending(master, first_ack=5000)
     master.log_min = 20_000
@@ -117,16 +117,16 @@ def test_a_log_whose_start_overtakes_the_link_turns_the_slave_away_r14() -> None
     assert isinstance(close, Close) and link.state is MasterState.CLOSED
 
 
-def test_a_log_that_holds_nothing_any_more_turns_away_who_asks_for_what_it_held_r14() -> None:
-    """It ends where its segment begins, and the segment before it ends there too."""
+def test_an_emptied_log_rejects_a_slave_that_needs_deleted_data_r14() -> None:
+    """The log ends at the start of its segment, where the segment before also ends."""
     link = link_of(Master(log_end=20_000, log_min=20_000, history=EpochHistory([(1, 20_000)])))
     link.receive(HANDSHAKE + encode_ack(19_999), 0)
     assert frames(link) == [(20_000, 0, 1)]
     assert link.state is MasterState.REJECTED
 
 
-def test_an_ack_of_a_slave_that_is_being_sent_the_log_makes_nothing_due() -> None:
-    """So its shell need not ask after each of them: what else makes a frame due is told by itself, or in time."""
+def test_an_ack_makes_no_frame_due() -> None:
+    """So the shell need not poll the link after each ack: other events announce frames, or a timer does."""
     link = sending(Master(), first_ack=600)
     assert frames(link, now_ms=1) == [(600, 400, 1)]
     assert link.receive(encode_ack(1000), 2) == [Acked(1000)]
@@ -145,7 +145,7 @@ def test_bytes_without_an_epoch_are_never_sent_r34() -> None:
     assert link.writable(0) == []
 
 
-def test_an_empty_slave_starts_at_the_log_s_first_byte_or_its_last_file() -> None:
+def test_an_empty_slave_starts_at_the_log_start_or_the_last_file() -> None:
     master = Master(log_end=30_500, log_min=10_000)
     assert frames(sending(master, batch_size=50_000)) == [
         (10_000, 10_000, 1),
@@ -156,12 +156,12 @@ def test_an_empty_slave_starts_at_the_log_s_first_byte_or_its_last_file() -> Non
     assert frames(sending(master, batch_size=50_000, handshake=from_last)) == [(30_000, 500, 1)]
 
 
-def test_each_epoch_is_sent_under_its_own_number_and_an_empty_one_is_announced_r20() -> None:
+def test_each_epoch_is_sent_with_its_number_and_an_empty_one_is_announced_r20() -> None:
     master = Master(history=EpochHistory([(1, 0), (2, 500), (3, 1000)]))
     assert frames(sending(master)) == [(0, 400, 1), (400, 100, 1), (500, 400, 2), (900, 100, 2), (1000, 0, 3)]
 
 
-def test_the_first_frame_comes_at_once_even_if_there_is_nothing_to_send() -> None:
+def test_the_first_frame_is_sent_at_once_even_without_data() -> None:
     link = sending(Master(), first_ack=1000)
     assert frames(link) == [(1000, 0, 1)]
     assert frames(link) == []
@@ -187,7 +187,7 @@ def test_a_frame_stays_within_one_segment_r37() -> None:
     ]
 
 
-def test_caught_up_means_acked_and_not_merely_sent_r21() -> None:
+def test_caught_up_means_acknowledged_and_not_only_sent_r21() -> None:
     master = Master()
     link = sending(master, first_ack=0)
     frames(link, now_ms=10)
@@ -209,7 +209,7 @@ def test_a_slave_that_is_always_one_frame_behind_is_caught_up_as_of_that_frame_r
     assert link.caught_up_ms == 28_000
 
 
-def test_heartbeats_keep_the_confirm_offset_and_the_epoch_known() -> None:
+def test_heartbeats_carry_the_confirm_offset_and_the_epoch() -> None:
     master = Master()
     link = sending(master, first_ack=1000)
     frames(link)
@@ -220,8 +220,8 @@ def test_heartbeats_keep_the_confirm_offset_and_the_epoch_known() -> None:
     assert link.next_tick_ms == 10_000
 
 
-def test_what_a_full_socket_does_not_take_is_not_booked_as_told() -> None:
-    """A heartbeat that was dropped cost an idle slave the confirm offset for one heartbeat more."""
+def test_a_notice_that_a_full_socket_refuses_is_sent_later() -> None:
+    """A dropped heartbeat once delayed the confirm offset of an idle slave by one more heartbeat."""
     master = Master()
     link = sending(master, first_ack=1000)
     frames(link)
@@ -232,7 +232,7 @@ def test_what_a_full_socket_does_not_take_is_not_booked_as_told() -> None:
     assert link.tick(5_002) == link.writable(5_002) == []
 
 
-def test_a_confirm_offset_that_moved_while_the_link_was_held_is_told_before_the_next_heartbeat() -> None:
+def test_a_confirm_offset_that_moved_during_a_hold_is_sent_after_the_release() -> None:
     master = Master()
     link = sending(master, first_ack=1000)
     frames(link)
@@ -243,7 +243,7 @@ def test_a_confirm_offset_that_moved_while_the_link_was_held_is_told_before_the_
     assert link.release(Hold.WRITER, 201) == []
 
 
-def test_a_link_that_is_held_twice_goes_on_when_both_are_over() -> None:
+def test_a_link_with_two_holds_continues_after_both_are_released() -> None:
     link = sending(Master())
     link.hold(Hold.WRITER)
     link.hold(Hold.COLD_READ)
@@ -252,7 +252,7 @@ def test_a_link_that_is_held_twice_goes_on_when_both_are_over() -> None:
     assert isinstance(batch, Batch) and (batch.offset, batch.size) == (0, 400)
 
 
-def test_a_held_link_still_ends_when_its_slave_falls_silent() -> None:
+def test_a_link_on_hold_ends_when_its_slave_is_silent() -> None:
     link = sending(Master(), first_ack=1000)
     frames(link)
     link.hold(Hold.WRITER)
@@ -261,7 +261,7 @@ def test_a_held_link_still_ends_when_its_slave_falls_silent() -> None:
     assert isinstance(close, Close)
 
 
-def test_a_new_confirm_offset_is_told_once() -> None:
+def test_a_new_confirm_offset_is_sent_once() -> None:
     master = Master()
     link = sending(master, first_ack=1000)
     frames(link)
@@ -271,7 +271,7 @@ def test_a_new_confirm_offset_is_told_once() -> None:
     assert link.confirm_offset_moved(2) == []
 
 
-def test_a_connection_that_never_shakes_hands_is_ended() -> None:
+def test_a_connection_without_a_handshake_times_out() -> None:
     link = link_of(Master())
     link.receive(HANDSHAKE[:10], 4_000)
     assert link.next_tick_ms == 5_000
@@ -279,7 +279,7 @@ def test_a_connection_that_never_shakes_hands_is_ended() -> None:
     assert isinstance(close, Close)
 
 
-def test_a_slave_that_falls_silent_is_ended() -> None:
+def test_a_link_to_a_silent_slave_ends() -> None:
     link = sending(Master(), first_ack=1000)
     assert len(notices(link.tick(5_000))) == 1
     [close] = link.tick(20_000)
@@ -287,7 +287,7 @@ def test_a_slave_that_falls_silent_is_ended() -> None:
 
 
 @given(st.lists(st.binary(max_size=40), max_size=20), st.booleans())
-def test_no_bytes_do_more_than_end_the_connection(chunks: list[bytes], greeted: bool) -> None:
+def test_arbitrary_bytes_can_only_end_the_connection(chunks: list[bytes], greeted: bool) -> None:
     link = sending(Master()) if greeted else link_of(Master())
     for chunk in chunks:
         for action in link.receive(chunk, 0):
@@ -296,7 +296,7 @@ def test_no_bytes_do_more_than_end_the_connection(chunks: list[bytes], greeted: 
     assert len(link._received) < 60
 
 
-def test_a_slave_that_reads_and_never_acks_costs_no_memory_without_end_v6() -> None:
+def test_a_slave_that_never_acks_uses_limited_memory_v6() -> None:
     master = Master(log_end=0, segment_size_bytes=10**9)
     link = sending(master, first_ack=0)
     for step in range(1, 10_000):
@@ -306,7 +306,7 @@ def test_a_slave_that_reads_and_never_acks_costs_no_memory_without_end_v6() -> N
 
 
 @pytest.mark.parametrize("step", [100, 1, 7])
-def test_a_handshake_by_address_is_read_however_the_network_cuts_it(step: int) -> None:
+def test_a_handshake_by_address_is_read_in_chunks_of_any_size(step: int) -> None:
     link, actions = link_of(Master()), []
     address = b"10.0.0.2:10911"
     data = bytes.fromhex("0000000100000000") + len(address).to_bytes(4, "big") + address + encode_ack(600)

@@ -1,4 +1,4 @@
-"""A slave that catches up gets so much log a second; who is waited for gets all of it."""
+"""A slave that catches up gets a limited rate; a member of the set is not limited."""
 
 from __future__ import annotations
 
@@ -20,15 +20,13 @@ from tests.unit.ha.masterlinks import link_of
     st.integers(1, 1 << 20),
     st.lists(st.tuples(st.integers(0, 5_000), st.integers(1, 300_000)), max_size=60),
 )
-def test_no_stretch_of_time_has_more_than_the_limit_and_a_burst(
-    limit: int, asks: list[tuple[int, int]]
-) -> None:
+def test_no_interval_exceeds_the_limit_plus_a_burst(limit: int, asks: list[tuple[int, int]]) -> None:
     pace, now_ms, went = Pace(lambda: limit), 0, []
     for after_ms, size in asks:
         now_ms += after_ms
         allowed = pace.allowed(size, now_ms)
         assert 0 <= allowed <= size
-        assert (allowed == 0) == (pace.due_ms < NEVER_MS), "who waits is told until when"
+        assert (allowed == 0) == (pace.due_ms < NEVER_MS), "a refusal comes with the time to wait until"
         went.append((now_ms, allowed))
     burst = max(limit * BURST_MS / 1000, limit // FRAMES_A_SECOND, 1)
     for first, (begin_ms, _) in enumerate(went):
@@ -39,7 +37,7 @@ def test_no_stretch_of_time_has_more_than_the_limit_and_a_burst(
 
 
 @given(st.integers(1, 1 << 22), st.integers(1, 1 << 22))
-def test_what_waits_goes_when_it_was_said_to_go(limit: int, size: int) -> None:
+def test_bytes_are_allowed_at_the_announced_time(limit: int, size: int) -> None:
     pace = Pace(lambda: limit)
     now_ms = 0
     for _ in range(20):
@@ -49,12 +47,12 @@ def test_what_waits_goes_when_it_was_said_to_go(limit: int, size: int) -> None:
             assert pace.allowed(size, now_ms) > 0
 
 
-def test_without_a_limit_everything_goes() -> None:
+def test_without_a_limit_everything_is_allowed() -> None:
     limits = [1000, None]
     pace = Pace(lambda: limits[-1])
     assert pace.allowed(1 << 22, 5) == 1 << 22
     limits.pop()
-    assert pace.allowed(1 << 22, 5) < 1000, "and from the moment on that there is one it counts"
+    assert pace.allowed(1 << 22, 5) < 1000, "a new limit counts at once"
 
 
 @dataclass
@@ -68,14 +66,14 @@ class Master:
 
 
 def sent(link: MasterLink, now_ms: int) -> list[int]:
-    """Sizes of all frames that go now, in what a tick and the socket's room make of it."""
+    """Sizes of all frames that a tick and the socket's room allow now."""
     actions = list(link.tick(now_ms))
     while more := link.writable(now_ms):
         actions += more
     return [action.size for action in actions if isinstance(action, Batch)]
 
 
-def test_a_link_with_a_limit_sends_little_by_little_and_goes_on_with_heartbeats() -> None:
+def test_a_limited_link_sends_slowly_and_keeps_its_heartbeats() -> None:
     link = link_of(Master(), 400, lambda: 10)
     link.receive(Handshake(2).encode() + encode_ack(0), 0)
     times = [0]
@@ -86,14 +84,14 @@ def test_a_link_with_a_limit_sends_little_by_little_and_goes_on_with_heartbeats(
         sizes += sent(link, times[-1])
     assert 100 <= sum(sizes) <= 130
     assert max(sizes) <= 3
-    assert len(times) < 200, "it sleeps in between"
+    assert len(times) < 200, "it sleeps between frames"
     slow = link_of(Master(), 400, lambda: 1, heartbeat_interval_ms=300)
     slow.receive(Handshake(2).encode() + encode_ack(0), 0)
     assert [sent(slow, at_ms) for at_ms in (0, 299, 300, 600, 900, 1000)] == [[], [], [0], [0], [0], [1]]
 
 
 @played_by(1, 2, 3)
-async def test_a_member_gets_everything_and_so_does_who_has_caught_up(a: Node, b: Node, c: Node) -> None:
+async def test_the_catch_up_limit_does_not_apply_to_members(a: Node, b: Node, c: Node) -> None:
     await in_step(a, b)
     a.catch_up_limit = 1
     fill(a, "live", 100)

@@ -1,4 +1,4 @@
-"""What a pair's master knows of its slaves."""
+"""The acknowledged offsets that a pair's master records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ha.classic.acks import PairAcks
 NOTHING_WAITS = 1 << 63
 
 
-def test_what_one_slave_holds_counts_and_goes_on_counting_when_it_has_gone() -> None:
+def test_the_acknowledged_end_of_a_slave_counts_after_it_disconnected() -> None:
     acks = PairAcks()
     for slave, end in (("a", 100), ("b", 50)):
         acks.came(slave, end, end)
@@ -19,7 +19,7 @@ def test_what_one_slave_holds_counts_and_goes_on_counting_when_it_has_gone() -> 
     assert "a" in acks and "b" not in acks
 
 
-def test_a_slave_without_a_log_does_not_answer_for_what_is_below_its_first_file() -> None:
+def test_an_empty_slave_does_not_acknowledge_below_its_first_file() -> None:
     acks = PairAcks()
     acks.came("new", 0, 1000)
     acks.reported("new", 1500)
@@ -27,7 +27,7 @@ def test_a_slave_without_a_log_does_not_answer_for_what_is_below_its_first_file(
     assert acks.held_end(waiting_end=1100) == 1500
 
 
-def test_nor_does_one_that_may_be_the_same_after_it_came_again() -> None:
+def test_a_reconnected_slave_does_not_acknowledge_below_its_first_file() -> None:
     acks = PairAcks()
     acks.came("old", 700, 700)
     acks.came("new", 0, 1000)
@@ -38,7 +38,7 @@ def test_nor_does_one_that_may_be_the_same_after_it_came_again() -> None:
     assert acks.held_end(waiting_end=1100) == 1200
 
 
-def test_only_who_is_connected_and_close_is_in_reach() -> None:
+def test_only_a_connected_slave_close_to_the_end_is_in_step() -> None:
     acks = PairAcks()
     assert acks.in_step(1000, 256) == []
     acks.came("far", 744, 744)

@@ -1,4 +1,4 @@
-"""What the slave of a pair does before it connects: whose log it goes on from."""
+"""The slave of a pair compares its log with the master's before it connects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LAST = record("last", 40)
 
 
 class Records:
-    """A master that says what is given for any place; asked for `asked`."""
+    """A master that returns `there` for any offset; `asked` lists the offsets."""
 
     def __init__(self, there: bytes | None | MasterUnread, begins: int | MasterUnread = 0) -> None:
         self.there = there
@@ -41,7 +41,7 @@ class Records:
 
 
 def prepared(log: MemoryLog, records: Records | None) -> int | None:
-    """What the slave waits before it connects; None when it connects."""
+    """The time that the slave waits before it connects; None if it connects at once."""
 
     async def scene() -> int | None:
         tasks = Tasks(lambda error: None)
@@ -70,14 +70,14 @@ def log_with(*records: bytes, segment_size: int = 16384) -> MemoryLog:
     return log
 
 
-def test_a_master_that_has_the_last_record_in_its_place_is_followed() -> None:
+def test_a_slave_follows_a_master_with_the_same_last_record() -> None:
     records = Records(LAST)
     assert prepared(log_with(record("first", 30), LAST), records) is None
     assert records.asked == [30]
 
 
 @pytest.mark.parametrize("there", [None, record("lost", 40), LAST + b"more", b""])
-def test_a_master_that_has_not_is_left_alone_and_that_is_told(
+def test_a_slave_does_not_follow_a_master_with_another_last_record(
     there: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR):
@@ -86,7 +86,7 @@ def test_a_master_that_has_not_is_left_alone_and_that_is_told(
 
 
 @pytest.mark.parametrize("begins, left_behind", [(0, False), (40, True), (1 << 20, True)])
-def test_a_slave_whose_last_record_retention_deleted_at_its_master_says_so(
+def test_a_slave_logs_that_retention_deleted_its_last_record_at_the_master(
     begins: int, left_behind: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR):
@@ -97,24 +97,24 @@ def test_a_slave_whose_last_record_retention_deleted_at_its_master_says_so(
     assert ("does not have the last record" in hint) is not left_behind
 
 
-def test_a_master_that_does_not_say_where_its_log_begins_is_asked_again_soon() -> None:
+def test_a_slave_retries_when_the_masters_log_start_is_unreadable() -> None:
     records = Records(None, MasterUnread("it is down"))
     assert prepared(log_with(LAST), records) == SETTINGS.reconnect_ms_max
 
 
-def test_one_that_does_not_say_is_asked_again_soon() -> None:
+def test_a_slave_retries_when_the_masters_record_is_unreadable() -> None:
     records = Records(MasterUnread("it is down"))
     assert prepared(log_with(LAST), records) == SETTINGS.reconnect_ms_max
 
 
-def test_an_empty_log_and_one_whose_master_cannot_be_asked_are_not_compared() -> None:
+def test_an_empty_log_or_a_slave_without_a_record_source_is_not_compared() -> None:
     records = Records(None)
     assert prepared(MemoryLog(), records) is None and records.asked == []
     assert prepared(log_with(LAST), None) is None
 
 
-def test_the_rest_of_a_segment_behind_the_last_record_is_cut() -> None:
-    """The master may have lost it, and have written there since."""
+def test_the_blank_after_the_last_record_is_truncated() -> None:
+    """The master may have lost the blank and have written other records there."""
     log = log_with(LAST, segment_size=64)
     log.append_blank()
     assert log.max_offset() == 64

@@ -1,4 +1,4 @@
-"""When a slave's connection acknowledges what it has taken in, on a transport that a test plays."""
+"""When a slave's connection acknowledges received data, on a scripted transport."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGE = 20_000
 
 
 class Wire(asyncio.Transport):
-    """A master's end: fills what it is given, as much at once as it is told to."""
+    """A master's end: fills the buffers of the connection with given bytes."""
 
     def __init__(self, connection: SlaveConnection) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Wire(asyncio.Transport):
         self.written: list[bytes] = []
 
     def brings(self, data: bytes) -> None:
-        """One readable event: reads until one does not fill its buffer."""
+        """One readable event: fill buffers until one is not full."""
         while data:
             room = self._connection.get_buffer(-1)
             part = data[: len(room)]
@@ -50,8 +50,8 @@ Scenario = Callable[[Wire, SlaveConnection, list[int]], Coroutine[None, None, No
 
 
 def played(scenario: Scenario) -> None:
-    """`scenario` gets a connection that is receiving, its log empty but for 100 bytes of epoch 1; what was written before is
-    forgotten. The list gets each confirm offset."""
+    """Run `scenario` on a receiving connection whose log has 100 bytes of epoch 1; earlier writes are
+    cleared. The list gets each confirm offset."""
 
     async def whole() -> None:
         log, confirmed = MemoryLog(1 << 20, bytes(100)), list[int]()
@@ -78,7 +78,7 @@ def failed(error: BaseException) -> None:
     raise AssertionError(error)
 
 
-def test_what_came_alone_is_acknowledged_at_once() -> None:
+def test_a_single_frame_is_acknowledged_at_once() -> None:
     async def scenario(wire: Wire, connection: SlaveConnection, confirmed: list[int]) -> None:
         wire.brings(frame(100, 50))
         assert wire.written == [encode_ack(150)] and confirmed == [100]
@@ -91,8 +91,8 @@ def test_what_came_alone_is_acknowledged_at_once() -> None:
     played(scenario)
 
 
-def test_where_more_may_have_come_one_ack_tells_of_all_of_it() -> None:
-    """A read that fills its buffer says nothing of what is behind it."""
+def test_one_ack_covers_all_data_when_more_may_have_arrived() -> None:
+    """After a read that fills its buffer, more data may follow."""
 
     async def scenario(wire: Wire, connection: SlaveConnection, confirmed: list[int]) -> None:
         large = frame(100, LARGE)
@@ -110,7 +110,7 @@ def test_where_more_may_have_come_one_ack_tells_of_all_of_it() -> None:
     played(scenario)
 
 
-def test_what_waited_for_an_epoch_to_be_durable_is_acknowledged_when_it_is() -> None:
+def test_frames_that_waited_for_a_durable_epoch_are_then_acknowledged() -> None:
     async def scenario(wire: Wire, connection: SlaveConnection, confirmed: list[int]) -> None:
         wire.brings(frame(100, 50) + frame(150, 50, epoch=2, start=150) + frame(200, 50, epoch=2, start=150))
         assert wire.written == []

@@ -1,6 +1,8 @@
-"""A master's SyncStateSet and the controllers' rules together, while alters are late or lost and the minimum changes.
+"""A master's SyncStateSet and the controllers' rules together, while alters are late or lost and the minimum
+changes.
 
-Invariant: whoever controllers would elect, a member or who is eligible beside the set, holds all that the master may answer."""
+Invariant: every broker that controllers could elect, a member or an eligible one, holds all acknowledged
+data."""
 
 from __future__ import annotations
 
@@ -32,9 +34,9 @@ from tests.longtests import long
 
 MASTER = 1
 STEPS = 400
-HAPPENINGS = [
+EVENTS = [
     *("append", "ack", "ack", "link", "silence", "minimum"),
-    *("deliver", "deliver", "late", "elected", "told"),
+    *("deliver", "deliver", "late", "elected", "observe"),
 ]
 LIMITS = SetLimits(
     not_caught_up_ms_max=3_000,
@@ -48,7 +50,7 @@ LIMITS = SetLimits(
 
 
 class Story:
-    """One master that stays, its slaves and the controllers; all that happens is drawn from the seed."""
+    """One master that stays master, its slaves and the controllers; all events are drawn from the seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -109,9 +111,9 @@ class Story:
             self.state.apply(event)
         self.check()
         if decision.body is not None:
-            told = replicas.SyncStateSetBody.decode(decision.body)
+            body = replicas.SyncStateSetBody.decode(decision.body)
             kind = Applied if decision.code == ResponseCode.SUCCESS else AlterRefused
-            return kind(told.sync_state_set, told.sync_state_set_epoch)
+            return kind(body.sync_state_set, body.sync_state_set_epoch)
         return AlterUnknown()
 
     def check(self) -> None:
@@ -123,7 +125,7 @@ class Story:
         core, chance = self.core, self.random
         self.now_ms += chance.choice([1, 50, 200, 600])
         slave = chance.choice(self.ids[1:])
-        match chance.choice(HAPPENINGS):
+        match chance.choice(EVENTS):
             case "append":
                 self.ends[MASTER] += 10
                 self.perform(core.log_grew(self.ends[MASTER]))
@@ -145,23 +147,23 @@ class Story:
                 self.perform(core.members_min_is(self.members_min, self.now_ms))
             case "deliver" if self.sent:
                 alter = self.sent.pop(0)
-                fate: Fate = AlterUnknown()
+                outcome: Fate = AlterUnknown()
                 match chance.choice(["answered", "answered", "unanswered", "late", "unsent"]):
                     case "answered":
-                        fate = self.judged(alter)
+                        outcome = self.judged(alter)
                     case "unanswered":
                         self.judged(alter)
                     case "late":
                         self.held_up.append(alter)
                     case "unsent":
-                        fate = AlterNotSent()
-                assert core.why_untrue(alter, fate) is None, "what our controllers answer is believed"
-                self.perform(core.alter_ended(alter, fate, self.now_ms))
+                        outcome = AlterNotSent()
+                assert core.why_untrue(alter, outcome) is None, "a response of our controllers is accepted"
+                self.perform(core.alter_ended(alter, outcome, self.now_ms))
             case "late" if self.held_up:
                 self.judged(self.held_up.pop(chance.randrange(len(self.held_up))))
             case "elected" if chance.random() < 0.1:
                 self.elected_again()
-            case "told":
+            case "observe":
                 self.perform(core.observe(self.kept.members, self.kept.set_epoch, self.now_ms))
         self.perform(core.tick(self.now_ms))
         self.check()
@@ -180,11 +182,11 @@ class Story:
 
 
 @pytest.mark.parametrize("first", [0, *long(range(500, 2_000, 500))])
-def test_whoever_may_be_elected_holds_what_was_answered(first: int) -> None:
+def test_every_electable_broker_holds_all_acknowledged_data(first: int) -> None:
     answered = 0
     for seed in range(first, first + 500):
         story = Story(seed)
         for _ in range(STEPS):
             story.step()
         answered += story.answered
-    assert answered, "some of it must have been"
+    assert answered, "some data was acknowledged"

@@ -1,5 +1,5 @@
-"""Proposals of a SyncStateSet whose fate is open: who counts meanwhile, and what is sent again. R and S numbers: the races and
-invariants each test is for."""
+"""Alters of a SyncStateSet with an open outcome: the members counted meanwhile, and repeats.
+R and S numbers: the races and invariants of each test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.unit.ha.syncstatesets import (
 )
 
 
-def test_while_the_fate_of_an_alter_is_open_both_sets_are_counted_s3() -> None:
+def test_both_sets_are_counted_while_an_alter_is_open_s3() -> None:
     sss = expanded(2, 3)
     sss.disconnected(2, 0)
     wanted = asked(sss, 2_000)
@@ -38,17 +38,17 @@ def test_while_the_fate_of_an_alter_is_open_both_sets_are_counted_s3() -> None:
 def test_one_alter_is_in_flight_at_a_time_r7_r25() -> None:
     sss, _ = joining()
     assert alter(attach(sss, 3, 1000)) is None and alter(sss.tick(1_000)) is None
-    assert sss.union() == ids(1, 2, 3), "who waits to be proposed is waited for"
+    assert sss.union() == ids(1, 2, 3), "a joiner counts before it is proposed"
 
 
-def test_an_accepted_proposal_is_the_set_and_nothing_more_is_asked() -> None:
+def test_an_accepted_proposal_becomes_the_set() -> None:
     sss, wanted = joining()
     assert sss.alter_ended(wanted, Applied(ids(1, 2), 8), 5) == [Confirmed(1000)]
     assert (sss.applied_members, sss.set_epoch) == (ids(1, 2), 8)
     assert sss.tick(600) == []
 
 
-def test_a_definite_refusal_makes_the_union_smaller_again_r25() -> None:
+def test_a_definite_refusal_shrinks_the_union_r25() -> None:
     sss, wanted = joining()
     sss.disconnected(2, 5)
     sss.log_grew(1100)
@@ -57,7 +57,7 @@ def test_a_definite_refusal_makes_the_union_smaller_again_r25() -> None:
     assert sss.union() == ids(1) and sss.confirm_offset == 1100
 
 
-def test_a_refused_proposal_is_made_again_no_sooner_than_the_retry() -> None:
+def test_a_refused_proposal_is_repeated_only_after_the_retry_interval() -> None:
     sss, wanted = joining()
     sss.alter_ended(wanted, AlterRefused(), 10)
     assert alter(sss.acked(2, 1000, 20, 20)) is None
@@ -65,48 +65,47 @@ def test_a_refused_proposal_is_made_again_no_sooner_than_the_retry() -> None:
     assert asked(sss, 510).members == ids(1, 2)
 
 
-def test_a_proposal_that_was_certainly_not_sent_is_over() -> None:
+def test_a_proposal_that_was_not_sent_is_closed() -> None:
     sss, wanted = joining()
     sss.disconnected(2, 5)
     assert sss.alter_ended(wanted, AlterNotSent(), 10) == []
     assert sss.union() == ids(1)
 
 
-def test_an_unknown_fate_keeps_the_union_until_the_set_is_looked_up_and_the_same_is_sent_again_s3_r7() -> (
-    None
-):
+def test_an_unknown_outcome_keeps_the_union_and_the_same_alter_is_sent_again_s3_r7() -> None:
     sss, wanted = joining()
     attach(sss, 3, 1000)
     sss.disconnected(2, 5)
     assert sss.alter_ended(wanted, AlterUnknown(), 10) == [ReadSet()], "the union stays"
     assert sss.union() == ids(1, 2, 3)
     assert alter(sss.tick(100)) is None
-    assert sss.observe(ids(1), 7, 110) == [wanted], "unchanged, whatever is wanted now"
+    assert sss.observe(ids(1), 7, 110) == [wanted], "the same alter, although another set is wanted now"
     assert sss.observe(ids(1), 7, 120) == [], "one at a time"
     assert sss.union() == ids(1, 2, 3)
 
 
-def test_an_unknown_fate_that_nobody_can_look_up_is_sent_again_all_the_same() -> None:
-    """A poll that hangs on the leader that died with the alter, or is refused, held the union for seconds."""
+def test_an_unknown_outcome_is_sent_again_also_without_a_read_set() -> None:
+    """A poll that hangs on the dead leader of the alter, or is refused, once kept the union for seconds."""
     sss, wanted = joining()
     sss.alter_ended(wanted, AlterUnknown(), 10)
     assert sss.next_tick_ms <= 510
     assert sss.tick(510) == [wanted]
 
 
-def test_a_slave_that_could_not_enter_is_proposed_again_without_another_ack() -> None:
-    """With too few in sync nothing is appended, so a level slave acks again with its next heartbeat only."""
+def test_a_slave_that_could_not_join_is_proposed_again_without_another_ack() -> None:
+    """With too few members nothing is appended, so a caught-up slave acks again only with its next
+    heartbeat."""
     sss, wanted = joining()
-    for fate, ended_ms in ((AlterNotSent(), 3_000), (AlterRefused(), 6_500)):
-        assert alter(sss.tick(ended_ms - 500)) is None, "under way, long past the time that a joiner has"
-        sss.alter_ended(wanted, fate, ended_ms)
+    for outcome, ended_ms in ((AlterNotSent(), 3_000), (AlterRefused(), 6_500)):
+        assert alter(sss.tick(ended_ms - 500)) is None, "in flight, long after the time limit of a joiner"
+        sss.alter_ended(wanted, outcome, ended_ms)
         assert sss.union() == ids(1, 2)
         again = asked(sss, ended_ms + 500)
         assert again.members == ids(1, 2)
         wanted = again
 
 
-def test_a_slave_that_fell_behind_while_it_could_not_enter_is_given_up() -> None:
+def test_a_joiner_that_fell_behind_while_not_accepted_is_withdrawn() -> None:
     sss, wanted = joining()
     sss.log_grew(5000)
     sss.tick(5_001)
@@ -115,23 +114,23 @@ def test_a_slave_that_fell_behind_while_it_could_not_enter_is_given_up() -> None
     assert sss.union() == ids(1)
 
 
-def test_an_unknown_fate_is_settled_by_a_newer_set() -> None:
+def test_an_unknown_outcome_is_settled_by_a_newer_set() -> None:
     sss, wanted = joining()
     sss.alter_ended(wanted, AlterUnknown(), 10)
     assert sss.observe(ids(1, 2), 8, 20) == [Confirmed(1000)]
     assert sss.union() == ids(1, 2) and alter(sss.tick(600)) is None
 
 
-def test_a_refusal_of_the_same_proposal_does_not_settle_what_another_controller_may_yet_accept() -> None:
+def test_a_refused_repeat_does_not_settle_the_first_alter() -> None:
     sss, wanted = joining()
     sss.disconnected(2, 5)
     sss.alter_ended(wanted, AlterUnknown(), 10)
     sss.observe(ids(1), 7, 20)
     assert sss.alter_ended(wanted, AlterRefused(), 30) == [ReadSet()]
-    assert sss.union() == ids(1, 2), "the first sending may be held up, and its controller lead again"
+    assert sss.union() == ids(1, 2), "the first alter may be delayed, and its controller may lead again"
 
 
-def test_it_settles_what_it_has_fenced_with_a_newer_epoch_of_the_set() -> None:
+def test_a_refusal_with_a_newer_set_epoch_settles_the_first_alter() -> None:
     sss, wanted = joining()
     sss.disconnected(2, 5)
     sss.alter_ended(wanted, AlterUnknown(), 10)
@@ -141,7 +140,7 @@ def test_it_settles_what_it_has_fenced_with_a_newer_epoch_of_the_set() -> None:
     assert alter(sss.tick(31)) is None
 
 
-def test_a_refused_slave_that_is_level_is_waited_for_and_asked_for_again_but_not_at_once() -> None:
+def test_a_refused_caught_up_slave_is_proposed_again_after_the_retry_interval() -> None:
     sss, wanted = joining()
     sss.alter_ended(wanted, AlterRefused(ids(1), 8), 30)
     assert sss.union() == ids(1, 2)
@@ -149,7 +148,7 @@ def test_a_refused_slave_that_is_level_is_waited_for_and_asked_for_again_but_not
     assert asked(sss, 530) == Alter(ids(1, 2), 8, 4)
 
 
-def test_refusals_in_a_row_are_asked_for_more_and_more_rarely() -> None:
+def test_repeated_refusals_back_off() -> None:
     sss, wanted = joining()
     now_ms, waits = 0, []
     for _ in range(7):
@@ -165,32 +164,33 @@ def test_refusals_in_a_row_are_asked_for_more_and_more_rarely() -> None:
     assert asked(sss, now_ms + 2_000).members == ids(1)
 
 
-def test_who_may_have_entered_and_lead_now_is_waited_for_until_a_newer_epoch_is_told() -> None:
-    """Cluster 1724583307640846: the proposal was accepted unheard, who entered by it was elected, and the next sending of it
-    was refused, for another one led; then its master acknowledged alone what nobody else held."""
+def test_a_slave_that_may_be_the_new_master_is_counted_until_a_newer_epoch() -> None:
+    """Cluster seed 1724583307640846: the reply to an accepted alter was lost, the new member was elected, and
+    the repeat was refused because another broker led; then the old master acknowledged data that no other
+    broker held."""
     sss, wanted = joining()
     sss.disconnected(2, 5)
     sss.alter_ended(wanted, AlterUnknown(), 10)
     confirmed = sss.confirm_offset
     resent = asked(sss, 510)
-    assert sss.alter_ended(resent, AlterUnknown(), 520) == [ReadSet()], "2002: the current leader is 2"
+    assert sss.alter_ended(resent, AlterUnknown(), 520) == [ReadSet()], "2002: the current master is 2"
     assert sss.log_grew(5_000) == []
     assert sss.union() == ids(1, 2) and sss.confirm_offset == confirmed
     sss.epoch_began(6, 1_000, ids(1), 9, 600)
     assert sss.union() == ids(1)
 
 
-def test_a_second_sending_that_reached_nobody_says_nothing_about_the_first() -> None:
+def test_a_repeat_that_was_not_sent_does_not_settle_the_first_alter() -> None:
     sss, wanted = joining()
     sss.disconnected(2, 5)
     sss.alter_ended(wanted, AlterUnknown(), 10)
     sss.observe(ids(1), 7, 20)
     assert sss.alter_ended(wanted, AlterNotSent(), 30) == [ReadSet()]
     assert sss.union() == ids(1, 2)
-    assert sss.observe(ids(1), 7, 40) == [wanted], "and may go at once: no controller has seen it"
+    assert sss.observe(ids(1), 7, 40) == [wanted], "it may be sent at once: no controller has seen it"
 
 
-def test_a_proposal_that_may_have_been_judged_says_so_when_it_is_sent_again() -> None:
+def test_a_repeated_alter_is_marked_as_a_repeat() -> None:
     sss, wanted = joining()
     assert not wanted.again
     sss.alter_ended(wanted, AlterUnknown(), 10)
@@ -200,7 +200,7 @@ def test_a_proposal_that_may_have_been_judged_says_so_when_it_is_sent_again() ->
     assert not asked(sss, 1_020).again
 
 
-def test_the_same_proposal_is_sent_again_and_again_but_not_in_a_tight_loop() -> None:
+def test_a_repeated_alter_is_sent_at_most_once_per_retry_interval() -> None:
     sss, wanted = joining()
     sss.alter_ended(wanted, AlterUnknown(), 10)
     assert sss.observe(ids(1), 7, 11) == [wanted], "at once the first time"
@@ -210,14 +210,14 @@ def test_the_same_proposal_is_sent_again_and_again_but_not_in_a_tight_loop() -> 
     assert sss.tick(512) == [wanted]
 
 
-def test_an_alter_that_was_accepted_with_no_newer_set_has_no_known_fate() -> None:
+def test_an_accepted_alter_without_a_newer_set_has_an_unknown_outcome() -> None:
     sss, wanted = joining()
     assert sss.alter_ended(wanted, Applied(ids(1, 2), 7), 5) == [ReadSet()]
     assert sss.union() == ids(1, 2) and sss.applied_members == ids(1)
 
 
 @pytest.mark.parametrize(
-    "fate",
+    "outcome",
     [
         Applied(ids(1), 8),
         Applied(ids(1, 2), 9),
@@ -230,28 +230,28 @@ def test_an_alter_that_was_accepted_with_no_newer_set_has_no_known_fate() -> Non
         AlterRefused(frozenset(), 8),
     ],
 )
-def test_an_answer_that_no_controller_gives_is_not_believed(fate: Applied | AlterRefused) -> None:
+def test_an_impossible_response_to_an_alter_is_rejected(outcome: Applied | AlterRefused) -> None:
     sss, wanted = joining()
-    assert wanted.set_epoch == 7 and sss.why_untrue(wanted, fate) is not None
+    assert wanted.set_epoch == 7 and sss.why_untrue(wanted, outcome) is not None
 
 
-def test_what_controllers_answer_is_believed_also_where_members_were_forgotten() -> None:
+def test_a_response_is_accepted_also_when_members_were_cleaned() -> None:
     sss = expanded(2, 3)
     sss.disconnected(2, 0)
     wanted = asked(sss, 2_000)
-    for fate in (
+    for outcome in (
         Applied(ids(1, 3), 9),
         AlterRefused(ids(1, 2, 3), 9),
         AlterRefused(ids(1, 3), 9),
         AlterRefused(),
         AlterUnknown(),
     ):
-        assert sss.why_untrue(wanted, fate) is None
+        assert sss.why_untrue(wanted, outcome) is None
     sss.observe(ids(1, 2, 3, 4), 10, 2_001)
-    assert sss.why_untrue(wanted, AlterRefused(ids(1, 2, 3), 9)) is None, "an older one, of no effect"
+    assert sss.why_untrue(wanted, AlterRefused(ids(1, 2, 3), 9)) is None, "an older response has no effect"
 
 
-def test_a_refusal_that_comes_after_the_set_was_read_changes_nothing() -> None:
+def test_a_refusal_after_a_read_of_the_set_changes_nothing() -> None:
     sss, wanted = joining()
     sss.observe(ids(1, 2), 8, 0)
     assert sss.alter_ended(wanted, AlterRefused(), 1) == []

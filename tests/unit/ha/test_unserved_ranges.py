@@ -1,4 +1,4 @@
-"""A master whose disk does not give what a slave needs."""
+"""A master whose disk cannot read a range that a slave needs."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tests.unit.ha.memorylog import MemoryLog, record
 
 READS = ("check", "read_cold")
 BAD = 9_000
-TOLD = "a slave is missing bytes of the log"
+LOGGED = "a slave is missing bytes of the log"
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
-    lines = [line for line in caplog.records if line.getMessage().startswith(TOLD)]
+def logged_fields(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
+    lines = [line for line in caplog.records if line.getMessage().startswith(LOGGED)]
     return [vars(line)["fields"] for line in lines]
 
 
 @pytest.mark.parametrize("read", READS)
 @played_by(1, 2, 3)
-async def test_a_range_that_the_disk_does_not_give_ends_one_link_at_a_time_and_nothing_else(
+async def test_an_unreadable_range_ends_only_the_link_that_needs_it(
     a: Node, b: Node, c: Node, read: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await in_step(a, c)
@@ -38,7 +38,7 @@ async def test_a_range_that_the_disk_does_not_give_ends_one_link_at_a_time_and_n
     await until(lambda: c.log.max_offset() == a.log.max_offset())
     a.log.cold_below, a.log.unreadable[read] = a.log.max_offset(), BAD
     await b.follow(a, 1)
-    await until(lambda: bool(told(caplog) or a.fatal))
+    await until(lambda: bool(logged_fields(caplog) or a.fatal))
     assert a.fatal == []
     fill(a, "later", 4)
     await until(lambda: a.ha.acked_end() == a.log.max_offset())
@@ -53,7 +53,7 @@ async def test_a_range_that_the_disk_does_not_give_ends_one_link_at_a_time_and_n
 
 @pytest.mark.parametrize("read", READS)
 @played_by(1, 2, 3, settings=replace(SETTINGS, slave_not_caught_up_ms_max=200))
-async def test_a_member_that_needs_such_a_range_leaves_the_set_and_sends_go_on(
+async def test_a_member_that_needs_an_unreadable_range_leaves_the_set(
     a: Node, b: Node, c: Node, read: str
 ) -> None:
     await in_step(a, b, c)
@@ -71,7 +71,7 @@ async def test_a_member_that_needs_such_a_range_leaves_the_set_and_sends_go_on(
 
 
 @played_by(1, 2)
-async def test_each_slave_and_segment_is_told_of_once(
+async def test_an_unreadable_range_is_logged_once_per_slave_and_segment(
     a: Node, b: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -82,12 +82,12 @@ async def test_each_slave_and_segment_is_told_of_once(
     await until(
         lambda: sum(line.getMessage() == "slave gone" for line in caplog.records) >= 5 or bool(a.fatal)
     )
-    [first] = told(caplog)
+    [first] = logged_fields(caplog)
     assert (first["slave"], first["offset"]) == ("broker 2", 8192)
     assert "Input/output error" in str(first["why"])
     a.log.damaged_at, a.log.unreadable["read_cold"] = 17_000, 17_000
-    await until(lambda: len(told(caplog)) == 2)
-    assert told(caplog)[1]["why"] == "damaged at 17000"
+    await until(lambda: len(logged_fields(caplog)) == 2)
+    assert logged_fields(caplog)[1]["why"] == "damaged at 17000"
     a.log.damaged_at = None
     a.log.unreadable.clear()
     await until(lambda: b.log.content() == a.log.content())
@@ -118,7 +118,9 @@ async def paired(log: MemoryLog, fatal: list[BaseException], **values: object) -
 
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("loop", LOOPS)
-def test_the_master_of_a_pair_goes_on_too(loop: str, read: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_master_of_a_pair_continues_after_an_unreadable_range(
+    loop: str, read: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario() -> None:
         fatal: list[BaseException] = []
         log, copy = MemoryLog(), MemoryLog()
@@ -128,10 +130,10 @@ def test_the_master_of_a_pair_goes_on_too(loop: str, read: str, caplog: pytest.L
             log.cold_below, log.unreadable[read] = log.max_offset(), BAD
             async with paired(copy, fatal, master_ha_address=master.address) as slave:
                 await slave.become_slave(0, 1, 0)
-                await until(lambda: bool(told(caplog) or fatal))
+                await until(lambda: bool(logged_fields(caplog) or fatal))
                 await turns(200)
                 assert copy.max_offset() <= BAD and fatal == []
-                assert told(caplog)[0]["slave"] == HOST
+                assert logged_fields(caplog)[0]["slave"] == HOST
                 log.append(record("later", 500))
                 assert master.acked_end() == log.max_offset()
                 log.unreadable.clear()

@@ -23,14 +23,14 @@ def run(*args: str | Path) -> Result:
 
 
 @pytest.mark.parametrize("command", ["status", "kill", "stop", "start", "restart", "logs", "down"])
-def test_without_a_cluster_every_command_says_how_to_make_one(command: str, tmp_path: Path) -> None:
+def test_without_a_cluster_every_command_says_how_to_create_one(command: str, tmp_path: Path) -> None:
     result = run(command, "--dir", tmp_path / "none", "broker-0")
     assert result.exit_code == 1
     assert "scripts/cluster up" in result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_a_folder_or_file_that_cannot_be_made_is_named_before_anything_starts(tmp_path: Path) -> None:
+def test_a_folder_or_file_that_cannot_be_created_is_named_before_any_start(tmp_path: Path) -> None:
     for result, place in (
         (run("up", "--dir", "/proc/cluster"), "/proc/cluster"),
         (CliRunner().invoke(drill, ["kill", "--json", str(tmp_path / "no" / "report")]), "no/report"),
@@ -39,7 +39,7 @@ def test_a_folder_or_file_that_cannot_be_made_is_named_before_anything_starts(tm
         assert place in result.output and "name another one" in result.output
 
 
-def test_a_stranger_is_named_together_with_those_who_are_there(tmp_path: Path) -> None:
+def test_an_unknown_process_is_named_together_with_the_known_ones(tmp_path: Path) -> None:
     with Cluster.create(tmp_path / "c", controllers=1, brokers=1):
         result = run("kill", "--dir", tmp_path / "c", "broker-7")
         assert result.exit_code == 1
@@ -47,7 +47,7 @@ def test_a_stranger_is_named_together_with_those_who_are_there(tmp_path: Path) -
         assert "namesrv, controller-0, broker-0" in result.stderr
 
 
-def test_the_directory_may_stand_before_the_name_as_other_launchers_have_it(tmp_path: Path) -> None:
+def test_the_directory_option_may_precede_the_process_name(tmp_path: Path) -> None:
     with Cluster.create(tmp_path / "c", controllers=1, brokers=1) as made:
         result = run("kill", made.directory, "broker-0", "--sig", "15")
         assert (result.exit_code, result.stdout) == (0, "none of them was running\n")
@@ -63,14 +63,14 @@ def test_the_directory_may_stand_before_the_name_as_other_launchers_have_it(tmp_
         (["--base-port", "80"], "base port 80"),
     ],
 )
-def test_up_refuses_what_cannot_work(options: list[str], said: str, tmp_path: Path) -> None:
+def test_up_refuses_invalid_options(options: list[str], said: str, tmp_path: Path) -> None:
     result = run("up", "--dir", tmp_path / "c", *options)
     assert result.exit_code == 1
     assert said in result.stderr
     assert not (tmp_path / "c" / "env.json").exists()
 
 
-def test_damaged_books_are_named_and_nobody_is_signalled(tmp_path: Path) -> None:
+def test_damaged_process_records_are_named_and_no_process_is_signalled(tmp_path: Path) -> None:
     made = Cluster.create(tmp_path / "c", controllers=1, brokers=1)
     (made.directory / "processes.json").write_text('{"broker-0": {"pid": 1}}')
     result = run("stop", "--dir", made.directory)
@@ -80,7 +80,7 @@ def test_damaged_books_are_named_and_nobody_is_signalled(tmp_path: Path) -> None
     made.down()
 
 
-def test_down_removes_the_directory_only_when_told_to(tmp_path: Path) -> None:
+def test_down_removes_the_directory_only_with_the_option(tmp_path: Path) -> None:
     Cluster.create(tmp_path / "c", controllers=1, brokers=1).down()
     assert "keeps its data" in run("down", "--dir", tmp_path / "c").stdout
     assert (tmp_path / "c").exists()
@@ -111,7 +111,7 @@ def test_a_drill_needs_a_kind_and_a_cluster(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "value", "what"), [("--dir", ".", "leave --dir out"), ("--brokers", "1", "two brokers")]
 )
-def test_a_partition_needs_a_cluster_of_its_own_with_something_to_part(
+def test_a_partition_drill_needs_its_own_cluster_with_several_processes(
     option: str, value: str, what: str, tmp_path: Path
 ) -> None:
     with Cluster.create(tmp_path / "cluster"):

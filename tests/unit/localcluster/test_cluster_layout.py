@@ -42,12 +42,12 @@ def test_no_two_listeners_share_a_port(controllers: int, brokers: int) -> None:
 
 
 @pytest.mark.parametrize("name", LAYOUT.names)
-def test_a_properties_file_reads_as_it_was_meant_even_with_blanks_in_the_path(name: str) -> None:
+def test_a_properties_file_with_blanks_in_a_path_is_read_back(name: str) -> None:
     assert settings(name) == LAYOUT.properties(name)
     assert parse(LAYOUT.file(name).encode()).warnings == []
 
 
-def test_tools_written_for_java_clusters_find_what_they_look_for() -> None:
+def test_tools_for_java_clusters_find_peers_ids_and_ports() -> None:
     controller, broker = LAYOUT.file("controller-1"), LAYOUT.file("broker-2")
     peers = re.search(r"controllerDLegerPeers=(\S+)", controller)
     own_id = re.search(r"controllerDLegerSelfId=(\S+)", controller)
@@ -69,7 +69,7 @@ def test_contract_and_segment_size_are_in_the_brokers_files() -> None:
     assert settings("broker-0", Layout(DIRECTORY, 20_000, brokers=1))["minInSyncReplicas"] == "1"
 
 
-def test_more_settings_replace_the_usual_ones() -> None:
+def test_additional_settings_replace_the_defaults() -> None:
     layout = Layout(
         DIRECTORY,
         20_000,
@@ -80,14 +80,14 @@ def test_more_settings_replace_the_usual_ones() -> None:
     assert settings("controller-0", layout)["enableElectUncleanMaster"] == "true"
 
 
-def test_a_layout_survives_its_environment_file() -> None:
+def test_a_layout_is_read_back_from_its_environment_file() -> None:
     text = json.dumps(LAYOUT.environment())
     assert Layout.from_environment(DIRECTORY, text) == LAYOUT
     with pytest.raises(LayoutError, match=r"env\.json"):
         Layout.from_environment(DIRECTORY, '{"namesrv": "elsewhere"}')
 
 
-def test_what_cannot_be_laid_out_is_refused_in_words() -> None:
+def test_an_impossible_layout_is_refused_with_the_reason() -> None:
     with pytest.raises(LayoutError, match="at least one"):
         Layout(DIRECTORY, 20_000, brokers=0)
     with pytest.raises(LayoutError, match="base port 65530"):
@@ -103,7 +103,7 @@ def test_values_are_escaped_no_more_than_needed(value: str) -> None:
 
 
 @pytest.mark.parametrize("name", LAYOUT.names)
-def test_behind_a_relay_only_the_host_that_ports_are_opened_on_is_another(name: str) -> None:
+def test_behind_a_relay_only_the_listen_host_differs(name: str) -> None:
     behind = replace(LAYOUT, bind_host=HOST_BEHIND_RELAY)
     assert behind.properties(name) == {**LAYOUT.properties(name), "bindAddress": HOST_BEHIND_RELAY}
     again = Layout.from_environment(DIRECTORY, json.dumps(behind.environment()))
@@ -134,7 +134,7 @@ def test_in_raft_mode_there_are_no_controllers_and_every_broker_is_a_member() ->
         Layout(DIRECTORY, 20_000, mode=Mode.RAFT)
 
 
-def test_an_environment_that_names_no_mode_is_of_one_with_controllers() -> None:
+def test_an_environment_without_a_mode_is_controller_mode() -> None:
     environment = LAYOUT.environment()
     del environment["layout"]["mode"]
     assert Layout.from_environment(DIRECTORY, json.dumps(environment)) == LAYOUT

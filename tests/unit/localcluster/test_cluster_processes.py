@@ -39,7 +39,7 @@ def test_a_process_is_stopped_continued_and_killed(tmp_path: Path) -> None:
     assert identity.wait_gone(20)
 
 
-def test_a_process_whose_threads_outlive_its_first_is_not_gone(tmp_path: Path) -> None:
+def test_a_process_with_threads_after_its_main_thread_is_not_gone(tmp_path: Path) -> None:
     port_file = tmp_path / "port"
     identity = spawn(
         "tests.unit.localcluster.threadoutlivesmain", [str(port_file)], tmp_path / "logs" / "out.log"
@@ -70,7 +70,7 @@ def test_a_reused_pid_is_never_signalled(tmp_path: Path) -> None:
         identity.wait_gone(20)
 
 
-def test_the_books_list_the_living_for_tools_and_all_for_us(tmp_path: Path) -> None:
+def test_process_records_list_live_processes_for_tools_and_all_for_us(tmp_path: Path) -> None:
     table = ProcessTable(tmp_path)
     assert table.read() == {}
     gone = spawn("this", [], tmp_path / "logs" / "zen.log")
@@ -81,7 +81,7 @@ def test_the_books_list_the_living_for_tools_and_all_for_us(tmp_path: Path) -> N
     assert json.loads((tmp_path / "pids.json").read_text()) == {}
 
 
-def test_two_clusters_get_ports_apart_and_a_lease_outlives_nobody(tmp_path: Path) -> None:
+def test_two_clusters_get_separate_ports_and_released_leases_are_free(tmp_path: Path) -> None:
     one = ports.lease_any(tmp_path / "one", 16)
     two = ports.lease_any(tmp_path / "two", 16)
     assert not set(one.ports) & set(two.ports)
@@ -102,7 +102,7 @@ def test_a_cluster_may_lease_its_own_ports_again(tmp_path: Path) -> None:
     second.release()
 
 
-def test_a_port_that_somebody_listens_on_is_not_leased(tmp_path: Path) -> None:
+def test_a_port_in_use_is_not_leased(tmp_path: Path) -> None:
     lease = ports.lease_any(tmp_path, 16)
     with socket.create_server(("127.0.0.1", lease.ports.start + 3)):
         with pytest.raises(ports.PortsTaken, match=f"port {lease.ports.start + 3}"):
@@ -132,7 +132,7 @@ def test_a_cluster_is_created_once_in_an_empty_directory(tmp_path: Path) -> None
         Cluster.create(tmp_path / "full")
 
 
-def test_a_process_that_ends_by_itself_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
+def test_a_process_that_exits_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
     with Cluster.create(tmp_path / "c", controllers=1, brokers=1) as cluster:
         (cluster.directory / "namesrv.conf").write_text("listenPort=none\n")
         assert cluster.start(["namesrv"]) == ["namesrv"]
@@ -140,7 +140,7 @@ def test_a_process_that_ends_by_itself_is_reported_with_the_end_of_its_log(tmp_p
         with pytest.raises(ProcessDied, match=r"namesrv has ended.*\n.*listenPort"):
             cluster.check_alive()
         cluster.kill(["namesrv"])
-        cluster.check_alive()  # now it is down because somebody wanted it so
+        cluster.check_alive()  # now it was stopped on purpose
         Cluster.open(cluster.directory).check_alive()
 
 
@@ -151,10 +151,10 @@ def test_removing_a_cluster_removes_its_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", ["processes.json", "pids.json"])
-def test_an_interrupt_while_the_books_are_written_leaves_no_process_behind(
+def test_an_interrupt_while_records_are_written_leaves_no_process_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
-    """Then the processes run, and `start` has not said yet that it started them."""
+    """The processes run, and `start` has not returned yet."""
     write, interrupted = processes._replace, []
 
     def interrupted_once(path: Path, value: object) -> None:
@@ -181,7 +181,7 @@ def test_an_interrupt_while_the_books_are_written_leaves_no_process_behind(
             identity.wait_gone(20)
 
 
-def test_an_interrupt_between_a_process_and_its_record_leaves_none_behind(
+def test_an_interrupt_between_a_start_and_its_record_leaves_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[ProcessIdentity] = []

@@ -10,7 +10,7 @@ from localcluster.waiting import NotYet, WaitExpired, wait_for
 from scripts.peers.waits import WAIT_MS
 
 
-def test_a_wait_ends_with_the_value_of_the_first_probe_that_has_one() -> None:
+def test_a_wait_returns_the_first_value_of_the_probe() -> None:
     asked: list[int] = []
 
     async def probe() -> str:
@@ -23,7 +23,7 @@ def test_a_wait_ends_with_the_value_of_the_first_probe_that_has_one() -> None:
     assert len(asked) == 2
 
 
-def test_a_wait_that_expires_tells_what_was_seen_last() -> None:
+def test_an_expired_wait_reports_the_last_observation() -> None:
     async def probe() -> None:
         raise NotYet("2 of 3 brokers")
 
@@ -39,7 +39,7 @@ def test_a_probe_that_hangs_does_not_hang_the_wait() -> None:
         asyncio.run(wait_for("it", probe, 20))
 
 
-def test_another_error_of_a_probe_is_not_waited_through() -> None:
+def test_another_error_of_a_probe_ends_the_wait() -> None:
     async def probe() -> None:
         raise RuntimeError("a fault")
 

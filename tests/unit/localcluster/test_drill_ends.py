@@ -1,4 +1,4 @@
-"""What became of transactions is judged without knowing how they are ended."""
+"""The outcome of transactions is checked without knowledge of how they are ended."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ DECIDED = {
 }
 
 
-def test_each_is_there_as_it_was_decided_and_once() -> None:
+def test_each_transaction_is_read_once_as_it_was_ended() -> None:
     for read in (["committed"], ["perhaps", "committed"]):
         verdict = judge_ends(DECIDED, read)
         assert verdict.holds
         assert (verdict.committed, verdict.rolled_back, verdict.unknown) == (2, 1, 2)
 
 
-def test_a_committed_one_that_is_nowhere_is_lost_and_one_that_is_there_again_came_twice() -> None:
+def test_a_missing_committed_transaction_is_lost_and_a_repeated_one_is_twice() -> None:
     assert judge_ends(DECIDED, []).lost == ["committed was committed and is nowhere"]
     assert judge_ends(DECIDED, ["committed", "perhaps", "committed"]).twice == ["committed is there 2 times"]
 
 
-def test_what_was_rolled_back_refused_or_never_sent_may_not_be_there() -> None:
+def test_a_rolled_back_refused_or_unsent_transaction_that_is_read_is_a_fault() -> None:
     verdict = judge_ends(DECIDED, ["committed", "rolled-back", "perhaps-not", "refused", "stranger"])
     assert verdict.uninvited == [
         "stranger was never sent",

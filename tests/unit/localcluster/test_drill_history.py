@@ -1,4 +1,4 @@
-"""The checker of drills: what was promised to the client against what is there."""
+"""The checker of drills compares acknowledged messages with the messages read back."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ def there(name: str, offset: int, *, body: str = "h", queue: str = "q0") -> Foun
     return Found(name, body, MessagePlace(queue, offset))
 
 
-def test_every_acknowledged_message_in_its_place_is_a_kept_promise() -> None:
+def test_acknowledged_messages_at_their_offsets_pass() -> None:
     verdict = judge([acked("a", 0), acked("b", 1)], [there("b", 1), there("a", 0)])
     assert verdict.holds
     assert (verdict.acknowledged, verdict.read) == (2, 2)
 
 
-def test_an_acknowledged_message_that_is_nowhere_is_lost() -> None:
+def test_a_missing_acknowledged_message_is_lost() -> None:
     verdict = judge([acked("a", 0), acked("b", 1)], [there("a", 0)])
     assert not verdict.holds
     assert verdict.lost == ["b was acknowledged at q0@1 and is nowhere"]
 
 
-def test_of_a_lost_message_what_stands_in_its_place_is_told() -> None:
+def test_a_lost_message_is_reported_with_the_message_at_its_offset() -> None:
     attempts = [acked("a", 0), acked("b", 1), failed("u", SendOutcome.UNKNOWN)]
     verdict = judge(attempts, [there("a", 0), there("u", 1)])
     assert verdict.lost == ["b was acknowledged at q0@1 and is nowhere; u is there"]
 
 
-def test_two_messages_at_one_place_are_named() -> None:
+def test_two_messages_at_one_offset_are_named() -> None:
     attempts = [acked("a", 0), failed("u", SendOutcome.UNKNOWN)]
     verdict = judge(attempts, [there("a", 0), there("u", 0)])
     assert verdict.gaps == ["q0@0 is where a and u are"]
 
 
-def test_another_body_at_the_promised_place_is_a_change() -> None:
+def test_another_body_at_the_acknowledged_offset_is_a_change() -> None:
     verdict = judge([acked("a", 0)], [there("a", 0, body="other")])
     assert verdict.changed == ["a at q0@0 has another body"]
     assert not verdict.moved
 
 
-def test_an_acknowledged_message_elsewhere_has_moved() -> None:
+def test_an_acknowledged_message_at_another_offset_has_moved() -> None:
     attempts = [acked("a", 0), acked("b", 1)]
     verdict = judge(attempts, [there("b", 0), there("a", 1)])
     assert verdict.moved == [
@@ -69,30 +69,30 @@ def test_an_acknowledged_message_elsewhere_has_moved() -> None:
     assert not verdict.lost
 
 
-def test_a_message_that_is_there_twice_is_duplicated_whatever_its_outcome() -> None:
+def test_a_message_read_twice_is_duplicated_with_any_outcome() -> None:
     attempts = [acked("a", 0), failed("u", SendOutcome.UNKNOWN)]
     verdict = judge(attempts, [there("a", 0), there("a", 1), there("u", 2), there("u", 3)])
     assert verdict.duplicated == ["a is there 2 times: q0@0, q0@1", "u is there 2 times: q0@2, q0@3"]
 
 
-def test_an_attempt_of_unknown_outcome_may_be_there_or_not() -> None:
+def test_a_message_of_unknown_outcome_may_be_present_or_absent() -> None:
     attempts = [failed("u", SendOutcome.UNKNOWN), failed("v", SendOutcome.UNKNOWN)]
     verdict = judge(attempts, [there("u", 0)])
     assert verdict.holds
     assert (verdict.unknown, verdict.unknown_present) == (2, 1)
 
 
-def test_a_refused_message_must_never_appear() -> None:
+def test_a_refused_message_that_appears_is_a_fault() -> None:
     verdict = judge([failed("r", SendOutcome.REFUSED)], [there("r", 0)])
     assert verdict.refused_present == ["r was refused (timeout) and is at q0@0"]
     assert judge([failed("r", SendOutcome.REFUSED)], []).holds
 
 
-def test_a_message_that_nobody_sent_is_a_fault() -> None:
+def test_a_message_that_was_never_sent_is_a_fault() -> None:
     assert judge([], [there("x", 0)]).strangers == ["x was never sent and is at q0@0"]
 
 
-def test_a_hole_in_a_queue_is_a_fault() -> None:
+def test_a_gap_in_a_queue_is_a_fault() -> None:
     attempts = [acked("a", 0), acked("b", 2)]
     verdict = judge(attempts, [there("a", 0), there("b", 2)])
     assert verdict.gaps == ["q0 goes from offset 0 to 2"]
@@ -107,7 +107,7 @@ def test_queues_count_their_offsets_apart() -> None:
     assert judge(attempts, [there("a", 0), there("b", 0, queue="q1")]).holds
 
 
-def test_an_outage_is_the_longest_silence_that_the_fault_touches() -> None:
+def test_an_outage_is_the_longest_silence_around_the_fault() -> None:
     attempts = [acked(str(moment), 0, moment) for moment in (0, 50, 100, 900, 905, 910, 3000)]
     outage = longest_outage(attempts, fault_ms=102, until_ms=905)
     assert outage == Outage(100, 900)
@@ -117,7 +117,7 @@ def test_an_outage_is_the_longest_silence_that_the_fault_touches() -> None:
     assert longest_outage([], 0, 1) is None
 
 
-def test_the_first_acknowledgement_by_the_next_master_is_no_later_silences_end() -> None:
+def test_the_first_acknowledgement_does_not_depend_on_later_silences() -> None:
     attempts = [
         *(acked(str(moment), 0, moment) for moment in (90, 240, 300, 900)),
         failed("u", SendOutcome.UNKNOWN),
@@ -132,7 +132,7 @@ def test_only_acknowledgements_end_an_outage() -> None:
     assert longest_outage(attempts, 0, 500) == Outage(0, 500)
 
 
-def test_a_wait_counts_from_when_it_is_owed_and_to_the_end() -> None:
+def test_a_wait_is_counted_from_when_service_is_due_to_the_end() -> None:
     attempts = [acked(str(moment), 0, moment) for moment in (0, 900, 1000, 1100, 5000)]
     assert longest_wait_ms(attempts, 100, 1200) == 800
     assert longest_wait_ms(attempts, 950, 1200) == 100

@@ -1,4 +1,4 @@
-"""The drill's client: one attempt for each message, and the summary that a person reads."""
+"""The drill's client makes one attempt for each message; and the printed summary."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scripts.peers.waits import WAIT_MS
 
 
 class ScriptedProducer:
-    """Answers the n-th send as `answer(n)` says: a status to return, or an error to raise."""
+    """Answers the n-th send with `answer(n)`: a status to return, or an error to raise."""
 
     def __init__(self, answer: Callable[[int], SendStatus | Exception]) -> None:
         self.answer = answer
@@ -83,7 +83,7 @@ def test_only_send_ok_counts_as_acknowledged() -> None:
     ]
 
 
-def test_a_client_that_gets_no_acknowledgement_is_not_waited_for_without_end() -> None:
+def test_waiting_for_an_acknowledgement_has_a_limit() -> None:
     async def session() -> None:
         load = SteadyLoad(
             ScriptedProducer(lambda number: SendRefused("T", "no")),  # type: ignore[arg-type]
@@ -115,7 +115,7 @@ def result(outage_ms: int) -> DrillResult:
     )
 
 
-def test_a_timeline_shows_what_is_known_and_nothing_of_the_rest() -> None:
+def test_a_timeline_shows_known_steps_only() -> None:
     assert result(80).timeline() == "fault 0 · detected +2 · writable +60 · first ack +71 · whole +900 ms"
 
 
@@ -151,14 +151,14 @@ def test_a_run_that_was_cut_short_does_not_pass() -> None:
     assert DrillReport([], judge([], [])).passed
 
 
-def test_a_set_that_was_too_long_without_an_acknowledging_master_is_a_failure() -> None:
+def test_too_long_without_an_acknowledging_master_is_a_failure() -> None:
     report = DrillReport([result(80), result(15_001)], judge([], []))
     assert not report.passed
     assert "broker-0's set was without an acknowledging master for 15001 ms" in summary(report)
     assert DrillReport([result(15_000)], judge([], [])).passed
 
 
-def test_outages_by_partitions_are_told_for_each_shape() -> None:
+def test_outages_by_partitions_are_summed_for_each_shape() -> None:
     roles = Roles("broker-0", ["broker-1", "broker-2"], "controller-0", ["controller-1", "controller-2"])
     by_shape = [
         replace(result(outage_ms), partition=draw(shape, roles, random.Random(1)))
@@ -172,7 +172,7 @@ def test_outages_by_partitions_are_told_for_each_shape() -> None:
 
 
 class ScriptedQueues:
-    """Two queues; each question for an end takes the next of `ends`, and the last one for ever."""
+    """Two queues; each call of max_offset takes the next of `ends`, and then repeats the last."""
 
     def __init__(self, ends: list[int]) -> None:
         self.ends = ends
@@ -184,7 +184,7 @@ class ScriptedQueues:
         return self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
 
 
-def test_reading_back_waits_until_every_queue_shows_what_was_acknowledged_in_it() -> None:
+def test_reading_back_waits_until_each_queue_reaches_its_acknowledged_end() -> None:
     attempts = [
         SendAttempt("a", "h", SendOutcome.ACKNOWLEDGED, 0, 1, MessagePlace("T/broker-a/0", 4)),
         SendAttempt("b", "h", SendOutcome.ACKNOWLEDGED, 0, 1, MessagePlace("T/broker-a/1", 2)),
@@ -198,7 +198,7 @@ def test_reading_back_waits_until_every_queue_shows_what_was_acknowledged_in_it(
 
 
 class TwoReplicas(ScriptedQueues):
-    """Who is asked for ends knows of what who comes after it has not listed yet; `asked` are the ranges that were read."""
+    """One replica reports ends that the next one has not reached. `asked` are the ranges read."""
 
     def __init__(self, ends: list[int]) -> None:
         super().__init__(ends)
@@ -215,8 +215,8 @@ class TwoReplicas(ScriptedQueues):
         yield
 
 
-def test_reading_back_reads_as_far_as_a_queue_has_shown_though_another_replica_is_behind() -> None:
-    """The last message of a queue was judged as lost, which the next one asked had not listed yet."""
+def test_reading_back_reads_to_the_largest_end_though_a_replica_is_behind() -> None:
+    """Earlier, a message that only the first replica had listed was reported as lost."""
     attempts = [SendAttempt("a", "h", SendOutcome.ACKNOWLEDGED, 0, 1, MessagePlace("T/broker-a/0", 4))]
     replicas = TwoReplicas([5, 3, 4, 6])
     asyncio.run(read_back(replicas, "T", attempts, WAIT_MS))  # type: ignore[arg-type]

@@ -46,30 +46,30 @@ def test_a_line_gives_its_time_its_logger_and_its_fields() -> None:
     assert line.time_ms % 1000 == 120
 
 
-def test_what_is_no_log_line_is_passed_over() -> None:
+def test_text_that_is_no_log_line_is_skipped() -> None:
     assert len(read_lines("controller-0", CONTROLLER)) == 3
     assert read_lines("x", "\n\nnoise 12:00\n") == []
 
 
-def test_every_step_of_a_failover_is_found_in_the_log_of_whoever_took_it() -> None:
+def test_every_step_of_a_failover_is_found_in_the_log_of_its_server() -> None:
     fault_ms = at("13:24:03.090")
     found = {mark: moment - fault_ms for mark, moment in marks(all_lines(), fault_ms, old_epoch=3).items()}
     assert found == {"detected": 10, "elected": 30, "notified": 35, "writable": 70}
 
 
-def test_silence_is_how_a_master_that_is_stopped_is_detected() -> None:
+def test_a_paused_master_is_detected_by_its_silence() -> None:
     text = CONTROLLER.replace("broker connection ended broker", "broker silent cluster=c broker")
     assert marks(read_lines("controller-0", text), at("13:24:03.090"), old_epoch=3)["detected"] == at(
         "13:24:03.100"
     )
 
 
-def test_what_happened_before_the_fault_or_in_an_old_epoch_is_no_step_of_it() -> None:
+def test_lines_before_the_fault_or_of_an_old_epoch_are_no_steps() -> None:
     assert marks(all_lines(), at("13:24:04.000"), old_epoch=3) == {}
     assert set(marks(all_lines(), at("13:24:03.090"), old_epoch=4)) == {"detected"}
 
 
-def test_in_raft_mode_the_brokers_logs_tell_of_the_election() -> None:
+def test_in_raft_mode_the_brokers_logs_show_the_election() -> None:
     text = """\
 2026-11-21T13:24:03.050Z INFO dledger.node.node role=LEADER term=3 leader=n0 self=n0
 2026-11-21T13:24:03.110Z INFO dledger.node.node role=CANDIDATE term=3 leader=None self=n1

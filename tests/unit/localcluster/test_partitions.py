@@ -1,4 +1,4 @@
-"""What a partition cuts, and what the set owes its clients meanwhile."""
+"""The links that a partition cuts, and whether the set must serve its clients meanwhile."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def both(one: list[str], other: list[str]) -> frozenset[tuple[str, str]]:
     return between(one, other) | between(other, one)
 
 
-def test_every_shape_comes_once_in_each_round_and_a_seed_decides_the_order() -> None:
+def test_every_shape_occurs_once_in_each_round_in_the_order_of_the_seed() -> None:
     rounds = list(islice(shapes(random.Random(3)), 2 * len(Shape)))
     assert set(rounds[: len(Shape)]) == set(rounds[len(Shape) :]) == set(Shape)
     assert rounds == list(islice(shapes(random.Random(3)), 2 * len(Shape)))
@@ -41,7 +41,7 @@ def test_the_same_seed_draws_the_same_partition(shape: Shape) -> None:
     assert draw(shape, ROLES, random.Random(5)) == draw(shape, ROLES, random.Random(5))
 
 
-def test_only_ways_between_known_processes_are_cut_and_none_to_oneself() -> None:
+def test_only_links_between_different_known_processes_are_cut() -> None:
     for partition in PARTITIONS:
         assert partition.cuts
         for source, target in partition.cuts:
@@ -49,7 +49,7 @@ def test_only_ways_between_known_processes_are_cut_and_none_to_oneself() -> None
             assert {source, target} <= {*ROLES.everyone, CLIENT}
 
 
-def test_one_way_shapes_leave_the_way_back() -> None:
+def test_one_way_partitions_leave_the_reverse_direction_open() -> None:
     for partition in PARTITIONS:
         reverse = {(target, source) for source, target in partition.cuts}
         one_way = partition.shape in (Shape.MASTER_MUTE, Shape.MASTER_DEAF, Shape.SLAVE_MUTE)
@@ -61,12 +61,12 @@ def test_a_master_cut_off_from_controllers_alone_keeps_its_slaves_and_its_client
     assert partition.cuts == both(["broker-0"], ROLES.controllers)
 
 
-def test_clients_are_now_with_the_smaller_side_and_now_cut_off_from_it() -> None:
+def test_clients_are_on_either_side_of_a_partition() -> None:
     alone = [partition.cuts for partition in PARTITIONS if partition.shape is Shape.MASTER_ALONE]
     assert {("client", "broker-0") in cuts for cuts in alone} == {True, False}
 
 
-def test_an_undivided_set_has_to_be_served() -> None:
+def test_a_set_without_a_partition_must_be_served() -> None:
     assert serving_ms_max(ROLES, frozenset()) == SHRINK_MS_MAX
 
 
@@ -100,25 +100,25 @@ def test_an_undivided_set_has_to_be_served() -> None:
         (ROLES.controllers, [NAMESRV, CLIENT], SHRINK_MS_MAX),
     ],
 )
-def test_what_is_owed_is_what_two_members_and_a_majority_can_give(
+def test_service_is_due_if_two_members_and_a_controller_majority_are_connected(
     one: list[str], other: list[str], owed: int | None
 ) -> None:
     assert serving_ms_max(ROLES, both(one, other)) == owed
 
 
-def test_controllers_that_do_not_meet_are_no_majority() -> None:
+def test_unconnected_controllers_are_no_majority() -> None:
     apart = both(["controller-0"], ["controller-1", "controller-2"]) | both(
         ["controller-1"], ["controller-2"]
     )
     assert serving_ms_max(ROLES, apart) is None
 
 
-def test_a_way_that_is_cut_in_one_direction_is_no_way() -> None:
+def test_a_link_cut_in_one_direction_is_no_link() -> None:
     assert serving_ms_max(ROLES, between(["broker-0"], ROLES.controllers)) == ELECTION_MS_MAX
     assert serving_ms_max(ROLES, between(ROLES.controllers, ["broker-0"])) == ELECTION_MS_MAX
 
 
-def test_while_ways_are_cut_again_and_again_nothing_is_owed() -> None:
+def test_no_service_is_due_while_links_flap() -> None:
     again = [partition for partition in PARTITIONS if partition.rounds > 1]
     assert 0 < len(again) < len(PARTITIONS) / 2
     for partition in again:
@@ -126,7 +126,7 @@ def test_while_ways_are_cut_again_and_again_nothing_is_owed() -> None:
         assert f"{partition.rounds} times" in partition.description
 
 
-def test_without_controllers_the_brokers_majority_is_what_serves() -> None:
+def test_without_controllers_a_majority_of_brokers_must_serve() -> None:
     roles = Roles("broker-0", ["broker-1", "broker-2"], None, [])
     assert roles.everyone == ["namesrv", "broker-0", "broker-1", "broker-2"]
     drawn = {next(shapes(random.Random(seed), controllers=False)) for seed in range(200)}

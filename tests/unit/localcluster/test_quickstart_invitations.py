@@ -1,4 +1,4 @@
-"""What the quickstart invites to, as a shell takes it."""
+"""The commands that the quickstart suggests, as a shell parses them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from localcluster.quickstartcli import invitations
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_each_is_one_command_though_lists_have_semicolons_and_the_folder_a_blank(
-    tmp_path: Path, mode: Mode
-) -> None:
+def test_each_printed_line_is_one_shell_command(tmp_path: Path, mode: Mode) -> None:
     with Cluster.create(tmp_path / "a folder", mode=mode) as cluster:
         lines = invitations(cluster)
     read = [[*shlex.shlex(line, posix=True, punctuation_chars=True)] for line in lines]

@@ -1,4 +1,4 @@
-"""The relay between processes, with real sockets: a cut is silent, and what it holds goes on afterwards."""
+"""The relay between processes, with real sockets: a cut is silent, held bytes are delivered later."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from scripts.peers.waits import WAIT_MS
 THERE, BACK = ("broker-0", "namesrv"), ("namesrv", "broker-0")
 NOTHING = Order(frozenset(), reset=False)
 MUCH = bytes(64 << 20)
-"""More than the buffers of sockets take in, which grow to 32 MiB on some machines."""
+"""More than socket buffers hold; they grow to 32 MiB on some machines."""
 
 
 class Side:
-    """One end of a connection, and what it got."""
+    """One end of a connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -40,12 +40,12 @@ class Side:
             return await self.reader.readexactly(count)
 
     async def end(self) -> bytes:
-        """What comes until the other side says no more."""
+        """All bytes until the other side closes its direction."""
         async with asyncio.timeout(WAIT_MS / 1000):
             return await self.reader.read()
 
     async def hears_nothing(self) -> None:
-        """Neither bytes nor an end are there."""
+        """Asserts that neither bytes nor an end have arrived."""
         reading = asyncio.ensure_future(self.reader.read(1))
         done, _ = await asyncio.wait([reading], timeout=0)
         assert not done, done
@@ -73,7 +73,7 @@ class Net:
             return await self.accepted.get()
 
     async def pass_time(self) -> None:
-        """Longer than bytes take on a way that is open: others have come and gone meanwhile, by the same relay."""
+        """Waits longer than an open link needs: another connection passes bytes through the relay."""
         self.who = "bystander"
         near = await self.connect()
         near.say(b"there")
@@ -117,7 +117,7 @@ Story = Callable[[Net, Side, Side], Awaitable[None]]
 
 @pytest.fixture
 def played(tmp_path: Path) -> Iterator[Callable[[Story], None]]:
-    """Plays a story with an open connection: the connecting side and the accepting one."""
+    """Runs a scenario with an open connection: the connecting side and the accepting one."""
 
     async def play(story: Story) -> None:
         async with net(tmp_path) as made:
@@ -149,7 +149,9 @@ def test_bytes_and_ends_pass_both_ways(played: Callable[[Story], None]) -> None:
     played(story)
 
 
-def test_a_cut_holds_bytes_and_ends_and_lets_them_go_on_in_order(played: Callable[[Story], None]) -> None:
+def test_a_cut_link_holds_bytes_and_ends_and_delivers_them_in_order_later(
+    played: Callable[[Story], None],
+) -> None:
     async def story(net: Net, near: Side, far: Side) -> None:
         net.relay.obey(cut(THERE, BACK))
         near.say(b"one")
@@ -164,7 +166,7 @@ def test_a_cut_holds_bytes_and_ends_and_lets_them_go_on_in_order(played: Callabl
     played(story)
 
 
-def test_other_ways_are_not_touched(played: Callable[[Story], None]) -> None:
+def test_a_cut_does_not_affect_other_links(played: Callable[[Story], None]) -> None:
     async def story(net: Net, near: Side, far: Side) -> None:
         net.relay.obey(cut(("broker-0", "controller-0"), ("controller-0", "namesrv")))
         near.say(b"on")
@@ -173,7 +175,7 @@ def test_other_ways_are_not_touched(played: Callable[[Story], None]) -> None:
     played(story)
 
 
-def test_a_one_way_cut_lets_the_other_way_pass_until_its_kernel_gives_up(
+def test_a_one_way_cut_passes_the_other_direction_until_the_kernel_times_out(
     played: Callable[[Story], None],
 ) -> None:
     async def story(net: Net, near: Side, far: Side) -> None:
@@ -193,7 +195,7 @@ def test_a_one_way_cut_lets_the_other_way_pass_until_its_kernel_gives_up(
     played(story)
 
 
-def test_however_much_is_sent_into_a_cut_little_of_it_is_held_here(played: Callable[[Story], None]) -> None:
+def test_the_relay_buffers_little_of_bytes_sent_into_a_cut(played: Callable[[Story], None]) -> None:
     async def story(net: Net, near: Side, far: Side) -> None:
         net.relay.obey(cut(THERE, BACK))
         near.say(MUCH)
@@ -206,7 +208,7 @@ def test_however_much_is_sent_into_a_cut_little_of_it_is_held_here(played: Calla
     played(story)
 
 
-def test_a_healed_connection_goes_on_and_a_reset_one_is_reset(played: Callable[[Story], None]) -> None:
+def test_a_cut_connection_healed_with_reset_is_reset(played: Callable[[Story], None]) -> None:
     async def story(net: Net, near: Side, far: Side) -> None:
         net.relay.obey(cut(THERE, BACK))
         near.say(b"held")
@@ -219,7 +221,7 @@ def test_a_healed_connection_goes_on_and_a_reset_one_is_reset(played: Callable[[
     played(story)
 
 
-def test_a_reset_does_not_touch_what_was_not_cut(played: Callable[[Story], None]) -> None:
+def test_a_reset_does_not_affect_uncut_links(played: Callable[[Story], None]) -> None:
     async def story(net: Net, near: Side, far: Side) -> None:
         net.relay.obey(cut(("broker-0", "controller-0")))
         net.relay.obey(Order(frozenset(), reset=True))
@@ -229,7 +231,7 @@ def test_a_reset_does_not_touch_what_was_not_cut(played: Callable[[Story], None]
     played(story)
 
 
-def test_a_new_connection_across_a_cut_gets_no_further_until_it_heals(
+def test_a_new_connection_across_a_cut_waits_until_it_heals(
     played: Callable[[Story], None],
 ) -> None:
     async def story(net: Net, near: Side, far: Side) -> None:
@@ -246,7 +248,7 @@ def test_a_new_connection_across_a_cut_gets_no_further_until_it_heals(
         assert await (await net.accept()).hear(6) == b"second"
         third = await net.connect()
         third.say(b"third")
-        assert await (await net.accept()).hear(5) == b"third"  # so the one that was given up never came
+        assert await (await net.accept()).hear(5) == b"third"  # the aborted connection was never accepted
 
     played(story)
 
@@ -262,32 +264,32 @@ def test_a_process_that_does_not_run_is_seen_as_a_reset(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_an_end_that_is_lost_is_told_to_the_other_one_when_the_way_is_open(
+def test_a_lost_end_is_reported_to_the_other_end_when_the_link_heals(
     played: Callable[[Story], None],
 ) -> None:
     async def story(net: Net, near: Side, far: Side) -> None:
         net.relay.obey(cut(THERE))
         near.writer.transport.abort()
 
-        far.say(MUCH)  # whose arrival is refused, which nobody may tell
+        far.say(MUCH)  # the kernel of the other end refuses these bytes
         await net.both_ways_dead()
         await net.pass_time()
         await far.hears_nothing()
         net.relay.obey(NOTHING)
         with suppress(
             ConnectionResetError
-        ):  # a slow relay learns of the loss only now, and passes on the end first
+        ):  # a slow relay sees the loss only now, and forwards the end first
             await far.end()
 
     played(story)
 
 
-def test_an_order_survives_its_line() -> None:
+def test_an_order_is_read_back_from_its_line() -> None:
     order = Order(frozenset({THERE, ("client", "broker-0")}), reset=True)
     assert Order.decode(order.encode()) == order
 
 
-def test_whose_socket_it_is_stands_in_the_kernels_tables(tmp_path: Path) -> None:
+def test_the_owner_of_a_socket_is_read_from_the_kernels_tables(tmp_path: Path) -> None:
     (tmp_path / "pids.json").write_text(f'{{"gone": {2**22 + 1}, "me": {os.getpid()}}}')
     with (
         socket.create_server((HOST, 0)) as listening,

@@ -18,7 +18,7 @@ MACHINES = ["10.0.0.11", "10.0.0.12", "10.0.0.13"]
 
 
 def file_of(name: str, machine: str, folder: Path) -> Path:
-    """The file as it stands on one machine: the line below each mark has this machine's value."""
+    """The file of one machine: the line below each "this machine's" comment has its value."""
     number = MACHINES.index(machine)
     own = {"bindAddress": machine, "brokerIP1": machine, "controllerDLegerSelfId": f"n{number}"}
     text = re.sub(

@@ -1,4 +1,4 @@
-"""A process whose first thread has ended while another one still holds a port, as a thread does that waits for a disk.
+"""A process whose main thread has ended while another thread still holds a port.
 
 python -m tests.unit.localcluster.threadoutlivesmain PORT_FILE"""
 

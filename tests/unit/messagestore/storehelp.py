@@ -1,11 +1,14 @@
-"""Shared by the store's tests: a small store on a real directory, messages, and the golden stores of Java brokers."""
+"""Helpers of the store's tests: a small store on a real directory, messages, and golden stores of Java
+brokers."""
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import wraps
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -34,7 +37,7 @@ def small_settings(**values: Any) -> StoreSettings:
 
 
 def nothing_cached(address: int, start: int, end: int) -> bool:
-    """In the place of segments.in_page_cache: of what is not newest everything comes from the disk."""
+    """Replaces segments.in_page_cache: everything but the newest segments is read from the disk."""
     return False
 
 
@@ -77,7 +80,7 @@ def record_crc(record: bytes) -> int:
 
 
 def record_crc_property(checksum: int) -> bytes:
-    """The last bytes of the properties where a store writes record CRCs: ten digits, least significant first."""
+    """The record CRC as the last property: ten digits, least significant first."""
     return f"__CRC32#\x01{f'{checksum:010d}'[::-1]}\x02".encode()
 
 
@@ -103,14 +106,15 @@ def golden_queues(name: str) -> dict[tuple[str, int], list[tuple[int, int, int]]
 
 
 def golden_index(name: str, folder_name: str = "index") -> dict[str, bytes]:
-    """Index file name -> its bytes, at full size. `index-5.5.1` is what 5.5.1 makes of the same log: it has tags."""
+    """Index file name -> its bytes, at full size. `index-5.5.1` is the index of 5.5.1 of the same log, with
+    tags."""
     size = file_size_for(*INDEX_GEOMETRY[name])
     folder = GOLDEN / name / folder_name
     return {path.name: path.read_bytes().ljust(size, b"\0") for path in sorted(folder.iterdir())}
 
 
 def lay_out(name: str, root: Path, *, queues: bool, index: str = "index") -> StoreSettings:
-    """Puts a golden store into `root` as the broker left it and returns settings that open it. `index` see golden_index."""
+    """Copy a golden store into `root` and return settings that open it. For `index` see golden_index."""
     (root / "commitlog").mkdir(parents=True)
     for segment, content in golden_segments(name).items():
         (root / "commitlog" / segment).write_bytes(content)
@@ -150,3 +154,24 @@ def worked() -> Message:
         store_timestamp=1700000000001, store_host=pack_host("10.0.0.1", 10911), reconsume_times=0,
         prepared_transaction_offset=0, body=b"hello", properties=b"TAGS\x01TagA\x02KEYS\x01k1",
     )  # fmt: skip
+
+
+def in_loop(scenario: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    @wraps(scenario)
+    def test(*args: object, **values: object) -> None:
+        asyncio.run(scenario(*args, **values))  # type: ignore[arg-type]
+
+    return test
+
+
+async def master(root: Path, **settings: Any) -> MessageStore:
+    store = open_store(root, small_settings(**settings))
+    await store.start()
+    await store.become_master()
+    return store
+
+
+def dispatch_all(store: MessageStore) -> None:
+    store.set_confirm_offset(store.max_offset())
+    while store.dispatch():
+        pass

@@ -1,4 +1,4 @@
-"""Checkpoint pages: of this implementation, of its older versions, and of Java brokers that wrote before or after it."""
+"""Checkpoint pages of this implementation, of its older versions, and of Java brokers before or after it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from messagestore.checkpoint import Checkpoint, CheckpointDamaged, decode_checkpoint, says_tables
-from tests.unit.messagestore.storehelp import GOLDEN, lay_out, message, open_store, queue_entries
+from tests.unit.messagestore.storehelp import (
+    GOLDEN,
+    dispatch_all,
+    lay_out,
+    master,
+    message,
+    open_store,
+    queue_entries,
+)
 
 PAGE_BYTES = 4096
 JAVA_551 = gzip.decompress((GOLDEN / "checkpoint-5.5.1.gz").read_bytes())
@@ -28,7 +36,7 @@ def page_of_an_older_version(confirm: int) -> bytes:
 
 
 def written_by_java(page: bytes, front: bytes) -> bytes:
-    """Java maps the page and writes its values only."""
+    """Java maps the page and writes only its values."""
     return front + page[len(front) :]
 
 
@@ -36,7 +44,7 @@ def marks(root: Path) -> list[str]:
     return sorted(file.name for file in root.glob("abort*"))
 
 
-def test_bytes_40_to_47_are_upstreams_and_the_check_is_at_the_end_of_the_page() -> None:
+def test_a_checkpoint_leaves_upstreams_bytes_and_ends_with_its_checksum() -> None:
     page = Checkpoint(TIMES, TIMES, TIMES, 0, 5_000).encode()
     assert len(page) == PAGE_BYTES
     assert page[:40] == values(5_000)
@@ -51,7 +59,7 @@ def test_bytes_40_to_47_are_upstreams_and_the_check_is_at_the_end_of_the_page() 
     assert (found, found.ours, found.java_wrote) == (Checkpoint(TIMES, TIMES, TIMES, 0, 5_000), True, False)
 
 
-def test_a_checkpoint_of_upstream_5_5_is_upstreams() -> None:
+def test_a_checkpoint_of_upstream_5_5_is_read_as_upstreams() -> None:
     found = decode_checkpoint(JAVA_551)
     assert (found.confirm_phy_offset, found.logics_physical_offset) == (27735, 27460)
     assert (found.ours, found.java_wrote) == (False, False)
@@ -60,20 +68,20 @@ def test_a_checkpoint_of_upstream_5_5_is_upstreams() -> None:
 @pytest.mark.parametrize(
     "logics_offset", [1, 27_460, 1 << 32, 5_369_592_383, (1 << 33) - 1, 1 << 33, 1 << 45]
 )
-def test_any_offset_of_upstream_is_right(logics_offset: int) -> None:
+def test_any_logics_offset_of_upstream_is_accepted(logics_offset: int) -> None:
     found = decode_checkpoint(JAVA_551[:40] + struct.pack(">q", logics_offset) + JAVA_551[48:])
     assert (found.confirm_phy_offset, found.logics_physical_offset) == (27735, logics_offset)
     assert not found.ours
 
 
-def test_a_page_of_an_older_version_still_vouches() -> None:
+def test_a_checkpoint_of_an_older_version_is_still_valid() -> None:
     found = decode_checkpoint(page_of_an_older_version(5_000))
     assert (found, found.ours) == (Checkpoint(TIMES, TIMES, TIMES, 0, 5_000), True)
 
 
 @pytest.mark.parametrize("fields", [5, 6], ids=["5.3", "5.5"])
 @pytest.mark.parametrize("older", [False, True])
-def test_a_stale_check_means_that_java_wrote_since(older: bool, fields: int) -> None:
+def test_a_stale_checksum_means_that_java_wrote_since(older: bool, fields: int) -> None:
     page = page_of_an_older_version(5_000) if older else Checkpoint(TIMES, TIMES, TIMES, 0, 5_000).encode()
     front = values(7_000, time=TIMES + 80_001) + (struct.pack(">q", 6_900) if fields == 6 else b"")
     found = decode_checkpoint(written_by_java(page, front))
@@ -88,7 +96,7 @@ def test_one_flipped_bit_is_damage(older: bool) -> None:
     places = (*range(48),) if older else (*range(48), *range(4080, 4088))
     for bit in (8 * at + bit for at in places for bit in range(8)):
         if older and 8 * 40 <= bit < 8 * 44:
-            continue  # then it is an offset of upstream
+            continue  # then it counts as an offset of upstream
         flipped = bytearray(page)
         flipped[bit // 8] ^= 1 << bit % 8
         with pytest.raises(CheckpointDamaged):
@@ -107,7 +115,7 @@ def test_one_flipped_bit_is_damage(older: bool) -> None:
     ],
     ids=["erased", "all ones", "other bytes", "negative offset", "far offset", "negative times"],
 )
-def test_values_that_nobody_wrote_are_damage(front: bytes) -> None:
+def test_implausible_checkpoint_values_are_damage(front: bytes) -> None:
     page = Checkpoint(TIMES, TIMES, TIMES, 0, 5_000).encode()
     with pytest.raises(CheckpointDamaged):
         decode_checkpoint(written_by_java(page, front))
@@ -124,14 +132,14 @@ def test_a_store_of_upstream_5_5_keeps_its_confirm_offset(tmp_path: Path) -> Non
         assert (report.clean, report.confirm_offset) == (True, confirm)
         await store.stop()
         saved = (tmp_path / "checkpoint").read_bytes()
-        assert saved[40:48] == bytes(8), "0 is what 5.5 takes for unknown"
+        assert saved[40:48] == bytes(8), "0 means unknown to 5.5"
         assert decode_checkpoint(saved).ours
 
     asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("front", [b"", values(0), b"\xff" * 48], ids=["ours", "Java's", "damaged"])
-def test_a_checkpoint_remembers_tables_whoever_wrote_its_values(tmp_path: Path, front: bytes) -> None:
+def test_a_checkpoint_keeps_the_tables_flag_with_any_values(tmp_path: Path, front: bytes) -> None:
     path = tmp_path / "checkpoint"
 
     async def scenario() -> None:
@@ -155,15 +163,13 @@ def test_a_checkpoint_remembers_tables_whoever_wrote_its_values(tmp_path: Path, 
 
 @pytest.mark.parametrize("damaged", [False, True])
 @pytest.mark.parametrize("clean", [False, True])
-def test_a_refused_start_leaves_checkpoint_and_mark(tmp_path: Path, *, clean: bool, damaged: bool) -> None:
+def test_a_start_without_saving_keeps_the_checkpoint_and_the_abort_file(
+    tmp_path: Path, *, clean: bool, damaged: bool
+) -> None:
     async def scenario() -> None:
-        store = open_store(tmp_path)
-        await store.start()
-        await store.become_master()
+        store = await master(tmp_path)
         store.append([message(properties=b"KEYS\x01k\x02")] * 3)
-        store.set_confirm_offset(store.max_offset())
-        while store.dispatch():
-            pass
+        dispatch_all(store)
         await store.stop()
         path = tmp_path / "checkpoint"
         page = bytearray(path.read_bytes())
@@ -186,9 +192,7 @@ def test_a_refused_start_leaves_checkpoint_and_mark(tmp_path: Path, *, clean: bo
         assert report.clean is clean
         await again.saves_from_now()
         assert path.read_bytes() != bytes(page) or not damaged
-        again.set_confirm_offset(again.max_offset())
-        while again.dispatch():
-            pass
+        dispatch_all(again)
         assert [len(entries) for entries in queue_entries(again).values()] == [3]
         await again.stop()
 
@@ -196,9 +200,7 @@ def test_a_refused_start_leaves_checkpoint_and_mark(tmp_path: Path, *, clean: bo
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_what_is_noted_while_an_index_is_built_vouches_for_no_more_than_before(
-    tmp_path: Path, *, damaged: bool
-) -> None:
+def test_a_checkpoint_saved_during_an_index_build_confirms_no_more(tmp_path: Path, *, damaged: bool) -> None:
     async def scenario() -> None:
         settings = lay_out("clean-shutdown", tmp_path, queues=True)
         for file in (tmp_path / "index").iterdir():

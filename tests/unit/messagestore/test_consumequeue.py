@@ -47,7 +47,7 @@ def test_file_sizes_are_rounded_up_to_whole_entries() -> None:
 
 @pytest.mark.parametrize("trusted", [True, False])
 @pytest.mark.parametrize("count", [0, 1, 19, 20, 21, 65])
-def test_entries_are_found_again_whatever_the_number_of_files(
+def test_entries_are_found_after_a_restart_with_any_number_of_files(
     tmp_path: Path, count: int, trusted: bool
 ) -> None:
     queue = filled(tmp_path, count)
@@ -62,7 +62,7 @@ FOUR_PAGES = 16_400
 
 
 def content(chance: random.Random) -> bytes:
-    """A file of FOUR_PAGES: entries, and perhaps one thing or two that no entry is followed by, or is."""
+    """A file of FOUR_PAGES: entries, and up to two invalid ones."""
     entries, phy = [], chance.choice([0, 0, 5_000])
     for _ in range(chance.choice([0, 1, 3, 203, 204, 205, 820, chance.randrange(820)])):
         entries.append((phy, 100, 7))
@@ -90,9 +90,9 @@ def content(chance: random.Random) -> bytes:
 def loaded(
     folder: Path, name: str, held: bytes, *, limits: tuple[int, int], trusted: bool
 ) -> dict[str, object]:
-    """All that a queue with this one file is after its start, and what is in the file then."""
+    """The state of a queue with this one file after its start, and the content of the file."""
     folder.mkdir()
-    with (folder / name).open("wb") as file:  # as a queue leaves it: sparse behind what was written
+    with (folder / name).open("wb") as file:  # as a queue leaves it: sparse after the written entries
         file.write(held.rstrip(b"\0"))
         file.truncate(FOUR_PAGES)
     queue = ConsumeQueue(RealSegmentDirectory(folder), FOUR_PAGES, "T", 0)
@@ -106,7 +106,7 @@ def loaded(
 
 @pytest.mark.parametrize("trusted", [True, False])
 @pytest.mark.parametrize("seed", range(40))
-def test_a_short_look_at_a_plain_queue_finds_what_a_long_one_finds(
+def test_a_short_check_of_a_plain_queue_equals_a_full_one(
     tmp_path: Path, seed: int, trusted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(seed)
@@ -127,7 +127,7 @@ def test_a_short_look_at_a_plain_queue_finds_what_a_long_one_finds(
 
 
 @pytest.mark.parametrize(("pages", "count"), [(1, 203), (1, 204), (1, 205), (1, 400), (4, 819), (4, 820)])
-def test_what_a_file_system_takes_for_a_hole_is_not_taken_for_the_end(
+def test_a_file_system_hole_is_not_read_as_the_end_of_a_queue(
     tmp_path: Path, pages: int, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = b"".join(ENTRY.pack(number * 100, 100, 7) for number in range(count))
@@ -136,7 +136,7 @@ def test_what_a_file_system_takes_for_a_hole_is_not_taken_for_the_end(
     assert found["max_queue_offset"] == count
 
 
-def test_a_file_that_begins_between_two_is_refused(tmp_path: Path) -> None:
+def test_a_queue_file_with_an_unaligned_name_is_rejected(tmp_path: Path) -> None:
     held = ENTRY.pack(0, 100, 7)
     with pytest.raises(BadSegments, match="multiple"):
         loaded(tmp_path / "queue", segment_name(400), held, limits=(0, 1 << 39), trusted=False)
@@ -148,19 +148,19 @@ def test_the_same_record_is_indexed_once(tmp_path: Path) -> None:
     assert queue.max_queue_offset == 3
 
 
-def test_an_offset_beyond_the_end_is_listed_behind_fillers(tmp_path: Path) -> None:
+def test_an_offset_beyond_the_end_is_appended_after_fillers(tmp_path: Path) -> None:
     queue = filled(tmp_path, 3)
     assert queue.append(5, 400, 100, 7)
     assert list(queue.entries(2, 9)) == [(200, 100, 2), filler(400), filler(400), (400, 100, 7)]
 
 
-def test_an_offset_given_out_twice_keeps_its_first_message(tmp_path: Path) -> None:
+def test_an_offset_assigned_twice_keeps_its_first_message(tmp_path: Path) -> None:
     queue = filled(tmp_path, 3)
     assert not queue.append(2, 900, 100, 7)
     assert queue.entry(2) == (200, 100, 2)
 
 
-def test_a_queue_that_begins_late_is_filled_with_pre_blank_entries_as_upstream_does(tmp_path: Path) -> None:
+def test_a_queue_with_a_late_start_is_filled_with_pre_blank_entries(tmp_path: Path) -> None:
     queue = filled(tmp_path, 5, first=27)
     assert (queue.min_queue_offset, queue.max_queue_offset) == (27, 32)
     again = reopened(tmp_path, trusted=False)
@@ -170,9 +170,7 @@ def test_a_queue_that_begins_late_is_filled_with_pre_blank_entries_as_upstream_d
 
 
 @pytest.mark.parametrize("kept", [0, 1, 20, 33, 40])
-def test_a_truncated_queue_keeps_what_ends_at_or_below_the_cut_and_grows_again(
-    tmp_path: Path, kept: int
-) -> None:
+def test_a_truncated_queue_keeps_entries_below_the_cut_and_grows_again(tmp_path: Path, kept: int) -> None:
     queue = filled(tmp_path, 50)
     run(queue.truncate(kept * 100 + 99))
     assert (queue.max_queue_offset, queue.phy_end) == (kept, kept * 100)
@@ -193,7 +191,7 @@ def test_an_untrusted_queue_ends_at_its_first_torn_entry(tmp_path: Path) -> None
     filled(tmp_path, 50)
     file = tmp_path / "00000000000000000800"
     content = bytearray(file.read_bytes())
-    content[60:68] = bytes(8)  # the physical offset of entry 43, as half a page that never reached the disk
+    content[60:68] = bytes(8)  # the physical offset of entry 43, as if half a page had not reached the disk
     file.write_bytes(content)
     assert reopened(tmp_path, trusted=False).max_queue_offset == 43
 
@@ -212,7 +210,7 @@ def test_a_trusted_queue_with_a_missing_file_is_an_error_that_names_it(tmp_path:
         reopened(tmp_path)
 
 
-def test_a_queue_starts_at_its_first_message_that_the_log_still_has(tmp_path: Path) -> None:
+def test_a_queue_starts_at_the_first_message_in_the_log(tmp_path: Path) -> None:
     filled(tmp_path, 50)
     queue = reopened(tmp_path, log_min=2150)
     assert queue.min_queue_offset == 22
@@ -220,7 +218,7 @@ def test_a_queue_starts_at_its_first_message_that_the_log_still_has(tmp_path: Pa
     assert queue.min_queue_offset == queue.max_queue_offset == 50
 
 
-def test_the_first_entry_that_is_not_below_an_offset_is_looked_for_once(
+def test_the_first_entry_from_an_offset_is_searched_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = filled(tmp_path, 50)
@@ -249,7 +247,7 @@ def test_the_first_entry_that_is_not_below_an_offset_is_looked_for_once(
     run(queue.truncate(4_800))
     assert (queue.min_queue_offset, queue.first_from(5_000)) == (0, 48)
     queue.append(48, 6_000, 100, 0)
-    assert queue.first_from(5_000) == 48, "what was cut is forgotten"
+    assert queue.first_from(5_000) == 48, "truncated entries are forgotten"
 
 
 def test_the_nearest_record_end_below_an_offset_is_found(tmp_path: Path) -> None:
@@ -258,10 +256,11 @@ def test_the_nearest_record_end_below_an_offset_is_found(tmp_path: Path) -> None
     assert [queue.boundary_at_or_below(phy) for phy in range(0, 5000, 100)] == [-1, *range(100, 5000, 100)]
 
 
-def test_a_record_end_near_the_end_is_found_without_a_look_at_older_files(
+def test_a_record_end_near_the_end_is_found_without_reading_older_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker that becomes a slave asks all its queues for one; what the page cache has lost would hold all else."""
+    """A broker that becomes a slave asks all queues for one; reads of uncached files would block everything
+    else."""
     queue = filled(tmp_path, 2000)
     looked_at: list[int] = []
     entry = ConsumeQueue._entry

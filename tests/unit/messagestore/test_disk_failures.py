@@ -1,12 +1,10 @@
-"""A disk that is full and a disk that fails, on the simulated one."""
+"""A full disk and a failing disk, simulated."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import os
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 import pytest
 
@@ -19,7 +17,8 @@ from mqruntime.diskfull import RETRY_S
 from simulation.kernel.disk import SimulatedDisk
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
-from tests.unit.messagestore.storehelp import message, small_settings, worked
+from tests.unit.messagestore.simulateddisks import on_a_disk, on_a_node
+from tests.unit.messagestore.storehelp import dispatch_all, message, small_settings, worked
 
 pytestmark = pytest.mark.usefixtures("way")
 
@@ -27,44 +26,7 @@ FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 FAILED = OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def on_a_node(scenario: Callable[[Node], Coroutine[Any, Any, None]]) -> None:
-    with World(1) as world:
-        node = world.node("broker-0", "10.0.0.1")
-
-        class App:
-            async def start(self) -> None:
-                await scenario(node)
-
-            async def stop(self) -> None:
-                raise AssertionError("not asked")
-
-            async def wait_failed(self) -> BaseException:
-                done.append(True)
-                return await world.loop.create_future()
-
-        done: list[bool] = []
-        node.start(lambda runtime: App())
-        world.run_until(lambda: bool(done) or node.failure is not None, limit_ms=60_000)
-        assert node.failure is None
-
-
-def on_a_disk(
-    scenario: Callable[[MessageStore, SimulatedDisk, list[BaseException]], Coroutine[Any, Any, None]],
-) -> None:
-    """Runs the scenario with a started master store; the list collects what it reports as fatal."""
-
-    async def with_a_store(node: Node) -> None:
-        fatal: list[BaseException] = []
-        store = MessageStore(node.runtime(), small_settings(), on_fatal=fatal.append)
-        await store.start()
-        await store.become_master()
-        await scenario(store, node.disk, fatal)
-        await store.stop()
-
-    on_a_node(with_a_store)
-
-
-def test_a_full_disk_refuses_sends_that_need_a_new_segment_and_takes_them_again_later() -> None:
+def test_a_full_disk_refuses_sends_that_need_a_new_segment_until_it_has_space() -> None:
     async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
         assert store.append([message(bytes(1000)) for _ in range(3)])[-1].error is None
         end = store.max_offset()
@@ -81,13 +43,13 @@ def test_a_full_disk_refuses_sends_that_need_a_new_segment_and_takes_them_again_
     on_a_disk(scenario)
 
 
-def test_a_full_disk_is_asked_once_a_second_and_told_of_each_half_minute_however_many_sends_come(
+def test_a_full_disk_is_retried_once_a_second_and_logged_every_half_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
         store.append([message(bytes(1000)) for _ in range(2)])
         disk.fail_next("create", FULL, where="commitlog", times=1000)
-        # the segment is more than half full, so each of them wants the next one prepared
+        # the segment is more than half full, so each send asks to prepare the next one
         for number in range(450):
             (sent,) = store.append([message(bytes(1500))])
             assert sent.error is (None if number == 0 else PutStatus.SERVICE_NOT_AVAILABLE)
@@ -100,18 +62,18 @@ def test_a_full_disk_is_asked_once_a_second_and_told_of_each_half_minute_however
 
     with caplog.at_level("INFO", "messagestore"):
         on_a_disk(scenario)
-    told = [record.getMessage() for record in caplog.records]
-    lack = "no segment of the log can be written, trying on; make room on this broker's disk"
-    assert told == [lack, lack, "segment of the log can be written again"]
+    logged = [record.getMessage() for record in caplog.records]
+    no_segment = "no segment of the log can be written, trying on; make room on this broker's disk"
+    assert logged == [no_segment, no_segment, "segment of the log can be written again"]
 
 
-def test_a_store_says_when_it_takes_no_messages_and_finds_out_by_itself_that_it_does_again() -> None:
-    """Who asks a probe before he sends would otherwise never send the message that tries."""
+def test_a_store_reports_a_full_disk_and_detects_free_space_by_itself() -> None:
+    """Otherwise a client that checks a probe before it sends would never send the message that retries."""
 
     async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
         disk.capacity_bytes = disk.used_bytes() + 4096 + 3000
         assert store.append([message(bytes(1000)) for _ in range(2)])[-1].error is None
-        assert store.takes_messages(), "before the next segment is wanted"
+        assert store.takes_messages(), "before the next segment is needed"
         assert store.append([message(bytes(1000)), message(bytes(1000))])[-1].error is not None
         assert not store.takes_messages()
         await asyncio.sleep(10)
@@ -124,7 +86,7 @@ def test_a_store_says_when_it_takes_no_messages_and_finds_out_by_itself_that_it_
     on_a_disk(scenario)
 
 
-def test_a_segment_that_cannot_be_made_for_another_reason_has_its_own_status_and_cure(
+def test_a_segment_that_cannot_be_created_has_its_own_status_and_hint(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
@@ -138,7 +100,7 @@ def test_a_segment_that_cannot_be_made_for_another_reason_has_its_own_status_and
 
 
 @pytest.mark.parametrize("operation", ["create", "reserve"])
-def test_a_disk_too_full_for_queues_stops_sends_until_dispatch_gets_on(operation: str) -> None:
+def test_a_disk_too_full_for_queues_stops_sends_until_dispatch_continues(operation: str) -> None:
     async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
         store.append([message()])
         disk.fail_next(operation, FULL, where="consumequeue")
@@ -158,7 +120,7 @@ def test_a_disk_too_full_for_queues_stops_sends_until_dispatch_gets_on(operation
 
 
 @pytest.mark.parametrize("operation", ["create", "reserve"])
-def test_an_empty_slave_begins_nowhere_while_the_disk_has_no_room_for_its_first_bytes(operation: str) -> None:
+def test_an_empty_slave_has_no_start_while_the_disk_is_full(operation: str) -> None:
     async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
         store.become_slave()
         await store.begin_empty_at(8192)
@@ -171,7 +133,7 @@ def test_an_empty_slave_begins_nowhere_while_the_disk_has_no_room_for_its_first_
         await asyncio.sleep(RETRY_S)
         record = encode(worked())
         begin, end = worked().physical_offset, worked().physical_offset + len(record)
-        await store.begin_empty_at(begin)  # of another master
+        await store.begin_empty_at(begin)  # at the start of another master
         store.write_view(begin, len(record))[:] = record
         store.advance(end)
         store.set_confirm_offset(end)
@@ -183,7 +145,7 @@ def test_an_empty_slave_begins_nowhere_while_the_disk_has_no_room_for_its_first_
     on_a_disk(scenario)
 
 
-def test_after_the_first_failed_sync_nothing_is_accepted_and_nothing_looks_clean() -> None:
+def test_after_a_failed_sync_the_store_accepts_nothing_and_is_not_clean() -> None:
     async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
         store.append([message()])
         disk.fail_next("sync", FAILED, where="commitlog")
@@ -218,7 +180,7 @@ def test_a_disk_that_fails_in_the_background_is_fatal(operation: str, where: str
     on_a_disk(scenario)
 
 
-def test_a_full_disk_delays_the_checkpoint_and_kills_nothing() -> None:
+def test_a_full_disk_delays_the_checkpoint_and_is_not_fatal() -> None:
     async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
         disk.fail_next("replace", FULL, where="checkpoint", times=2)
         store.append([message()])
@@ -232,8 +194,8 @@ def test_a_full_disk_delays_the_checkpoint_and_kills_nothing() -> None:
     on_a_disk(scenario)
 
 
-def test_a_store_of_which_nothing_was_confirmed_starts_on_a_full_disk() -> None:
-    """Cluster 837259387470025: there is no index yet, and the checkpoint need not say so."""
+def test_a_store_without_confirmed_data_starts_on_a_full_disk() -> None:
+    """Cluster seed 837259387470025: there is no index yet, and the checkpoint need not record that."""
 
     async def scenario(node: Node) -> None:
         fatal: list[BaseException] = []
@@ -270,7 +232,7 @@ def test_a_failed_truncation_is_fatal() -> None:
     on_a_disk(scenario)
 
 
-def test_a_cut_that_a_full_disk_cannot_announce_changes_nothing_and_may_be_repeated() -> None:
+def test_a_truncation_that_a_full_disk_cannot_announce_may_be_repeated() -> None:
     async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
         first, second = store.append([message(), message()])
         store.set_confirm_offset(second.end_offset)
@@ -292,8 +254,8 @@ def test_a_cut_that_a_full_disk_cannot_announce_changes_nothing_and_may_be_repea
     on_a_disk(scenario)
 
 
-def test_a_queue_that_a_full_disk_could_not_sync_is_a_failed_disk() -> None:
-    """The kernel forgets the pages: no later sync of them tells the truth."""
+def test_a_queue_sync_refused_by_a_full_disk_is_fatal() -> None:
+    """The kernel drops the pages, so a later sync of them proves nothing."""
 
     async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
         disk.fail_next("sync", FULL, where="consumequeue")
@@ -305,18 +267,16 @@ def test_a_queue_that_a_full_disk_could_not_sync_is_a_failed_disk() -> None:
     on_a_disk(scenario)
 
 
-def test_a_record_whose_index_entry_found_no_room_leaves_no_queue_entry_behind_a_cut() -> None:
+def test_a_record_without_room_in_the_index_leaves_no_queue_entry() -> None:
     async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
         (first,) = store.append([message(b"kept")])
-        store.set_confirm_offset(store.max_offset())
-        while store.dispatch():
-            pass
+        dispatch_all(store)
         assert store.dispatched_offset() == first.end_offset
         disk.fail_next("create", FULL, where="index", times=1_000)
         (cut,) = store.append([message(b"cut off", properties=b"KEYS\x01k\x02TAGS\x01old\x02")])
         store.set_confirm_offset(store.max_offset())
         await asyncio.sleep(0.1)
-        assert store.dispatched_offset() == cut.physical_offset, "it is to be dispatched again"
+        assert store.dispatched_offset() == cut.physical_offset, "it will be dispatched again"
         store.become_slave()
         assert await store.truncate(cut.physical_offset) == cut.physical_offset
         assert store.max_queue_offset("TopicTest", 0) == 1
@@ -336,7 +296,7 @@ def test_a_record_whose_index_entry_found_no_room_leaves_no_queue_entry_behind_a
 
 
 @pytest.mark.parametrize("operation", ["create", "reserve"])
-def test_a_queue_that_begins_in_the_middle_begins_there_also_after_a_full_disk(operation: str) -> None:
+def test_a_queue_with_a_late_start_keeps_it_after_a_full_disk(operation: str) -> None:
     with World(1) as world:
         node = world.node("broker-0", "10.0.0.1")
         queue = ConsumeQueue(node.runtime().segments, 400, "TopicTest", 0)
@@ -351,14 +311,14 @@ def test_a_queue_that_begins_in_the_middle_begins_there_also_after_a_full_disk(o
             with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
                 queue.append(45, 1200, 100, 5)
             assert queue.max_queue_offset == 8
-            assert not any(queue._open(0).view()[8 * 20 :]), "nothing stands above the end"
+            assert not any(queue._open(0).view()[8 * 20 :]), "no bytes after the end"
         assert queue.append(45, 1200, 100, 5)
         assert (queue.min_queue_offset, queue.max_queue_offset) == (7, 46)
 
 
 @pytest.mark.parametrize("killed_first", [False, True])
-def test_an_entry_that_was_cut_does_not_come_back_behind_a_power_cut(killed_first: bool) -> None:
-    """The log goes on below other queues, and is vouched for beyond the place where the lost record stood."""
+def test_a_truncated_entry_does_not_return_after_a_power_cut(killed_first: bool) -> None:
+    """The log continues with other queues, and the checkpoint is above the offset of the lost record."""
     for seed in range(8):
         with World(seed) as world:
             node = world.node("broker-0", "10.0.0.1")

@@ -1,4 +1,4 @@
-"""Entries of consume queues that lead to records of other queues: nobody gets another queue's message."""
+"""Consume queue entries that point to records of other queues: no reader gets another queue's message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from messagestore.errors import QueueDamaged
 from messagestore.messages import GetResult, GetStatus
 from messagestore.queues.consumequeue import ENTRY
 from messagestore.store.messagestore import MessageStore
-from tests.unit.messagestore.storehelp import message, open_store, small_settings
+from tests.unit.messagestore.storehelp import dispatch_all, master, message, open_store, small_settings
 
 QUEUES = (("one", 0), ("one", 1), ("two", 0))
 EACH = 12
@@ -24,15 +24,11 @@ def queue_file(root: Path, topic: str, queue_id: int) -> Path:
 
 
 async def filled(root: Path) -> None:
-    """Queues of records that have one size each, in turn."""
-    store = open_store(root)
-    await store.start()
-    await store.become_master()
+    """Fill queues in turn with records of equal size."""
+    store = await master(root)
     for number in range(EACH):
         store.append([message(b"%d" % (number % 10), topic, queue_id) for topic, queue_id in QUEUES])
-    store.set_confirm_offset(store.max_offset())
-    while store.dispatch():
-        pass
+    dispatch_all(store)
     await store.stop()
 
 
@@ -52,7 +48,7 @@ def places(result: GetResult) -> list[tuple[str, int, int]]:
 
 
 @pytest.mark.parametrize(("a", "b"), [(QUEUES[0], QUEUES[1]), (QUEUES[0], QUEUES[2])])
-def test_queues_whose_files_took_each_others_places_are_built_anew(
+def test_queues_with_exchanged_files_are_rebuilt(
     tmp_path: Path, a: tuple[str, int], b: tuple[str, int]
 ) -> None:
     async def scenario() -> None:
@@ -72,7 +68,7 @@ def test_queues_whose_files_took_each_others_places_are_built_anew(
 
 @pytest.mark.parametrize("is_cold", [False, True])
 @pytest.mark.parametrize("another", [QUEUES[1], QUEUES[2]])
-def test_an_entry_that_leads_to_another_queues_record_is_an_error_of_its_reader(
+def test_an_entry_that_points_to_another_queues_record_fails_its_reader(
     tmp_path: Path, another: tuple[str, int], is_cold: bool
 ) -> None:
     async def scenario() -> None:
@@ -99,8 +95,8 @@ def test_an_entry_that_leads_to_another_queues_record_is_an_error_of_its_reader(
 
 
 @pytest.mark.parametrize("number", [4, EACH - 1])
-def test_a_record_that_says_of_itself_what_rotted_is_served_as_it_is(tmp_path: Path, number: int) -> None:
-    """Its body is whole, and what it says there has no check."""
+def test_a_record_with_a_corrupted_queue_id_is_served(tmp_path: Path, number: int) -> None:
+    """Its body is intact, and the queue id has no checksum."""
 
     async def scenario() -> None:
         await filled(tmp_path)

@@ -1,4 +1,5 @@
-"""A slave lists many messages together, for nobody waits for one of them there; a master lists them as they come."""
+"""A slave dispatches many messages together because no consumer waits there; a master dispatches each at
+once."""
 
 from __future__ import annotations
 
@@ -10,21 +11,21 @@ from messagestore.dispatch import dispatchloop
 from messagestore.messages import QueueGrew
 from messagestore.store.messagestore import MessageStore
 from simulation.kernel.disk import SimulatedDisk
+from tests.unit.messagestore.simulateddisks import on_a_disk
 from tests.unit.messagestore.storehelp import message
-from tests.unit.messagestore.test_disk_failures import on_a_disk
 
 MESSAGES = 30
 
 
 async def confirmed_one_by_one(store: MessageStore, *, follows: bool) -> list[int]:
-    """The ends of the queue that arrivals told of, until all messages are listed."""
+    """Confirm messages one by one until all are dispatched; return the queue ends that arrivals reported."""
     ends = [store.append([message()])[0].end_offset for _ in range(MESSAGES)]
     if follows:
         store.become_slave()
-    told: list[int] = []
+    reported: list[int] = []
 
     def arrived(grown: list[QueueGrew]) -> None:
-        told.append(grown[-1].next_queue_offset)
+        reported.append(grown[-1].next_queue_offset)
 
     store.on_arrival(arrived)
     for end in ends:
@@ -33,19 +34,19 @@ async def confirmed_one_by_one(store: MessageStore, *, follows: bool) -> list[in
         await asyncio.sleep(0)
     await asyncio.sleep(2 * dispatchloop.GATHER_S)
     assert store.dispatched_offset() == ends[-1]
-    return told
+    return reported
 
 
 @pytest.mark.parametrize("follows", [False, True], ids=["master", "slave"])
-def test_what_a_slave_gets_within_a_moment_is_listed_together(follows: bool) -> None:
+def test_a_slave_dispatches_records_in_batches_and_a_master_at_once(follows: bool) -> None:
     async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
-        told = await confirmed_one_by_one(store, follows=follows)
-        assert told[-1] == MESSAGES and (len(told) == 1) == follows
+        reported = await confirmed_one_by_one(store, follows=follows)
+        assert reported[-1] == MESSAGES and (len(reported) == 1) == follows
 
     on_a_disk(scenario)
 
 
-def test_much_at_once_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_bytes_are_dispatched_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatchloop, "GATHER_BYTES", 1_000)
     monkeypatch.setattr(dispatchloop, "GATHER_S", 3600)
 

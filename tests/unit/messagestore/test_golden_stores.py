@@ -1,4 +1,4 @@
-"""Stores that Java brokers wrote: we read them, write the same bytes and build the same queues."""
+"""Stores of Java brokers: they are read, encoded to the same bytes, and dispatched to the same queues."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SETS = sorted(SEGMENT_SIZES)
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_every_record_of_a_java_store_decodes_as_java_decodes_it_and_encodes_to_the_same_bytes(
+def test_every_java_record_decodes_as_in_java_and_encodes_to_the_same_bytes(
     name: str,
 ) -> None:
     segments = golden_segments(name)
@@ -79,7 +79,7 @@ def test_a_walk_over_a_java_log_finds_every_record_and_stops_at_the_limit(name: 
         list(walk(segments, lambda s: contents[s.name], 0, end + 1))
 
 
-def test_a_record_crc_written_by_java_is_the_one_we_compute() -> None:
+def test_a_record_crc_of_java_equals_ours() -> None:
     (content,) = golden_segments("non-controller-record-crc").values()
     for line in golden_lines("non-controller-record-crc"):
         stored = content[line["pos"] : line["pos"] + line["size"]]
@@ -128,7 +128,7 @@ def test_a_store_that_java_stopped_cleanly_opens_without_rebuilding_its_queues(t
     asyncio.run(scenario())
 
 
-def test_a_java_store_that_confirmed_nothing_keeps_its_log_and_waits_for_a_confirm_offset(
+def test_a_java_store_without_a_confirm_offset_keeps_its_log(
     tmp_path: Path,
 ) -> None:
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""Index files: bytes as Java writes them, chains, cuts, torn files, and lookups by key."""
+"""Index files: bytes as Java writes them, chains, truncation, torn files, and lookups by key."""
 
 from __future__ import annotations
 
@@ -26,7 +26,15 @@ from messagestore.properties import dispatched_values, java_string_hash
 from messagestore.record import QueueFacts, decode
 from mqruntime.realruntime import real_runtime
 from mqruntime.segments import RealSegmentDirectory
-from tests.unit.messagestore.storehelp import GOLDEN, golden_index, message, open_store, small_settings
+from tests.unit.messagestore.storehelp import (
+    GOLDEN,
+    dispatch_all,
+    golden_index,
+    master,
+    message,
+    open_store,
+    small_settings,
+)
 
 pytestmark = pytest.mark.usefixtures("way")
 
@@ -78,7 +86,7 @@ def test_a_key_hashes_as_in_java() -> None:
 
 
 @pytest.mark.parametrize("name", ["clean-shutdown", "after-kill-9", "non-controller-record-crc"])
-def test_the_bytes_of_a_java_index_are_what_its_listing_says(name: str) -> None:
+def test_the_bytes_of_a_java_index_match_its_listing(name: str) -> None:
     listed = json.loads((GOLDEN / name / "index.json").read_text())
     for path, raw in golden_index(name).items():
         row = listed[path]
@@ -108,7 +116,7 @@ def test_a_record_is_indexed_once(tmp_path: Path) -> None:
     assert found(index, "a") == [100, 0]
 
 
-def test_times_narrow_a_search_to_the_second(tmp_path: Path) -> None:
+def test_a_search_by_time_has_a_resolution_of_one_second(tmp_path: Path) -> None:
     index = table(tmp_path)
     for number in range(5):
         put(index, number * 100, facts("a", at_ms=10_000 + number * 1_000))
@@ -117,7 +125,7 @@ def test_times_narrow_a_search_to_the_second(tmp_path: Path) -> None:
     assert list(index.find("T", "a", 20_000, 30_000)) == []
 
 
-def test_a_full_file_is_followed_by_the_next_and_both_are_searched(tmp_path: Path) -> None:
+def test_a_full_index_file_is_followed_by_the_next_and_both_are_searched(tmp_path: Path) -> None:
     index = table(tmp_path)
     for number in range(20):
         put(index, number * 100, facts("a"))
@@ -127,7 +135,7 @@ def test_a_full_file_is_followed_by_the_next_and_both_are_searched(tmp_path: Pat
     assert all(len(name) == 17 and name.startswith("2023111422") for name in names), "UTC"
 
 
-def test_a_clock_that_went_back_a_year_costs_the_next_file_no_time(tmp_path: Path) -> None:
+def test_the_next_index_file_is_named_after_the_last_when_the_clock_went_back(tmp_path: Path) -> None:
     moments = iter((1_700_000_000_000, 1_670_000_000_000, 1_670_000_000_001))
     directory = real_runtime(tmp_path).segments.subdirectory("index")
     index = IndexTable(directory, SLOTS, ENTRIES, lambda: next(moments))
@@ -139,7 +147,7 @@ def test_a_clock_that_went_back_a_year_costs_the_next_file_no_time(tmp_path: Pat
 
 
 @pytest.mark.parametrize("cut", [0, 100, 550, 700, 900, 1_300, 2_000])
-def test_a_cut_leaves_what_would_stand_there_without_the_rest(tmp_path: Path, cut: int) -> None:
+def test_a_truncated_index_equals_one_built_without_the_rest(tmp_path: Path, cut: int) -> None:
     async def scenario() -> None:
         whole, part = table(tmp_path / "whole"), table(tmp_path / "part")
         for number in range(20):
@@ -158,7 +166,7 @@ def test_a_cut_leaves_what_would_stand_there_without_the_rest(tmp_path: Path, cu
 
 
 @pytest.mark.parametrize("tear", ["slots", "entries", "both"])
-def test_what_a_power_cut_tore_is_mended_below_what_is_vouched_for(tmp_path: Path, tear: str) -> None:
+def test_a_torn_index_is_repaired_below_the_checkpoint(tmp_path: Path, tear: str) -> None:
     async def scenario() -> None:
         index = table(tmp_path, 8, 64)
         for number in range(12):
@@ -172,24 +180,24 @@ def test_what_a_power_cut_tore_is_mended_below_what_is_vouched_for(tmp_path: Pat
         if tear != "slots":
             torn[HEADER.size + 4 * 8 + ENTRY.size * 9 :] = bytes(len(raw) - HEADER.size - 32 - ENTRY.size * 9)
         (tmp_path / "index" / name).write_bytes(torn)
-        mended = table(tmp_path, 8, 64)
-        await mended.load(800, trusted=False)
-        last = [700] if tear == "slots" else []  # it may have had more keys than are left
-        assert mended.phy_end == (701 if last else 601)
-        assert [found(mended, key) for key in ("k0", "k1", "k2")] == [
+        repaired = table(tmp_path, 8, 64)
+        await repaired.load(800, trusted=False)
+        last = [700] if tear == "slots" else []  # the record may have had more keys
+        assert repaired.phy_end == (701 if last else 601)
+        assert [found(repaired, key) for key in ("k0", "k1", "k2")] == [
             [600, 300, 0],
             [*last, 400, 100],
             [500, 200],
         ]
         for number in range(7, 12):
-            put(mended, number * 100, facts(f"k{number % 3}"))
-        await mended.sync()
-        assert content(tmp_path) == {name: raw}, "filled again it is what it was"
+            put(repaired, number * 100, facts(f"k{number % 3}"))
+        await repaired.sync()
+        assert content(tmp_path) == {name: raw}, "refilled, it has the same bytes"
 
     asyncio.run(scenario())
 
 
-def test_files_of_another_geometry_are_built_anew_from_the_log(tmp_path: Path) -> None:
+def test_index_files_of_another_geometry_are_rebuilt_from_the_log(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = await filled(tmp_path)
         await store.stop()
@@ -206,9 +214,7 @@ def test_files_of_another_geometry_are_built_anew_from_the_log(tmp_path: Path) -
 
 async def filled(root: Path) -> Any:
     """A running store with three messages, all confirmed and dispatched."""
-    store = open_store(root)
-    await store.start()
-    await store.become_master()
+    store = await master(root)
     store.append(
         [
             message(b"one", properties=b"KEYS\x01k1 k2\x02UNIQ_KEY\x01U1\x02"),
@@ -216,9 +222,7 @@ async def filled(root: Path) -> Any:
             message(b"other topic", "Other", properties=b"KEYS\x01k1\x02"),
         ]
     )
-    store.set_confirm_offset(store.max_offset())
-    while store.dispatch():
-        pass
+    dispatch_all(store)
     return store
 
 
@@ -227,7 +231,7 @@ async def bodies(store: Any, key: str, count_max: int = 10, topic: str = "TopicT
     return [decode(content).body for content in records]
 
 
-def test_an_answer_ends_before_it_is_too_long_but_has_one_message(
+def test_a_query_response_has_a_size_limit_but_at_least_one_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -260,7 +264,7 @@ def test_a_store_finds_confirmed_messages_by_key_before_and_after_a_restart(tmp_
     asyncio.run(scenario())
 
 
-def test_a_truncated_message_is_not_found_and_its_place_is_indexed_again(tmp_path: Path) -> None:
+def test_a_truncated_message_is_not_found_and_its_offset_is_indexed_again(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = await filled(tmp_path)
         (second,) = await store.find_by_key("TopicTest", "k1", 1, 0, 1 << 62)
@@ -276,7 +280,7 @@ def test_a_truncated_message_is_not_found_and_its_place_is_indexed_again(tmp_pat
     asyncio.run(scenario())
 
 
-def test_without_an_index_nothing_is_found_and_no_file_is_made(tmp_path: Path) -> None:
+def test_without_an_index_nothing_is_found_and_no_file_is_created(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = open_store(tmp_path, small_settings(message_index_enable=False))
         await store.start()
@@ -288,7 +292,7 @@ def test_without_an_index_nothing_is_found_and_no_file_is_made(tmp_path: Path) -
     asyncio.run(scenario())
 
 
-def test_a_long_chain_lets_others_run(tmp_path: Path) -> None:
+def test_a_search_of_a_long_chain_yields_to_other_tasks(tmp_path: Path) -> None:
     index = table(tmp_path, 16, 20_000)
     for number in range(10_000):
         put(index, number * 100, facts("a"))
@@ -297,7 +301,7 @@ def test_a_long_chain_lets_others_run(tmp_path: Path) -> None:
     assert len(steps) == 10_002
 
 
-def test_a_chain_that_grew_is_led_back_in_steps(tmp_path: Path) -> None:
+def test_a_chain_is_walked_back_in_steps(tmp_path: Path) -> None:
     index = table(tmp_path, 16, 2_000)
     for number in range(1_000):
         put(index, number * 100, facts("a"))
@@ -305,10 +309,10 @@ def test_a_chain_that_grew_is_led_back_in_steps(tmp_path: Path) -> None:
     assert file.back_from(1_000, 200, 300) == (700, 0)
     assert file.back_from(700, 200, 5_000) == (199, 5_000 - 501)
     assert file.back_from(199, 200, 7) == (199, 7)
-    assert file.back_from(1_001, 200, 7) == (0, 6), "there is no such entry"
+    assert file.back_from(1_001, 200, 7) == (0, 6), "no such entry exists"
 
 
-def test_an_index_file_of_java_answers_from_its_chains(tmp_path: Path) -> None:
+def test_an_index_file_of_java_is_searched_by_its_chains(tmp_path: Path) -> None:
     (raw,) = golden_index("clean-shutdown").values()
     (tmp_path / "index").mkdir()
     (tmp_path / "index" / "20261121102158488").write_bytes(raw)
@@ -323,25 +327,21 @@ def test_an_index_file_of_java_answers_from_its_chains(tmp_path: Path) -> None:
         assert list(file.find(value, 0, 1 << 62)) == positions
 
 
-def test_an_index_that_a_start_did_not_finish_is_finished_by_the_next(
+def test_an_unfinished_index_build_is_finished_by_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        store = open_store(tmp_path)
-        await store.start()
-        await store.become_master()
+        store = await master(tmp_path)
         store.append([message(properties=b"KEYS\x01k%d\x02" % number) for number in range(100)])
-        store.set_confirm_offset(store.max_offset())
-        while store.dispatch():
-            pass
+        dispatch_all(store)
         await store.stop()
         saved = Checkpoint(1 << 50, 1 << 50, 1 << 50, 0, store.confirm_offset())
         (tmp_path / "checkpoint").write_bytes(
             saved.encode()
-        )  # stored long ago: queues lack the last segment at most
+        )  # stored long ago: queues are missing the last segment at most
         settings = small_settings(
             max_index_num=40, max_hash_slot_num=7
-        )  # three other files for all that is indexed
+        )  # a geometry that needs three new files
         sync, synced = IndexFile.sync, 0
 
         async def breaks_off(self: IndexFile) -> None:
@@ -366,23 +366,21 @@ def test_an_index_that_a_start_did_not_finish_is_finished_by_the_next(
     asyncio.run(scenario())
 
 
-def test_of_an_index_that_a_start_did_not_finish_nothing_is_kept_after_a_power_cut(tmp_path: Path) -> None:
+def test_an_unfinished_index_build_is_discarded_after_a_power_cut(tmp_path: Path) -> None:
     async def scenario() -> None:
-        store = open_store(tmp_path)
-        await store.start()
-        await store.become_master()
+        store = await master(tmp_path)
         store.append([message(properties=b"KEYS\x01k%d\x02" % number) for number in range(100)])
-        store.set_confirm_offset(store.max_offset())
-        while store.dispatch():
-            pass
+        dispatch_all(store)
         await store.stop()
-        vouched = decode_checkpoint((tmp_path / "checkpoint").read_bytes())
-        vouched.index_msg_timestamp = INDEX_PARTIAL
-        vouched.physic_msg_timestamp = vouched.logics_msg_timestamp = vouched.logics_msg_timestamp + 10_000
-        (tmp_path / "checkpoint").write_bytes(vouched.encode())
+        checkpoint = decode_checkpoint((tmp_path / "checkpoint").read_bytes())
+        checkpoint.index_msg_timestamp = INDEX_PARTIAL
+        checkpoint.physic_msg_timestamp = checkpoint.logics_msg_timestamp = (
+            checkpoint.logics_msg_timestamp + 10_000
+        )
+        (tmp_path / "checkpoint").write_bytes(checkpoint.encode())
         (tmp_path / "abort").touch()
         for file in (tmp_path / "index").iterdir():
-            head = file.read_bytes()[: HEADER.size]  # of all pages the first alone came to the disk
+            head = file.read_bytes()[: HEADER.size]  # only the first page reached the disk
             file.write_bytes(head.ljust(file.stat().st_size, b"\0"))
         again = open_store(tmp_path)
         await again.start()
@@ -393,22 +391,18 @@ def test_of_an_index_that_a_start_did_not_finish_nothing_is_kept_after_a_power_c
     asyncio.run(scenario())
 
 
-def test_an_index_of_another_geometry_is_lost_before_its_first_file_goes(
+def test_an_index_of_another_geometry_is_invalid_before_its_first_file_is_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        store = open_store(tmp_path)
-        await store.start()
-        await store.become_master()
+        store = await master(tmp_path)
         store.append([message(properties=b"KEYS\x01k%d\x02" % number) for number in range(100)])
-        store.set_confirm_offset(store.max_offset())
-        while store.dispatch():
-            pass
+        dispatch_all(store)
         await store.stop()
-        vouched = decode_checkpoint((tmp_path / "checkpoint").read_bytes())
-        vouched.index_msg_timestamp += 10_000
-        vouched.physic_msg_timestamp = vouched.logics_msg_timestamp = vouched.index_msg_timestamp
-        (tmp_path / "checkpoint").write_bytes(vouched.encode())
+        checkpoint = decode_checkpoint((tmp_path / "checkpoint").read_bytes())
+        checkpoint.index_msg_timestamp += 10_000
+        checkpoint.physic_msg_timestamp = checkpoint.logics_msg_timestamp = checkpoint.index_msg_timestamp
+        (tmp_path / "checkpoint").write_bytes(checkpoint.encode())
         first, *others = sorted(file.name for file in (tmp_path / "index").iterdir())
         assert others
         delete = RealSegmentDirectory.delete

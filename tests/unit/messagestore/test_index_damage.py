@@ -1,4 +1,4 @@
-"""Index files that were damaged while no store ran: their keys are found again, and a query ends whatever it meets."""
+"""Index files damaged while no store ran: their keys are found again, and every query ends."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from messagestore.index.soundness import Chains
 from messagestore.index.table import IndexTable
 from messagestore.record import QueueFacts, decode
 from messagestore.store.messagestore import MessageStore
-from tests.unit.messagestore.storehelp import message, open_store, small_settings
+from tests.unit.messagestore.storehelp import dispatch_all, master, message, open_store, small_settings
 
 COUNT = 150
 SLOTS, ENTRIES = 16, 64
 PER_FILE = 63
-"""Entries of a full file: the first place is not used."""
+"""Entries of a full file: the first slot is unused."""
 ENTRIES_AT = HEADER.size + 4 * SLOTS
 FILE_BYTES = ENTRIES_AT + ENTRY.size * ENTRIES
 MOMENTS = 160
-"""Of 50 ms and more, until all is found again."""
+"""Retries, 50 ms apart, until all keys are found."""
 Damage = Callable[[Path], object]
 
 
@@ -36,10 +36,8 @@ def files_of(root: Path) -> list[Path]:
 
 
 async def filled(root: Path, *, clean: bool = True) -> None:
-    """Two entries a message: five files, the last with 48 of 63 entries."""
-    store = open_store(root)
-    await store.start()
-    await store.become_master()
+    """Fill a store with two entries per message: five files, the last with 48 of 63 entries."""
+    store = await master(root)
     append(store, range(COUNT))
     await store.stop()
     if not clean:
@@ -51,13 +49,11 @@ def append(store: MessageStore, numbers: range) -> None:
     for number in numbers:
         properties = b"KEYS\x01k%d\x02UNIQ_KEY\x01U%d\x02" % (number, number)
         store.append([message(b"%d" % number, properties=properties)])
-    store.set_confirm_offset(store.max_offset())
-    while store.dispatch():
-        pass
+    dispatch_all(store)
 
 
 async def missed(store: MessageStore, numbers: range) -> str | None:
-    """A key that does not lead to its message."""
+    """A key that does not find its message, or None."""
     for key, number in [(f"{kind}{number}", number) for number in numbers for kind in "kU"]:
         records = await store.find_by_key("TopicTest", key, 9, 0, 1 << 62)
         if [decode(record).body for record in records] != [b"%d" % number]:
@@ -66,7 +62,7 @@ async def missed(store: MessageStore, numbers: range) -> str | None:
 
 
 def named(record: logging.LogRecord) -> Any:
-    """The file that a line names."""
+    """The file that a log record names."""
     return getattr(record, "fields", {}).get("file")
 
 
@@ -138,19 +134,17 @@ DAMAGES: dict[str, Damage] = {
 
 @pytest.mark.parametrize(("clean", "near"), [(True, 0), (False, 1 << 20)], ids=["stopped", "killed"])
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_keys_are_found_again_after_damage(
+def test_keys_are_found_after_index_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Damage, near: int, *, clean: bool
 ) -> None:
-    """All of them while the store runs, or those at the end of the log at its start."""
+    """All files are rebuilt while the store runs, or those at the end of the log at its start."""
     monkeypatch.setattr("messagestore.dispatch.indexmending.NEAR_BYTES", near)
 
     async def scenario() -> None:
         await filled(tmp_path, clean=clean)
         damage(tmp_path)
         for life in range(2):
-            store = open_store(tmp_path)
-            await store.start()
-            await store.become_master()
+            store = await master(tmp_path)
             append(store, range(COUNT + life, COUNT + life + 1))
             now = range(COUNT + life + 1)
 
@@ -164,7 +158,7 @@ def test_keys_are_found_again_after_damage(
 
 
 @pytest.mark.parametrize("number", [0, 2, 4])
-def test_one_damaged_file_is_named_and_the_others_stay(
+def test_one_damaged_index_file_is_logged_and_the_others_stay(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, number: int
 ) -> None:
     async def scenario() -> None:
@@ -193,7 +187,7 @@ async def rebuilt(store: MessageStore) -> None:
     assert await becomes_true(all_found), await missed(store, range(COUNT))
 
 
-def test_a_sound_index_is_left_as_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_intact_index_is_not_changed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         await filled(tmp_path)
         before = {path: path.read_bytes() for path in files_of(tmp_path)}
@@ -214,10 +208,10 @@ LOOP = 0
 
 @pytest.mark.parametrize("number", [1, -1])
 @pytest.mark.parametrize("previous", [LOOP, 40, 2**31 - 1, 2**32 - 1])
-def test_a_query_over_a_broken_chain_ends_and_has_the_file_rebuilt(
+def test_a_query_over_a_broken_chain_ends_and_the_file_is_rebuilt(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, number: int, previous: int
 ) -> None:
-    """Each entry of a file leads to itself, to one that is newer than most, or out of the file. It is damaged while the store
+    """Each entry points to itself, to a newer entry, or out of the file. The file is damaged while the store
     runs, after the checks of its start."""
 
     async def scenario() -> None:
@@ -243,7 +237,7 @@ def test_a_query_over_a_broken_chain_ends_and_has_the_file_rebuilt(
     asyncio.run(scenario())
 
 
-def test_an_entry_that_leads_to_no_record_has_its_file_rebuilt(tmp_path: Path) -> None:
+def test_the_file_of_an_entry_that_points_to_no_record_is_rebuilt(tmp_path: Path) -> None:
     async def scenario() -> None:
         await filled(tmp_path)
         store = open_store(tmp_path)
@@ -259,7 +253,7 @@ def test_an_entry_that_leads_to_no_record_has_its_file_rebuilt(tmp_path: Path) -
     asyncio.run(scenario())
 
 
-def test_a_full_file_is_checked_in_slices_with_turns_for_others_in_between(
+def test_a_full_index_file_is_checked_in_one_slice_per_loop_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """180,000 entries."""
@@ -283,9 +277,7 @@ def test_a_full_file_is_checked_in_slices_with_turns_for_others_in_between(
         await store.become_master()
         properties = b"KEYS\x01" + b" ".join(b"%d" % number for number in range(3_000)) + b"\x02"
         store.append([message(properties=properties) for _ in range(60)])
-        store.set_confirm_offset(store.max_offset())
-        while store.dispatch():
-            pass
+        dispatch_all(store)
         await store.stop()
         noted("entries_fault", Chains.entries_fault)
         noted("slots_ahead", Chains.slots_ahead)
@@ -305,7 +297,7 @@ def test_a_full_file_is_checked_in_slices_with_turns_for_others_in_between(
 
 
 @pytest.mark.parametrize(("bytes_per_second", "is_found"), [(0, False), (8 << 20, True)])
-def test_entries_that_no_query_meets_are_checked_unless_the_operator_wants_no_scrub(
+def test_index_entries_are_scrubbed_unless_the_scrub_is_disabled(
     tmp_path: Path, bytes_per_second: int, is_found: bool
 ) -> None:
     async def scenario() -> None:
@@ -326,7 +318,7 @@ def test_entries_that_no_query_meets_are_checked_unless_the_operator_wants_no_sc
 
 
 def indexed(store: MessageStore) -> list[int]:
-    """Positions that entries lead to, by file."""
+    """The physical offsets of all entries, by file."""
     index: Any = store._index
     return [
         ENTRY.unpack_from(file.view, HEADER.size + 4 * file.slots + ENTRY.size * number)[1]
@@ -335,10 +327,10 @@ def indexed(store: MessageStore) -> list[int]:
     ]
 
 
-def test_what_comes_while_a_gap_is_filled_is_indexed_once(
+def test_records_appended_while_a_gap_is_filled_are_indexed_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last file is damaged, too, so there is a gap in front of where new records go."""
+    """The last file is missing too, so there is a gap before the new records."""
     monkeypatch.setattr("messagestore.dispatch.indexmending.NEAR_BYTES", 0)
     fill, more = IndexMending._fill_gap, list[int]()
 
@@ -372,10 +364,11 @@ async def nothing_filled(self: IndexMending) -> None:
 
 @pytest.mark.parametrize("geometry", [True, False], ids=["another geometry", "no files"])
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
-def test_a_whole_index_is_built_while_the_store_runs(
+def test_a_missing_index_is_built_while_the_store_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, geometry: bool, clean: bool
 ) -> None:
-    """Of a log that is longer than a start looks through. A life that ends on the way is followed by one that finishes."""
+    """The log is longer than a start scans. A process that ends during the build is followed by one that
+    finishes."""
     monkeypatch.setattr("messagestore.dispatch.indexmending.NEAR_BYTES", 0)
 
     async def scenario() -> None:
@@ -415,7 +408,8 @@ def test_a_whole_index_is_built_while_the_store_runs(
 def put_as_java(
     self: IndexTable, phy: int, facts: QueueFacts, tag: bytes, unique: bytes, keys: bytes
 ) -> None:
-    """Each entry where there is room for one: a record's may be in two files. Upstream: IndexService.putKey."""
+    """Put each entry where there is room: those of a record may be in two files. Upstream:
+    IndexService.putKey."""
     if phy < self.phy_end:
         return
     for value in self.hashes_of(facts.topic, tag, unique, keys):
@@ -430,10 +424,10 @@ def put_as_java(
 
 @pytest.mark.parametrize("near", [0, 1 << 20])
 @pytest.mark.parametrize("number", range(5))
-def test_a_record_whose_entries_java_put_into_two_files_loses_none(
+def test_a_record_with_entries_in_two_java_files_loses_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, near: int
 ) -> None:
-    """One of the files goes; what the other one lists of the record is not listed again."""
+    """One of the files is deleted; entries of the record in the other file are not repeated."""
     monkeypatch.setattr("messagestore.dispatch.indexmending.NEAR_BYTES", near)
 
     async def scenario() -> None:

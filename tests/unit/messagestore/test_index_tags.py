@@ -1,4 +1,5 @@
-"""Index entries of tags: written as Java 5.5.1 does, found by, and known from where on files of other versions have them."""
+"""Index entries of tags: written as in Java 5.5.1, searched, and the offset since which older files have
+them."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from messagestore.record import decode
 from messagestore.store.messagestore import MessageStore
 from tests.unit.messagestore.storehelp import (
     INDEX_GEOMETRY,
+    dispatch_all,
     golden_index,
     golden_lines,
     lay_out,
@@ -26,18 +28,18 @@ from tests.unit.messagestore.storehelp import (
 
 SETS = ["clean-shutdown", "after-kill-9", "non-controller-record-crc"]
 MOMENTS = 200
-"""Of 20 ms, until files were asked."""
+"""Retries, 20 ms apart, until the files were examined."""
 
 
 def entries_of(raw: bytes, slots: int) -> list[tuple[int, int]]:
-    """(hash, position) of each."""
+    """(hash, physical offset) of each entry."""
     at, count = HEADER.size + 4 * slots, HEADER.unpack_from(raw)[5]
     return [ENTRY.unpack_from(raw, at + ENTRY.size * number)[:2] for number in range(1, count)]
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_java_writes_an_entry_of_the_tag_behind_those_of_the_keys(name: str) -> None:
-    """What the vector is: the entries of 5.3.3, and of each record with a tag one more, its last."""
+def test_java_writes_the_entry_of_the_tag_after_those_of_the_keys(name: str) -> None:
+    """The vector has the entries of 5.3.3 and, for each record with a tag, one more as its last."""
     slots = INDEX_GEOMETRY[name][0]
     (older,), (newer,) = golden_index(name).values(), golden_index(name, "index-5.5.1").values()
     tags = {
@@ -56,15 +58,13 @@ def test_java_writes_an_entry_of_the_tag_behind_those_of_the_keys(name: str) -> 
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("name", SETS)
-def test_the_index_of_a_log_has_the_bytes_of_java_s(name: str, tmp_path: Path) -> None:
+def test_the_index_of_a_log_has_the_bytes_of_java(name: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         settings = lay_out(name, tmp_path, queues=False)
         (tmp_path / "abort").touch()
         store = open_store(tmp_path, settings)
         await store.start()
-        store.set_confirm_offset(store.max_offset())
-        while store.dispatch():
-            pass
+        dispatch_all(store)
         await store.stop()
         (built,) = (tmp_path / "index").iterdir()
         assert [built.read_bytes()] == list(golden_index(name, "index-5.5.1").values())
@@ -73,11 +73,9 @@ def test_the_index_of_a_log_has_the_bytes_of_java_s(name: str, tmp_path: Path) -
 
 
 def append(store: MessageStore, *messages: tuple[str, bytes, bytes]) -> None:
-    """Topics, bodies and properties."""
+    """Append messages of (topic, body, properties) and dispatch them."""
     store.append([message(body, topic, properties=properties) for topic, body, properties in messages])
-    store.set_confirm_offset(store.max_offset())
-    while store.dispatch():
-        pass
+    dispatch_all(store)
 
 
 async def opened(root: Path, **settings: Any) -> MessageStore:
@@ -93,8 +91,9 @@ async def bodies(store: MessageStore, tag: str, topic: str = "T", **how: Any) ->
 
 
 @pytest.mark.usefixtures("way")
-def test_a_tag_finds_the_messages_of_its_topic_that_have_it_and_no_others(tmp_path: Path) -> None:
-    """`Aa` and `BB` have one hash, and so have the tag `Aa` and the key `T#Aa`; a tag is all of TAGS."""
+def test_a_search_by_tag_finds_only_messages_of_the_topic_with_that_tag(tmp_path: Path) -> None:
+    """`Aa` and `BB` have the same hash, and so have the tag `Aa` and the key `T#Aa`; a tag is the whole of
+    TAGS."""
 
     async def scenario() -> None:
         store = await opened(tmp_path)
@@ -123,8 +122,8 @@ def test_a_tag_finds_the_messages_of_its_topic_that_have_it_and_no_others(tmp_pa
 
 
 @pytest.mark.usefixtures("way")
-def test_a_log_that_is_indexed_in_pieces_finds_every_message_by_its_tag(tmp_path: Path) -> None:
-    """Hundreds in one step, so that they are put in bulk or compiled, and one by one."""
+def test_every_message_of_a_log_indexed_in_pieces_is_found_by_its_tag(tmp_path: Path) -> None:
+    """Hundreds in one step, so that entries are written in bulk, compiled, and one by one."""
 
     async def scenario() -> None:
         store = await opened(tmp_path, mapped_file_size_commit_log=1 << 20)
@@ -143,7 +142,7 @@ def test_a_log_that_is_indexed_in_pieces_finds_every_message_by_its_tag(tmp_path
                 assert await bodies(store, f"Tag{each}") == [b"%d" % each]
             await store.stop()
             for path in (tmp_path / "index").iterdir():
-                path.unlink()  # in the next life all of it is indexed again
+                path.unlink()  # the next start indexes everything again
             store = await opened(tmp_path, mapped_file_size_commit_log=1 << 20)
         await store.stop()
 
@@ -151,7 +150,7 @@ def test_a_log_that_is_indexed_in_pieces_finds_every_message_by_its_tag(tmp_path
 
 
 def without_tags(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As versions before put entries, and saved checkpoints."""
+    """Write entries and checkpoints as older versions did."""
     of_all, encode = IndexTable.hashes_of, Checkpoint.encode
 
     def of_keys(self: IndexTable, topic: bytes, tag: bytes, unique: bytes, keys: bytes) -> list[int]:
@@ -167,24 +166,24 @@ def without_tags(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Checkpoint, "encode", as_before)
 
 
-async def asked(store: MessageStore) -> None:
-    """Returns once the files of another version were asked."""
+async def files_examined(store: MessageStore) -> None:
+    """Wait until the files of another version were examined."""
     index: Any = store._index
     for _ in range(MOMENTS):
         if not index.asks_files:
             return
         await asyncio.sleep(0.02)
-    raise AssertionError("files are asked for ever")
+    raise AssertionError("files are files_examined for ever")
 
 
 def keyed(numbers: Sequence[int]) -> list[tuple[str, bytes, bytes]]:
     return [("T", b"%d" % each, b"KEYS\x01k%d\x02TAGS\x01Tag%d\x02" % (each, each % 2)) for each in numbers]
 
 
-def test_of_an_index_without_tags_is_known_from_where_on_it_has_some(
+def test_the_offset_since_which_an_index_has_tags_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Through restarts, and until the log begins behind it; keys are found all the time."""
+    """Over restarts, and until the log starts after it; keys are found all the time."""
 
     async def scenario() -> None:
         with monkeypatch.context() as before:
@@ -196,7 +195,7 @@ def test_of_an_index_without_tags_is_known_from_where_on_it_has_some(
         for life in range(3):
             store = await opened(tmp_path)
             append(store, *keyed([40 + life]))
-            await asked(store)
+            await files_examined(store)
             tag = f"Tag{life % 2}"
             assert await bodies(store, tag) == [b"%d" % (40 + each) for each in range(life, -1, -2)]
             assert await bodies(store, "k7", by_tag=False) == [b"7"]
@@ -218,10 +217,11 @@ def test_of_an_index_without_tags_is_known_from_where_on_it_has_some(
 
 
 @pytest.mark.parametrize(("index", "known"), [("index", False), ("index-5.5.1", True)])
-def test_a_java_store_s_index_says_itself_whether_it_has_tags(
+def test_the_index_of_a_java_store_shows_whether_it_has_tags(
     tmp_path: Path, index: str, *, known: bool
 ) -> None:
-    """That of 5.5.1 answers from its files, which stay; in that of 5.3.3 nothing is found, and it is known to miss some."""
+    """The index of 5.5.1 is searched and kept; in that of 5.3.3 nothing is found, and tags are known to be
+    missing."""
 
     async def scenario() -> None:
         settings = lay_out("clean-shutdown", tmp_path, queues=True, index=index)
@@ -237,7 +237,7 @@ def test_a_java_store_s_index_says_itself_whether_it_has_tags(
         for _ in range(2):
             store = open_store(tmp_path, settings)
             await store.start()
-            await asked(store)
+            await files_examined(store)
             records = await store.find_by_key(topic, tag, 64, 0, 1 << 62, by_tag=True)
             found = [decode(record).physical_offset for record in records]
             assert found == (due[::-1][:64] if known else [])
@@ -252,10 +252,11 @@ def test_a_java_store_s_index_says_itself_whether_it_has_tags(
     asyncio.run(scenario())
 
 
-def test_entries_that_another_version_put_behind_are_noticed(
+def test_entries_appended_by_an_older_version_are_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was killed before it saved a checkpoint, so the one of this version still says that all have tags."""
+    """It was killed before it saved a checkpoint, so the old checkpoint still says that all entries have
+    tags."""
 
     async def scenario() -> None:
         store = await opened(tmp_path)
@@ -274,7 +275,7 @@ def test_entries_that_another_version_put_behind_are_noticed(
         (tmp_path / "checkpoint").write_bytes(page)
         store = await opened(tmp_path)
         await asyncio.sleep(0.3)
-        await asked(store)
+        await files_examined(store)
         index: Any = store._index
         assert index.tags_since.phy == end and store.tags_missing_until("T") is not None
         append(store, *keyed([40]))
@@ -284,7 +285,7 @@ def test_entries_that_another_version_put_behind_are_noticed(
     asyncio.run(scenario())
 
 
-def test_what_is_appended_behind_a_cut_has_its_tags(tmp_path: Path) -> None:
+def test_records_appended_after_a_truncation_have_their_tags(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = await opened(tmp_path)
         append(store, *keyed(range(9)))
@@ -299,7 +300,7 @@ def test_what_is_appended_behind_a_cut_has_its_tags(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_checkpoint_says_it_and_the_values_of_others_do_not() -> None:
+def test_a_checkpoint_stores_tags_since_and_checkpoints_of_others_do_not() -> None:
     page = Checkpoint(5, 5, 5, 0, 100, tags_since=(64, 9)).encode()
     assert decode_checkpoint(page).tags_since == (64, 9)
     assert decode_checkpoint(Checkpoint(5, 5, 5, 0, 100).encode()).tags_since is None

@@ -1,11 +1,10 @@
-"""What a master knows of the records that it appended is what stands in its log, and makes the same entries."""
+"""The facts that a master keeps of appended records equal its log and produce the same entries."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,13 +15,13 @@ from messagestore.record import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSA
 from messagestore.store.messagestore import MessageStore
 from tests.unit.messagestore.storehelp import (
     RECORD_CRC_BYTES,
+    dispatch_all,
     encode_batch,
+    master,
     message,
-    open_store,
-    small_settings,
 )
 
-pytestmark = pytest.mark.usefixtures("pure")  # the compiled module reads all from the log
+pytestmark = pytest.mark.usefixtures("pure")  # the compiled module reads everything from the log
 
 HOSTS = [pack_host("10.0.0.9", 5000), pack_host("fd00::9", 5000)]
 PROPERTIES = [
@@ -35,7 +34,7 @@ PROPERTIES = [
 
 
 def sends(seed: int) -> list[list[MessageToStore]]:
-    """Of all kinds, some refused, in groups."""
+    """Groups of sends of all kinds, some of them refused."""
     choose = random.Random(seed)
 
     def one() -> MessageToStore:
@@ -69,7 +68,7 @@ def without_crc(facts: record.QueueFacts, crcs: bool) -> record.QueueFacts:
 
 
 def entries(root: Path) -> dict[str, bytes]:
-    """What was made for dispatch; a file of the index is named after the time."""
+    """The files that dispatch wrote; index files are numbered, because their names are times."""
     found = {}
     for folder in ("consumequeue", "index"):
         for number, path in enumerate(sorted((root / folder).rglob("[0-9]*"))):
@@ -83,16 +82,11 @@ def end_of_first(content: bytes) -> int:
     return record.PREFIX.unpack_from(content)[0]
 
 
-async def master(root: Path, **settings: Any) -> MessageStore:
-    store = open_store(root, small_settings(**settings))
-    await store.start()
-    await store.become_master()
-    return store
-
-
 @pytest.mark.parametrize("crcs", [False, True])
 @pytest.mark.parametrize("seed", range(8))
-def test_facts_are_those_of_the_log_and_make_the_same_entries(tmp_path: Path, seed: int, crcs: bool) -> None:
+def test_known_facts_equal_the_log_and_produce_the_same_entries(
+    tmp_path: Path, seed: int, crcs: bool
+) -> None:
     made: list[dict[str, bytes]] = []
 
     async def scenario(root: Path, *, knows: bool) -> None:
@@ -104,9 +98,7 @@ def test_facts_are_those_of_the_log_and_make_the_same_entries(tmp_path: Path, se
             assert all(in_log(store, position, crcs) == without_crc(facts, crcs) for position, facts in known)
             if not knows:
                 known.clear()
-            store.set_confirm_offset(store.max_offset())
-            while store.dispatch():
-                pass
+            dispatch_all(store)
             assert store.dispatched_offset() == store.max_offset() and not known
         await store.stop()
         made.append(entries(root))
@@ -116,7 +108,7 @@ def test_facts_are_those_of_the_log_and_make_the_same_entries(tmp_path: Path, se
     assert made[0] == made[1] and len(made[0]) > 10
 
 
-def test_of_many_records_the_older_are_read_from_the_log(tmp_path: Path) -> None:
+def test_older_records_are_read_from_the_log(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = await master(tmp_path)
         count = 3 * KNOWN_MAX
@@ -136,7 +128,7 @@ def test_of_many_records_the_older_are_read_from_the_log(tmp_path: Path) -> None
     asyncio.run(scenario())
 
 
-def test_what_was_cut_is_not_known_any_more(tmp_path: Path) -> None:
+def test_truncated_records_are_no_longer_known(tmp_path: Path) -> None:
     async def scenario() -> None:
         former, store = await master(tmp_path / "former"), await master(tmp_path / "other")
         former.append([message(b"shared")])

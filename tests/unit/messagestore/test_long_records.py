@@ -1,4 +1,4 @@
-"""Records of a time when maxMessageSize was greater come into their queues, wherever dispatch reads them from."""
+"""Records from a time with a larger maxMessageSize are dispatched from memory and from the disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COUNT = 6
 
 
 @pytest.mark.parametrize("hot", [1, 100])
-def test_records_longer_than_a_step_are_dispatched(tmp_path: Path, hot: int) -> None:
+def test_records_longer_than_a_dispatch_step_are_dispatched(tmp_path: Path, hot: int) -> None:
     async def story() -> None:
         lowered = small_settings(
             mapped_file_size_commit_log=8 * STEP_BYTES_MIN,

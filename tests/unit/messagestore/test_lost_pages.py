@@ -1,12 +1,11 @@
-"""Old log and old queues that the page cache has lost: a disk whose reads take their time holds nobody but who asked."""
+"""Old log and queues that left the page cache: a slow disk delays only the request that reads it."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable
-from functools import wraps
+from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
@@ -18,21 +17,14 @@ from messagestore.queues import consumequeue
 from messagestore.queues.consumequeue import ENTRY
 from messagestore.store.messagestore import MessageStore
 from mqruntime import segments
-from tests.unit.messagestore.storehelp import message, open_store, small_settings
+from tests.unit.messagestore.storehelp import dispatch_all, in_loop, message, open_store, small_settings
 
 COUNT = 100
 
 
-def in_loop(scenario: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    @wraps(scenario)
-    def test(*args: object, **values: object) -> None:
-        asyncio.run(scenario(*args, **values))  # type: ignore[arg-type]
-
-    return test
-
-
 class Disk:
-    """While `lost` nothing is in the page cache; reads wait for `may_read`, and none comes from the event loop."""
+    """While `lost`, nothing is in the page cache; reads wait for `may_read` and must not run in the event
+    loop."""
 
     def __init__(self) -> None:
         self.lost = False
@@ -74,9 +66,7 @@ async def stored(root: Path) -> MessageStore:
     await store.become_master()
     for number in range(COUNT):
         assert store.append([message(bytes([number]) * 200)])[0].error is None
-    store.set_confirm_offset(store.max_offset())
-    while store.dispatch():
-        pass
+    dispatch_all(store)
     return store
 
 
@@ -91,16 +81,16 @@ async def ends_once_the_disk_reads(disk: Disk, work: Awaitable[object]) -> None:
 
 
 @in_loop
-async def test_an_old_message_is_read_beside_the_loop_entries_and_body(tmp_path: Path, disk: Disk) -> None:
+async def test_the_entry_and_body_of_an_old_message_are_read_in_a_thread(tmp_path: Path, disk: Disk) -> None:
     store = await stored(tmp_path)
     disk.lost = True
-    assert store.is_at_hand("TopicTest", 0, COUNT - 5, 32), "what was written last"
+    assert store.is_at_hand("TopicTest", 0, COUNT - 5, 32), "the last records are in memory"
     assert not store.get("TopicTest", 0, COUNT - 2, 1, 1 << 20).cold
     assert not store.is_at_hand("TopicTest", 0, 3, 32)
     await ends_once_the_disk_reads(disk, store.bring("TopicTest", 0, 3, 32))
-    assert disk.reads == 5, "a file of the queue each"
+    assert disk.reads == 5, "one read per file of the queue"
     result = store.get("TopicTest", 0, 3, 1, 1 << 20)
-    assert result.cold, "in a hot segment, but lost"
+    assert result.cold, "in a hot segment, but not cached"
     await ends_once_the_disk_reads(disk, store.load(result))
     assert (result.status, bytes(result.buffers[0])[88:90]) == (GetStatus.FOUND, b"\3\3")
     disk.lost = False
@@ -110,7 +100,7 @@ async def test_an_old_message_is_read_beside_the_loop_entries_and_body(tmp_path:
 
 
 @in_loop
-async def test_a_search_by_time_waits_for_the_disk_alone(tmp_path: Path, disk: Disk) -> None:
+async def test_a_search_by_time_reads_the_disk_in_a_thread(tmp_path: Path, disk: Disk) -> None:
     store = await stored(tmp_path)
     first = await store.store_time_at("TopicTest", 0, 0)
     disk.lost = True
@@ -122,9 +112,7 @@ async def test_a_search_by_time_waits_for_the_disk_alone(tmp_path: Path, disk: D
 
 
 @in_loop
-async def test_what_leaves_for_a_slave_is_read_beside_the_loop_when_it_is_lost(
-    tmp_path: Path, disk: Disk
-) -> None:
+async def test_log_that_left_the_page_cache_is_cold_for_a_slave(tmp_path: Path, disk: Disk) -> None:
     store = await stored(tmp_path)
     assert not store.is_cold(0)
     disk.lost = True
@@ -133,12 +121,12 @@ async def test_what_leaves_for_a_slave_is_read_beside_the_loop_when_it_is_lost(
 
 
 @in_loop
-async def test_neighbours_are_looked_for_together_and_apart_where_one_is_lost(
+async def test_adjacent_records_are_checked_together_unless_one_is_not_cached(
     tmp_path: Path, disk: Disk
 ) -> None:
     store = await stored(tmp_path)
     whole = store.get("TopicTest", 0, 3, 4, 1 << 20, lambda tags_code: True)
-    assert (whole.count, len(whole.ranges)) == (4, 1), "end to end"
+    assert (whole.count, len(whole.ranges)) == (4, 1), "adjacent"
     disk.looks.clear()
     wanted = iter([True, False] * 4)
     apart = store.get("TopicTest", 0, 3, 4, 1 << 20, lambda tags_code: next(wanted))
@@ -150,7 +138,7 @@ async def test_neighbours_are_looked_for_together_and_apart_where_one_is_lost(
     disk.lost_at = start + size, start + 2 * size
     wanted = iter([True, False] * 4)
     assert not store.get("TopicTest", 0, 3, 4, 1 << 20, lambda tags_code: next(wanted)).cold, (
-        "nobody asked for it"
+        "it was not requested"
     )
     disk.lost_at = start + 2 * size, start + 3 * size
     wanted = iter([True, False] * 4)
@@ -159,7 +147,7 @@ async def test_neighbours_are_looked_for_together_and_apart_where_one_is_lost(
 
 
 @in_loop
-async def test_a_damaged_entry_is_looked_for_by_itself(tmp_path: Path, disk: Disk) -> None:
+async def test_a_damaged_entry_is_checked_separately(tmp_path: Path, disk: Disk) -> None:
     store = await stored(tmp_path)
     record = store.get("TopicTest", 0, 3, 1, 1 << 20).ranges[0]
     queue = min((tmp_path / "consumequeue" / "TopicTest" / "0").iterdir())

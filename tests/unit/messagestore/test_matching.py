@@ -1,4 +1,4 @@
-"""Queues read by what messages' properties say, in memory, from the disk, and where the log or the queue is damaged."""
+"""Queue reads that match message properties: in memory, from the disk, and with a damaged log or queue."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from messagestore.queues.consumequeue import ENTRY
 from messagestore.record import decode
 from messagestore.store.messagestore import MessageStore
 from mqruntime import segments
-from tests.unit.messagestore.storehelp import message, nothing_cached
-from tests.unit.messagestore.test_rotten_segments import IN_BODY, flip, in_loop, opened
-from tests.unit.messagestore.test_store import dispatch_all, master
+from tests.unit.messagestore.corruptedlogs import IN_BODY, flip, opened
+from tests.unit.messagestore.storehelp import dispatch_all, in_loop, master, message, nothing_cached
 
 COUNT = 40
 QUEUE = "TopicTest", 0
 
 
 def wanted(properties: bytes) -> bool:
-    """Every fourth message."""
+    """Match every fourth message."""
     return b"n\x01yes\x02" in properties
 
 
 async def filled(root: Path, **settings: int) -> MessageStore:
-    """Four messages in each segment of 4 KiB."""
+    """A master with four messages in each segment of 4 KiB."""
     store = await master(root, **settings)
     store.append([one(number) for number in range(COUNT)])
     dispatch_all(store)
@@ -52,7 +51,7 @@ def numbers(result: GetResult) -> list[int]:
 
 
 @in_loop
-async def test_what_matches_is_found_and_the_rest_is_passed_over(tmp_path: Path) -> None:
+async def test_matching_messages_are_found_and_others_are_skipped(tmp_path: Path) -> None:
     store = await filled(tmp_path)
     result = got(store, 0)
     assert (result.status, result.next_begin_offset, numbers(result)) == (
@@ -75,7 +74,7 @@ async def test_what_matches_is_found_and_the_rest_is_passed_over(tmp_path: Path)
 
 
 @in_loop
-async def test_one_answer_looks_through_eight_hundred_messages(tmp_path: Path) -> None:
+async def test_one_response_scans_at_most_eight_hundred_messages(tmp_path: Path) -> None:
     store = await master(tmp_path)
     store.append([message(b"", properties=b"n\x01no\x02") for _ in range(900)])
     dispatch_all(store)
@@ -85,13 +84,13 @@ async def test_one_answer_looks_through_eight_hundred_messages(tmp_path: Path) -
 
 
 @in_loop
-async def test_one_answer_looks_at_so_many_bytes_of_properties(
+async def test_one_response_scans_a_limited_number_of_property_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await filled(tmp_path)
     monkeypatch.setattr(matching, "JUDGED_BYTES_MAX", 20)
     assert (numbers(got(store, 1)), got(store, 1).next_begin_offset) == ([4], 5), (
-        "five bytes each, and six of the last"
+        "five bytes each, and six of the last one"
     )
     read = await store.read_matching(*QUEUE, 1, 32, 1 << 20, wanted)
     assert (numbers(read), read.next_begin_offset) == ([4], 5)
@@ -99,7 +98,7 @@ async def test_one_answer_looks_at_so_many_bytes_of_properties(
 
 
 @in_loop
-async def test_properties_that_are_not_in_memory_are_read_beside_the_event_loop(
+async def test_properties_that_are_not_in_memory_are_read_in_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await filled(tmp_path, hot_segments=1)
@@ -109,7 +108,7 @@ async def test_properties_that_are_not_in_memory_are_read_beside_the_event_loop(
     assert (result.status, result.cold, result.next_begin_offset) == (GetStatus.NO_MATCHED_MESSAGE, True, 1)
     read = await store.read_matching(*QUEUE, 1, 32, 1 << 20, wanted)
     await store.load(read)
-    assert (numbers(read), read.next_begin_offset) == ([4], 5), "so much is read for one answer"
+    assert (numbers(read), read.next_begin_offset) == ([4], 5), "the limit of one response"
     nothing = await store.read_matching(*QUEUE, 5, 32, 2_000, lambda properties: False)
     assert (nothing.status, nothing.cold, nothing.next_begin_offset) == (
         GetStatus.NO_MATCHED_MESSAGE,
@@ -120,7 +119,7 @@ async def test_properties_that_are_not_in_memory_are_read_beside_the_event_loop(
 
 
 @in_loop
-async def test_a_scan_ends_in_front_of_what_is_not_in_memory(
+async def test_a_scan_ends_before_the_first_record_that_is_not_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await filled(tmp_path, hot_segments=1)
@@ -137,13 +136,13 @@ async def test_a_scan_ends_in_front_of_what_is_not_in_memory(
 
 
 @in_loop
-async def test_a_damaged_record_is_an_error_and_not_passed_over(tmp_path: Path) -> None:
+async def test_a_damaged_record_is_an_error_and_is_not_skipped(tmp_path: Path) -> None:
     store = await filled(tmp_path)
     places = [store.get("TopicTest", 0, number, 1, 1 << 20).ranges[0][0] for number in range(COUNT)]
     await store.stop()
     flip(tmp_path, places[9], at=IN_BODY)
     store = await opened(tmp_path)
-    assert got(store, 5).cold, "nothing of it was checked"
+    assert got(store, 5).cold, "none of it was checked"
     before = await store.read_matching(*QUEUE, 5, 32, 1 << 20, wanted)
     await store.load(before)
     assert (numbers(before), before.next_begin_offset) == ([8], 9)
@@ -154,14 +153,14 @@ async def test_a_damaged_record_is_an_error_and_not_passed_over(tmp_path: Path) 
 
 @pytest.mark.parametrize("entry", [(1 << 40, 100, 0), (4, 1_000, 0), (0, -5, 0), (4_000, 200, 0)])
 @in_loop
-async def test_an_entry_that_leads_to_no_record_is_an_error_of_its_reader(
+async def test_an_entry_that_points_to_no_record_fails_its_reader(
     tmp_path: Path, entry: tuple[int, int, int]
 ) -> None:
     store = await filled(tmp_path)
     await store.stop()
     store = await opened(tmp_path)
     path = tmp_path / "consumequeue" / "TopicTest" / "0" / f"{0:020}"
-    with path.open("r+b") as file:  # a start would find it, and build the queue anew
+    with path.open("r+b") as file:  # a start would detect it and rebuild the queue
         file.seek(2 * ENTRY.size)
         file.write(ENTRY.pack(*entry))
     result = got(store, 1)
@@ -174,7 +173,7 @@ async def test_an_entry_that_leads_to_no_record_is_an_error_of_its_reader(
 
 
 @in_loop
-async def test_what_retention_takes_while_it_is_read_is_not_judged(
+async def test_messages_deleted_by_retention_during_a_read_are_not_matched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await filled(tmp_path, hot_segments=1)

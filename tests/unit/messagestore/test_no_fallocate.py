@@ -1,4 +1,5 @@
-"""A file system without fallocate, where blocks are made by writing: beside the event loop, ahead of who writes there."""
+"""A file system without fallocate: blocks are allocated by writing zeros in a thread, ahead of the
+appends."""
 
 from __future__ import annotations
 
@@ -7,8 +8,6 @@ import errno
 import os
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from functools import wraps
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from messagestore.store.settings import StoreSettings
 from messagestore.walker import SegmentWalk
 from mqruntime import segments
 from mqruntime.diskfull import RETRY_S
-from tests.unit.messagestore.storehelp import message, open_store, small_settings
+from tests.unit.messagestore.storehelp import in_loop, message, open_store, small_settings
 
 SEGMENT, STEP, BODY = 1 << 20, 32 << 10, 1000
 SETTINGS = small_settings(
@@ -28,20 +27,12 @@ SETTINGS = small_settings(
 )
 
 
-def in_loop(scenario: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    @wraps(scenario)
-    def test(*args: object, **values: object) -> None:
-        asyncio.run(scenario(*args, **values))  # type: ignore[arg-type]
-
-    return test
-
-
 class Disk:
-    """`pwrite` of a file system that has no fallocate; only log segments are counted."""
+    """`pwrite` of a file system without fallocate; only log segments are counted."""
 
     def __init__(self) -> None:
         self.written: Counter[str] = Counter()
-        """Thread -> bytes that it wrote; `loop` is the test's own."""
+        """Thread -> bytes that it wrote; `loop` is the event loop's thread."""
         self.room = 1 << 40
         self.may_write = threading.Event()
         self.may_write.set()
@@ -87,7 +78,7 @@ async def prepared(store: MessageStore) -> None:
 
 
 @in_loop
-async def test_the_loop_makes_one_step_of_blocks_and_others_the_rest(tmp_path: Path, disk: Disk) -> None:
+async def test_the_loop_allocates_one_step_of_blocks_and_threads_the_rest(tmp_path: Path, disk: Disk) -> None:
     store = await master(tmp_path)
     store.append([message(bytes(BODY))])
     await prepared(store)
@@ -103,9 +94,7 @@ async def test_the_loop_makes_one_step_of_blocks_and_others_the_rest(tmp_path: P
 
 
 @in_loop
-async def test_who_writes_faster_than_blocks_are_made_waits_for_a_step_and_no_byte_is_lost(
-    tmp_path: Path, disk: Disk
-) -> None:
+async def test_appends_faster_than_block_allocation_lose_no_byte(tmp_path: Path, disk: Disk) -> None:
     store = await master(tmp_path)
     bodies = [bytes([1 + number % 255]) * BODY for number in range(3 * SEGMENT // BODY)]
     for number, body in enumerate(bodies):
@@ -128,7 +117,7 @@ async def test_who_writes_faster_than_blocks_are_made_waits_for_a_step_and_no_by
 
 
 @in_loop
-async def test_a_disk_without_room_is_told_before_a_send_is_acknowledged(tmp_path: Path, disk: Disk) -> None:
+async def test_a_full_disk_is_detected_before_a_send_is_acknowledged(tmp_path: Path, disk: Disk) -> None:
     store = await master(tmp_path)
     disk.room = 3 * STEP
     errors = [store.append([message(bytes(BODY))])[0].error for _ in range(10)]
@@ -150,9 +139,7 @@ async def test_a_disk_without_room_is_told_before_a_send_is_acknowledged(tmp_pat
 
 
 @in_loop
-async def test_a_process_that_dies_while_blocks_are_made_leaves_a_log_that_starts(
-    tmp_path: Path, disk: Disk
-) -> None:
+async def test_a_log_opens_after_a_kill_during_block_allocation(tmp_path: Path, disk: Disk) -> None:
     store = await master(tmp_path)
     disk.may_write.clear()
     (sent,) = store.append([message(bytes(BODY))])
@@ -173,7 +160,7 @@ async def test_a_process_that_dies_while_blocks_are_made_leaves_a_log_that_start
 
 
 @in_loop
-async def test_a_store_stops_while_blocks_are_being_made(tmp_path: Path, disk: Disk) -> None:
+async def test_a_store_stops_during_block_allocation(tmp_path: Path, disk: Disk) -> None:
     store = await master(tmp_path)
     disk.may_write.clear()
     store.append([message(bytes(BODY))])
@@ -186,12 +173,12 @@ async def test_a_store_stops_while_blocks_are_being_made(tmp_path: Path, disk: D
 
 
 @in_loop
-async def test_a_cut_makes_the_blocks_of_what_it_erases_beside_the_loop(tmp_path: Path, disk: Disk) -> None:
+async def test_a_truncation_allocates_erased_blocks_in_a_thread(tmp_path: Path, disk: Disk) -> None:
     store = await master(tmp_path)
     sent = store.append([message(bytes([7]) * BODY) for _ in range(300)])
     await prepared(store)
     await store.stop()
-    again = open_store(tmp_path, SETTINGS)  # it does not know what has blocks
+    again = open_store(tmp_path, SETTINGS)  # it does not know which blocks are allocated
     await again.start()
     disk.written.clear()
     kept = sent[9].end_offset

@@ -1,4 +1,4 @@
-"""Messages older than the newest segments that the page cache still has: they leave at once, as copies."""
+"""Messages older than the newest segments but in the page cache are returned at once, as copies."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from messagestore.queues import reading
 from messagestore.store.messagestore import MessageStore
 from mqruntime import segments
 from mqruntime.turnbudget import TurnBudget
-from tests.unit.messagestore.storehelp import message, nothing_cached
-from tests.unit.messagestore.test_store import dispatch_all, in_loop, master
+from tests.unit.messagestore.storehelp import dispatch_all, in_loop, master, message, nothing_cached
 
 BODY_BYTES = 900
 
 
 async def aged(root: Path) -> MessageStore:
-    """A master with four messages in each segment of 4 KiB, the last one's excepted; odd ones are of another topic."""
+    """A master with four messages in each segment of 4 KiB except the last one; odd messages have another
+    topic."""
     store = await master(root, hot_segments=1)
     store.append([message(bytes([n]) * BODY_BYTES, "Odd" if n % 2 else "Even") for n in range(18)])
     dispatch_all(store)
@@ -42,7 +42,7 @@ def bodies(result: GetResult) -> list[int]:
 
 
 @in_loop
-async def test_old_messages_in_memory_leave_at_once(tmp_path: Path) -> None:
+async def test_old_messages_in_memory_are_returned_at_once(tmp_path: Path) -> None:
     store = await aged(tmp_path)
     result = pulled(store, 0, 5)
     assert not result.cold and len(result.ranges) == 5, "in three segments"
@@ -52,8 +52,8 @@ async def test_old_messages_in_memory_leave_at_once(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_a_reader_holds_no_view_of_an_old_segment(tmp_path: Path) -> None:
-    """Nor of the newest, in a pull that began in an old one."""
+async def test_a_reader_gets_copies_of_an_old_segment(tmp_path: Path) -> None:
+    """Also of the newest segment, in a pull that began in an old one."""
     store = await aged(tmp_path)
     for result in (pulled(store, 0, 1), pulled(store, 0, 32)):
         assert result.buffers and all(isinstance(each.obj, bytes) for each in result.buffers)
@@ -65,10 +65,10 @@ async def test_a_reader_holds_no_view_of_an_old_segment(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_old_messages_that_the_page_cache_lost_are_read_in_a_thread(
+async def test_old_messages_that_left_the_page_cache_are_read_in_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where nothing tells of them, and where one of several was lost."""
+    """Also if only one of several messages is not cached."""
     store = await aged(tmp_path)
     one = pulled(store, 1, 1).ranges[0]
     assert one[0] + one[1] < store.segment_size_bytes
@@ -78,7 +78,7 @@ async def test_old_messages_that_the_page_cache_lost_are_read_in_a_thread(
 
     monkeypatch.setattr(segments, "in_page_cache", one_lost)
     assert pulled(store, 0, 2).cold and pulled(store, 1, 1).cold
-    assert bodies(between := pulled(store, 0, 2, "Odd")) == [1, 3] and not between.cold, "nobody asks for it"
+    assert bodies(between := pulled(store, 0, 2, "Odd")) == [1, 3] and not between.cold, "it is not requested"
     monkeypatch.setattr(segments, "in_page_cache", nothing_cached)
     result = pulled(store, 0, 3)
     assert result.cold and not result.buffers
@@ -88,18 +88,18 @@ async def test_old_messages_that_the_page_cache_lost_are_read_in_a_thread(
 
 
 @in_loop
-async def test_old_bytes_that_nobody_checked_do_not_leave_at_once(tmp_path: Path) -> None:
+async def test_unchecked_old_bytes_are_not_returned_at_once(tmp_path: Path) -> None:
     store = await aged(tmp_path)
     store.integrity.begin_again(2 * store.segment_size_bytes)
     result = pulled(store, 0, 3)
     assert result.cold
     await store.load(result)
-    assert not pulled(store, 0, 3).cold, "they were checked then"
+    assert not pulled(store, 0, 3).cold, "the load checked them"
     await store.stop()
 
 
 @in_loop
-async def test_what_is_copied_in_one_turn_has_a_bound(
+async def test_the_bytes_copied_in_one_loop_turn_have_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "COPIED_BYTES_MAX", 3000)
@@ -109,15 +109,15 @@ async def test_what_is_copied_in_one_turn_has_a_bound(
         True,
         False,
     ]
-    assert not pulled(store, 8, 1).cold, "a view costs nothing"
+    assert not pulled(store, 8, 1).cold, "a view needs no copy"
     await asyncio.sleep(0)
     assert not pulled(store, 0, 2).cold
     await asyncio.sleep(0)
-    assert pulled(store, 0, 4).cold, "more than a turn may copy"
+    assert pulled(store, 0, 4).cold, "above the limit of one turn"
     await store.stop()
 
 
-def test_a_budget_lasts_for_a_turn_of_the_loop() -> None:
+def test_a_budget_lasts_for_one_loop_turn() -> None:
     budget = TurnBudget(10)
 
     async def turns() -> list[bool]:

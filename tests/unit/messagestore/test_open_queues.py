@@ -1,4 +1,4 @@
-"""How many consume queues have files open at once, and that those which were closed meanwhile go on."""
+"""The number of consume queues with open files has a limit, and closed queues are reopened on use."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Queue:
         self._log.append(self.name)
 
 
-def test_who_was_not_used_since_it_was_looked_at_is_shut_first() -> None:
+def test_the_queue_not_used_since_the_last_check_is_closed_first() -> None:
     shut: list[str] = []
     a, b, c, d = (Queue(name, shut) for name in "abcd")
     opened = OpenQueues(3)
@@ -50,14 +50,14 @@ def test_who_was_not_used_since_it_was_looked_at_is_shut_first() -> None:
     opened.opened(d)
     assert shut == ["b"]
     opened.opened(b)
-    assert shut == ["b", "c"], "a has its second chance yet"
+    assert shut == ["b", "c"], "a still has its second chance"
     opened.gone(a)
     opened.opened(c)
     assert shut == ["b", "c"]
     for queue in (b, c, d):
         queue.used = True
     opened.opened(a)
-    assert shut == ["b", "c", "d"], "all were used: the one that was looked at first"
+    assert shut == ["b", "c", "d"], "all were used: the one checked first is closed"
 
 
 def test_one_queue_may_always_be_open() -> None:
@@ -72,7 +72,7 @@ def test_one_queue_may_always_be_open() -> None:
 
 
 class Table:
-    """A table of a real folder whose open files are counted by where they are."""
+    """A table of a real folder whose open files are counted by their paths."""
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("mqruntime.segments.OPEN_MAX", MOST)
@@ -80,7 +80,7 @@ class Table:
         self.queues = QueueTable(RealSegmentDirectory(path), FILE_BYTES)
 
     def open_queues(self) -> int:
-        """How many have a descriptor."""
+        """The number of queues with an open descriptor."""
         found = Counter(
             target.parent
             for link in Path("/proc/self/fd").iterdir()
@@ -89,7 +89,7 @@ class Table:
         return len(found)
 
     def write(self, rounds: range) -> None:
-        """One more entry of each queue a round."""
+        """Append one entry to each queue per round."""
         for round_ in rounds:
             for number in range(QUEUES):
                 queue = self.queues.get(b"T", number)
@@ -108,9 +108,7 @@ def expected(number: int, rounds: int) -> list[tuple[int, int, int]]:
     return [((round_ * QUEUES + number) * RECORD_BYTES, RECORD_BYTES, number) for round_ in range(rounds)]
 
 
-def test_many_queues_are_written_read_synced_cut_and_loaded_with_few_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_queues_work_with_few_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         table = Table(tmp_path, monkeypatch)
         table.write(range(PER_FILE + 3))  # into second files
@@ -136,7 +134,7 @@ def test_many_queues_are_written_read_synced_cut_and_loaded_with_few_open(
     asyncio.run(story())
 
 
-def test_an_iterator_that_was_begun_goes_on_while_its_queue_is_shut(
+def test_a_started_iterator_continues_after_its_queue_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = Table(tmp_path, monkeypatch)
@@ -155,7 +153,7 @@ def test_an_iterator_that_was_begun_goes_on_while_its_queue_is_shut(
 
 
 @pytest.mark.parametrize("queues", [2, QUEUES])
-def test_what_was_synced_outlives_a_power_cut_however_many_queues_it_was_in(queues: int) -> None:
+def test_synced_entries_of_many_queues_survive_a_power_cut(queues: int) -> None:
     for seed in range(6):
         with World(seed) as world:
             node = world.node("broker-0", "10.0.0.1")
@@ -202,9 +200,7 @@ def test_without_syncfs_each_file_and_each_folder_is_synced(
     assert fsynced == set()
 
 
-def test_what_could_not_be_written_is_told_where_all_is_synced_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_syncfs_raises_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def syncfs(descriptor: int) -> int:
         ctypes.set_errno(errno.EIO)
         return -1
@@ -226,7 +222,7 @@ def test_what_could_not_be_written_is_told_where_all_is_synced_at_once(
         ("?", False),
     ],
 )
-def test_syncfs_is_used_where_the_kernel_reports_what_it_could_not_write(
+def test_syncfs_is_used_only_on_kernels_that_report_write_errors(
     monkeypatch: pytest.MonkeyPatch, release: str, is_used: bool
 ) -> None:
     known = os.uname()

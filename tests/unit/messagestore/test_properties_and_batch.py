@@ -23,7 +23,7 @@ WORKED_BATCH = bytes.fromhex(
 )
 
 
-def test_properties_are_split_as_javas_parser_splits_them() -> None:
+def test_properties_are_parsed_as_in_java() -> None:
     assert parse_properties(b"A\x011\x02BB\x012\x02") == {"A": "1", "BB": "2"}
     assert parse_properties(b"A\x011\x02BB\x012") == {"A": "1", "BB": "2"}
     assert parse_properties(b"A\x01\x02\x011\x02\x02ab\x02A\x01x\x01y") == {"A": "x\x01y"}
@@ -48,7 +48,7 @@ def test_one_property_is_found_without_parsing_the_others() -> None:
         st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "XTAGS", "KEY", "\x01", "\x02", "a b", ""]), max_size=12
     ).map("".join)
 )
-def test_what_dispatch_asks_for_is_found_as_one_by_one(text: str) -> None:
+def test_dispatched_values_equal_single_property_lookups(text: str) -> None:
     raw = text.encode()
     assert dispatched_values(raw) == tuple(last_value(raw, name) for name in (b"TAGS", b"UNIQ_KEY", b"KEYS"))
 
@@ -64,7 +64,7 @@ def test_formatted_properties_are_parsed_back(pairs: dict[str, str]) -> None:
         assert last_value(raw, key.encode()) == value.encode()
 
 
-def test_hashes_are_javas() -> None:
+def test_hashes_equal_those_of_java() -> None:
     assert tag_hash("TagA") == 2598919
     assert tag_hash("") == 0
     assert java_string_hash("TopicTest#k1") == 2746024
@@ -101,15 +101,18 @@ def test_any_batch_is_read_back(members: list[tuple[int, bytes, bytes]]) -> None
 
 
 @given(st.binary(max_size=80))
-def test_a_batch_of_random_bytes_is_refused_with_its_place(body: bytes) -> None:
+def test_random_bytes_are_a_whole_batch_or_rejected_with_a_position(body: bytes) -> None:
     try:
-        parse_batch(body)
+        parsed = parse_batch(body)
     except BatchError as error:
         assert 0 <= error.at <= len(body)
+    else:
+        members = [(member.flag, bytes(member.body), member.properties) for member in parsed]
+        assert len(encode_batch(members)) == len(body)
 
 
 @pytest.mark.parametrize("cut", range(1, len(WORKED_BATCH)))
-def test_a_batch_cut_short_is_refused(cut: int) -> None:
+def test_a_truncated_batch_is_rejected(cut: int) -> None:
     with pytest.raises(BatchError):
         parse_batch(WORKED_BATCH[:cut])
     with pytest.raises(BatchError):

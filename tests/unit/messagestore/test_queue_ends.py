@@ -1,4 +1,4 @@
-"""Consume queues whose files lost something while no store ran: what they list at the next start is what the log holds."""
+"""Consume queues whose files were damaged while no store ran: the next start lists what the log holds."""
 
 from __future__ import annotations
 
@@ -13,14 +13,20 @@ import pytest
 
 from messagestore.errors import BadSegments, QueueUnmendable
 from messagestore.queues.ends import FILE, OffsetSpan, decode_queue_ends
-from messagestore.store.messagestore import MessageStore
-from tests.unit.messagestore.storehelp import message, open_store, queue_entries, small_settings
+from tests.unit.messagestore.storehelp import (
+    dispatch_all,
+    master,
+    message,
+    open_store,
+    queue_entries,
+    small_settings,
+)
 
 FILE_BYTES = 400
 PER_FILE = 20
 TOPICS = [("TopicA", 0), ("TopicA", 1), ("TopicB", 0)]
 COUNTS = {("TopicA", 0): 76, ("TopicA", 1): 70, ("TopicB", 0): 25}
-"""TopicB stopped early: none of its records is where a start reads the log."""
+"""TopicB stopped early: none of its records is in the part of the log that a start reads."""
 Damage = Callable[[Path], object]
 
 
@@ -37,25 +43,17 @@ def body(number: int) -> bytes:
 
 
 async def filled(root: Path, *, clean: bool = True) -> dict[tuple[str, int], list[tuple[int, int, int]]]:
-    store = open_store(root)
-    await store.start()
-    await store.become_master()
+    store = await master(root)
     for number in range(max(COUNTS.values())):
         due = [key for key in TOPICS if number < COUNTS[key]]
         store.append([message(body(number), topic, queue_id) for topic, queue_id in due])
-    everything_dispatched(store)
+    dispatch_all(store)
     listed = queue_entries(store)
     assert {key: len(entries) for key, entries in listed.items()} == COUNTS
     await store.stop()
     if not clean:
         (root / "abort.spare").rename(root / "abort")
     return listed
-
-
-def everything_dispatched(store: MessageStore) -> None:
-    store.set_confirm_offset(store.max_offset())
-    while store.dispatch():
-        pass
 
 
 def emptied(topic: str, queue_id: int, number: int) -> Damage:
@@ -128,7 +126,7 @@ DAMAGES: dict[str, Damage] = {
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_queues_list_what_the_log_holds_and_go_on_behind_it(
+def test_damaged_queues_are_rebuilt_from_the_log_and_continue(
     tmp_path: Path, damage: Damage, *, clean: bool
 ) -> None:
     async def scenario() -> None:
@@ -146,7 +144,7 @@ def test_queues_list_what_the_log_holds_and_go_on_behind_it(
                     [message(topic=topic, queue_id=queue_id) for topic, queue_id in TOPICS]
                 )
             ] == [len(listed[key]) for key in TOPICS]
-            everything_dispatched(store)
+            dispatch_all(store)
             listed = queue_entries(store)
             assert [len(listed[key]) for key in TOPICS] == [COUNTS[key] + _ + 1 for key in TOPICS]
             await store.stop()
@@ -158,18 +156,14 @@ def test_queues_list_what_the_log_holds_and_go_on_behind_it(
     "damage", ["last file of a quiet topic deleted", "tail of zeros", "topic folder gone"]
 )
 @pytest.mark.parametrize("ends", ["absent", "damaged", "old"])
-def test_without_remembered_ends_all_of_the_log_is_looked_through(
-    tmp_path: Path, damage: str, ends: str
-) -> None:
+def test_without_stored_ends_the_whole_log_is_scanned(tmp_path: Path, damage: str, ends: str) -> None:
     async def scenario() -> None:
         listed = await filled(tmp_path)
         remembered = (tmp_path / FILE).read_bytes()
         if ends == "old":
-            store = open_store(tmp_path)
-            await store.start()
-            await store.become_master()
+            store = await master(tmp_path)
             store.append([message(topic="TopicB")] * 30)
-            everything_dispatched(store)
+            dispatch_all(store)
             listed = queue_entries(store)
             await store.stop()
             (tmp_path / FILE).write_bytes(remembered)
@@ -186,7 +180,7 @@ def test_without_remembered_ends_all_of_the_log_is_looked_through(
     asyncio.run(scenario())
 
 
-def test_a_rebuild_is_logged_and_touches_no_other_queue(
+def test_a_rebuild_is_logged_and_changes_no_other_queue(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -205,7 +199,7 @@ def test_a_rebuild_is_logged_and_touches_no_other_queue(
     asyncio.run(scenario())
 
 
-def test_whole_queues_are_not_touched(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_intact_queues_are_not_changed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         await filled(tmp_path)
         store = open_store(tmp_path)
@@ -217,7 +211,7 @@ def test_whole_queues_are_not_touched(tmp_path: Path, caplog: pytest.LogCaptureF
     asyncio.run(scenario())
 
 
-def test_sizes_that_no_queue_has_are_a_wrong_setting(tmp_path: Path) -> None:
+def test_a_file_size_that_no_queue_has_is_a_wrong_setting(tmp_path: Path) -> None:
     async def scenario() -> None:
         await filled(tmp_path)
         before = {
@@ -232,16 +226,14 @@ def test_sizes_that_no_queue_has_are_a_wrong_setting(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [FILE_BYTES // 2, FILE_BYTES // 2 + 7])
-def test_one_file_of_another_size_is_corrupt(tmp_path: Path, size: int) -> None:
-    """Also where it is the only file of all queues."""
+def test_one_queue_file_of_another_size_is_rebuilt(tmp_path: Path, size: int) -> None:
+    """Also if it is the only file of all queues."""
 
     async def scenario() -> None:
-        store = open_store(tmp_path)
-        await store.start()
-        await store.become_master()
+        store = await master(tmp_path)
         for number in range(PER_FILE - 2):
             store.append([message(body(number), "TopicA", 0)])
-        everything_dispatched(store)
+        dispatch_all(store)
         listed = queue_entries(store)
         await store.stop()
         cut_short("TopicA", 0, 0, size)(tmp_path)
@@ -253,7 +245,7 @@ def test_one_file_of_another_size_is_corrupt(tmp_path: Path, size: int) -> None:
     asyncio.run(scenario())
 
 
-def test_sizes_that_no_setting_makes_are_corrupt_files(tmp_path: Path) -> None:
+def test_queue_files_of_impossible_sizes_are_rebuilt(tmp_path: Path) -> None:
     async def scenario() -> None:
         listed = await filled(tmp_path)
         for topic, queue_id in TOPICS:
@@ -267,7 +259,7 @@ def test_sizes_that_no_setting_makes_are_corrupt_files(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_file_that_is_none_of_a_queue_is_not_deleted(tmp_path: Path) -> None:
+def test_a_foreign_file_in_a_queue_folder_is_not_deleted(tmp_path: Path) -> None:
     async def scenario() -> None:
         await filled(tmp_path)
         (queue_folder(tmp_path) / "00-note.txt").write_bytes(b"x" * FILE_BYTES)
@@ -279,7 +271,7 @@ def test_a_file_that_is_none_of_a_queue_is_not_deleted(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_queue_whose_log_is_damaged_too_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_queue_with_a_damaged_log_is_rejected_by_name(tmp_path: Path) -> None:
     async def scenario() -> None:
         await filled(tmp_path)
         first = tmp_path / "commitlog" / ("0" * 20)
@@ -294,7 +286,7 @@ def test_a_queue_whose_log_is_damaged_too_is_refused_by_name(tmp_path: Path) -> 
     asyncio.run(scenario())
 
 
-def test_what_is_remembered_is_what_was_listed(tmp_path: Path) -> None:
+def test_stored_ends_equal_the_dispatched_ends(tmp_path: Path) -> None:
     async def scenario() -> None:
         await filled(tmp_path)
         ends = decode_queue_ends((tmp_path / FILE).read_bytes())
@@ -308,7 +300,7 @@ def test_what_is_remembered_is_what_was_listed(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_cut_makes_the_ends_unknown_before_anything_is_cut(tmp_path: Path) -> None:
+def test_a_truncation_invalidates_the_stored_ends_first(tmp_path: Path) -> None:
     async def scenario() -> None:
         listed = await filled(tmp_path)
         store = open_store(tmp_path)
@@ -320,7 +312,7 @@ def test_a_cut_makes_the_ends_unknown_before_anything_is_cut(tmp_path: Path) -> 
         )  # type: ignore[union-attr]
         await store.become_master()
         assert [outcome.queue_offset for outcome in store.append([message(topic="TopicA")])] == [40]
-        everything_dispatched(store)
+        dispatch_all(store)
         kept = queue_entries(store)
         await store.stop()
         again = open_store(tmp_path)
@@ -332,7 +324,7 @@ def test_a_cut_makes_the_ends_unknown_before_anything_is_cut(tmp_path: Path) -> 
     asyncio.run(scenario())
 
 
-def test_a_queue_whose_messages_are_gone_gives_no_offset_out_again(tmp_path: Path) -> None:
+def test_a_queue_without_messages_assigns_no_offset_twice(tmp_path: Path) -> None:
     async def scenario() -> None:
         await filled(tmp_path)
         store = open_store(tmp_path)
@@ -347,9 +339,7 @@ def test_a_queue_whose_messages_are_gone_gives_no_offset_out_again(tmp_path: Pat
             await store.start()
             assert store.max_queue_offset("TopicB", 0) == COUNTS["TopicB", 0]
             await store.stop()
-        store = open_store(tmp_path)
-        await store.start()
-        await store.become_master()
+        store = await master(tmp_path)
         assert store.append([message(topic="TopicB")])[0].queue_offset == COUNTS["TopicB", 0]
         await store.stop()
 

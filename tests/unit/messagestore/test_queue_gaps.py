@@ -1,5 +1,5 @@
-"""A log whose records skip queue offsets, as masters of other versions have written them: no slave ends for it, no reader
-stands still, and whoever is elected next goes on where its queues end."""
+"""A log whose records skip queue offsets, as masters of other versions wrote it: slaves keep running, readers
+skip the gaps, and the next master continues at the ends of its queues."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def record(position: int, queue_offset: int, topic: str = WHERE[0], queue_id: in
 def receive(
     store: MessageStore, queue_offsets: list[int], topic: str = WHERE[0], queue_id: int = 0
 ) -> list[int]:
-    """What a slave's link does with a master's bytes; where the records stand."""
+    """Write records as a slave's link does; return their offsets."""
     places = []
     for queue_offset in queue_offsets:
         position = store.max_offset()
@@ -86,9 +86,7 @@ async def next_offset(store: MessageStore) -> int:
     return out.queue_offset
 
 
-def test_a_slave_bridges_a_gap_and_readers_are_led_over_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_slave_fills_a_gap_and_readers_skip_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         store = await slave(tmp_path)
         places = receive(store, [*LISTED, 12])
@@ -107,7 +105,7 @@ def test_a_slave_bridges_a_gap_and_readers_are_led_over_it(
     asyncio.run(scenario())
 
 
-def test_a_reader_passes_a_gap_that_is_longer_than_one_look(tmp_path: Path) -> None:
+def test_a_reader_skips_a_gap_longer_than_one_scan(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = await slave(tmp_path)
         receive(store, [0, 2500])
@@ -115,7 +113,7 @@ def test_a_reader_passes_a_gap_that_is_longer_than_one_look(tmp_path: Path) -> N
         seen, offset = [], 1
         while offset < 2501:
             status, _, following = pulled(store, offset)
-            assert following > offset, "a reader that is sent back never arrives"
+            assert following > offset, "a reader that does not advance would never finish"
             seen.append(status)
             offset = following
         assert set(seen[:-1]) == {GetStatus.MESSAGE_WAS_REMOVING}
@@ -139,7 +137,7 @@ def test_a_reader_passes_a_gap_that_is_longer_than_one_look(tmp_path: Path) -> N
         ([-4, 0, -1, 2], 3),
     ],
 )
-def test_a_new_master_goes_on_where_its_queue_ends_dispatched_or_not(
+def test_a_new_master_continues_at_the_end_of_its_queue_dispatched_or_not(
     tmp_path: Path, queue_offsets: list[int], due: int, dispatched: bool
 ) -> None:
     async def scenario() -> None:
@@ -156,9 +154,11 @@ def test_a_new_master_goes_on_where_its_queue_ends_dispatched_or_not(
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("how", ["clean", "killed", "killed, nothing saved", "built anew"])
+@pytest.mark.parametrize("how", ["clean", "killed", "killed, nothing saved", "rebuilt"])
 @pytest.mark.parametrize("queue_offsets", [LISTED, [5, 6, 40], [0, 1 << 62, 1 << 61, 3]])
-def test_a_store_with_gaps_starts_again(tmp_path: Path, queue_offsets: list[int], how: str) -> None:
+def test_a_store_with_gaps_restarts_with_the_same_entries(
+    tmp_path: Path, queue_offsets: list[int], how: str
+) -> None:
     async def scenario() -> None:
         store = await slave(tmp_path / "store")
         receive(store, queue_offsets)
@@ -173,7 +173,7 @@ def test_a_store_with_gaps_starts_again(tmp_path: Path, queue_offsets: list[int]
         await store.stop()
         if not how.startswith("killed"):
             shutil.copytree(tmp_path / "store", tmp_path / "again")
-        if how == "built anew":
+        if how == "rebuilt":
             shutil.rmtree(tmp_path / "again" / "consumequeue")
         again = await slave(tmp_path / "again")
         await all_dispatched(again)
@@ -183,7 +183,7 @@ def test_a_store_with_gaps_starts_again(tmp_path: Path, queue_offsets: list[int]
     asyncio.run(scenario())
 
 
-def test_a_cut_behind_a_gap_takes_the_gap_along(tmp_path: Path) -> None:
+def test_a_truncation_after_a_gap_removes_the_gap(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = await slave(tmp_path)
         places = receive(store, LISTED)
@@ -205,7 +205,7 @@ def test_a_cut_behind_a_gap_takes_the_gap_along(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("topic", ["a/b", "..", "x" * 127 + "/"])
 @pytest.mark.parametrize("queue_id", [0, -1])
-def test_a_queue_that_no_folder_can_hold_ends_nothing(tmp_path: Path, topic: str, queue_id: int) -> None:
+def test_a_queue_with_an_invalid_folder_name_is_skipped(tmp_path: Path, topic: str, queue_id: int) -> None:
     async def scenario() -> None:
         store = await slave(tmp_path)
         receive(store, [0, 1], topic[:127], queue_id if topic != ".." else -1)
@@ -220,7 +220,7 @@ def test_a_queue_that_no_folder_can_hold_ends_nothing(tmp_path: Path, topic: str
     asyncio.run(scenario())
 
 
-def test_a_queue_that_lost_its_folder_is_built_anew_with_the_gaps_of_the_log(tmp_path: Path) -> None:
+def test_a_queue_that_lost_its_folder_is_rebuilt_with_its_gaps(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = await slave(tmp_path)
         for number in range(700):
@@ -247,7 +247,7 @@ def test_a_queue_that_lost_its_folder_is_built_anew_with_the_gaps_of_the_log(tmp
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_queue_with_gaps_is_cut_and_opened_as_if_it_had_been_built_so(tmp_path: Path, seed: int) -> None:
+def test_a_queue_with_gaps_is_truncated_and_loaded_like_a_new_one(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
 
     def opened() -> ConsumeQueue:

@@ -1,4 +1,4 @@
-"""Which consume queues a sync looks at: those that have grown or were cut, not all that there are."""
+"""A sync covers only consume queues that have grown or were truncated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Scene:
         self.synced: list[str] = []
 
     def put(self, *topics: str, taken: bool = True) -> None:
-        """As a step of dispatch, which takes what grew at its end."""
+        """Dispatch one step, which announces grown queues at its end."""
         for topic in topics:
             queue_offset = self.queues.end_of(topic.encode(), 0)
             position = self.dispatcher.position
@@ -35,7 +35,7 @@ class Scene:
             self.dispatcher.take_grown()
 
     def sync(self) -> list[str]:
-        """The topics whose queues it looked at."""
+        """The topics whose queues were synced."""
         del self.synced[:]
         sync = ConsumeQueue.sync
 
@@ -56,7 +56,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     made.queues.close()
 
 
-def test_idle_queues_are_not_looked_at(scene: Scene) -> None:
+def test_idle_queues_are_not_synced(scene: Scene) -> None:
     scene.put("a", "b", "c")
     assert scene.sync() == ["a", "b", "c"]
     assert scene.sync() == []
@@ -64,21 +64,21 @@ def test_idle_queues_are_not_looked_at(scene: Scene) -> None:
     assert scene.sync() == ["b"]
 
 
-def test_a_queue_that_nobody_was_told_of_yet_is_synced(scene: Scene) -> None:
-    """As behind a step that a full disk broke off."""
+def test_a_queue_that_was_not_announced_yet_is_synced(scene: Scene) -> None:
+    """As after a step that a full disk interrupted."""
     scene.sync()
     scene.put("a", "b", taken=False)
     assert scene.sync() == ["a", "b"]
 
 
-def test_a_queue_that_was_cut_is_synced(scene: Scene) -> None:
+def test_a_truncated_queue_is_synced(scene: Scene) -> None:
     scene.put("a", "b", "a")
     scene.sync()
     asyncio.run(scene.queues.truncate(2 * SIZE))
     assert scene.sync() == ["a"]
 
 
-def test_after_a_sync_that_failed_all_are_looked_at(scene: Scene) -> None:
+def test_after_a_failed_sync_all_queues_are_synced(scene: Scene) -> None:
     scene.put("a", "b")
     scene.sync()
     scene.put("b")

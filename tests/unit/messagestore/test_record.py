@@ -47,7 +47,7 @@ def test_message_ids_name_the_broker_and_the_position() -> None:
             record.parse_message_id(bad)
 
 
-def test_a_blank_record_is_what_upstream_writes() -> None:
+def test_a_blank_record_has_the_bytes_of_upstream() -> None:
     assert record.encode_blank(12081) == bytes.fromhex("00002f31cbd43194")
     assert check(record.encode_blank(12081), 0, 12081, 0) == record.END_OF_SEGMENT
     assert check(record.encode_blank(12081), 0, 12082, 0) == record.INVALID
@@ -100,9 +100,7 @@ def test_a_record_cut_short_is_incomplete_and_never_valid(message: Message, leng
 
 
 @given(messages(), st.data())
-def test_no_damage_makes_a_check_fail_in_another_way_than_by_its_answer(
-    message: Message, data: st.DataObject
-) -> None:
+def test_a_check_of_any_damaged_record_returns_a_result(message: Message, data: st.DataObject) -> None:
     stored = bytearray(encode(message))
     for _ in range(data.draw(st.integers(1, 4))):
         stored[data.draw(st.integers(0, len(stored) - 1))] = data.draw(st.integers(0, 255))
@@ -127,7 +125,7 @@ def test_one_wrong_field_makes_a_record_invalid(at: int, value: int) -> None:
 
 
 @pytest.mark.parametrize(("at", "value"), [(93, 255), (93, 8), (103, 255), (104, 0x10), (104, 0x12)])
-def test_lengths_that_do_not_add_up_make_a_record_invalid(at: int, value: int) -> None:
+def test_inconsistent_lengths_make_a_record_invalid(at: int, value: int) -> None:
     stored = bytearray(WORKED)
     stored[at] = value
     assert check(stored, 0, len(stored), 4096, verify_body=False) == record.INVALID

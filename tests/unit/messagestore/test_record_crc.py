@@ -1,10 +1,8 @@
-"""The CRC that ends a record: written as Java writes it, kept by copies, and checked where the body's is."""
+"""The CRC at the end of a record: written as in Java, kept by copies, and checked with the body's CRC."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from functools import wraps
 from pathlib import Path
 
 import pytest
@@ -16,10 +14,13 @@ from messagestore.messages import PutStatus
 from messagestore.recordcrc import HEAD, RECORD_CRC_BYTES, contradicts, seal, with_room
 from messagestore.store.messagestore import MessageStore
 from tests.unit.messagestore.storehelp import (
+    dispatch_all,
     encode_batch,
     golden_lines,
     golden_segments,
+    in_loop,
     lay_out,
+    master,
     message,
     open_store,
     record_crc,
@@ -30,14 +31,6 @@ from tests.unit.messagestore.storehelp import (
 JAVA = "non-controller-record-crc"
 
 
-def in_loop(scenario: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    @wraps(scenario)
-    def test(*args: object, **values: object) -> None:
-        asyncio.run(scenario(*args, **values))  # type: ignore[arg-type]
-
-    return test
-
-
 async def opened(root: Path, **values: object) -> MessageStore:
     chosen = {"enabled_append_prop_crc": True, "force_verify_prop_crc": True, "scrub_bytes_per_second": 0}
     store = open_store(root, small_settings(message_index_enable=False, **{**chosen, **values}))
@@ -46,7 +39,7 @@ async def opened(root: Path, **values: object) -> MessageStore:
 
 
 def records_of(store: MessageStore, ends: list[int]) -> list[bytes]:
-    """The records that begin at 0 and end at `ends`."""
+    """The records from 0 on that end at `ends`."""
     return [bytes(store.read(start, end - start)) for start, end in zip([0, *ends], ends, strict=False)]
 
 
@@ -58,7 +51,7 @@ def flip(root: Path, at: int) -> None:
 
 
 @in_loop
-async def test_a_master_ends_each_record_with_the_crc_that_java_would_compute(tmp_path: Path) -> None:
+async def test_a_master_ends_each_record_with_the_crc_of_java(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     await store.become_master()
     batch = encode_batch([(0, b"one", b"KEYS\x01k1"), (0, b"two", b"")])
@@ -87,11 +80,9 @@ async def test_a_master_ends_each_record_with_the_crc_that_java_would_compute(tm
     await store.stop()
 
 
-def test_by_default_no_record_gets_one(tmp_path: Path) -> None:
+def test_by_default_a_record_has_no_crc(tmp_path: Path) -> None:
     async def scenario() -> None:
-        store = open_store(tmp_path)
-        await store.start()
-        await store.become_master()
+        store = await master(tmp_path)
         store.append([message(properties=b"TAGS\x01TagA")])
         assert HEAD not in bytes(store.read(0, 4096))
         await store.stop()
@@ -100,7 +91,7 @@ def test_by_default_no_record_gets_one(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_the_room_for_it_counts_among_the_properties(tmp_path: Path) -> None:
+async def test_the_record_crc_counts_towards_the_property_size(tmp_path: Path) -> None:
     store = await opened(tmp_path, mapped_file_size_commit_log=1 << 17)
     await store.become_master()
     fits = b"K\x01" + b"v" * (record.PROPERTIES_BYTES_MAX - RECORD_CRC_BYTES - 3) + b"\x02"
@@ -109,7 +100,7 @@ async def test_the_room_for_it_counts_among_the_properties(tmp_path: Path) -> No
     await store.stop()
 
 
-def test_every_record_of_java_agrees_with_its_own_crc_until_a_bit_of_it_flips() -> None:
+def test_the_crc_of_every_java_record_matches_until_a_bit_flips() -> None:
     (content,) = golden_segments(JAVA).values()
     for line in golden_lines(JAVA):
         at, size = line["pos"], line["size"]
@@ -119,13 +110,13 @@ def test_every_record_of_java_agrees_with_its_own_crc_until_a_bit_of_it_flips() 
         seal(again, 0, size)
         assert again == stored
         for place in (16, 20, 43, 60, size - RECORD_CRC_BYTES - 2, size - 2):  # neither sizes nor the body
-            rotten = bytearray(stored)
-            rotten[place] ^= 1
-            assert record.check(rotten, 0, 65536 - at, at) == size
-            assert record.check(rotten, 0, 65536 - at, at, verify_record=True) == record.INVALID
+            corrupted = bytearray(stored)
+            corrupted[place] ^= 1
+            assert record.check(corrupted, 0, 65536 - at, at) == size
+            assert record.check(corrupted, 0, 65536 - at, at, verify_record=True) == record.INVALID
 
 
-def test_a_record_without_one_contradicts_nothing() -> None:
+def test_a_record_without_a_crc_is_valid() -> None:
     for properties in (b"", b"TAGS\x01a\x02", with_room(b"") + b"K\x01v\x02", HEAD + b"12\x02"):
         assert not contradicts(properties, 0, len(properties), len(properties))
     assert contradicts(b"x" + with_room(b""), 0, 1 + RECORD_CRC_BYTES, RECORD_CRC_BYTES)
@@ -133,9 +124,7 @@ def test_a_record_without_one_contradicts_nothing() -> None:
 
 @pytest.mark.parametrize("verify, confirmed", [(True, True), (True, False), (False, True)])
 @in_loop
-async def test_a_start_after_a_kill_judges_records_by_it(
-    tmp_path: Path, verify: bool, confirmed: bool
-) -> None:
+async def test_a_start_after_a_kill_checks_record_crcs(tmp_path: Path, verify: bool, confirmed: bool) -> None:
     store = await opened(tmp_path)
     await store.become_master()
     appended = store.append([message(bytes([n]) * 50, properties=b"TAGS\x01a") for n in range(8)])
@@ -145,7 +134,7 @@ async def test_a_start_after_a_kill_judges_records_by_it(
         pass
     await store.stop()
     (tmp_path / "abort").touch()
-    flip(tmp_path, appended[5].physical_offset + 16)  # the application's flag: no other check sees it
+    flip(tmp_path, appended[5].physical_offset + 16)  # the application's flag: no other check covers it
     if verify and confirmed:
         with pytest.raises(StoreCorrupted) as damage:
             await opened(tmp_path)
@@ -156,7 +145,7 @@ async def test_a_start_after_a_kill_judges_records_by_it(
     await store.stop()
 
 
-def test_many_records_at_once_end_in_front_of_one_that_contradicts_its_own() -> None:
+def test_a_bulk_check_ends_before_a_record_with_a_wrong_crc() -> None:
     (content,) = golden_segments(JAVA).values()
     buffer = bytearray(content[:3002] + bytes(ROOM_BYTES))
     assert records_in(buffer, 3002, 0).intact_records() == len(golden_lines(JAVA))
@@ -166,31 +155,29 @@ def test_many_records_at_once_end_in_front_of_one_that_contradicts_its_own() -> 
 
 
 @in_loop
-async def test_what_rotted_outside_the_body_is_not_served_and_a_sound_copy_takes_its_place(
+async def test_a_record_corrupted_outside_its_body_is_not_served_and_is_repaired(
     tmp_path: Path,
 ) -> None:
     store = await opened(tmp_path)
     await store.become_master()
     appended = store.append([message(bytes([n]) * 300, properties=b"TAGS\x01a") for n in range(60)])
-    store.set_confirm_offset(store.max_offset())
-    while store.dispatch():
-        pass
+    dispatch_all(store)
     await store.stop()
     place = appended[3].physical_offset
     size = appended[3].end_offset - place
-    sound = (tmp_path / "commitlog" / f"{0:020d}").read_bytes()[place : place + size]
+    intact = (tmp_path / "commitlog" / f"{0:020d}").read_bytes()[place : place + size]
     flip(tmp_path, place + 43)
 
     store = await opened(tmp_path)
     with pytest.raises(RecordDamaged, match="the record has another CRC"):
         await store.load(store.get("TopicTest", 0, 3, 1, 1 << 20))
-    other = bytearray(sound)
+    other = bytearray(intact)
     other[43] ^= 1
     assert not await store.repair(place, bytes(other))
-    assert await store.repair(place, sound)
+    assert await store.repair(place, intact)
     result = store.get("TopicTest", 0, 3, 1, 1 << 20)
     await store.load(result)
-    assert result.buffers == [sound]
+    assert result.buffers == [intact]
     await store.stop()
 
 

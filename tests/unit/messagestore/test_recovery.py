@@ -1,4 +1,4 @@
-"""Start-up after a crash: what is cut, what is kept, and when the store refuses to start."""
+"""Start-up after a crash: truncated data, kept data, and damage that stops the start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from messagestore.errors import BadSegments, LogMissing, StoreCorrupted
 from messagestore.messages import PutResult
 from messagestore.record import QueueFacts, decode, encode_blank
 from messagestore.store.messagestore import MessageStore
-from tests.unit.messagestore.storehelp import message, open_store, queue_entries, small_settings
+from tests.unit.messagestore.storehelp import (
+    dispatch_all,
+    master,
+    message,
+    open_store,
+    queue_entries,
+    small_settings,
+)
 
 SEGMENT = 4096
 RECORD = 105  # bytes of the records written here: topic "TopicTest", body "hello"
@@ -27,7 +34,7 @@ def log_file(root: Path, start: int = 0) -> Path:
 
 
 def segment_files(root: Path) -> dict[Path, bytes]:
-    """The files of log and queues."""
+    """The files of the log and the queues."""
     return {path: path.read_bytes() for path in root.glob("co*/**/0*") if path.is_file()}
 
 
@@ -38,10 +45,9 @@ def write_at(path: Path, at: int, content: bytes) -> None:
 
 
 async def crashed_store(root: Path, count: int, confirmed: int) -> list[PutResult]:
-    """A store directory as a killed process leaves it: `count` records, the first `confirmed` of them confirmed."""
-    store = open_store(root)
-    await store.start()
-    await store.become_master()
+    """Leave a store directory as a killed process does: `count` records, the first `confirmed` of them
+    confirmed."""
+    store = await master(root)
     outcomes = store.append([message() for _ in range(count)])
     if confirmed:
         store.set_confirm_offset(outcomes[confirmed - 1].end_offset)
@@ -58,7 +64,7 @@ async def recovered(root: Path) -> MessageStore:
     return store
 
 
-def test_after_a_crash_the_log_is_kept_whole_and_queues_end_at_the_confirm_offset(tmp_path: Path) -> None:
+def test_after_a_crash_the_log_stays_and_queues_end_at_the_confirm_offset(tmp_path: Path) -> None:
     async def scenario() -> None:
         outcomes = await crashed_store(tmp_path, 60, confirmed=45)
         store = await recovered(tmp_path)
@@ -67,14 +73,14 @@ def test_after_a_crash_the_log_is_kept_whole_and_queues_end_at_the_confirm_offse
         assert store.max_queue_offset("TopicTest", 0) == 45
         await store.become_master()
         (out,) = store.append([message()])
-        assert out.queue_offset == 60, "undispatched messages keep their numbers"
+        assert out.queue_offset == 60, "undispatched messages keep their queue offsets"
         await store.stop()
 
     asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("damage", [b"\0" * 40, b"\xff" * 4, (120).to_bytes(4, "big"), encode_blank(77)])
-def test_a_torn_end_above_the_confirm_offset_is_cut_and_erased(tmp_path: Path, damage: bytes) -> None:
+def test_a_torn_end_above_the_confirm_offset_is_truncated_and_erased(tmp_path: Path, damage: bytes) -> None:
     async def scenario() -> None:
         outcomes = await crashed_store(tmp_path, 30, confirmed=20)
         torn = outcomes[25]
@@ -85,12 +91,12 @@ def test_a_torn_end_above_the_confirm_offset_is_cut_and_erased(tmp_path: Path, d
         await store.become_master()
         (again,) = store.append([message(b"other")])
         assert (again.physical_offset, again.queue_offset) == (torn.physical_offset, 25)
-        assert again.end_offset == torn.end_offset, "the next cut record would follow exactly here"
+        assert again.end_offset == torn.end_offset, "the next old record would follow exactly here"
         await store.flush()
         await store._tasks.stop()  # killed here
 
         after = await recovered(tmp_path)
-        assert after.max_offset() == again.end_offset, "records behind a torn one never return"
+        assert after.max_offset() == again.end_offset, "records after a torn one never return"
         await after.stop()
 
     asyncio.run(scenario())
@@ -98,13 +104,11 @@ def test_a_torn_end_above_the_confirm_offset_is_cut_and_erased(tmp_path: Path, d
 
 @pytest.mark.parametrize("missing", [0, 1, 7])
 @pytest.mark.parametrize("count", [3, 30])
-def test_a_record_of_which_a_stopped_slave_had_the_beginning_only_is_cut(
+def test_a_partial_last_record_of_a_stopped_slave_is_truncated(
     tmp_path: Path, missing: int, count: int
 ) -> None:
     async def scenario() -> None:
-        store = open_store(tmp_path)
-        await store.start()
-        await store.become_master()
+        store = await master(tmp_path)
         outcomes = store.append([message(properties=b"KEYS\1k\2CLUSTER\1c\2") for _ in range(count)])
         last = outcomes[-1]
         await store.stop()
@@ -122,7 +126,7 @@ def test_a_record_of_which_a_stopped_slave_had_the_beginning_only_is_cut(
 
 @pytest.mark.parametrize("place", [0, 10, 19])
 @pytest.mark.parametrize("clean", [True, False])
-def test_damage_below_the_confirm_offset_stops_the_start_and_touches_nothing(
+def test_damage_below_the_confirm_offset_stops_the_start_and_changes_nothing(
     tmp_path: Path, place: int, clean: bool
 ) -> None:
     async def scenario() -> None:
@@ -140,7 +144,7 @@ def test_damage_below_the_confirm_offset_stops_the_start_and_touches_nothing(
     asyncio.run(scenario())
 
 
-def test_a_log_that_ends_before_the_confirm_offset_is_damage_too(tmp_path: Path) -> None:
+def test_a_log_that_ends_before_the_confirm_offset_is_damaged(tmp_path: Path) -> None:
     async def scenario() -> None:
         await crashed_store(tmp_path, 60, confirmed=60)
         log_file(tmp_path, SEGMENT).unlink()
@@ -151,7 +155,7 @@ def test_a_log_that_ends_before_the_confirm_offset_is_damage_too(tmp_path: Path)
     asyncio.run(scenario())
 
 
-def test_a_log_without_any_file_is_refused_when_something_in_it_was_confirmed(tmp_path: Path) -> None:
+def test_a_log_without_files_is_rejected_if_it_had_confirmed_data(tmp_path: Path) -> None:
     async def scenario(confirmed: int) -> None:
         await crashed_store(tmp_path, 60, confirmed)
         for path in (tmp_path / "commitlog").iterdir():
@@ -185,9 +189,7 @@ def test_a_confirm_offset_inside_a_torn_record_is_no_damage(tmp_path: Path, insi
 @pytest.mark.parametrize("place", [94, 100, 106, 130])
 def test_a_record_whose_topic_or_properties_were_not_written_is_torn(tmp_path: Path, place: int) -> None:
     async def scenario() -> None:
-        store = open_store(tmp_path)
-        await store.start()
-        await store.become_master()
+        store = await master(tmp_path)
         first, second = store.append([message(properties=b"K\x01" + b"v" * 40 + b"\x02") for _ in range(2)])
         await store.stop()
         (tmp_path / "abort").touch()
@@ -213,7 +215,7 @@ def test_a_prepared_segment_without_records_is_removed(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_deleted_queues_are_built_anew_from_the_beginning_of_the_log(tmp_path: Path) -> None:
+def test_deleted_queues_are_rebuilt_from_the_start_of_the_log(tmp_path: Path) -> None:
     async def scenario() -> None:
         await crashed_store(tmp_path, 200, confirmed=190)
         for path in sorted((tmp_path / "consumequeue").rglob("0*"), reverse=True):
@@ -226,16 +228,12 @@ def test_deleted_queues_are_built_anew_from_the_beginning_of_the_log(tmp_path: P
     asyncio.run(scenario())
 
 
-def test_a_queue_that_lost_its_beginning_is_built_anew(tmp_path: Path) -> None:
+def test_a_queue_that_lost_its_files_is_rebuilt(tmp_path: Path) -> None:
     async def scenario() -> None:
-        store = open_store(tmp_path)
-        await store.start()
-        await store.become_master()
+        store = await master(tmp_path)
         for _ in range(100):
             store.append([message(), message(topic="Other")])
-        store.set_confirm_offset(store.max_offset())
-        while store.dispatch():
-            pass
+        dispatch_all(store)
         await store.stop()
         (tmp_path / "abort").touch()
         confirm = Checkpoint(1 << 50, 1 << 50, 0, 0, store.confirm_offset())
@@ -251,12 +249,12 @@ def test_a_queue_that_lost_its_beginning_is_built_anew(tmp_path: Path) -> None:
 
 
 def counted_puts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Where the records stand that get entries from now on."""
+    """Record the offsets of records that get entries from now on."""
     positions: list[int] = []
     put, put_many = Dispatcher.put, Dispatcher.put_many
 
     def counted(self: Dispatcher, position: int, facts: QueueFacts) -> None:
-        # not one that counts what queues are to list, or looks for what no index file lists
+        # skip dispatchers that only count queue entries or fill index gaps
         if self._index is not None and not isinstance(self._index, GapWriter):
             positions.append(position)
         put(self, position, facts)
@@ -281,7 +279,8 @@ def bulk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, pure: 
 
 
 async def killed_store(root: Path) -> None:
-    """3,000 records of two topics in one segment, all confirmed; the last checkpoint came before the last tenth."""
+    """Leave a killed store: 3,000 records of two topics in one segment; the checkpoint misses the last
+    tenth."""
     store = open_store(root, ALIKE)
     await store.start()
     await store.become_master()
@@ -303,21 +302,19 @@ async def killed_store(root: Path) -> None:
     (root / "checkpoint").write_bytes(kept)
 
 
-def test_entries_that_the_checkpoint_vouches_for_are_not_made_again(
+def test_entries_below_the_checkpoint_are_not_built_again(
     tmp_path: Path, bulk: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
         await killed_store(tmp_path)
-        vouched_for = decode_checkpoint((tmp_path / "checkpoint").read_bytes()).confirm_phy_offset
+        checkpointed = decode_checkpoint((tmp_path / "checkpoint").read_bytes()).confirm_phy_offset
         made = counted_puts(monkeypatch)
         store = open_store(tmp_path, ALIKE)
         report = await store.start()
         assert report.walked_from == 0 and report.walked_records == 3_000
-        assert report.confirm_offset == store.dispatched_offset() == vouched_for and made == []
-        store.set_confirm_offset(store.max_offset())
-        while store.dispatch():
-            pass
-        assert min(made) == vouched_for and len(made) == 2 * 149
+        assert report.confirm_offset == store.dispatched_offset() == checkpointed and made == []
+        dispatch_all(store)
+        assert min(made) == checkpointed and len(made) == 2 * 149
         assert store.max_queue_offset("TopicTest", 0) == store.max_queue_offset("Other", 0) == 1_500
         for number in (0, 1_350, 1_351, 1_499):
             (found,) = await store.find_by_key("Other", f"k{number}", 9, 0, 1 << 62)
@@ -328,7 +325,7 @@ def test_entries_that_the_checkpoint_vouches_for_are_not_made_again(
 
 
 @pytest.mark.parametrize("lost", ["all of it", "its end"])
-def test_what_a_queue_lost_of_them_is_found_and_made_again(tmp_path: Path, bulk: None, lost: str) -> None:
+def test_lost_entries_below_the_checkpoint_are_rebuilt(tmp_path: Path, bulk: None, lost: str) -> None:
     async def scenario() -> None:
         await killed_store(tmp_path)
         (file,) = (tmp_path / "consumequeue" / "Other" / "0").iterdir()
@@ -340,16 +337,14 @@ def test_what_a_queue_lost_of_them_is_found_and_made_again(tmp_path: Path, bulk:
         store = open_store(tmp_path, ALIKE)
         report = await store.start()
         assert report.walked_records == 3_000 and report.dispatched_offset == report.confirm_offset
-        store.set_confirm_offset(store.max_offset())
-        while store.dispatch():
-            pass
+        dispatch_all(store)
         await store.stop()
         assert file.read_bytes() == content
 
     asyncio.run(scenario())
 
 
-def test_a_gap_between_segments_is_refused_below_the_confirm_offset_and_cut_above_it(tmp_path: Path) -> None:
+def test_a_segment_gap_is_an_error_below_the_confirm_offset_and_truncated_above(tmp_path: Path) -> None:
     async def scenario() -> None:
         outcomes = await crashed_store(tmp_path, 120, confirmed=5)
         log_file(tmp_path, SEGMENT).unlink()
@@ -370,13 +365,9 @@ def test_a_gap_between_segments_is_refused_below_the_confirm_offset_and_cut_abov
 
 def test_the_stored_confirm_offset_is_never_ahead_of_the_disk(tmp_path: Path) -> None:
     async def scenario() -> None:
-        store = open_store(tmp_path)
-        await store.start()
-        await store.become_master()
+        store = await master(tmp_path)
         store.append([message()])
-        store.set_confirm_offset(store.max_offset())
-        while store.dispatch():
-            pass
+        dispatch_all(store)
         await store._saved.sync()
         await store._saved.save_checkpoint()
         assert decode_checkpoint((tmp_path / "checkpoint").read_bytes()).confirm_phy_offset == 0
@@ -391,11 +382,9 @@ def test_the_stored_confirm_offset_is_never_ahead_of_the_disk(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("bit", range(0, 8 * 48, 29))
-def test_a_damaged_checkpoint_is_noticed_and_nothing_of_the_log_is_given_up(tmp_path: Path, bit: int) -> None:
+def test_a_damaged_checkpoint_is_detected_and_the_log_is_kept(tmp_path: Path, bit: int) -> None:
     async def scenario() -> None:
-        store = open_store(tmp_path)
-        await store.start()
-        await store.become_master()
+        store = await master(tmp_path)
         store.append([message()] * 3)
         store.set_confirm_offset(store.max_offset())
         end = store.max_offset()
@@ -419,7 +408,7 @@ def test_a_damaged_checkpoint_is_noticed_and_nothing_of_the_log_is_given_up(tmp_
     asyncio.run(scenario())
 
 
-def test_checkpoints_of_older_versions_and_odd_ones_are_read() -> None:
+def test_checkpoints_of_older_versions_and_edge_cases_are_read() -> None:
     assert decode_checkpoint(None) == Checkpoint()
     assert decode_checkpoint(Checkpoint(5, 6, 7).encode()[:24]) == Checkpoint(5, 6, 7, 0, 0)
     assert decode_checkpoint(Checkpoint(confirm_phy_offset=-1).encode()).confirm_phy_offset == 0
@@ -439,10 +428,10 @@ def test_checkpoints_of_older_versions_and_odd_ones_are_read() -> None:
         ),
     ],
 )
-def test_a_size_that_is_set_otherwise_is_refused_with_the_right_one_and_touches_nothing(
+def test_a_wrong_file_size_setting_is_rejected_with_the_right_one(
     tmp_path: Path, chosen: dict[str, int], folder: str, cure: str
 ) -> None:
-    """Also where nothing is known to be confirmed, and what follows a gap would be deleted as left by a power cut."""
+    """Also without a confirm offset, when files after a gap would be deleted as leftovers of a power cut."""
 
     async def scenario() -> None:
         await crashed_store(tmp_path, 90, confirmed=80)
@@ -457,7 +446,7 @@ def test_a_size_that_is_set_otherwise_is_refused_with_the_right_one_and_touches_
     asyncio.run(scenario())
 
 
-def test_a_queue_file_that_was_cut_short_is_told_from_one_of_another_setting(tmp_path: Path) -> None:
+def test_a_truncated_queue_file_is_distinguished_from_another_setting(tmp_path: Path) -> None:
     async def scenario() -> None:
         await crashed_store(tmp_path, 90, confirmed=80)
         for file in (tmp_path / "consumequeue").rglob("0*0"):
@@ -470,10 +459,8 @@ def test_a_queue_file_that_was_cut_short_is_told_from_one_of_another_setting(tmp
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_the_oldest_segments_may_be_deleted_by_hand_while_the_store_is_stopped(
-    tmp_path: Path, clean: bool
-) -> None:
-    """Recovery begins with the first segment that is left."""
+def test_the_oldest_segments_may_be_deleted_while_the_store_is_stopped(tmp_path: Path, clean: bool) -> None:
+    """Recovery begins with the first remaining segment."""
 
     async def scenario() -> None:
         outcomes = await crashed_store(tmp_path, 150, confirmed=150)
@@ -495,13 +482,13 @@ def test_the_oldest_segments_may_be_deleted_by_hand_while_the_store_is_stopped(
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("stranger", [".nfs000", "00000000000000000000.bak", "core.17"])
-def test_a_stranger_among_the_segments_is_named_and_not_deleted(tmp_path: Path, stranger: str) -> None:
-    """A core dump sorts behind what was confirmed, where a file that nothing leads to is deleted."""
+@pytest.mark.parametrize("foreign", [".nfs000", "00000000000000000000.bak", "core.17"])
+def test_a_foreign_file_among_the_segments_is_named_and_not_deleted(tmp_path: Path, foreign: str) -> None:
+    """A core dump sorts after the confirmed segments, where files that are not connected are deleted."""
 
     async def scenario() -> None:
         await crashed_store(tmp_path, 90, confirmed=80)
-        path = tmp_path / "commitlog" / stranger
+        path = tmp_path / "commitlog" / foreign
         path.write_bytes(b"x" * SEGMENT)
         with pytest.raises(BadSegments, match="move this file elsewhere"):
             await open_store(tmp_path).start()

@@ -1,4 +1,4 @@
-"""What a start reads of the rest of the last segment: what was written there, and nothing of what never was."""
+"""A start reads only the written ranges after the log end in the last segment."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from simulation.kernel.world import World
 MIB = 1 << 20
 SEGMENT = 64 * MIB
 END = 105
-LEFT = b"a record that was cut, or never finished"
+LEFT = b"a truncated or unfinished record"
 
 
-def not_told(*_: int) -> int:
+def no_seek(*_: int) -> int:
     raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
 
 async def start(directory: RealSegmentDirectory) -> tuple[CommitLog, int]:
-    """The log after its start, and how many bytes it erased."""
+    """Load the log; return it and the number of erased bytes."""
     log = CommitLog(directory, SEGMENT, hot_segments=2)
     await log.load(0, never_saved=False)
     erased, _ = await log.found_end(END)
@@ -34,7 +34,9 @@ async def start(directory: RealSegmentDirectory) -> tuple[CommitLog, int]:
 
 
 @pytest.mark.parametrize("reserved", [None, 0])
-def test_a_start_reads_no_hole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reserved: int | None) -> None:
+def test_a_start_does_not_read_holes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reserved: int | None
+) -> None:
     directory = RealSegmentDirectory(tmp_path)
     file = directory.create(segment_name(0), SEGMENT, reserve=reserved)
     file.view()[:END] = b"r" * END
@@ -48,12 +50,12 @@ def test_a_start_reads_no_hole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 
     monkeypatch.setattr(RealSegmentFile, "read_cold", counted)
     asyncio.run(start(directory))
-    assert sum(read) <= SEGMENT // 4, "a file system may take what was looked at beside a write for written"
+    assert sum(read) <= SEGMENT // 4, "a file system may report read neighbours of a write as written"
 
 
-@pytest.mark.parametrize("holes_are_told", [True, False])
-def test_what_stands_above_the_end_is_erased_wherever_it_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, holes_are_told: bool
+@pytest.mark.parametrize("holes_are_reported", [True, False])
+def test_bytes_after_the_log_end_are_erased_anywhere_in_the_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, holes_are_reported: bool
 ) -> None:
     directory = RealSegmentDirectory(tmp_path)
     file = directory.create(segment_name(0), SEGMENT)
@@ -61,14 +63,14 @@ def test_what_stands_above_the_end_is_erased_wherever_it_stands(
     for place in places:
         file.view()[place : place + len(LEFT)] = LEFT
     file.close()
-    if not holes_are_told:
-        monkeypatch.setattr(os, "lseek", not_told)
+    if not holes_are_reported:
+        monkeypatch.setattr(os, "lseek", no_seek)
     log, erased = asyncio.run(start(directory))
     assert erased == len(places) * len(LEFT)
     assert not any(log.segment_view(0)[0][END:])
 
 
-def test_what_has_not_reached_the_disk_is_synced_before_holes_are_asked_for(
+def test_unsynced_bytes_are_synced_before_holes_are_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def of_the_disk(self: SimulatedSegmentFile, begin: int, end: int) -> list[tuple[int, int]]:

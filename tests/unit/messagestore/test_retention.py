@@ -1,4 +1,4 @@
-"""Which segments may go, with literals."""
+"""The segments that retention may delete, with literals."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ RULES = Rules(
 NOW_MS = 1_000 * HOUR_MS
 AT_FOUR = Moment(NOW_MS, 4, 0.5, asked=False)
 AT_FIVE = Moment(NOW_MS, 5, 0.5, asked=False)
-CONFIRMED = RetentionHold(10_000, "confirmed up to here")
+CONFIRMED = RetentionHold(10_000, "the confirm offset")
 
 
 def log(*hours_ago: int | None) -> list[RetainedSegment]:
-    """Segments of 100 bytes from 300 on, whose newest record was stored so many hours ago."""
+    """Segments of 100 bytes from 300 on; the newest record of each was stored that many hours ago."""
     return [
         RetainedSegment(300 + 100 * n, 400 + 100 * n, None if ago is None else NOW_MS - ago * HOUR_MS)
         for n, ago in enumerate(hours_ago)
     ]
 
 
-def test_at_its_hour_what_has_aged_goes_and_nothing_else() -> None:
+def test_expired_segments_are_deleted_at_the_delete_hour() -> None:
     assert decide(log(100, 72, 71, 1), [CONFIRMED], AT_FOUR, RULES) == RetentionDecision(500, 2, 0, None)
     assert decide(log(71, 1), [CONFIRMED], AT_FOUR, RULES) == RetentionDecision(300, 0, 0, None)
 
 
-def test_at_other_hours_nothing_goes_unless_asked_or_the_disk_is_rather_full() -> None:
+def test_at_other_hours_nothing_is_deleted_without_a_request_or_a_fuller_disk() -> None:
     aged = log(100, 100, 1)
     assert decide(aged, [CONFIRMED], AT_FIVE, RULES).segments == 0
     assert decide(aged, [CONFIRMED], AT_FIVE._replace(asked=True), RULES) == RetentionDecision(
@@ -58,23 +58,21 @@ def test_at_other_hours_nothing_goes_unless_asked_or_the_disk_is_rather_full() -
     assert decide(aged, [CONFIRMED], AT_FIVE._replace(disk_used=0.76), RULES).segments == 2
 
 
-def test_a_full_disk_takes_what_has_not_aged_if_that_is_allowed() -> None:
+def test_a_full_disk_deletes_segments_that_have_not_expired_if_allowed() -> None:
     full = AT_FIVE._replace(disk_used=0.86)
     assert decide(log(100, 1, 0), [CONFIRMED], full, RULES) == RetentionDecision(600, 3, 2, None)
     forbidden = replace(RULES, may_clean_forcibly=False)
     assert decide(log(100, 1, 0), [CONFIRMED], full, forbidden) == RetentionDecision(400, 1, 0, None)
 
 
-def test_a_round_takes_so_many_segments_at_most() -> None:
+def test_one_round_deletes_a_limited_number_of_segments() -> None:
     few = replace(RULES, segments_max=2)
     assert decide(log(100, 100, 100), [CONFIRMED], AT_FOUR, few) == RetentionDecision(500, 2, 0, None)
 
 
 @pytest.mark.parametrize("moment", [AT_FOUR, AT_FOUR._replace(disk_used=0.99, asked=True)])
 @pytest.mark.parametrize(("offset", "end"), [(300, 300), (399, 300), (400, 400), (450, 400), (500, 500)])
-def test_nothing_goes_above_the_lowest_hold_whatever_age_and_disk_say(
-    moment: Moment, offset: int, end: int
-) -> None:
+def test_no_segment_above_the_lowest_hold_is_deleted(moment: Moment, offset: int, end: int) -> None:
     hold = RetentionHold(offset, "a slave reads there")
     decision = decide(log(100, 100, 100), [CONFIRMED, hold], moment, RULES)
     assert (decision.end, decision.held) == (end, hold)
@@ -87,36 +85,36 @@ def test_a_segment_of_unknown_age_is_as_old_as_the_next_one() -> None:
     assert decide(log(None), [CONFIRMED], AT_FOUR._replace(disk_used=0.9), RULES).by_force == 1
 
 
-def test_a_time_that_rotted_keeps_a_segment_no_longer_than_the_next_one_or_until_it_has_aged() -> None:
+def test_a_corrupted_store_time_keeps_a_segment_no_longer_than_the_next_one() -> None:
     assert decide(log(-1_000_000, 100), [CONFIRMED], AT_FOUR, RULES).segments == 2
     assert decide(log(-1_000_000, 1), [CONFIRMED], AT_FOUR, RULES).segments == 0
     assert decide(log(71, 100), [CONFIRMED], AT_FOUR, RULES).segments == 0
     assert decide(log(72, 101), [CONFIRMED], AT_FOUR, RULES).segments == 2
 
 
-def test_a_time_that_is_too_old_takes_no_young_segment_before_its_own() -> None:
-    """A Java broker's clock was wrong when it began a file: no CRC and no later record tells."""
+def test_a_store_time_too_far_back_deletes_no_young_segment_before_it() -> None:
+    """A Java broker's clock was wrong when it began a file: neither a CRC nor a later record shows that."""
     assert decide(log(5, 4, 500_000, 2), [CONFIRMED], AT_FOUR, RULES).segments == 0
     assert decide(log(100, 4, 500_000, 2), [CONFIRMED], AT_FOUR, RULES).segments == 1
     assert decide(log(None, 4, 500_000), [CONFIRMED], AT_FOUR, RULES).segments == 0
 
 
-def test_times_that_are_yet_to_come_keep_nothing_once_a_later_segment_has_aged() -> None:
-    """A Java broker's clock was a century ahead for a while: its files would stay for so long, and the disk fill."""
+def test_store_times_in_the_future_keep_no_segment_once_a_later_one_expired() -> None:
+    """A Java broker's clock was a century ahead for a while: its files would stay and fill the disk."""
     assert decide(log(-900_000, -900_000, -900_000, 80, 1), [CONFIRMED], AT_FOUR, RULES).segments == 4
     assert decide(log(-900_000, -900_000, 1), [CONFIRMED], AT_FOUR, RULES).segments == 0
 
 
-def test_a_disk_that_was_too_full_must_become_less_full_than_where_force_begins() -> None:
+def test_sends_stay_refused_until_disk_use_is_below_the_forced_limit() -> None:
     assert not RULES.refuses_sends(False, 0.90)
     assert RULES.refuses_sends(False, 0.91)
     assert RULES.refuses_sends(True, 0.86)
     assert not RULES.refuses_sends(True, 0.85)
     crossed = replace(RULES, clean_forcibly_above=0.99)
-    assert crossed.refuses_sends(True, 0.91), "what is too full is not called empty at once"
+    assert crossed.refuses_sends(True, 0.91), "a disk that was too full is not free at once"
 
 
-def test_hours_are_read_as_upstream_writes_them() -> None:
+def test_delete_hours_are_parsed_as_in_upstream() -> None:
     assert hours_of("04") == {4}
     assert hours_of("00;12;") == {0, 12}
     assert hours_of(" 0; 5 ") == {0, 5}
@@ -125,7 +123,7 @@ def test_hours_are_read_as_upstream_writes_them() -> None:
 @pytest.mark.parametrize(
     "wrong", ["", ";", "24", "-1", "four", "4,5", "00;;05", ";05", "05;;", "+4", "1_0", "\u0664"]
 )
-def test_what_are_no_hours_is_refused_with_its_key_and_the_form(wrong: str) -> None:
+def test_invalid_delete_hours_are_rejected_with_the_key_and_the_format(wrong: str) -> None:
     with pytest.raises(SettingsError) as refused:
         StoreSettings.load(None, [f"deleteWhen={wrong}"])
     why = "must be hours of the day, 00 to 23, separated by semicolons, as 04 or 00;12"

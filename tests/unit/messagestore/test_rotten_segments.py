@@ -1,10 +1,8 @@
-"""Bits that flip in segments of earlier processes: neither served nor sent, found by the scrub, replaced by sound records."""
+"""Flipped bits in segments of earlier processes: not served, not sent, found by the scrub, and repaired."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from functools import wraps
 from pathlib import Path
 
 import pytest
@@ -13,37 +11,27 @@ from messagestore.errors import OffsetOutOfRange, RecordDamaged, StoreError
 from messagestore.queues.consumequeue import ENTRY
 from messagestore.scrub.walk import WalkedSlice
 from messagestore.store.messagestore import MessageStore
-from tests.unit.messagestore.storehelp import NOW_MS, message, open_store, small_settings
+from tests.unit.messagestore.corruptedlogs import (
+    IN_BODY,
+    IN_MAGIC,
+    IN_POSITION,
+    IN_SIZE,
+    SEGMENT,
+    flip,
+    opened,
+)
+from tests.unit.messagestore.storehelp import NOW_MS, dispatch_all, in_loop, message
 
 BODY = 300
 COUNT = 60
-SEGMENT = 4096
-IN_BODY, IN_SIZE, IN_MAGIC, IN_POSITION = 100, 3, 5, 30
-
-
-def in_loop(scenario: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    @wraps(scenario)
-    def test(*args: object, **values: object) -> None:
-        asyncio.run(scenario(*args, **values))  # type: ignore[arg-type]
-
-    return test
-
-
-async def opened(root: Path, **values: int) -> MessageStore:
-    quiet = {"message_index_enable": False, "scrub_bytes_per_second": 0}
-    store = open_store(root, small_settings(**{**quiet, **values}))
-    await store.start()
-    return store
 
 
 async def stored(root: Path) -> list[int]:
-    """A store of several segments that has stopped; where its records stand."""
+    """Fill and stop a store of several segments; return the offsets of its records."""
     store = await opened(root)
     await store.become_master()
     outcomes = store.append([message(bytes([n]) * BODY) for n in range(COUNT)])
-    store.set_confirm_offset(store.max_offset())
-    while store.dispatch():
-        pass
+    dispatch_all(store)
     await store.stop()
     return [outcome.physical_offset for outcome in outcomes]
 
@@ -51,14 +39,6 @@ async def stored(root: Path) -> list[int]:
 def content_at(root: Path, offset: int, size: int) -> bytes:
     at = offset % SEGMENT
     return (root / "commitlog" / f"{offset - at:020d}").read_bytes()[at : at + size]
-
-
-def flip(root: Path, offset: int, *, at: int) -> None:
-    """A bit of the record at `offset`."""
-    path = root / "commitlog" / f"{offset - offset % SEGMENT:020d}"
-    content = bytearray(path.read_bytes())
-    content[offset % SEGMENT + at] ^= 4
-    path.write_bytes(content)
 
 
 async def pull(store: MessageStore, queue_offset: int) -> list[memoryview]:
@@ -76,7 +56,9 @@ async def damage_found(store: MessageStore) -> list[int]:
 @pytest.mark.parametrize("hot", [2, 100])
 @pytest.mark.parametrize("at", [IN_BODY, IN_SIZE, IN_MAGIC, IN_POSITION])
 @in_loop
-async def test_what_rotted_is_not_served_and_its_neighbours_are(tmp_path: Path, hot: int, at: int) -> None:
+async def test_a_corrupted_record_is_not_served_and_its_neighbours_are(
+    tmp_path: Path, hot: int, at: int
+) -> None:
     places = await stored(tmp_path)
     flip(tmp_path, places[3], at=at)
     store = await opened(tmp_path, hot_segments=hot)
@@ -90,7 +72,7 @@ async def test_what_rotted_is_not_served_and_its_neighbours_are(tmp_path: Path, 
 
 
 @in_loop
-async def test_a_queue_that_lists_a_wrong_place_makes_no_record_damaged(tmp_path: Path) -> None:
+async def test_a_queue_entry_with_a_wrong_offset_marks_no_record_as_damaged(tmp_path: Path) -> None:
     places = await stored(tmp_path)
     store = await opened(tmp_path)
     assert await store.message_at(places[3] + 7) is None
@@ -110,7 +92,7 @@ def rewrite_entry(store: MessageStore, queue_offset: int, phy: int | None, size:
 
 @pytest.mark.parametrize("size", [392, 1, -1])
 @in_loop
-async def test_a_queue_that_lists_a_wrong_end_makes_no_record_damaged(tmp_path: Path, size: int) -> None:
+async def test_a_queue_entry_with_a_wrong_size_marks_no_record_as_damaged(tmp_path: Path, size: int) -> None:
     places = await stored(tmp_path)
     store = await opened(tmp_path)
     rewrite_entry(store, 3, None, size)
@@ -135,7 +117,7 @@ async def test_a_queue_that_lists_a_wrong_end_makes_no_record_damaged(tmp_path: 
     ],
 )
 @in_loop
-async def test_what_a_rotten_queue_lists_is_an_error_of_its_reader_and_not_of_the_broker(
+async def test_a_corrupted_queue_entry_fails_its_reader_and_not_the_broker(
     tmp_path: Path, phy: int | None, size: int | None, count: int, hot: int
 ) -> None:
     await stored(tmp_path)
@@ -153,8 +135,8 @@ async def test_what_a_rotten_queue_lists_is_an_error_of_its_reader_and_not_of_th
 
 @pytest.mark.parametrize("kept", [0, 3, 7])
 @in_loop
-async def test_what_is_cut_while_it_is_read_is_not_handed_out(tmp_path: Path, kept: int) -> None:
-    """Neither the rest of it nor the zeros that take its place."""
+async def test_records_truncated_during_a_read_are_not_returned(tmp_path: Path, kept: int) -> None:
+    """Neither remaining bytes nor the zeros that replace them are returned."""
     places = await stored(tmp_path)
     store = await opened(tmp_path, hot_segments=1)
     result = store.get("TopicTest", 0, 0, 8, 1 << 20)
@@ -175,7 +157,7 @@ async def test_what_is_cut_while_it_is_read_is_not_handed_out(tmp_path: Path, ke
 
 
 @in_loop
-async def test_what_rotted_is_not_sent_and_what_stands_before_it_is(tmp_path: Path) -> None:
+async def test_a_corrupted_record_is_not_sent_and_records_before_it_are(tmp_path: Path) -> None:
     places = await stored(tmp_path)
     flip(tmp_path, places[20], at=IN_BODY)
     store = await opened(tmp_path)
@@ -189,7 +171,7 @@ async def test_what_rotted_is_not_sent_and_what_stands_before_it_is(tmp_path: Pa
 
 @pytest.mark.parametrize("at", [IN_BODY, IN_SIZE])
 @in_loop
-async def test_the_scrub_finds_it_and_goes_on(tmp_path: Path, at: int) -> None:
+async def test_the_scrub_finds_damage_and_continues(tmp_path: Path, at: int) -> None:
     places = await stored(tmp_path)
     flip(tmp_path, places[3], at=at)
     flip(tmp_path, places[30], at=IN_BODY)
@@ -201,7 +183,7 @@ async def test_the_scrub_finds_it_and_goes_on(tmp_path: Path, at: int) -> None:
 
 
 @in_loop
-async def test_what_this_process_wrote_needs_no_check(tmp_path: Path) -> None:
+async def test_records_written_by_this_process_need_no_check(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     await store.become_master()
     store.append([message(bytes(BODY)) for _ in range(COUNT)])
@@ -210,7 +192,7 @@ async def test_what_this_process_wrote_needs_no_check(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_a_later_scrub_finds_what_rotted_under_a_running_store(tmp_path: Path) -> None:
+async def test_a_later_scrub_finds_corruption_in_a_running_store(tmp_path: Path) -> None:
     places = await stored(tmp_path)
     store = await opened(tmp_path, scrub_bytes_per_second=1 << 40, scrub_interval=1000)
     assert await damage_found(store) == []
@@ -223,7 +205,7 @@ async def test_a_later_scrub_finds_what_rotted_under_a_running_store(tmp_path: P
 
 
 @in_loop
-async def test_a_cut_takes_the_damage_with_it(tmp_path: Path) -> None:
+async def test_a_truncation_removes_the_damage(tmp_path: Path) -> None:
     places = await stored(tmp_path)
     flip(tmp_path, places[30], at=IN_BODY)
     store = await opened(tmp_path, scrub_bytes_per_second=1 << 40)
@@ -236,26 +218,26 @@ async def test_a_cut_takes_the_damage_with_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("at", [IN_BODY, IN_SIZE, IN_POSITION])
 @in_loop
-async def test_only_the_record_that_was_there_repairs_it(tmp_path: Path, at: int) -> None:
+async def test_only_the_original_record_repairs_the_damage(tmp_path: Path, at: int) -> None:
     places = await stored(tmp_path)
-    sound = content_at(tmp_path, places[3], places[4] - places[3])
+    intact = content_at(tmp_path, places[3], places[4] - places[3])
     other = content_at(tmp_path, places[5], places[6] - places[5])
     flip(tmp_path, places[3], at=at)
     bad = content_at(tmp_path, places[3], places[4] - places[3])
     store = await opened(tmp_path, scrub_bytes_per_second=1 << 40)
     assert await damage_found(store) == [places[3]]
-    for wrong in (other, bad, b"", sound[:-1], sound + bytes(1)):
+    for wrong in (other, bad, b"", intact[:-1], intact + bytes(1)):
         assert not await store.repair(places[3], wrong)
     assert not await store.repair(places[5], other)
-    assert await store.repair(places[3], sound)
+    assert await store.repair(places[3], intact)
     assert not store.integrity.damages
-    assert bytes((await pull(store, 3))[0]) == sound
+    assert bytes((await pull(store, 3))[0]) == intact
     await store.stop()
-    assert content_at(tmp_path, places[3], len(sound)) == sound
+    assert content_at(tmp_path, places[3], len(intact)) == intact
 
 
 @in_loop
-async def test_records_and_ends_of_segments_are_boundaries_and_nothing_else_is(tmp_path: Path) -> None:
+async def test_only_records_and_segment_ends_are_boundaries(tmp_path: Path) -> None:
     places = await stored(tmp_path)
     store = await opened(tmp_path)
     sizes = [after - place for place, after in zip(places, places[1:], strict=False)]
@@ -268,7 +250,7 @@ async def test_records_and_ends_of_segments_are_boundaries_and_nothing_else_is(t
 
 
 def flip_beneath(store: MessageStore, offset: int, *, at: int) -> None:
-    """A bit of the record at `offset`, while the store runs."""
+    """Flip a bit of the record at `offset` while the store runs."""
     view, start = store._log.segment_view(offset)
     view[offset - start + at] ^= 4
 
@@ -276,31 +258,29 @@ def flip_beneath(store: MessageStore, offset: int, *, at: int) -> None:
 @pytest.mark.parametrize("hot", [2, 100])
 @pytest.mark.parametrize("at", [IN_BODY, IN_SIZE, IN_MAGIC, IN_POSITION])
 @in_loop
-async def test_what_rots_once_it_was_checked_is_given_to_nobody_who_copies_it(
-    tmp_path: Path, hot: int, at: int
-) -> None:
-    """A copy has CRCs of its own: as delayed messages have that are due, and those of transactions that are committed."""
+async def test_a_record_corrupted_after_its_check_is_not_copied(tmp_path: Path, hot: int, at: int) -> None:
+    """A copy gets a new CRC: copies are made of due delayed messages and of committed transactions."""
     places = await stored(tmp_path)
     store = await opened(tmp_path, hot_segments=hot)
     size = places[1] - places[0]
-    sound = bytes(await store.message_at(places[3], size) or b"")
+    intact = bytes(await store.message_at(places[3], size) or b"")
     assert store.integrity.is_checked(places[3], size)
     flip_beneath(store, places[3], at=at)
     for _ in range(2):
         with pytest.raises(RecordDamaged, match=f"the record at {places[3]} is damaged"):
             await store.message_at(places[3], size)
-    assert list(store.integrity.damages) == [places[3]], "so it is asked for, and mended"
-    assert await store.repair(places[3], sound)
-    assert await store.message_at(places[3], size) == sound
+    assert list(store.integrity.damages) == [places[3]], "so it will be repaired from another replica"
+    assert await store.repair(places[3], intact)
+    assert await store.message_at(places[3], size) == intact
     assert await store.message_at(places[3] + 7, size) is None and not store.integrity.damages
     await store.stop()
 
 
 @in_loop
-async def test_what_retention_took_while_it_was_looked_at_again_ends_the_look(
+async def test_a_recheck_ends_when_retention_deletes_its_range(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A look that never ended would stop the broker."""
+    """A recheck that never ends would stop the broker."""
     places = await stored(tmp_path)
     store = await opened(tmp_path)
     while store.dispatch():
@@ -315,7 +295,7 @@ async def test_what_retention_took_while_it_was_looked_at_again_ends_the_look(
 
     async def counted(position: int, limit: int) -> WalkedSlice:
         walks.append(position)
-        assert len(walks) < 100, "it looks for good"
+        assert len(walks) < 100, "the recheck never ends"
         return await walk(position, limit)
 
     monkeypatch.setattr(store._log, "is_boundary", begins_meanwhile)

@@ -1,4 +1,4 @@
-"""When slices of the log are scrubbed, which ranges are left, and what a walk makes of a slice."""
+"""The schedule of log slices to scrub, the unchecked ranges, and the check of one slice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mqruntime.core import NEVER_MS
 from tests.unit.messagestore.storehelp import worked
 
 
-def test_a_pass_keeps_its_rate_and_begins_again_after_the_interval() -> None:
+def test_a_scrub_pass_keeps_its_rate_and_repeats_after_the_interval() -> None:
     schedule = ScrubSchedule(bytes_per_second=1_000_000, interval_ms=60_000, now_ms=5)
     assert schedule.tick(5) == [BeginPass(again=False)]
     assert schedule.tick(6) == []
@@ -25,7 +25,7 @@ def test_a_pass_keeps_its_rate_and_begins_again_after_the_interval() -> None:
     assert schedule.tick(60_600) == [BeginPass(again=True)]
 
 
-def test_small_records_cost_more_than_their_bytes() -> None:
+def test_small_records_cost_more_scrub_time_than_their_bytes() -> None:
     schedule = ScrubSchedule(bytes_per_second=1_000 * RECORD_COST_BYTES, interval_ms=1, now_ms=0)
     schedule.tick(0)
     schedule.begun(0, 10_000, 0)
@@ -34,7 +34,7 @@ def test_small_records_cost_more_than_their_bytes() -> None:
     assert schedule.next_tick_ms == 500
 
 
-def test_a_slice_that_the_disk_does_not_read_is_tried_again() -> None:
+def test_a_slice_that_the_disk_fails_to_read_is_retried() -> None:
     schedule = ScrubSchedule(bytes_per_second=1, interval_ms=1, now_ms=0)
     schedule.tick(0)
     schedule.begun(0, 10, 0)
@@ -43,7 +43,7 @@ def test_a_slice_that_the_disk_does_not_read_is_tried_again() -> None:
     assert schedule.tick(3 + RETRY_MS) == [ScrubSlice(0, 10)]
 
 
-def test_a_rate_of_0_is_no_scrub() -> None:
+def test_a_rate_of_0_disables_the_scrub() -> None:
     assert ScrubSchedule(bytes_per_second=0, interval_ms=1, now_ms=0).next_tick_ms == NEVER_MS
 
 
@@ -63,16 +63,16 @@ def test_ranges_are_cut_split_and_joined() -> None:
     assert unchecked.ranges == ()
 
 
-def test_a_walk_ends_where_the_slice_the_limit_or_the_soundness_does() -> None:
+def test_a_walk_ends_at_the_end_of_the_slice_the_limit_or_damage() -> None:
     record = encode(worked())
     start, size, segment_end = worked().physical_offset, len(record), worked().physical_offset + 4096
     assert walk_slice(record, start, segment_end, start + size) == (start + size, 1, "", 0, 0)
     assert walk_slice(record[:-1], start, segment_end, segment_end) == (start, 0, "", 0, size)
     assert "goes beyond" in walk_slice(record[:-1], start, segment_end, start + size - 1).why
     assert "goes beyond" in walk_slice(record[:3], start, segment_end, start + 3).why
-    rotten = bytearray(record)
-    rotten[90] ^= 1
-    assert walk_slice(rotten, start, segment_end, segment_end)[:4] == (
+    corrupted = bytearray(record)
+    corrupted[90] ^= 1
+    assert walk_slice(corrupted, start, segment_end, segment_end)[:4] == (
         start,
         0,
         "the body has another CRC",

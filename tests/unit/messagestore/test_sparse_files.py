@@ -1,5 +1,6 @@
-"""Files with holes, as upstream makes them, some tools copy them, and queues and the index have them by design: a write into a
-hole of a full disk ends the process without a word, and in a file system in memory a look through the mapping does too."""
+"""Files with holes: upstream creates them, some tools copy them, and queues and the index have them by
+design. A mapped write into a hole on a full disk kills the process silently; in a memory file system even a
+mapped read does."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from messagestore.record import QueueFacts
 from messagestore.walker import segment_name
 from mqruntime.diskfull import RETRY_S
 from mqruntime.segments import RealSegmentDirectory
-from tests.unit.messagestore.storehelp import message, open_store
+from tests.unit.messagestore.storehelp import master, message, open_store
 
 SEGMENT = 64 << 10
 QUEUE_FILE = 20 * 16_000
@@ -41,11 +42,11 @@ def full(*_: int) -> None:
 
 
 def blocks(folder: Path) -> dict[str, int]:
-    """The blocks that the files below `folder` take."""
+    """The blocks of the files below `folder`."""
     return {path.name: path.stat().st_blocks for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_sparse_segment_gets_its_blocks_before_it_is_written_on(
+def test_a_sparse_segment_gets_its_blocks_before_a_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = RealSegmentDirectory(tmp_path)
@@ -62,7 +63,7 @@ def test_a_sparse_segment_gets_its_blocks_before_it_is_written_on(
             with pytest.raises(OSError, match="No space left"):
                 log.write_view(0, 100)
             assert not log.has_room_for(100)
-            assert log.wants_next(), "it is tried again without a send"
+            assert log.wants_next(), "it is retried without a send"
         await asyncio.sleep(RETRY_S)
         await log.prepare_next()
         assert log.has_room_for(100)
@@ -73,13 +74,11 @@ def test_a_sparse_segment_gets_its_blocks_before_it_is_written_on(
     assert not log.wants_next()
 
 
-def test_a_sparse_segment_is_not_cut_before_it_has_its_blocks(
+def test_a_sparse_segment_is_not_truncated_before_it_has_its_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        store = open_store(tmp_path)
-        await store.start()
-        await store.become_master()
+        store = await master(tmp_path)
         store.append([message(bytes(1000)) for _ in range(8)])
         await store.stop()
         again = open_store(tmp_path)
@@ -97,14 +96,12 @@ def test_a_sparse_segment_is_not_cut_before_it_has_its_blocks(
 
 @pytest.mark.parametrize("trusted", [True, False])
 @pytest.mark.parametrize("count", [0, 10, 3_276, 10_000, 16_010])
-def test_the_holes_of_a_queue_are_left_alone_when_it_is_opened(
-    memory: Path, count: int, trusted: bool
-) -> None:
+def test_opening_a_queue_does_not_fill_its_holes(memory: Path, count: int, trusted: bool) -> None:
     queue = ConsumeQueue(RealSegmentDirectory(memory), QUEUE_FILE, "T", 0)
     for number in range(count):
         queue.append(number, number * 100, 100, 0)
     queue.close()
-    if count == 0:  # the disk was full when it was to get its first blocks
+    if count == 0:  # the disk was full when the file was to get its first blocks
         RealSegmentDirectory(memory).create(segment_name(0), QUEUE_FILE, reserve=0).close()
     before = blocks(memory)
     again = ConsumeQueue(RealSegmentDirectory(memory), QUEUE_FILE, "T", 0)
@@ -113,7 +110,7 @@ def test_the_holes_of_a_queue_are_left_alone_when_it_is_opened(
     assert blocks(memory) == (before if count else {})
 
 
-def test_a_new_index_file_is_not_looked_at_before_it_has_blocks(
+def test_a_new_index_file_is_not_read_before_it_has_blocks(
     memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def table() -> IndexTable:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import threading
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
@@ -17,13 +16,15 @@ from messagestore.dispatch.dispatcher import NEW_QUEUES_MAX
 from messagestore.log.commitlog import CommitLog
 from messagestore.messages import GetStatus, PutStatus, QueueGrew
 from messagestore.record import pack_host
-from messagestore.store.messagestore import MessageStore
 from mqruntime import segments
 from tests.unit.doubles import ManualClock
 from tests.unit.messagestore.storehelp import (
+    dispatch_all,
     encode_batch,
     format_host,
     golden_segments,
+    in_loop,
+    master,
     message,
     nothing_cached,
     open_store,
@@ -36,35 +37,14 @@ pytestmark = pytest.mark.usefixtures("way")
 Scenario = Callable[..., Awaitable[None]]
 
 
-def in_loop(scenario: Scenario) -> Callable[..., None]:
-    @functools.wraps(scenario)
-    def run(**values: Any) -> None:
-        asyncio.run(scenario(**values))  # type: ignore[arg-type]
-
-    return run
-
-
-async def master(root: Path, **settings: Any) -> MessageStore:
-    store = open_store(root, small_settings(**settings))
-    await store.start()
-    await store.become_master()
-    return store
-
-
 def clock_at(ms: int) -> ManualClock:
     clock = ManualClock()
     clock.wall_ms = ms
     return clock
 
 
-def dispatch_all(store: MessageStore) -> None:
-    store.set_confirm_offset(store.max_offset())
-    while store.dispatch():
-        pass
-
-
 @in_loop
-async def test_appended_messages_get_offsets_in_order_and_are_read_back_from_their_queue(
+async def test_appended_messages_get_ordered_offsets_and_are_read_from_their_queue(
     tmp_path: Path,
 ) -> None:
     store = await master(tmp_path)
@@ -82,7 +62,7 @@ async def test_appended_messages_get_offsets_in_order_and_are_read_back_from_the
 
 
 @in_loop
-async def test_neighbours_in_the_log_are_returned_as_one_view(tmp_path: Path) -> None:
+async def test_adjacent_records_are_returned_as_one_view(tmp_path: Path) -> None:
     store = await master(tmp_path)
     store.append([message(bytes([n])) for n in range(5)])
     dispatch_all(store)
@@ -93,7 +73,7 @@ async def test_neighbours_in_the_log_are_returned_as_one_view(tmp_path: Path) ->
 
 
 @in_loop
-async def test_consumers_see_nothing_that_ends_above_the_confirm_offset(tmp_path: Path) -> None:
+async def test_consumers_see_only_records_below_the_confirm_offset(tmp_path: Path) -> None:
     store = await master(tmp_path)
     grown: list[QueueGrew] = []
     store.on_arrival(grown.extend)
@@ -113,7 +93,7 @@ async def test_consumers_see_nothing_that_ends_above_the_confirm_offset(tmp_path
 
 
 @in_loop
-async def test_a_confirm_offset_never_goes_back_nor_beyond_the_log(tmp_path: Path) -> None:
+async def test_the_confirm_offset_never_decreases_or_passes_the_log_end(tmp_path: Path) -> None:
     store = await master(tmp_path)
     (out,) = store.append([message()])
     store.set_confirm_offset(1 << 40)
@@ -124,8 +104,8 @@ async def test_a_confirm_offset_never_goes_back_nor_beyond_the_log(tmp_path: Pat
 
 
 @in_loop
-async def test_one_step_of_dispatch_makes_few_queues_however_many_its_records_begin(tmp_path: Path) -> None:
-    """A fresh replica of a set with thousands of queues answers heartbeats and acknowledges meanwhile."""
+async def test_one_dispatch_step_creates_a_limited_number_of_queues(tmp_path: Path) -> None:
+    """A new replica of a set with thousands of queues must answer heartbeats and acknowledge in between."""
     store = await master(tmp_path)
     store.append([message(queue_id=number) for number in range(3 * NEW_QUEUES_MAX)])
     store.set_confirm_offset(store.max_offset())
@@ -152,7 +132,7 @@ async def test_dispatch_runs_by_itself_when_the_confirm_offset_moves(tmp_path: P
 
 
 @in_loop
-async def test_records_never_span_segments_and_a_blank_ends_each(tmp_path: Path) -> None:
+async def test_records_do_not_span_segments_and_a_blank_ends_each(tmp_path: Path) -> None:
     store = await master(tmp_path)
     outcomes = store.append([message(bytes(1000)) for _ in range(9)])
     starts = [out.physical_offset for out in outcomes]
@@ -170,7 +150,7 @@ async def test_records_never_span_segments_and_a_blank_ends_each(tmp_path: Path)
 
 
 @in_loop
-async def test_one_wake_up_tells_replication_of_a_whole_batch_of_sends(tmp_path: Path) -> None:
+async def test_one_callback_notifies_replication_of_a_batch_of_sends(tmp_path: Path) -> None:
     store = await master(tmp_path)
     calls: list[int] = []
     store.on_append(lambda: calls.append(store.max_offset()))
@@ -200,7 +180,7 @@ async def test_one_wake_up_tells_replication_of_a_whole_batch_of_sends(tmp_path:
     ],
 )
 @in_loop
-async def test_what_the_store_refuses_changes_nothing(
+async def test_a_refused_message_changes_nothing(
     tmp_path: Path, values: dict[str, Any], status: PutStatus
 ) -> None:
     store = await master(tmp_path, max_message_size=3000)
@@ -212,7 +192,7 @@ async def test_what_the_store_refuses_changes_nothing(
 
 
 @in_loop
-async def test_a_topic_of_more_than_127_bytes_makes_a_v2_record(tmp_path: Path) -> None:
+async def test_a_topic_longer_than_127_bytes_makes_a_v2_record(tmp_path: Path) -> None:
     store = await master(tmp_path)
     out, two = store.append([message(topic="%RETRY%" + "g" * 150), message(topic="%RETRY%" + "g" * 150)])
     assert record.decode(store.read(out.physical_offset, 4096)).magic == record.MAGIC_V2
@@ -222,7 +202,7 @@ async def test_a_topic_of_more_than_127_bytes_makes_a_v2_record(tmp_path: Path) 
 
 
 @in_loop
-async def test_ipv6_hosts_set_their_flags(tmp_path: Path) -> None:
+async def test_ipv6_hosts_set_flags_in_the_record(tmp_path: Path) -> None:
     store = await master(tmp_path)
     store.store_host = pack_host("::1", 10911)
     (out,) = store.append([message(born_host=pack_host("fe80::1", 5000))])
@@ -273,7 +253,7 @@ async def test_a_batch_becomes_records_with_consecutive_offsets_in_one_segment(t
 
 
 @in_loop
-async def test_a_slave_refuses_appends_and_fills_its_log_with_its_masters_bytes(tmp_path: Path) -> None:
+async def test_a_slave_refuses_appends_and_writes_its_masters_bytes(tmp_path: Path) -> None:
     store = open_store(tmp_path, small_settings(mapped_file_size_commit_log=262144))
     await store.start()
     assert store.append([message()])[0].error is PutStatus.SERVICE_NOT_AVAILABLE
@@ -298,7 +278,7 @@ async def test_a_slave_refuses_appends_and_fills_its_log_with_its_masters_bytes(
 
 
 @in_loop
-async def test_a_new_master_cuts_the_torn_end_and_numbers_on_behind_undispatched_messages(
+async def test_a_new_master_truncates_a_torn_end_and_continues_queue_offsets(
     tmp_path: Path,
 ) -> None:
     store = await master(tmp_path)
@@ -321,8 +301,8 @@ async def test_a_new_master_cuts_the_torn_end_and_numbers_on_behind_undispatched
 
 @in_loop
 @pytest.mark.parametrize("whole_stop", [True, False])
-async def test_store_timestamps_never_go_back_through_restarts(tmp_path: Path, whole_stop: bool) -> None:
-    """Wherever the log ends in its segment: readers may take store times to grow along it."""
+async def test_store_timestamps_never_decrease_over_restarts(tmp_path: Path, whole_stop: bool) -> None:
+    """At any end of the log in its segment: readers rely on increasing store times."""
     last = 0
     for round_number in range(30):
         store = await master(tmp_path)
@@ -339,7 +319,7 @@ async def test_store_timestamps_never_go_back_through_restarts(tmp_path: Path, w
 
 
 @in_loop
-async def test_store_timestamps_never_go_back_even_if_the_clock_does(tmp_path: Path) -> None:
+async def test_store_timestamps_never_decrease_even_if_the_clock_does(tmp_path: Path) -> None:
     store = await master(tmp_path)
     (first,) = store.append([message()])
     store.become_slave()
@@ -372,7 +352,7 @@ async def test_truncation_cuts_log_queues_and_confirm_offset_together(tmp_path: 
 
 
 @in_loop
-async def test_what_is_confirmed_ends_with_a_whole_record_when_asked(tmp_path: Path) -> None:
+async def test_confirm_whole_records_moves_the_confirm_offset_to_a_record_end(tmp_path: Path) -> None:
     store = await master(tmp_path)
     first, second, _ = store.append([message(bytes(500)) for _ in range(3)])
     store.set_confirm_offset(second.physical_offset + 100)
@@ -386,7 +366,7 @@ async def test_what_is_confirmed_ends_with_a_whole_record_when_asked(tmp_path: P
 
 
 @in_loop
-async def test_boundaries_are_found_from_anywhere(tmp_path: Path) -> None:
+async def test_record_boundaries_are_found_from_any_offset(tmp_path: Path) -> None:
     store = await master(tmp_path)
     outcomes = store.append([message(bytes(500)) for _ in range(20)])
     for confirm in (0, outcomes[7].end_offset, store.max_offset()):
@@ -401,7 +381,7 @@ async def test_boundaries_are_found_from_anywhere(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_reads_answer_every_offset_with_upstreams_status(tmp_path: Path) -> None:
+async def test_a_read_returns_upstreams_status_for_every_offset(tmp_path: Path) -> None:
     store = await master(tmp_path)
     store.append([message(properties=b"TAGS\x01%s\x02" % tag) for tag in (b"a", b"b", b"a")])
     dispatch_all(store)
@@ -423,7 +403,7 @@ async def test_reads_answer_every_offset_with_upstreams_status(tmp_path: Path) -
 
 
 @in_loop
-async def test_cold_messages_are_read_around_the_mapping(
+async def test_cold_messages_are_read_without_the_mapping(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segments, "in_page_cache", nothing_cached)
@@ -447,7 +427,7 @@ async def test_cold_messages_are_read_around_the_mapping(
 
 
 @in_loop
-async def test_a_cold_log_is_dispatched_around_the_mapping(tmp_path: Path) -> None:
+async def test_a_cold_log_is_dispatched_without_the_mapping(tmp_path: Path) -> None:
     store = await master(tmp_path, hot_segments=1)
     store.append([message(bytes(1500)) for _ in range(30)])
     store.set_confirm_offset(store.max_offset())
@@ -461,7 +441,7 @@ async def test_a_cold_log_is_dispatched_around_the_mapping(tmp_path: Path) -> No
 
 
 @in_loop
-async def test_an_empty_slave_may_begin_at_the_first_segment_that_its_master_still_has(
+async def test_an_empty_slave_may_start_at_the_first_segment_of_its_master(
     tmp_path: Path,
 ) -> None:
     source = b"".join(golden_segments("clean-shutdown").values())[262144:369867]
@@ -469,9 +449,7 @@ async def test_an_empty_slave_may_begin_at_the_first_segment_that_its_master_sti
     await store.start()
     store.write_view(262144, len(source))[:] = source
     store.advance(262144 + len(source))
-    store.set_confirm_offset(store.max_offset())
-    while store.dispatch():
-        pass
+    dispatch_all(store)
     assert (store.min_offset(), store.max_offset()) == (262144, 369867)
     assert store.min_queue_offset("VecTopic", 0) > 0
     assert store.max_queue_offset("VecTopic", 0) == 33
@@ -484,7 +462,7 @@ async def test_an_empty_slave_may_begin_at_the_first_segment_that_its_master_sti
 
 
 @in_loop
-async def test_flushes_asked_for_together_share_their_syncs(tmp_path: Path) -> None:
+async def test_concurrent_flushes_share_their_syncs(tmp_path: Path) -> None:
     store = await master(tmp_path)
     store.append([message()])
     file = store._log._files[0]
@@ -507,7 +485,7 @@ async def test_flushes_asked_for_together_share_their_syncs(tmp_path: Path) -> N
 
 
 @in_loop
-async def test_no_segment_is_made_while_a_cut_takes_its_file_away(
+async def test_no_segment_is_created_while_a_truncation_deletes_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await master(tmp_path)
@@ -531,8 +509,8 @@ async def test_no_segment_is_made_while_a_cut_takes_its_file_away(
     await store.stop()
 
 
-def test_what_is_read_at_once_has_a_bound(tmp_path: Path) -> None:
-    """However many a pull asks for, and however evenly they lie apart."""
+def test_one_cold_read_has_a_size_limit(tmp_path: Path) -> None:
+    """For any number of messages in a pull, at any distance."""
     log = CommitLog(segments.RealSegmentDirectory(tmp_path), 1 << 30, hot_segments=1)
     wanted = [(place, 1000) for place in range(0, 8 << 20, 30 << 10)] + [(16 << 20, 3 << 20)]
     pieces = list(log._close_together(wanted))
@@ -542,7 +520,7 @@ def test_what_is_read_at_once_has_a_bound(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_cold_messages_that_lie_close_together_are_one_read(
+async def test_cold_messages_close_together_are_one_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segments, "in_page_cache", nothing_cached)

@@ -1,4 +1,4 @@
-"""How old a segment is, where the record that tells it may have rotted."""
+"""The age of a segment when the record that gives it may be corrupted."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from tests.unit.messagestore.storehelp import NOW_MS, message, open_store, small
 
 SEGMENT = 4096
 STORED_AT = 56
-"""Of a record: its store time, eight bytes."""
+"""Position of the store time in a record, eight bytes."""
 BODY_AT = 88
 STEP_MS = 1_000
 
 
 async def filled(root: Path, segments: int, body: int = 1_000, **settings: object) -> MessageStore:
-    """A master's log of so many full segments and a begun one; each record is a second younger than the one before."""
+    """A master with `segments` full segments and a partial one; each record is one second younger than the
+    last."""
     store = open_store(root, small_settings(scrub_bytes_per_second=0, **settings))
     store._clock = clock = ManualClock()
     clock.wall_ms = NOW_MS
@@ -39,7 +40,7 @@ async def filled(root: Path, segments: int, body: int = 1_000, **settings: objec
     return store
 
 
-def rot(store: MessageStore, offset: int, at: int, bit: int = 0) -> None:
+def flip_bit(store: MessageStore, offset: int, at: int, bit: int = 0) -> None:
     view, start = store._log.segment_view(offset)
     view[offset - start + at] ^= 1 << bit
 
@@ -57,19 +58,19 @@ async def ages(store: MessageStore, count: int = 10) -> list[int | None]:
     return [segment.newest_ms for segment in found]
 
 
-def test_a_record_whose_own_crc_agrees_tells_its_time(tmp_path: Path) -> None:
+def test_a_record_with_a_valid_crc_gives_the_age_of_a_segment(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = await filled(tmp_path, 2, enabled_append_prop_crc=True)
         assert await ages(store) == [stored_ms(store, SEGMENT), stored_ms(store, 2 * SEGMENT)]
-        rot(store, SEGMENT, STORED_AT + 4)
+        flip_bit(store, SEGMENT, STORED_AT + 4)
         assert await ages(store) == [None, stored_ms(store, 2 * SEGMENT)]
         await store.stop()
 
     asyncio.run(scenario())
 
 
-def test_no_bit_that_rots_in_a_store_time_makes_a_segment_older(tmp_path: Path) -> None:
-    """Records of Java brokers, and ours by default, have no CRC over it."""
+def test_a_flipped_bit_in_a_store_time_makes_no_segment_older(tmp_path: Path) -> None:
+    """By default records of Java brokers and ours have no CRC over it."""
 
     async def scenario() -> None:
         store = await filled(tmp_path, 1)
@@ -77,28 +78,28 @@ def test_no_bit_that_rots_in_a_store_time_makes_a_segment_older(tmp_path: Path) 
         assert await ages(store) == [next_ms]
         for at in range(STORED_AT, STORED_AT + 8):
             for bit in range(8):
-                rot(store, SEGMENT, at, bit)
+                flip_bit(store, SEGMENT, at, bit)
                 (found,) = await ages(store)
                 assert found is not None
                 assert found >= true_ms
-                rot(store, SEGMENT, at, bit)
+                flip_bit(store, SEGMENT, at, bit)
         await store.stop()
 
     asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("at", [0, 3, 4, BODY_AT + 7])
-def test_a_record_that_is_not_as_it_was_written_tells_no_time(tmp_path: Path, at: int) -> None:
+def test_a_corrupted_record_gives_no_age(tmp_path: Path, at: int) -> None:
     async def scenario() -> None:
         store = await filled(tmp_path, 1)
-        rot(store, SEGMENT, at)
+        flip_bit(store, SEGMENT, at)
         assert await ages(store) == [None]
         await store.stop()
 
     asyncio.run(scenario())
 
 
-def test_segments_of_one_record_each_are_as_old_as_the_next_one_tells(tmp_path: Path) -> None:
+def test_segments_of_one_record_are_as_old_as_the_next_one(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = await filled(tmp_path, 3, body=3_000)
         times = [stored_ms(store, number * SEGMENT) for number in (2, 3)]
@@ -108,7 +109,7 @@ def test_segments_of_one_record_each_are_as_old_as_the_next_one_tells(tmp_path: 
     asyncio.run(scenario())
 
 
-def test_a_segment_behind_which_one_record_stands_without_a_crc_stays(tmp_path: Path) -> None:
+def test_a_segment_followed_by_one_record_without_a_crc_has_no_age(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = await filled(tmp_path, 1, body=3_000)
         await store.truncate(SEGMENT + size_at(store, SEGMENT))
@@ -118,9 +119,9 @@ def test_a_segment_behind_which_one_record_stands_without_a_crc_stays(tmp_path: 
     asyncio.run(scenario())
 
 
-def meanwhile(monkeypatch: pytest.MonkeyPatch, offset: int, happens: Callable[[], Awaitable[object]]) -> None:
-    """When the log is read at `offset`, `happens` comes first, once."""
-    read_cold, left = LogFiles.read_cold, [happens]
+def meanwhile(monkeypatch: pytest.MonkeyPatch, offset: int, action: Callable[[], Awaitable[object]]) -> None:
+    """After the first read of the log at `offset`, run `action` once."""
+    read_cold, left = LogFiles.read_cold, [action]
 
     async def read_later(log: LogFiles, at: int, size_max: int) -> bytes:
         found = await read_cold(log, at, size_max)
@@ -132,7 +133,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, offset: int, happens: Callable[[]
 
 
 @pytest.mark.parametrize(("cut_to", "left"), [(SEGMENT, 0), (2 * SEGMENT, 1), (2 * SEGMENT + 1_200, 2)])
-def test_a_log_that_is_cut_while_its_age_is_read_tells_what_is_left(
+def test_a_log_truncated_while_its_age_is_read_returns_the_remaining_segments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut_to: int, left: int
 ) -> None:
     async def scenario() -> None:
@@ -145,7 +146,7 @@ def test_a_log_that_is_cut_while_its_age_is_read_tells_what_is_left(
     asyncio.run(scenario())
 
 
-def test_a_log_that_another_one_replaces_while_its_age_is_read_tells_nothing(
+def test_a_log_replaced_while_its_age_is_read_returns_no_segments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -164,10 +165,11 @@ def test_a_log_that_another_one_replaces_while_its_age_is_read_tells_nothing(
     asyncio.run(scenario())
 
 
-def test_a_segment_whose_age_the_disk_does_not_give_is_as_old_as_the_next_one(
+def test_a_segment_with_an_unreadable_age_is_as_old_as_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One bad sector kept all segments for good, also those that a full disk takes by force."""
+    """One bad sector once kept all segments for ever, also those that forced deletion of a full disk should
+    remove."""
     read_cold = LogFiles.read_cold
 
     async def fails(log: LogFiles, at: int, size_max: int) -> bytes:
@@ -190,7 +192,7 @@ def test_a_segment_whose_age_the_disk_does_not_give_is_as_old_as_the_next_one(
     ]
 
 
-def test_the_segment_that_the_log_ends_in_stays_also_where_it_is_full(tmp_path: Path) -> None:
+def test_the_last_segment_is_not_listed_as_old_even_if_it_is_full(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = await filled(tmp_path, 2)
         await store.truncate(2 * SEGMENT)

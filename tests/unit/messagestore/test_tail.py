@@ -1,4 +1,5 @@
-"""The undispatched part of a log, which may be a whole catch-up: it is walked once, in slices, and others run between."""
+"""The undispatched tail of a log may be a whole catch-up: it is walked once, in slices, and other tasks run
+in between."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ QUEUES = 5
 
 @contextmanager
 def turns_of_others() -> Iterator[list[int]]:
-    """One entry for each turn that another task had; what it holds is for the caller."""
+    """One entry for each turn of another task; the caller uses its value."""
     turns: list[int] = [0]
 
     async def other() -> None:
@@ -46,7 +47,7 @@ def turns_of_others() -> Iterator[list[int]]:
 
 
 async def caught_up(root: Path, hot_segments: int = 2, on_fatal: Any = not_expected) -> MessageStore:
-    """A slave that has dispatched nothing of what it holds."""
+    """A slave that has dispatched none of its records."""
     settings = small_settings(mapped_file_size_commit_log=256 << 10, hot_segments=hot_segments)
     store = open_store(root, settings, on_fatal)
     await store.start()
@@ -59,7 +60,7 @@ async def caught_up(root: Path, hot_segments: int = 2, on_fatal: Any = not_expec
 
 
 @pytest.mark.parametrize("hot_segments", [1, 100])
-def test_others_run_while_a_log_is_walked_that_is_not_dispatched(tmp_path: Path, hot_segments: int) -> None:
+def test_other_tasks_run_while_an_undispatched_log_is_walked(tmp_path: Path, hot_segments: int) -> None:
     async def scenario() -> None:
         store = await caught_up(tmp_path, hot_segments)
         with turns_of_others() as turns:
@@ -71,7 +72,7 @@ def test_others_run_while_a_log_is_walked_that_is_not_dispatched(tmp_path: Path,
     asyncio.run(scenario())
 
 
-def test_a_change_of_role_looks_at_each_record_once_and_at_few_in_one_turn(
+def test_a_role_change_reads_each_record_once_and_few_per_loop_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -99,7 +100,7 @@ def test_a_change_of_role_looks_at_each_record_once_and_at_few_in_one_turn(
     asyncio.run(scenario())
 
 
-def test_what_is_not_dispatched_at_a_promotion_is_dispatched_afterwards(tmp_path: Path) -> None:
+def test_records_undispatched_at_a_promotion_are_dispatched_afterwards(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = await caught_up(tmp_path)
         store.set_confirm_offset(store.max_offset())
@@ -117,7 +118,9 @@ def test_what_is_not_dispatched_at_a_promotion_is_dispatched_afterwards(tmp_path
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_cuts_anywhere_and_dispatch_meanwhile_leave_the_next_offsets_right(tmp_path: Path, seed: int) -> None:
+def test_truncations_with_concurrent_dispatch_keep_the_next_offsets_correct(
+    tmp_path: Path, seed: int
+) -> None:
     chance = random.Random(seed)
 
     async def scenario() -> None:
@@ -151,7 +154,7 @@ def test_cuts_anywhere_and_dispatch_meanwhile_leave_the_next_offsets_right(tmp_p
     asyncio.run(scenario())
 
 
-def test_what_was_dispatched_while_a_walk_read_and_then_cut_off_gives_out_no_queue_offsets(
+def test_records_dispatched_during_a_truncation_use_up_no_queue_offsets(
     tmp_path: Path,
 ) -> None:
     async def scenario() -> None:
@@ -181,7 +184,7 @@ def test_what_was_dispatched_while_a_walk_read_and_then_cut_off_gives_out_no_que
     asyncio.run(scenario())
 
 
-def test_a_record_that_is_longer_than_one_cold_read_is_walked(
+def test_a_record_longer_than_one_cold_read_is_walked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tail, "COLD_STEP_BYTES", 200)
@@ -201,7 +204,7 @@ def test_a_record_that_is_longer_than_one_cold_read_is_walked(
     asyncio.run(scenario())
 
 
-def test_the_head_for_queues_agrees_with_the_whole_look(tmp_path: Path) -> None:
+def test_queue_head_agrees_with_queue_facts(tmp_path: Path) -> None:
     chance = random.Random(5)
     buffers = [*golden_segments("clean-shutdown").values(), *golden_segments("after-kill-9").values()]
     ipv6 = worked()
@@ -228,7 +231,7 @@ def test_the_head_for_queues_agrees_with_the_whole_look(tmp_path: Path) -> None:
             assert record.queue_head(content, 0, left, offset) == expected
 
 
-def test_a_walk_ends_at_what_is_no_record() -> None:
+def test_a_walk_ends_at_an_invalid_record() -> None:
     content = record.encode(worked())
     walked = Walked(4096, lambda topic, queue_id: 0)
     assert walked.slice(content + bytes(1000), 4096, 8192, 4096 + 900) == record.INVALID
@@ -238,28 +241,28 @@ def test_a_walk_ends_at_what_is_no_record() -> None:
 
 
 @pytest.mark.parametrize("hot_segments", [1, 100])
-def test_what_was_confirmed_is_not_cut_for_damage_that_a_change_of_role_meets(
+def test_confirmed_records_are_not_truncated_for_damage_found_at_a_promotion(
     tmp_path: Path, hot_segments: int
 ) -> None:
-    """A replica that still dispatches is to lead, and the head of a record that it has not dispatched has rotted."""
+    """A replica that still dispatches becomes master; the header of an undispatched record is corrupted."""
 
     async def scenario() -> None:
         store = await caught_up(tmp_path, hot_segments)
         end = store.max_offset()
         damaged = await store.truncate(end // 2)
         failures: list[BaseException] = []
-        store = await caught_up(tmp_path / "rotten", hot_segments, failures.append)
+        store = await caught_up(tmp_path / "corrupted", hot_segments, failures.append)
         await store.flush()
         segment, at = divmod(damaged, store.segment_size_bytes)
         name = f"{segment * store.segment_size_bytes:020}"
-        with (tmp_path / "rotten" / "commitlog" / name).open("r+b") as file:
+        with (tmp_path / "corrupted" / "commitlog" / name).open("r+b") as file:
             file.seek(at + record.PHYSICAL_OFFSET_AT)
             file.write(b"\xff")
         store.set_confirm_offset(end - 1)
-        with pytest.raises(StoreFailed) as told:
+        with pytest.raises(StoreFailed) as failed:
             await store.become_master()
-        assert isinstance(told.value.cause, StoreCorrupted) and failures
-        assert (told.value.cause.offset, store.max_offset()) == (damaged, end)
+        assert isinstance(failed.value.cause, StoreCorrupted) and failures
+        assert (failed.value.cause.offset, store.max_offset()) == (damaged, end)
         await store.stop()
 
     asyncio.run(scenario())

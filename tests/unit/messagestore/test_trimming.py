@@ -1,4 +1,4 @@
-"""A store whose beginning retention moves up: what goes, what stays, and what its readers see."""
+"""Retention moves up the start of a store: deleted files, kept files, and the view of readers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from mqruntime import segments
 from mqruntime.realruntime import real_runtime
 from mqruntime.segments import RealSegmentDirectory
 from tests.unit.messagestore.storehelp import (
+    dispatch_all,
+    in_loop,
+    master,
     message,
     nothing_cached,
     open_store,
     queue_entries,
     small_settings,
 )
-from tests.unit.messagestore.test_store import dispatch_all, in_loop, master
 
 SEGMENT = 4096
 
@@ -43,7 +45,7 @@ def names(root: Path, folder: str) -> list[int]:
 
 
 async def saved(store: MessageStore) -> None:
-    """All is confirmed, dispatched, and vouched for by the checkpoint on disk."""
+    """Confirm and dispatch all, and save the checkpoint."""
     dispatch_all(store)
     await store.flush()
     await store._saved.sync()
@@ -51,7 +53,7 @@ async def saved(store: MessageStore) -> None:
 
 
 async def filled(root: Path, segments: int = 5, **settings: Any) -> MessageStore:
-    """A master whose log has so many full segments and a begun one; queue 1 ends with the first segment."""
+    """A master with `segments` full segments and a partial one; queue 1 ends with the first segment."""
     store = await master(root, max_index_num=16, max_hash_slot_num=5, **settings)
     store.append([message(b"old", queue_id=1, properties=b"KEYS\x01old\x02") for _ in range(3)])
     while store.max_offset() < segments * SEGMENT + 1_000:
@@ -62,8 +64,8 @@ async def filled(root: Path, segments: int = 5, **settings: Any) -> MessageStore
 
 @in_loop
 @pytest.mark.parametrize("asked", [1, 2])
-async def test_queues_list_what_a_late_hold_keeps(tmp_path: Path, asked: int) -> None:
-    """The hold comes before the queues moved up, or after that."""
+async def test_queues_keep_entries_that_a_late_hold_protects(tmp_path: Path, asked: int) -> None:
+    """The hold comes before the queues are trimmed, or after that."""
     store = await filled(tmp_path)
     listed = queue_entries(store)
     first = {key: store.min_queue_offset(*key) for key in listed}
@@ -78,8 +80,10 @@ async def test_queues_list_what_a_late_hold_keeps(tmp_path: Path, asked: int) ->
 
 
 @in_loop
-async def test_queues_list_what_a_full_disk_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the log is about to begin cannot be written."""
+async def test_queues_keep_entries_when_a_full_disk_prevents_deletion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new log start cannot be written."""
     store = await filled(tmp_path)
     listed, first = queue_entries(store), store.min_queue_offset("TopicTest", 0)
 
@@ -97,7 +101,7 @@ async def test_queues_list_what_a_full_disk_keeps(tmp_path: Path, monkeypatch: p
 
 
 @in_loop
-async def test_segments_go_and_readers_are_told_where_the_store_begins(tmp_path: Path) -> None:
+async def test_segments_are_deleted_and_readers_get_the_new_start_of_the_store(tmp_path: Path) -> None:
     store = await filled(tmp_path)
     [first_entry, *_] = [e for e in queue_entries(store)["TopicTest", 0] if e[0] >= 2 * SEGMENT]
     assert (await store.begin_at(2 * SEGMENT, always)).segments == 2
@@ -117,7 +121,7 @@ async def test_segments_go_and_readers_are_told_where_the_store_begins(tmp_path:
 
 
 @in_loop
-async def test_a_queue_whose_messages_are_all_gone_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_a_queue_with_all_messages_deleted_continues_its_offsets(tmp_path: Path) -> None:
     store = await filled(tmp_path)
     await store.begin_at(SEGMENT, always)
     assert store.min_queue_offset("TopicTest", 1) == store.max_queue_offset("TopicTest", 1) == 3
@@ -133,10 +137,11 @@ async def test_a_queue_whose_messages_are_all_gone_goes_on_where_it_was(tmp_path
 
 
 @in_loop
-async def test_a_killed_store_that_loses_the_files_of_an_emptied_queue_assigns_no_offset_twice(
+async def test_a_killed_store_that_lost_an_emptied_queue_assigns_no_offset_twice(
     tmp_path: Path,
 ) -> None:
-    """The remembered ends were as of an offset that retention had deleted since, so they did not count (cluster seed 7034)."""
+    """The stored ends were of an offset that retention had since deleted, so they were ignored (cluster seed
+    7034)."""
     store = await filled(tmp_path)
     await store._saved.save_ends()
     store.append([message(bytes(400)) for _ in range(20)])
@@ -157,7 +162,7 @@ async def test_a_killed_store_that_loses_the_files_of_an_emptied_queue_assigns_n
 
 
 @in_loop
-async def test_a_cut_while_the_ends_are_stored_keeps_segments_for_another_round(
+async def test_a_truncation_while_ends_are_stored_delays_the_deletion(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await filled(tmp_path)
@@ -178,7 +183,7 @@ async def test_a_cut_while_the_ends_are_stored_keeps_segments_for_another_round(
 
 
 @in_loop
-async def test_a_full_disk_does_not_keep_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_does_not_prevent_deletion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await filled(tmp_path)
 
     replace = store._saved._files.replace
@@ -196,7 +201,7 @@ async def test_a_full_disk_does_not_keep_segments(tmp_path: Path, monkeypatch: p
 
 
 @in_loop
-async def test_queue_and_index_files_follow_but_for_the_last_of_each(tmp_path: Path) -> None:
+async def test_queue_and_index_files_are_deleted_except_the_last_ones(tmp_path: Path) -> None:
     store = await filled(tmp_path, mapped_file_size_consume_queue=100)  # 5 entries a file
     queue_files, index_files = names(tmp_path, "consumequeue/TopicTest/0"), names(tmp_path, "index")
     trimmed = await store.begin_at(4 * SEGMENT, always)
@@ -210,11 +215,11 @@ async def test_queue_and_index_files_follow_but_for_the_last_of_each(tmp_path: P
     found = await store.find_by_key("TopicTest", "k", 100, 0, 1 << 62)
     assert len(found) == store.max_queue_offset("TopicTest", 0) - first
     await store.stop()
-    assert names(tmp_path, "consumequeue/TopicTest/1") == [0], "the last one says which offset comes next"
+    assert names(tmp_path, "consumequeue/TopicTest/1") == [0], "the last file stores the next offset"
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_log_that_begins_later_opens_again(tmp_path: Path, clean: bool) -> None:
+def test_a_log_with_a_later_start_opens_again(tmp_path: Path, clean: bool) -> None:
     async def first_life() -> dict[Any, Any]:
         store = await filled(tmp_path)
         await store.begin_at(3 * SEGMENT, always)
@@ -238,10 +243,10 @@ def test_a_log_that_begins_later_opens_again(tmp_path: Path, clean: bool) -> Non
 
 
 @pytest.mark.parametrize("checkpoint", ["gone", "empty", "erased"])
-def test_a_killed_store_without_its_checkpoint_keeps_what_retention_left(
+def test_a_killed_store_without_its_checkpoint_keeps_its_remaining_segments(
     tmp_path: Path, checkpoint: str
 ) -> None:
-    """Such a log was taken for a new one that lost its first file in a power cut, and deleted."""
+    """Such a log once counted as a new one that had lost its first file in a power cut, and was deleted."""
 
     async def killed() -> tuple[int, dict[Any, Any]]:
         store = await filled(tmp_path)
@@ -270,25 +275,27 @@ def test_a_killed_store_without_its_checkpoint_keeps_what_retention_left(
 
 
 @in_loop
-async def test_nothing_goes_that_a_crash_could_take_back(tmp_path: Path) -> None:
+async def test_no_segment_above_the_checkpoint_is_deleted(tmp_path: Path) -> None:
     store = await filled(tmp_path)
-    vouched = store.vouched_offset()
+    checkpointed = store.vouched_offset()
     while store.max_offset() < 8 * SEGMENT:
         store.append([message(bytes(400))])
     dispatch_all(store)
     await store.flush()
-    assert store.confirm_offset() > 7 * SEGMENT > vouched, "confirmed and flushed, but no checkpoint says so"
+    assert store.confirm_offset() > 7 * SEGMENT > checkpointed, (
+        "confirmed and flushed, but not in the checkpoint"
+    )
     await store.begin_at(7 * SEGMENT, always)
     assert store.min_offset() == 0
-    await store.begin_at(vouched - vouched % SEGMENT, never)
-    assert store.min_offset() == 0, "what somebody began to read meanwhile stays"
-    await store.begin_at(vouched - vouched % SEGMENT, always)
-    assert store.min_offset() == vouched - vouched % SEGMENT
+    await store.begin_at(checkpointed - checkpointed % SEGMENT, never)
+    assert store.min_offset() == 0, "a segment with a new reader stays"
+    await store.begin_at(checkpointed - checkpointed % SEGMENT, always)
+    assert store.min_offset() == checkpointed - checkpointed % SEGMENT
     await store.stop()
 
 
 @in_loop
-async def test_who_has_a_view_of_a_deleted_segment_reads_on(tmp_path: Path) -> None:
+async def test_a_view_of_a_deleted_segment_stays_readable(tmp_path: Path) -> None:
     store = await filled(tmp_path)
     held = store.read(0, 200)
     before = bytes(held)
@@ -304,7 +311,7 @@ async def test_who_has_a_view_of_a_deleted_segment_reads_on(tmp_path: Path) -> N
 
 
 @in_loop
-async def test_a_cold_read_that_retention_overtakes_says_so(
+async def test_a_cold_read_of_a_deleted_segment_is_out_of_range(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segments, "in_page_cache", nothing_cached)
@@ -334,15 +341,15 @@ async def test_a_disk_that_refuses_to_delete_leaves_no_gap(
     monkeypatch.setattr(RealSegmentDirectory, "delete", fails_once)
     with pytest.raises(OSError, match="disk"):
         await store.begin_at(3 * SEGMENT, always)
-    assert names(tmp_path, "commitlog")[0] == 0, "a younger one would leave a gap"
+    assert names(tmp_path, "commitlog")[0] == 0, "deleting a later one would leave a gap"
     assert store.min_offset() == 3 * SEGMENT
     assert (await store.begin_at(store.min_offset(), always)).segments == 3
     assert names(tmp_path, "commitlog")[0] == 3 * SEGMENT
     await store.stop()
 
 
-def test_a_log_that_was_begun_above_0_and_killed_at_once_is_still_there(tmp_path: Path) -> None:
-    """Before any checkpoint: it would be taken for one that lost its beginning in a power cut."""
+def test_a_log_started_above_0_and_killed_at_once_is_kept(tmp_path: Path) -> None:
+    """Without a checkpoint it would count as a log that lost its start in a power cut."""
 
     async def killed() -> bytes:
         donor = await master(tmp_path / "donor")
@@ -353,7 +360,7 @@ def test_a_log_that_was_begun_above_0_and_killed_at_once_is_still_there(tmp_path
         await store.start()
         await store.begin_empty_at(SEGMENT)
         store.write_view(SEGMENT, 1)
-        await store.begin_empty_at(3 * SEGMENT)  # on the next connection: the master has deleted more
+        await store.begin_empty_at(3 * SEGMENT)  # at the next connection: the master has deleted more
         record = bytearray(content)
         record[28:36] = (3 * SEGMENT).to_bytes(8, "big")
         store.write_view(3 * SEGMENT, len(record))[:] = record
@@ -372,8 +379,8 @@ def test_a_log_that_was_begun_above_0_and_killed_at_once_is_still_there(tmp_path
     asyncio.run(started(asyncio.run(killed())))
 
 
-def test_a_log_that_begins_below_where_it_was_once_to_begin_is_still_there(tmp_path: Path) -> None:
-    """Of the master before it got no byte; the next one has more."""
+def test_a_log_that_starts_below_an_earlier_planned_start_is_kept(tmp_path: Path) -> None:
+    """It got no byte from the former master, and the next master has more log."""
 
     async def killed() -> int:
         store = open_store(tmp_path)
@@ -397,10 +404,10 @@ def test_a_log_that_begins_below_where_it_was_once_to_begin_is_still_there(tmp_p
 
 
 @pytest.mark.parametrize("leads", [True, False])
-def test_a_log_that_begins_below_where_it_was_once_to_begin_and_loses_its_beginning_is_begun_anew(
+def test_a_log_below_an_earlier_planned_start_that_lost_its_first_file_is_emptied(
     tmp_path: Path, leads: bool
 ) -> None:
-    """Else the replica draws level without what the power cut took, and may be elected."""
+    """Otherwise the replica catches up without the data lost in the power cut and may be elected."""
 
     async def cut_off() -> None:
         store = open_store(tmp_path)
@@ -426,12 +433,12 @@ def test_a_log_that_begins_below_where_it_was_once_to_begin_and_loses_its_beginn
 
 
 @in_loop
-async def test_what_goes_is_neither_checked_nor_damaged_any_more(tmp_path: Path) -> None:
+async def test_deleted_segments_are_neither_unchecked_nor_damaged(tmp_path: Path) -> None:
     store = await filled(tmp_path)
     await store.stop()
     with (tmp_path / "commitlog" / f"{0:020}").open("r+b") as file:
         file.seek(150)
-        file.write(b"rot")
+        file.write(b"bad")
     store = open_store(tmp_path, small_settings(max_index_num=16, max_hash_slot_num=5))
     await store.start()
     assert await store.check(0, 500) is not None
@@ -443,19 +450,19 @@ async def test_what_goes_is_neither_checked_nor_damaged_any_more(tmp_path: Path)
 
 
 @in_loop
-async def test_how_old_segments_are_is_told_by_what_stands_behind_them(tmp_path: Path) -> None:
+async def test_the_age_of_a_segment_comes_from_the_records_after_it(tmp_path: Path) -> None:
     store = await filled(tmp_path, segments=3)
     [one, two] = await store.oldest_segments(2)
     assert (one.start, one.end, two.end) == (0, SEGMENT, 2 * SEGMENT)
     assert one.newest_ms is not None and two.newest_ms is not None and one.newest_ms <= two.newest_ms
     assert [segment.end for segment in await store.oldest_segments(10)] == [SEGMENT, 2 * SEGMENT, 3 * SEGMENT]
-    store._log.segment_view(SEGMENT)[0][4:8] = b"rot!"
+    store._log.segment_view(SEGMENT)[0][4:8] = b"bad!"
     [one, _] = await store.oldest_segments(2)
     assert one.newest_ms is None
     await store.stop()
 
 
-def test_a_deleted_file_is_given_up_beside_the_loop_once_nobody_reads_it(tmp_path: Path) -> None:
+def test_a_deleted_file_is_released_once_it_has_no_reader(tmp_path: Path) -> None:
     async def scenario() -> None:
         directory = real_runtime(tmp_path).segments.subdirectory("some")
         file = directory.create("0", 8192)
@@ -471,11 +478,11 @@ def test_a_deleted_file_is_given_up_beside_the_loop_once_nobody_reads_it(tmp_pat
 
 
 @in_loop
-async def test_a_log_that_ends_with_the_segment_that_is_to_go_keeps_it(
+async def test_a_log_that_ends_with_the_segment_to_delete_keeps_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was cut to there since somebody looked; what a disk too full for the next segment leaves of a slave is such a log,
-    too."""
+    """It was truncated to there after the decision; a slave whose disk is too full for the next segment has
+    such a log too."""
     store = await filled(tmp_path)
     queues = store.trimming._queues
     raise_min = queues.raise_min
@@ -491,10 +498,10 @@ async def test_a_log_that_ends_with_the_segment_that_is_to_go_keeps_it(
 
 
 @in_loop
-async def test_a_log_whose_end_is_being_cut_keeps_its_beginning(
+async def test_a_log_that_is_being_truncated_keeps_its_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cut that waits for the disk has its end chosen: it may lie below what would become the beginning."""
+    """A truncation that waits for the disk has a fixed end, which may be below the new start."""
     store = await filled(tmp_path)
     may_cut, cuts = asyncio.Event(), asyncio.Event()
     announce = store._saved.announce_cut

@@ -1,4 +1,4 @@
-"""A log of which the disk does not give a part, for a while or for good."""
+"""A log with a range that the disk cannot read for a while or for ever."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from messagestore.store.messagestore import MessageStore
 from mqruntime.log import FIELDS
 from simulation.kernel.disk import SimulatedDisk
 from simulation.kernel.node import Node
+from tests.unit.messagestore.simulateddisks import on_a_node
 from tests.unit.messagestore.storehelp import message, small_settings
-from tests.unit.messagestore.test_disk_failures import on_a_node
 
 pytestmark = pytest.mark.usefixtures("way")
 
@@ -24,7 +24,8 @@ WAITS = "dispatch waits: the disk does not give the log"
 
 
 async def filled(node: Node, fatal: list[BaseException]) -> MessageStore:
-    """A master's log of a segment for two messages each, all but the last of which is cold; nothing is confirmed."""
+    """A master with two messages per segment; all segments but the last are cold, and nothing is
+    confirmed."""
     settings = small_settings(hot_segments=1, scrub_bytes_per_second=0)
     store = MessageStore(node.runtime(), settings, on_fatal=fatal.append)
     await store.start()
@@ -37,7 +38,7 @@ def times_failed(disk: SimulatedDisk) -> int:
     return disk.failures["read"]
 
 
-def test_dispatch_waits_for_a_disk_that_does_not_give_the_log_and_skips_nothing(
+def test_dispatch_waits_for_an_unreadable_log_and_skips_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -60,9 +61,9 @@ def test_dispatch_waits_for_a_disk_that_does_not_give_the_log_and_skips_nothing(
         await store.stop()
 
     on_a_node(scenario)
-    told = [
+    logged = [
         (line.getMessage(), vars(line)[FIELDS]) for line in caplog.records if "dispatch" in line.getMessage()
     ]
-    [(waits, where), (goes_on, _)] = told
+    [(waits, where), (continues, _)] = logged
     assert waits.startswith(WAITS) and (where["offset"], where["why"].errno) == (0, errno.EIO)
-    assert goes_on == "dispatch continues, the disk returns the log again"
+    assert continues == "dispatch continues, the disk returns the log again"

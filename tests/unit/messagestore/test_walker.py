@@ -1,4 +1,4 @@
-"""Walking logs without a store."""
+"""Walks over logs without a store."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def offsets(contents: dict[str, bytes], position: int, limit: int) -> list[int]:
     return [offset for _, _, offset, _ in walk(segments, lambda s: contents[s.name], position, limit)]
 
 
-def test_a_walk_goes_from_segment_to_segment_up_to_the_limit() -> None:
+def test_a_walk_covers_all_segments_up_to_the_limit() -> None:
     contents = log_of(3, 2)
     assert offsets(contents, 0, SIZE + 244) == [0, 122, 244, 512, 634]
     assert offsets(contents, 122, SIZE + 200) == [122, 244, 512]
@@ -43,11 +43,11 @@ def test_a_walk_goes_from_segment_to_segment_up_to_the_limit() -> None:
     assert offsets(contents, 0, 0) == []
 
 
-def test_a_limit_in_the_blank_part_of_a_segment_ends_the_walk_quietly() -> None:
+def test_a_limit_in_the_blank_of_a_segment_ends_the_walk_without_error() -> None:
     assert offsets(log_of(3, 2), 0, 500) == [0, 122, 244]
 
 
-def test_what_is_unreadable_below_the_limit_is_an_error_with_its_place() -> None:
+def test_an_unreadable_record_below_the_limit_is_an_error_with_its_offset() -> None:
     contents = log_of(3, 2)
     with pytest.raises(StoreCorrupted) as caught:
         offsets(contents, 0, SIZE + 245)
@@ -59,7 +59,7 @@ def test_what_is_unreadable_below_the_limit_is_an_error_with_its_place() -> None
         offsets({segment_name(512): log_of(1, 1)[segment_name(512)]}, 0, SIZE + 122)
 
 
-def test_a_record_that_stands_at_another_offset_than_it_says_ends_the_walk() -> None:
+def test_a_record_with_another_physical_offset_ends_the_walk() -> None:
     moved = stored_at(0) + stored_at(0)
     steps = SegmentWalk(moved.ljust(SIZE, b"\0"), 0, 0, SIZE)
     assert list(steps) == [(0, 122)]
@@ -76,12 +76,12 @@ def test_a_record_that_stands_at_another_offset_than_it_says_ends_the_walk() -> 
         ([("0000000000000000000x", 512)], "20 digits"),
     ],
 )
-def test_files_that_are_no_sequence_are_refused_by_name(files: list[tuple[str, int]], why: str) -> None:
+def test_files_that_are_no_sequence_are_rejected_by_name(files: list[tuple[str, int]], why: str) -> None:
     with pytest.raises(BadSegments, match=why):
         order_segments("log", files, 512)
 
 
-def test_a_log_may_begin_later_than_zero() -> None:
+def test_a_log_may_start_above_zero() -> None:
     assert order_segments("log", [("00000000000000001024", 512)]) == [
         WalkedSegment(1024, "00000000000000001024", 512)
     ]

@@ -1,4 +1,4 @@
-"""A server that answers as it is told to, for commands that run in-process against it."""
+"""A server with scripted answers, for commands that run in-process against it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Answer = Callable[[RemotingCommand], RemotingCommand]
 
 
 class ScriptedServer:
-    """Name server, controller and broker in one: its answers are set by code, what it was asked is kept."""
+    """Name server, controller and broker in one. Answers are set by request code; requests are recorded."""
 
     def __init__(self) -> None:
         self.asked: list[RemotingCommand] = []
@@ -65,7 +65,7 @@ class ScriptedServer:
         status: int = 0,
         remark: str | None = None,
     ) -> None:
-        """Answers `code` so from now on; a body that is no bytes becomes JSON."""
+        """Sets the answer to requests of `code`; a body that is no bytes becomes JSON."""
         data = body if body is None or isinstance(body, bytes) else orjson.dumps(body)
         self.answers[code] = lambda request: request.reply(status, remark, ext, data)
 

@@ -1,4 +1,4 @@
-"""The commands on connected clients and on offsets of groups that came later, against a server that answers as scripted."""
+"""Later commands on connected clients and on offsets of groups, against a scripted server."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def stats(consumer_offset: int) -> dict[str, Any]:
     return {"offsetTable": {QUEUE_KEY: {"brokerOffset": 9, "consumerOffset": consumer_offset}}}
 
 
-def test_connected_consumers_are_shown_with_what_they_want(server: ScriptedServer) -> None:
+def test_connected_consumers_are_shown_with_their_subscriptions(server: ScriptedServer) -> None:
     server.says(RequestCode.GET_CONSUMER_CONNECTION_LIST, CONNECTED)
     shown = server.run("consumerConnection", "-g", "G").stdout
     assert shown == (
@@ -79,7 +79,7 @@ def test_all_producers_of_a_broker_are_listed_by_group(server: ScriptedServer) -
     )
 
 
-def test_one_consumer_is_shown_whole(server: ScriptedServer) -> None:
+def test_consumer_status_shows_all_sections_of_one_consumer(server: ScriptedServer) -> None:
     server.says(RequestCode.GET_CONSUMER_CONNECTION_LIST, CONNECTED)
     server.says(RequestCode.GET_CONSUMER_RUNNING_INFO, INFO)
     shown = server.run("consumerStatus", "-g", "G", "-i", "10.0.0.9@1", "-s").stdout
@@ -99,7 +99,7 @@ def test_one_consumer_is_shown_whole(server: ScriptedServer) -> None:
     assert request.ext["jstackEnable"] == "true"
 
 
-def test_all_consumers_go_to_files_and_what_looks_wrong_is_told(
+def test_consumer_status_of_a_group_writes_files_and_reports_problems(
     server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -114,12 +114,12 @@ def test_all_consumers_go_to_files_and_what_looks_wrong_is_told(
     assert server.run("consumerStatus", "-g", "G").exit_code == 1
 
 
-def test_a_client_id_leads_to_no_other_folder() -> None:
+def test_a_client_id_never_leads_to_another_folder() -> None:
     assert file_for("1", "../../etc/x@1#2") == Path("1/_.._etc_x@1#2")
     assert file_for("1", "...") == Path("1/_")
 
 
-def test_different_subscriptions_are_told_once_the_group_has_settled() -> None:
+def test_different_subscriptions_are_reported_once_the_group_has_settled() -> None:
     one = ConsumerQueues.from_json(INFO)
     other = ConsumerQueues.from_json(INFO | {"subscriptionSet": [{"topic": "T", "subString": "TagA"}]})
     assert not runninginfo.same_subscription({"a": one, "b": other}, now_ms=runninginfo.SETTLED_MS + 2)
@@ -127,7 +127,7 @@ def test_different_subscriptions_are_told_once_the_group_has_settled() -> None:
     assert runninginfo.same_subscription({"a": one, "b": one}, now_ms=runninginfo.SETTLED_MS + 2)
 
 
-def test_an_orderly_consumer_that_holds_no_lock_is_told() -> None:
+def test_an_orderly_consumer_without_a_lock_is_reported() -> None:
     orderly = INFO["properties"] | {"PROP_CONSUMEORDERLY": "true"}
     rows = {QUEUE_KEY: {"locked": False, "lastLockTimestamp": 1_000}}
     info = ConsumerQueues.from_json(INFO | {"properties": orderly, "mqTable": rows})
@@ -138,7 +138,7 @@ def test_an_orderly_consumer_that_holds_no_lock_is_told() -> None:
     assert "lastLockTimestamp=19700101000001000" in runninginfo.format_info(info, UTC)
 
 
-def test_a_group_is_cloned_on_each_master_and_the_clone_is_looked_at(server: ScriptedServer) -> None:
+def test_a_group_is_cloned_on_each_master_and_the_clone_is_verified(server: ScriptedServer) -> None:
     server.says(RequestCode.CLONE_GROUP_OFFSET)
     server.says(RequestCode.GET_CONSUME_STATS, stats(5))
     of = ("cloneGroupOffset", "-s", "G", "-d", "H", "-t", "T")
@@ -154,7 +154,7 @@ def test_a_group_is_cloned_on_each_master_and_the_clone_is_looked_at(server: Scr
     assert "group G has committed no offset of topic T" in server.run(*of).stderr
 
 
-def test_what_has_piled_up_is_skipped(server: ScriptedServer) -> None:
+def test_accumulated_messages_are_skipped(server: ScriptedServer) -> None:
     server.says(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, {"offsetTable": {QUEUE_KEY: 9}})
     shown = server.run("skipAccumulatedMessage", "-g", "G", "-t", "T").stdout
     assert shown.splitlines()[-1].split() == ["broker-a", "0", "9"]
@@ -173,7 +173,7 @@ def test_the_settings_of_a_group_are_shown_for_each_broker_set(server: ScriptedS
     assert "no broker has a group G" in server.run("getConsumerConfig", "-g", "G").stderr
 
 
-def test_a_round_of_monitoring_tells_what_is_undone_and_what_looks_wrong(server: ScriptedServer) -> None:
+def test_a_monitoring_round_reports_undone_messages_and_problems(server: ScriptedServer) -> None:
     server.says(
         RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {"topicList": ["T", "%RETRY%G", "%RETRY%Off"]}
     )
@@ -194,7 +194,7 @@ def test_a_round_of_monitoring_tells_what_is_undone_and_what_looks_wrong(server:
     assert len(lines) == 4
 
 
-def test_what_is_undone_is_summed_by_topic() -> None:
+def test_undone_messages_are_summed_by_topic() -> None:
     def queue(topic: str, number: int) -> MessageQueue:
         return MessageQueue(topic, "broker-a", number)
 

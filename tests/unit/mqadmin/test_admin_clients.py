@@ -1,4 +1,4 @@
-"""Commands that reach connected consumers, and messages that are sent or given once more."""
+"""Commands that reach connected consumers, and messages that are sent or consumed again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VECTORS = Path(__file__).parents[2] / "vectors"
 REPLIES = json.loads((VECTORS / "config" / "replies.json").read_text())
 RECORD = bytes.fromhex(REPLIES["queryMsgById"][0]["body_hex"])
 RUNNING = (VECTORS / "broker" / "consumer-running-info.json").read_bytes()
-"""Of a Java 5.3.3 push consumer that reads queues 0 to 3 of P1386."""
+"""The running info of a Java 5.3.3 push consumer of queues 0 to 3 of P1386."""
 GROUP, CLIENT_ID = "G13865", "192.0.2.2@7#8"
 OFFSET_ID = "7F00000100005E9C0000000000000340"
 BY_ID = ("queryMsgById", "-t", "VecTopic", "-i", OFFSET_ID)
@@ -32,7 +32,7 @@ def queue(queue_id: int) -> str:
 
 
 def has_a_consumer(server: ScriptedServer, *, running: bytes | None = RUNNING) -> None:
-    """Group G13865 has committed offsets in queues 0 and 7, and one client that is online; None: it keeps silent."""
+    """Group G13865 has offsets in queues 0 and 7 and one client; with `running` None it is silent."""
     row = {"brokerOffset": 9, "consumerOffset": 5, "pullOffset": 7, "lastTimestamp": 0}
     server.says(
         RequestCode.GET_CONSUME_STATS, {"consumeTps": 0.0, "offsetTable": {queue(0): row, queue(7): row}}
@@ -46,13 +46,13 @@ def has_a_consumer(server: ScriptedServer, *, running: bytes | None = RUNNING) -
 
 
 def consumes(server: ScriptedServer, result: str) -> None:
-    """The consumer's verdict on whatever it is given."""
+    """The consumer's result for each message."""
     server.says(RequestCode.VIEW_MESSAGE_BY_ID, RECORD)
     verdict = {"autoCommit": True, "consumeResult": result, "order": False, "spentTimeMills": 3}
     server.says(RequestCode.CONSUME_MESSAGE_DIRECTLY, verdict)
 
 
-def test_who_reads_a_queue_is_shown_between_the_offsets_as_upstream_does(server: ScriptedServer) -> None:
+def test_the_client_ip_of_each_queue_is_shown_as_upstream_does(server: ScriptedServer) -> None:
     has_a_consumer(server)
     result = server.run("consumerProgress", "-g", GROUP, "-s", "TRUE")
     assert result.exit_code == 0, result.stderr
@@ -60,13 +60,13 @@ def test_who_reads_a_queue_is_shown_between_the_offsets_as_upstream_does(server:
     at = heading.index("#Client IP")
     assert (at, heading.index("#Diff"), heading.index("#LastTime")) == (150, 171, 212)
     assert first[at : at + 21] == f"{'192.0.2.2':<21}"
-    assert second[at : at + 21] == f"{'N/A':<21}", "queue 7 is nobody's"
+    assert second[at : at + 21] == f"{'N/A':<21}", "no consumer has queue 7"
     assert first.split()[-3:] == ["4", "2", "N/A"]
-    told = json.loads(server.run("consumerProgress", "-g", GROUP, "-s", "true", "--json").stdout)
-    assert [row["clientIp"] for row in told["queues"]] == ["192.0.2.2", None]
+    report = json.loads(server.run("consumerProgress", "-g", GROUP, "-s", "true", "--json").stdout)
+    assert [row["clientIp"] for row in report["queues"]] == ["192.0.2.2", None]
 
 
-def test_a_consumer_that_does_not_tell_is_named_and_the_rest_is_shown(server: ScriptedServer) -> None:
+def test_a_consumer_that_does_not_answer_is_named_and_the_rest_is_shown(server: ScriptedServer) -> None:
     has_a_consumer(server, running=None)
     result = server.run("consumerProgress", "-g", GROUP, "-s", "true")
     assert result.exit_code == 0
@@ -82,7 +82,7 @@ def test_without_the_option_no_consumer_is_asked(server: ScriptedServer) -> None
     assert server.requests(RequestCode.GET_CONSUMER_RUNNING_INFO) == []
 
 
-def test_a_message_is_given_to_one_consumer(server: ScriptedServer) -> None:
+def test_a_message_is_consumed_directly_by_one_client(server: ScriptedServer) -> None:
     has_a_consumer(server)
     consumes(server, "CR_SUCCESS")
     result = server.run(*GIVEN)
@@ -102,7 +102,7 @@ def test_a_message_is_given_to_one_consumer(server: ScriptedServer) -> None:
     assert json.loads(server.run(*GIVEN, "--json").stdout)["results"][0]["consumeResult"] == "CR_SUCCESS"
 
 
-def test_a_message_that_the_consumer_did_not_take_is_no_success(server: ScriptedServer) -> None:
+def test_a_message_that_the_consumer_rejected_is_no_success(server: ScriptedServer) -> None:
     has_a_consumer(server)
     consumes(server, "CR_LATER")
     result = server.run(*GIVEN)
@@ -110,7 +110,7 @@ def test_a_message_that_the_consumer_did_not_take_is_no_success(server: Scripted
     assert f"{CLIENT_ID} did not consume the message: CR_LATER" in result.stderr
 
 
-def test_a_pull_consumer_is_given_nothing(server: ScriptedServer) -> None:
+def test_a_pull_consumer_cannot_consume_a_message_directly(server: ScriptedServer) -> None:
     has_a_consumer(server, running=RUNNING.replace(b"CONSUME_PASSIVELY", b"CONSUME_ACTIVELY"))
     consumes(server, "CR_SUCCESS")
     result = server.run(*GIVEN)
@@ -119,7 +119,7 @@ def test_a_pull_consumer_is_given_nothing(server: ScriptedServer) -> None:
     assert server.requests(RequestCode.CONSUME_MESSAGE_DIRECTLY) == []
 
 
-def test_a_verdict_of_a_consumer_that_failed_keeps_its_remark() -> None:
+def test_the_result_of_a_failed_consumer_keeps_its_remark() -> None:
     result = ConsumeDirectlyResult(order=True, consume_result="CR_THROW_EXCEPTION", remark="no disk")
     assert "order=true" in format_verdict(result) and "remark=no disk, " in format_verdict(result)
 
@@ -156,7 +156,7 @@ def test_a_compressed_message_stays_compressed_when_it_is_sent_once_more(server:
     assert request.ext["f"] == str(SYS_FLAG_COMPRESSED)
 
 
-def test_a_second_message_that_may_be_lost_is_no_success(server: ScriptedServer) -> None:
+def test_a_resent_message_without_safe_storage_is_no_success(server: ScriptedServer) -> None:
     server.says(RequestCode.VIEW_MESSAGE_BY_ID, RECORD)
     sends(server, status=12)
     result = server.run(*BY_ID, "-s", "true")
@@ -172,14 +172,14 @@ def test_a_second_message_that_may_be_lost_is_no_success(server: ScriptedServer)
         ("-s", "maybe"),
     ],
 )
-def test_options_that_do_not_go_together_send_nothing(server: ScriptedServer, options: Any) -> None:
+def test_contradicting_options_send_nothing(server: ScriptedServer, options: Any) -> None:
     result = server.run(*BY_ID, *options)
     assert result.exit_code == 1
     assert result.stderr.count("\n") == 1
     assert server.asked == []
 
 
-def test_options_without_effect_here_say_so(server: ScriptedServer) -> None:
+def test_options_without_effect_are_reported(server: ScriptedServer) -> None:
     server.says(RequestCode.VIEW_MESSAGE_BY_ID, RECORD)
     sends(server)
     assert "-u changes nothing" in server.run(*BY_ID, "-s", "true", "-u", "unit1").stderr

@@ -1,4 +1,4 @@
-"""The commands on topics, brokers and settings, run against a server that answers as scripted."""
+"""The commands on topics, brokers and settings, against a scripted server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def as_json(server: ScriptedServer, *arguments: str) -> Any:
 
 
 def failure(server: ScriptedServer, *arguments: str) -> str:
-    """The one line that a command fails with."""
+    """The one line of a command's error."""
     result = server.run(*arguments)
     assert result.exit_code == 1
     assert result.stderr.count("\n") == 1, result.stderr
@@ -48,7 +48,7 @@ def test_topics_are_listed_with_the_groups_that_read_them(server: ScriptedServer
     assert as_json(server, "topicList", "-c") == expected
 
 
-def test_a_list_that_lacks_something_says_so_and_fails(server: ScriptedServer) -> None:
+def test_an_incomplete_topic_list_says_so_and_fails(server: ScriptedServer) -> None:
     server.says(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {"topicList": ["T"]})
     assert "does not serve that request" in failure(server, "topicList", "-c")
 
@@ -57,12 +57,12 @@ def test_a_topics_offsets_are_shown(server: ScriptedServer) -> None:
     server.says(RequestCode.GET_TOPIC_STATS_INFO, {"offsetTable": OFFSETS, "topicPutTps": 1.5})
     shown = server.run("topicStatus", "-t", "T").stdout
     assert "broker-a                          0     2                     9" in shown
-    told = as_json(server, "topicStatus", "-t", "T", "-c", "C")
-    assert told["queues"][0]["maxOffset"] == 9
+    report = as_json(server, "topicStatus", "-t", "T", "-c", "C")
+    assert report["queues"][0]["maxOffset"] == 9
     assert "cluster X" in failure(server, "topicStatus", "-t", "T", "-c", "X")
 
 
-def test_a_topic_is_taken_from_brokers_and_name_servers(server: ScriptedServer) -> None:
+def test_a_topic_is_deleted_on_brokers_and_name_servers(server: ScriptedServer) -> None:
     for code in (
         RequestCode.GET_TOPIC_CONFIG,
         RequestCode.DELETE_TOPIC_IN_BROKER,
@@ -74,7 +74,7 @@ def test_a_topic_is_taken_from_brokers_and_name_servers(server: ScriptedServer) 
     assert forgotten.ext == {"topic": "T", "clusterName": "C"}
 
 
-def test_a_topic_that_nobody_has_is_not_deleted(server: ScriptedServer) -> None:
+def test_deleting_an_unknown_topic_fails(server: ScriptedServer) -> None:
     server.says(RequestCode.GET_TOPIC_CONFIG, status=17)
     server.says(RequestCode.GET_ROUTEINFO_BY_TOPIC, status=17)
     assert "no broker of cluster C has topic T" in failure(server, "deleteTopic", "-t", "T", "-c", "C")
@@ -95,18 +95,18 @@ def test_a_brokers_settings_are_shown(server: ScriptedServer) -> None:
     shown = server.run("getBrokerConfig", "-c", "C").stdout.splitlines()
     assert shown[0] == f"============Master: {server.address}============"
     assert shown[2] == f"{'listenPort':<50}=  1"
-    told = as_json(server, "getBrokerConfig", "-b", server.address)
-    assert told["brokers"][server.address]["listenPort"] == "1"
+    report = as_json(server, "getBrokerConfig", "-b", server.address)
+    assert report["brokers"][server.address]["listenPort"] == "1"
 
 
 @pytest.mark.parametrize("command", ["getBrokerConfig", "getBrokerEpoch"])
 @pytest.mark.parametrize(
     ("options", "why"), [((), "one of -b and -c is needed"), (("-b", "c", "-c", "C"), "only one of")]
 )
-def test_one_broker_or_one_cluster_is_named(
+def test_exactly_one_of_broker_and_cluster_is_required(
     server: ScriptedServer, command: str, options: tuple[str, ...], why: str
 ) -> None:
-    """As upstream's from 5.4.0 on; before that one of two counted."""
+    """As upstream since 5.4.0. Before that, one of two options was ignored."""
     result = server.run(command, *options)
     assert result.exit_code != 0 and why in result.stderr
     assert server.requests(RequestCode.GET_BROKER_CONFIG) == []
@@ -124,7 +124,7 @@ def test_one_broker_or_one_cluster_is_named(
         ),
     ],
 )
-def test_a_setting_is_changed_and_looked_at_again(
+def test_a_changed_setting_is_read_back(
     server: ScriptedServer, command: str, change: int, read: int, where: str
 ) -> None:
     settings = {"interval": "1"}
@@ -152,13 +152,13 @@ def test_a_fixed_setting_says_how_it_is_changed(server: ScriptedServer) -> None:
     assert "by a restart only" in said
 
 
-def test_a_broker_that_changes_nothing_at_run_time_says_so(server: ScriptedServer) -> None:
+def test_a_broker_without_run_time_settings_is_reported(server: ScriptedServer) -> None:
     said = failure(server, "updateBrokerConfig", "-c", "C", "-k", "x", "-v", "y")
     assert "UPDATE_BROKER_CONFIG" in said
     assert "does not serve that request" in said
 
 
-def test_brokers_are_forgotten_by_the_leading_controller(server: ScriptedServer) -> None:
+def test_the_leading_controller_removes_broker_metadata(server: ScriptedServer) -> None:
     server.says(RequestCode.CLEAN_BROKER_DATA)
     server.has_members(1, 3, 4)
     options = ("cleanBrokerMetadata", "-a", server.address, "-bn", "broker-a")
@@ -173,14 +173,14 @@ def test_brokers_are_forgotten_by_the_leading_controller(server: ScriptedServer)
     assert server.run(*options, "-l", "-b", "three").exit_code == 1
 
 
-def test_a_named_broker_set_counts_more_than_a_cluster_as_upstream_has_it(server: ScriptedServer) -> None:
+def test_a_named_broker_set_overrides_the_cluster_as_upstream_does(server: ScriptedServer) -> None:
     server.has_members(1, 2)
     named = ("getSyncStateSet", "-a", server.address, "-b", "broker-a", "-c", "Elsewhere")
     assert as_json(server, *named)["brokerSets"][0]["masterId"] == 1
     assert server.requests(RequestCode.GET_BROKER_CLUSTER_INFO) == []
 
 
-def test_brokers_that_no_controller_knows_are_not_said_to_be_forgotten(server: ScriptedServer) -> None:
+def test_unknown_brokers_are_not_reported_as_removed(server: ScriptedServer) -> None:
     server.says(RequestCode.CLEAN_BROKER_DATA)
     server.has_members(1, 3)
     options = ("cleanBrokerMetadata", "-a", server.address, "-c", "C", "-bn")
@@ -193,11 +193,9 @@ def test_brokers_that_no_controller_knows_are_not_said_to_be_forgotten(server: S
 
 
 @pytest.mark.parametrize(("keeps", "then"), [("false", "is removed when"), ("true", "stays there")])
-def test_a_replica_that_begins_anew_tells_where_its_store_goes(
-    server: ScriptedServer, keeps: str, then: str
-) -> None:
-    told = {"brokerId": "3", "folder": "aside-20261122T210703.125Z", "logBytes": "77", "keeps": keeps}
-    server.says(RequestCode.RESYNC_BROKER, ext=told)
+def test_a_resync_reports_where_the_old_store_is_moved(server: ScriptedServer, keeps: str, then: str) -> None:
+    fields = {"brokerId": "3", "folder": "aside-20261122T210703.125Z", "logBytes": "77", "keeps": keeps}
+    server.says(RequestCode.RESYNC_BROKER, ext=fields)
     shown = server.run("resyncBroker", "-b", server.address, "-d").stdout
     assert "broker 3" in shown and "would start empty" in shown and "aside-2026" in shown and then in shown
     assert as_json(server, "resyncBroker", "-b", server.address)["logBytes"] == 77
@@ -205,7 +203,7 @@ def test_a_replica_that_begins_anew_tells_where_its_store_goes(
     assert asked == ["true", "false"]
 
 
-def test_json_tells_a_failure_too(server: ScriptedServer) -> None:
+def test_json_reports_a_failure_too(server: ScriptedServer) -> None:
     result = server.run("topicStatus", "-t", "T", "--json")
     assert result.exit_code == 1
     assert "GET_TOPIC_STATS_INFO" in json.loads(result.stdout)["error"]
@@ -219,7 +217,7 @@ def test_json_tells_a_failure_too(server: ScriptedServer) -> None:
         ("cleanExpiredCQ", RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE),
     ],
 )
-def test_room_is_made_on_every_replica_for_each_has_a_log_of_its_own(
+def test_expired_files_are_deleted_on_every_replica(
     server: ScriptedServer, command: str, code: RequestCode
 ) -> None:
     server.answers[code] = lambda request: request.reply()
@@ -230,5 +228,5 @@ def test_room_is_made_on_every_replica_for_each_has_a_log_of_its_own(
     assert as_json(server, command, "-b", server.address) == {"brokers": [server.address]}
 
 
-def test_a_broker_that_makes_no_room_is_told(server: ScriptedServer) -> None:
+def test_a_broker_that_cannot_delete_expired_files_is_reported(server: ScriptedServer) -> None:
     assert "does not serve that request" in failure(server, "deleteExpiredCommitLog", "-c", "C")

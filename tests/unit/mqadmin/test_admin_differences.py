@@ -1,4 +1,4 @@
-"""What docs/mqadmin.md says is different from upstream's tool, where no test of the command itself shows it."""
+"""Differences from upstream's tool in docs/mqadmin.md that no test of the command itself shows."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_all_clusters_of_a_topic_are_listed(sets: tuple[ScriptedServer, Scripted
     assert sets[0].run("topicClusterList", "-t", "T").stdout == "C\nD\n"
 
 
-def test_every_master_is_asked_who_is_connected(
+def test_every_master_is_asked_for_connected_clients(
     sets: tuple[ScriptedServer, ScriptedServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for one, client_id in zip(sets, ("here@1", "there@2"), strict=True):
@@ -79,7 +79,9 @@ def test_every_master_is_asked_who_is_connected(
     assert {path.name for path in tmp_path.glob("*/*")} == {"here@1", "there@2"}
 
 
-def test_each_broker_keeps_its_queues_and_its_order(sets: tuple[ScriptedServer, ScriptedServer]) -> None:
+def test_a_new_permission_keeps_each_brokers_queue_number_and_order(
+    sets: tuple[ScriptedServer, ScriptedServer],
+) -> None:
     for one, queues, order in zip(sets, (8, 3), (True, False), strict=True):
         topic = {
             "topicName": "T",
@@ -99,7 +101,7 @@ def test_each_broker_keeps_its_queues_and_its_order(sets: tuple[ScriptedServer, 
     ]
 
 
-def test_printing_ends_where_the_time_ends_and_light_topics_are_refused(server: ScriptedServer) -> None:
+def test_printing_ends_at_the_end_time_and_light_topics_are_refused(server: ScriptedServer) -> None:
     two_queues(server)
     server.says(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext={"offset": "0"})
     server.says(RequestCode.PULL_MESSAGE, RECORD, ext=PULLED)
@@ -116,14 +118,14 @@ def test_printing_ends_where_the_time_ends_and_light_topics_are_refused(server: 
 
 
 @pytest.mark.parametrize("line", ["sendMsgStatus -b broker-a -c 2", "checkMsgSendRT -t T -a 2"])
-def test_a_timed_send_that_may_be_lost_is_a_failure(server: ScriptedServer, line: str) -> None:
+def test_a_timed_send_without_safe_storage_is_a_failure(server: ScriptedServer, line: str) -> None:
     sent_as(server, 12)
     result = server.run(*line.split())
     assert result.exit_code == 1
     assert "2 of 2 sends failed" in result.stderr and "stored, but not safe" in result.stderr
 
 
-def test_all_of_one_broker_is_exported_where_neither_part_is_named(
+def test_topics_and_groups_are_exported_when_neither_option_is_given(
     server: ScriptedServer, tmp_path: Path
 ) -> None:
     topic = {"topicName": "T", "readQueueNums": 8, "writeQueueNums": 4, "perm": 6}
@@ -136,7 +138,7 @@ def test_all_of_one_broker_is_exported_where_neither_part_is_named(
     assert written["topicConfigTable"].keys() == {"T"} and written["subscriptionGroupTable"].keys() == {"G"}
 
 
-def test_a_reset_is_of_the_cluster_that_is_named_and_the_same_for_clients_of_all_languages(
+def test_a_reset_is_limited_to_the_named_cluster_for_clients_of_all_languages(
     sets: tuple[ScriptedServer, ScriptedServer],
 ) -> None:
     for one, name in zip(sets, ("broker-a", "broker-b"), strict=True):
@@ -156,7 +158,7 @@ def test_a_reset_is_of_the_cluster_that_is_named_and_the_same_for_clients_of_all
 @pytest.mark.parametrize(
     ("option", "slaves"), [((), False), (("-a",), True), (("-a", "true"), True), (("-a", "false"), False)]
 )
-def test_slaves_are_told_a_setting_with_upstreams_option_and_with_its_name_alone(
+def test_slaves_get_a_setting_with_upstreams_option_and_without_a_value(
     server: ScriptedServer, another_server: ScriptedServer, option: tuple[str, ...], slaves: bool
 ) -> None:
     row = {

@@ -1,4 +1,4 @@
-"""What the commands on topics, settings, groups and messages print, against upstream's own tool."""
+"""The output of the commands on topics, settings, groups and messages, compared with upstream's tool."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_settings_read_as_upstreams() -> None:
     assert sorted(controllers.splitlines()) == sorted(upstream_printed("getControllerConfig").splitlines())
 
 
-def test_what_was_done_reads_as_upstreams() -> None:
+def test_confirmations_of_changes_read_as_upstreams() -> None:
     assert topics.format_deleted("AdmTopic", "DefaultCluster") == upstream_printed("deleteTopic")
     assert brokers.format_updated("127.0.0.1:24220") == upstream_printed("updateBrokerConfig")
     updated = controllers.format_updated(
@@ -86,10 +86,10 @@ def test_a_time_is_read_as_number_or_date(text: str) -> None:
     assert format_time(1795256518544, UTC) == "2026-11-21 10:21:58,544"
 
 
-def test_now_is_now() -> None:
+def test_the_time_now_is_the_current_time() -> None:
     assert read_time("-s", "now", 5) == 5
 
 
-def test_json_takes_the_words_of_the_wire() -> None:
+def test_json_uses_the_names_of_the_wire() -> None:
     body: Any = plain({"a": TopicStatsTable(topic_put_tps=1.5), "b": [b"text", (1,)]})
     assert body == {"a": {"offsetTable": {}, "topicPutTps": 1.5}, "b": ["text", [1]]}

@@ -1,4 +1,4 @@
-"""The commands on consumer groups, against upstream's output and against a server that answers as scripted."""
+"""The commands on consumer groups, against upstream's output and against a scripted server."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ def test_progress_of_one_group_leaves_out_its_retries(server: ScriptedServer) ->
     shown = server.run("consumerProgress", "-g", "G")
     assert shown.exit_code == 0
     assert "Consume Diff Total: 4\nConsume Inflight Total: 2\n" in shown.stdout
-    told = json.loads(server.run("consumerProgress", "-g", "G", "--json").stdout)
-    assert told["diffTotal"] == 4
-    assert [row["topic"] for row in told["queues"]] == ["T"]
+    report = json.loads(server.run("consumerProgress", "-g", "G", "--json").stdout)
+    assert report["diffTotal"] == 4
+    assert [row["topic"] for row in report["queues"]] == ["T"]
 
 
-def test_a_group_without_offsets_is_said_to_be_unknown(server: ScriptedServer) -> None:
+def test_a_group_without_offsets_is_reported_as_unknown(server: ScriptedServer) -> None:
     server.says(RequestCode.GET_CONSUME_STATS, {"offsetTable": {}})
     result = server.run("consumerProgress", "-g", "G")
     assert result.exit_code == 1
@@ -96,12 +96,12 @@ def test_all_groups_are_those_with_retries_or_offsets(server: ScriptedServer) ->
     server.says(RequestCode.GET_ALL_CONSUMER_OFFSET, {"offsetTable": {"T@G2": {"0": 5}}})
     server.says(RequestCode.GET_CONSUME_STATS, STATS)
     server.says(RequestCode.GET_CONSUMER_CONNECTION_LIST, status=206, remark="not online")
-    told = json.loads(server.run("consumerProgress", "--json").stdout)
-    assert [(row["group"], row["consumers"]) for row in told["groups"]] == [("G1", None), ("G2", None)]
+    report = json.loads(server.run("consumerProgress", "--json").stdout)
+    assert [(row["group"], row["consumers"]) for row in report["groups"]] == [("G1", None), ("G2", None)]
     assert server.run("consumerProgress").stdout.count("OFFLINE") == 2
 
 
-def test_a_group_is_moved_to_a_moment(server: ScriptedServer) -> None:
+def test_the_offsets_of_a_group_are_reset_to_a_time(server: ScriptedServer) -> None:
     server.says(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, {"offsetTable": {QUEUE_KEY: 3}})
     options = ("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "2026-11-21#10:21:58:544")
     shown = server.run(*options)
@@ -113,23 +113,23 @@ def test_a_group_is_moved_to_a_moment(server: ScriptedServer) -> None:
     assert "offset" not in request.ext
 
 
-def test_one_queue_is_moved_to_an_offset(server: ScriptedServer) -> None:
+def test_one_queue_of_a_group_is_reset_to_an_offset(server: ScriptedServer) -> None:
     server.says(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, {"offsetTable": {QUEUE_KEY: 3}})
     options = ("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "-1", "-b", server.address)
     assert server.run(*options, "-q", "0", "-o", "3").exit_code == 0
     [request] = server.requests(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
     assert (request.ext["queueId"], request.ext["offset"], request.ext["timestamp"]) == ("0", "3", "-1")
-    assert server.run(*options, "-o", "3").exit_code == 1  # of which queue?
+    assert server.run(*options, "-o", "3").exit_code == 1  # no queue is named
 
 
-def test_now_is_the_end_of_the_queues(server: ScriptedServer) -> None:
+def test_a_reset_to_now_moves_to_the_end_of_the_queues(server: ScriptedServer) -> None:
     server.says(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, {"offsetTable": {QUEUE_KEY: 9}})
     assert server.run("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "now").exit_code == 0
     [request] = server.requests(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
     assert request.ext["timestamp"] == "-1"
 
 
-def test_an_unknown_group_is_not_moved(server: ScriptedServer) -> None:
+def test_the_offsets_of_an_unknown_group_are_not_reset(server: ScriptedServer) -> None:
     server.says(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, status=26, remark="no group")
     result = server.run("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "now")
     assert result.exit_code == 1
@@ -169,7 +169,7 @@ def test_a_group_is_deleted_with_its_retry_and_dead_letter_topics(server: Script
     assert deleted == ["%RETRY%G", "%DLQ%G"]
 
 
-def test_a_group_that_nobody_has_is_not_deleted(server: ScriptedServer) -> None:
+def test_deleting_an_unknown_group_fails(server: ScriptedServer) -> None:
     server.says(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, status=26)
     result = server.run("deleteSubGroup", "-b", server.address, "-g", "G")
     assert result.exit_code == 1

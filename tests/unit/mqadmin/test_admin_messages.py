@@ -1,4 +1,4 @@
-"""The commands on single messages, against upstream's output and against a server that answers as scripted."""
+"""The commands on single messages, against upstream's output and against a scripted server."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def in_any_order(line: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where bodies go instead of upstream's place."""
+    """The folder of bodies, instead of upstream's."""
     monkeypatch.setattr(showmessage, "save_body", partial(save_body, folder=tmp_path))
     return tmp_path
 
@@ -88,12 +88,12 @@ def test_a_consumed_message_reads_as_upstreams() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "7F", "xyz", OFFSET_ID[:-1], OFFSET_ID.replace("00000000", "F0000000")])
-def test_what_is_no_offset_id_names_no_place(text: str) -> None:
+def test_text_that_is_no_offset_message_id_gives_no_offset(text: str) -> None:
     assert messages.offset_in(text) is None
     assert messages.offset_in(OFFSET_ID) == 832
 
 
-def test_a_body_is_kept_under_a_plain_name_only(tmp_path: Path) -> None:
+def test_a_body_is_stored_under_a_plain_file_name_only(tmp_path: Path) -> None:
     assert save_body("../../evil", OFFSET_ID, b"x", tmp_path) == tmp_path / OFFSET_ID
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(AdminError, match="cannot be written"):
@@ -101,7 +101,7 @@ def test_a_body_is_kept_under_a_plain_name_only(tmp_path: Path) -> None:
     assert str(bodyfiles.FOLDER) in upstream_printed("queryMsgById")
 
 
-def test_a_message_is_found_by_its_place(server: ScriptedServer, folder: Path) -> None:
+def test_a_message_is_found_by_its_offset_message_id(server: ScriptedServer, folder: Path) -> None:
     server.says(RequestCode.VIEW_MESSAGE_BY_ID, RECORD)
     server.says(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"groupList": ["G"]})
     server.says(RequestCode.GET_CONSUMER_CONNECTION_LIST, status=206)
@@ -118,10 +118,10 @@ def test_a_message_is_found_by_its_producers_id(server: ScriptedServer) -> None:
     server.says(RequestCode.VIEW_MESSAGE_BY_ID, status=1, remark="can not find message")
     server.says(RequestCode.QUERY_MESSAGE, RECORD)
     result = server.run("queryMsgById", "-t", "VecTopic", "-i", UNIQUE_ID, "--json")
-    told = json.loads(result.stdout)
+    report = json.loads(result.stdout)
     assert result.exit_code == 0
-    assert told["messages"][0]["body"] == "with keys"
-    assert "does not serve that request" in told["notes"][0]  # the groups of the topic
+    assert report["messages"][0]["body"] == "with keys"
+    assert "does not serve that request" in report["notes"][0]  # the groups of the topic
     [request] = server.requests(RequestCode.QUERY_MESSAGE)
     assert request.ext["_UNIQUE_KEY_QUERY"] == "true"
 
@@ -135,7 +135,7 @@ def test_a_message_that_no_index_has_is_not_found(server: ScriptedServer) -> Non
     assert "no message with id nonsense" in result.stderr
 
 
-def test_messages_are_found_by_key_and_strangers_are_left_out(server: ScriptedServer) -> None:
+def test_messages_are_found_by_key_and_other_keys_are_left_out(server: ScriptedServer) -> None:
     server.says(RequestCode.QUERY_MESSAGE, RECORD)
     assert server.run("queryMsgByKey", "-t", "VecTopic", "-k", "Veck2", "-m", "5").stdout.count("\n") == 2
     [request] = server.requests(RequestCode.QUERY_MESSAGE)
@@ -144,7 +144,7 @@ def test_messages_are_found_by_key_and_strangers_are_left_out(server: ScriptedSe
     assert server.run("queryMsgByKey", "-t", "VecTopic", "-k", "Veck1", "-m", "0").exit_code == 1
 
 
-def test_newer_brokers_are_asked_by_tag_and_for_what_comes_behind(server: ScriptedServer) -> None:
+def test_newer_brokers_are_queried_by_tag_and_for_the_next_page(server: ScriptedServer) -> None:
     server.says(RequestCode.QUERY_MESSAGE, RECORD)
     tag = stored("queryMsgByKey").properties["TAGS"]
     by_tag = ("queryMsgByKey", "-t", "VecTopic", "-k", tag, "-p", "T")
@@ -158,7 +158,7 @@ def test_newer_brokers_are_asked_by_tag_and_for_what_comes_behind(server: Script
 
 
 @pytest.mark.parametrize("found", [True, False])
-def test_what_a_broker_says_it_may_miss_is_shown(server: ScriptedServer, *, found: bool) -> None:
+def test_a_brokers_remark_on_missing_index_entries_is_shown(server: ScriptedServer, *, found: bool) -> None:
     tag, why = stored("queryMsgByKey").properties["TAGS"], "messages stored up to 7 (ms) may be missing here"
     if found:
         server.says(RequestCode.QUERY_MESSAGE, RECORD, remark=why)
@@ -206,13 +206,13 @@ def test_a_message_is_sent_to_the_queue_that_is_named(server: ScriptedServer) ->
     assert server.run(*options, "-b", "broker-b").exit_code == 1
 
 
-def test_a_message_that_may_be_lost_is_no_success(server: ScriptedServer) -> None:
+def test_a_sent_message_without_safe_storage_is_no_success(server: ScriptedServer) -> None:
     sent_as(server, 12)
     result = server.run("sendMessage", "-t", "T", "-p", "hi", "--json")
-    told: Any = json.loads(result.stdout)
+    report: Any = json.loads(result.stdout)
     assert result.exit_code == 1
-    assert told["status"] == "FLUSH_SLAVE_TIMEOUT"
-    assert "not safe" in told["error"]
+    assert report["status"] == "FLUSH_SLAVE_TIMEOUT"
+    assert "not safe" in report["error"]
 
 
 def test_messages_of_a_span_of_time_are_read(server: ScriptedServer) -> None:
@@ -229,8 +229,8 @@ def test_messages_of_a_span_of_time_are_read(server: ScriptedServer) -> None:
     assert lines[2].endswith("print msg finished. status=NO_NEW_MSG, offset=1")
     assert len(lines) == 3
     assert server.requests(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)[0].ext["timestamp"] == "1795256518544"
-    told = json.loads(server.run(*options, "--json").stdout)
-    assert told["messages"][0]["offsetMsgId"] == OFFSET_ID
+    report = json.loads(server.run(*options, "--json").stdout)
+    assert report["messages"][0]["offsetMsgId"] == OFFSET_ID
     assert server.run("consumeMessage", "-t", "VecTopic", "-o", "3").exit_code == 1
     assert server.run("consumeMessage", "-t", "VecTopic", "-b", "broker-x").exit_code == 1
 
@@ -255,11 +255,11 @@ def test_a_topic_is_printed_queue_by_queue(server: ScriptedServer) -> None:
     assert shown.count("-" * 56 + "\n") == 2
     hidden = server.run("printMsg", "-t", "T", "-d", "false").stdout
     assert hidden.splitlines()[1].endswith(" BODY: NOT PRINT BODY")
-    [told] = json.loads(server.run("printMsg", "-t", "T", "--json").stdout)["messages"]
-    assert told["msgId"] == UNIQUE_ID
+    [report] = json.loads(server.run("printMsg", "-t", "T", "--json").stdout)["messages"]
+    assert report["msgId"] == UNIQUE_ID
 
 
-def test_a_pull_that_matches_nothing_goes_on_and_one_beyond_the_end_stops(server: ScriptedServer) -> None:
+def test_printing_continues_after_no_match_and_stops_at_the_end(server: ScriptedServer) -> None:
     two_queues(server)
     server.says(RequestCode.PULL_MESSAGE, status=20, ext=PULLED)
     line = "MessageQueue [topic=T, brokerName=broker-a, queueId=0] "
@@ -272,7 +272,7 @@ def test_a_pull_that_matches_nothing_goes_on_and_one_beyond_the_end_stops(server
     )
 
 
-def test_one_queue_is_printed_or_its_tags_are_counted(server: ScriptedServer) -> None:
+def test_print_msg_by_queue_prints_messages_or_counts_tags(server: ScriptedServer) -> None:
     two_queues(server)
     of_queue = ("printMsgByQueue", "-t", "T", "-a", "broker-a", "-i", "0")
     assert server.run(*of_queue).stdout == ""
@@ -300,7 +300,7 @@ def test_a_character_set_that_is_not_known_is_named_with_its_option(server: Scri
             assert f"{option} utf-99: no known character set" in said.output
 
 
-def test_a_body_that_cannot_be_opened_is_told_once_with_what_to_install(
+def test_a_body_without_its_decompressor_is_reported_once_with_the_package(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two_queues(server)

@@ -1,4 +1,4 @@
-"""Every command with what people get wrong: one line that says what, where and what next, exit 1, no traceback."""
+"""User errors of every command: one line with what, where and a hint, exit 1, no traceback."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ USES = [
     "exportConfigs -c C -n ADDRESS",
     "exportMetrics -c C -n ADDRESS",
 ]
-"""A right line of each command, for each way that it takes."""
+"""A valid line of each command, for each of its forms."""
 
 
 CONFIGS = Path(__file__).parent / "configs.json"
@@ -142,12 +142,12 @@ def complaint(result: Result) -> str:
 
 @pytest.fixture
 def silent_address() -> Iterator[str]:
-    """An address where connections are taken and nothing is answered."""
+    """An address that accepts connections and answers nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
 
 
-def test_every_command_is_tried() -> None:
+def test_every_command_has_a_test_line() -> None:
     assert {line.split()[0] for line in USES} == set(COMMANDS)
 
 
@@ -163,7 +163,7 @@ def test_every_command_is_in_the_table_by_its_place_and_name() -> None:
 
 
 @pytest.mark.parametrize("line", USES)
-def test_where_nobody_listens_the_address_is_named(line: str) -> None:
+def test_an_address_that_refuses_connections_is_named(line: str) -> None:
     result = run(line.replace("ADDRESS", NOBODY).replace("-t 20", "-t 20000"))
     said = complaint(result)
     assert "127.0.0.1:9 (cannot connect: Connection refused); is it running, is the address right?" in said
@@ -180,7 +180,7 @@ def test_a_server_that_never_answers_is_not_waited_for_forever(
     assert "20 ms" in said
 
 
-def test_of_several_servers_each_is_named_with_its_reason(
+def test_each_of_several_failed_servers_is_named_with_its_reason(
     silent_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mqadmin.admin, "CALL_TIMEOUT_MS", 20)
@@ -189,7 +189,7 @@ def test_of_several_servers_each_is_named_with_its_reason(
     assert f" 20 ms), {NOBODY} (cannot connect" in said
 
 
-def test_a_server_of_another_protocol_is_told_in_one_line() -> None:
+def test_a_server_of_another_protocol_is_reported_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"127.0.0.1:{listening.getsockname()[1]}"
         command = [sys.executable, "-m", "mqadmin", "topicList", "-n", address]
@@ -242,7 +242,7 @@ def without(line: str, option: str) -> list[str]:
 
 
 def required_options() -> list[tuple[str, str]]:
-    """(right line, option that it cannot do without)."""
+    """(valid line, option that is required in it)."""
     found: list[tuple[str, str]] = []
     seen: set[str] = set()
     for line in USES:
@@ -268,7 +268,7 @@ def test_a_required_option_is_asked_for_and_needs_a_text(line: str, option: str)
 
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("wrong", [["--nope"], ["-z"], ["stray"]])
-def test_what_a_command_does_not_take_is_named(name: str, wrong: list[str]) -> None:
+def test_an_option_that_a_command_does_not_take_is_named(name: str, wrong: list[str]) -> None:
     result = run([name, *wrong])
     assert wrong[0] in complaint(result)
     assert result.stdout.startswith(f"usage: mqadmin {name} ")
@@ -296,9 +296,7 @@ def test_what_a_command_does_not_take_is_named(name: str, wrong: list[str]) -> N
         "resetOffsetByTime -g G -t T -s now -q 99999999999 -n ADDRESS",
     ],
 )
-def test_a_value_that_cannot_be_meant_is_refused_before_anybody_is_asked(
-    line: str, server: ScriptedServer
-) -> None:
+def test_a_wrong_value_is_refused_before_any_request(line: str, server: ScriptedServer) -> None:
     result = run(line.replace("ADDRESS", server.address))
     assert complaint(result)
     assert result.stdout.startswith("usage: ")

@@ -1,4 +1,4 @@
-"""The commands that ask or change name servers, against a server that answers as scripted."""
+"""The commands that read or change name servers, against a scripted server."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def test_write_permission_is_set_at_every_name_server(
     another_server.says(code, status=1, remark="no")
     failed = server.run(command, "-b", "broker-a", *both(server, another_server), "--json")
     assert failed.exit_code == 1
-    told = json.loads(failed.stdout)
-    assert [row["topics"] for row in told["nameServers"]] == [57]
-    assert "1 of 2 name servers failed" in told["error"]
+    report = json.loads(failed.stdout)
+    assert [row["topics"] for row in report["nameServers"]] == [57]
+    assert "1 of 2 name servers failed" in report["error"]
 
 
-def test_the_permission_of_an_unknown_broker_set_is_not_said_to_be_set(server: ScriptedServer) -> None:
+def test_setting_the_permission_of_an_unknown_broker_set_fails(server: ScriptedServer) -> None:
     result = server.run("wipeWritePerm", "-b", "broker-z")
     assert result.exit_code == 1
     assert "knows no broker set broker-z; clusterList" in result.stderr
     assert not server.requests(RequestCode.WIPE_WRITE_PERM_OF_BROKER)
 
 
-def test_settings_of_each_name_server_are_shown_and_changed(
+def test_the_settings_of_each_name_server_are_shown_and_changed(
     server: ScriptedServer, another_server: ScriptedServer
 ) -> None:
     for one in (server, another_server):
@@ -124,6 +124,6 @@ def test_the_order_conf_of_a_topic_is_put_got_and_deleted(server: ScriptedServer
         )
     ],
 )
-def test_an_order_conf_that_cannot_be_meant_is_refused(server: ScriptedServer, options: list[str]) -> None:
+def test_a_malformed_order_conf_is_refused(server: ScriptedServer, options: list[str]) -> None:
     assert server.run("updateOrderConf", "-t", "T", *options).exit_code == 1
     assert not server.asked

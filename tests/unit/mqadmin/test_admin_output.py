@@ -1,4 +1,4 @@
-"""What the admin commands print, against the output of upstream's own tool for the same answers."""
+"""The output of the admin commands, compared with upstream's tool for the same answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def upstream_printed(name: str) -> str:
 
 
 def answers(name: str) -> list[tuple[str, dict[str, str], Any]]:
-    """(server, header fields, decoded body) of each answer that upstream's tool got for this output."""
+    """(server, header fields, decoded body) of each answer behind this output of upstream's tool."""
     return [(reply["server"], reply["ext"], fastjson.loads(reply["body"] or "{}")) for reply in REPLIES[name]]
 
 

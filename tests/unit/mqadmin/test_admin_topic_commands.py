@@ -1,4 +1,4 @@
-"""The commands on topics, queues and traffic that came later, against a server that answers as scripted."""
+"""Later commands on topics, queues and traffic, against a scripted server."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def item(count: int, tps: float = 0.0) -> dict[str, Any]:
 
 
 def test_attributes_go_as_brokers_read_them(server: ScriptedServer) -> None:
-    """Java's find no value behind the sign of equality in `-k=`, and fail."""
+    """Java brokers find no value behind the equals sign in `-k=`, and fail."""
     server.says(RequestCode.UPDATE_AND_CREATE_TOPIC)
     done = server.run("updateTopic", "-b", server.address, "-t", "T", "-a", "+a=b,-k")
     assert done.exit_code == 0
@@ -97,7 +97,7 @@ def test_the_clusters_of_a_topic_are_listed(server: ScriptedServer) -> None:
     assert server.run("topicClusterList", "-t", "T").stdout == "C\n"
 
 
-def test_neighbouring_queues_go_to_one_consumer() -> None:
+def test_each_consumer_is_assigned_neighbouring_queues() -> None:
     queues = [MessageQueue("T", "broker-a", number) for number in range(8)]
     shares = topics.shares(queues, ["a", "b", "c"])
     assert {name: [queue.queue_id for queue in of_one] for name, of_one in shares.items()} == {
@@ -106,13 +106,13 @@ def test_neighbouring_queues_go_to_one_consumer() -> None:
     assert topics.shares(queues[:1], ["a", "b"]) == {"a": queues[:1], "b": []}
 
 
-def test_queues_are_shared_out_without_asking_a_broker(server: ScriptedServer) -> None:
+def test_queues_are_allocated_without_asking_a_broker(server: ScriptedServer) -> None:
     shown = json.loads(server.run("allocateMQ", "-t", "T", "-i", "10.0.0.1,10.0.0.2").stdout)
     assert [len(of_one) for of_one in shown["result"].values()] == [1, 1]
     assert [request.code for request in server.asked] == [RequestCode.GET_ROUTEINFO_BY_TOPIC]
 
 
-def test_entries_of_a_queue_are_numbered_from_where_they_begin(server: ScriptedServer) -> None:
+def test_queue_entries_are_numbered_from_the_first_one_returned(server: ScriptedServer) -> None:
     entry = {"physicOffset": 690, "physicSize": 230, "tagsCode": 7, "eval": False}
     server.says(
         RequestCode.QUERY_CONSUME_QUEUE,
@@ -146,7 +146,7 @@ def test_traffic_is_shown_by_topic_and_group(server: ScriptedServer) -> None:
     assert server.run("statsAll", "-a").stdout.splitlines() == [heading]
 
 
-def test_what_every_group_of_a_broker_has_not_read_is_listed(server: ScriptedServer) -> None:
+def test_the_backlog_of_every_group_of_a_broker_is_listed(server: ScriptedServer) -> None:
     row = {"brokerOffset": 9, "consumerOffset": 5, "lastTimestamp": 1000}
     stats = [{"offsetTable": {QUEUE_KEY: row}}]
     server.says(RequestCode.GET_BROKER_CONSUME_STATS, {"consumeStatsList": [{"G": stats}], "totalDiff": 4})
@@ -191,7 +191,7 @@ def test_a_trace_is_shown_in_blocks() -> None:
     assert lines[4].split() == ["Sub", "CG", "10.0.0.9", "1970-01-01", "00:00:02", "5ms", "success"]
 
 
-def test_a_message_without_a_trace_is_said_to_have_none(server: ScriptedServer) -> None:
+def test_a_message_without_a_trace_is_reported(server: ScriptedServer) -> None:
     server.says(RequestCode.QUERY_MESSAGE, status=22)
     result = server.run("queryMsgTraceById", "-i", "KEY")
     assert result.exit_code == 1
@@ -261,7 +261,7 @@ def test_versions_are_named_as_upstream_names_them(number: int, name: str) -> No
     assert version_name(number) == name
 
 
-def test_an_ordered_topic_has_its_queues_told_to_name_servers(server: ScriptedServer) -> None:
+def test_the_queues_of_an_ordered_topic_are_set_on_name_servers(server: ScriptedServer) -> None:
     server.says(RequestCode.UPDATE_AND_CREATE_TOPIC)
     server.says(RequestCode.PUT_KV_CONFIG)
     server.says(RequestCode.GET_KV_CONFIG, ext={"value": "broker-z:2;broker-a:9"})

@@ -50,15 +50,15 @@ def test_an_unknown_command_is_named_and_fails() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    ("typed", "answer"),
     [
         ("updatetopc", "there is no command updatetopc; did you mean updateTopic"),
         ("CREATEUSER", "upstream's createUser is not built yet: there is no access control yet"),
         ("addBroker", "upstream's addBroker has nothing to do here: brokers run as processes"),
     ],
 )
-def test_what_a_command_could_have_been_is_told(typed: str, told: str) -> None:
-    assert mqadmin(typed).stderr.startswith(f"mqadmin: {told}")
+def test_a_mistyped_command_is_answered_with_similar_ones(typed: str, answer: str) -> None:
+    assert mqadmin(typed).stderr.startswith(f"mqadmin: {answer}")
 
 
 def test_the_version_is_printed() -> None:
@@ -142,7 +142,7 @@ def test_help_loads_neither_the_event_loop_nor_the_network() -> None:
         ("mqadmin nosuch --x", []),
     ],
 )
-def test_a_shell_is_told_how_a_line_may_go_on(typed: str, offered: list[str]) -> None:
+def test_shell_completion_offers_commands_and_options(typed: str, offered: list[str]) -> None:
     words = typed.split()
     env = {"_MQADMIN_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
     done = CliRunner(env=env).invoke(admin, [], prog_name="mqadmin")

@@ -1,4 +1,4 @@
-"""The live view: what it makes of what servers tell, and how it looks in 80 columns."""
+"""The live view: its state from the answers of servers, and its layout in 80 columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.unit.mqadmin.conftest import ScriptedServer
 
 
-def test_a_master_that_went_silent_was_lost_and_one_that_lives_handed_over() -> None:
+def test_a_silent_former_master_was_lost_and_a_live_one_handed_over() -> None:
     before = broker_set(1, 4, member(1), member(2))
     assert reason(before, broker_set(2, 5, member(1, alive=False), member(2))) == "broker 1 was lost"
     assert reason(before, broker_set(2, 5, member(1, trouble="refused"), member(2))) == "broker 1 was lost"
@@ -30,7 +30,7 @@ def test_a_master_that_went_silent_was_lost_and_one_that_lives_handed_over() -> 
     assert reason(broker_set(None, 5, member(1)), before) == "there was no master"
 
 
-def test_why_is_said_only_of_elections_that_were_seen() -> None:
+def test_a_reason_is_given_only_for_observed_elections() -> None:
     story = Story()
     logged = (WatchedElection(4, 100, 200, first_message_ms=5, master=ADDRESSES[0]),)
     first = story.goes_on(broker_set(1, 4, member(1), member(2), elections=logged), 10)
@@ -83,7 +83,7 @@ def test_the_view_fits_80_columns_with_long_addresses_and_large_logs() -> None:
     assert "192.168.100.103:9878  follower   nobody" in text
 
 
-def test_a_set_without_master_or_controllers_is_drawn_as_such() -> None:
+def test_a_set_without_master_or_controllers_is_drawn() -> None:
     nobody = drawn(View(NOON_MS, (), (broker_set(None, 5, member(1)),)))
     assert nobody[0].endswith("NO MASTER, epoch 5")
     unheard = drawn(
@@ -107,13 +107,13 @@ def test_spans_of_time_have_two_units(length_ms: int, said: str) -> None:
     assert span(length_ms) == said
 
 
-def test_one_look_asks_everybody_and_shows_it(leads: ScriptedServer) -> None:
+def test_watch_once_asks_all_servers_and_shows_the_view(leads: ScriptedServer) -> None:
     server = leads
     result = server.run("watch", "--once")
     assert result.exit_code == 0, result.stderr
     assert f"master 1 {server.address}, epoch 3" in result.stdout
-    told = json.loads(server.run("watch", "-a", server.address, "-b", "broker-a", "--json").stdout)["view"]
-    [seen] = told["sets"]
+    view = json.loads(server.run("watch", "-a", server.address, "-b", "broker-a", "--json").stdout)["view"]
+    [seen] = view["sets"]
     assert seen["syncStateSetEpoch"] == 8
     master, slave = seen["brokers"]
     assert (master["role"], master["lagBytes"], master["lagMs"]) == ("master", 0, 0)
@@ -121,11 +121,11 @@ def test_one_look_asks_everybody_and_shows_it(leads: ScriptedServer) -> None:
     [election] = seen["elections"]
     assert (election["epoch"], election["startOffset"], election["atMs"]) == (3, 832, NOON_MS)
     assert (election["firstMessageMs"], election["master"]) == (1795256518551, server.address)
-    assert told["controllers"][0]["isLeader"] is True
+    assert view["controllers"][0]["isLeader"] is True
 
 
 def test_a_replaced_broker_is_dead_though_its_successor_answers_at_its_address(leads: ScriptedServer) -> None:
-    """Its id stays with the controllers until cleanBrokerMetadata; what it would show is another one's."""
+    """The controllers keep its id until cleanBrokerMetadata; its address now belongs to another broker."""
     server = leads
     info = {"confirmOffset": "850", "roleSinceTimestamp": str(NOON_MS), "replicaId": "3"}
     rows = [
@@ -146,7 +146,7 @@ def test_a_replaced_broker_is_dead_though_its_successor_answers_at_its_address(l
     assert (now["role"], now["maxOffset"], now["lagBytes"]) == ("master", 900, 0)
 
 
-def test_without_a_leading_controller_the_brokers_are_shown_and_the_look_fails(
+def test_watch_without_a_leading_controller_shows_the_brokers_and_fails(
     leads: ScriptedServer,
 ) -> None:
     server = leads
@@ -157,7 +157,7 @@ def test_without_a_leading_controller_the_brokers_are_shown_and_the_look_fails(
     assert "no controller leads" in result.stderr
 
 
-def test_watching_needs_a_terminal_and_something_to_watch(leads: ScriptedServer) -> None:
+def test_watch_needs_a_terminal_and_an_address(leads: ScriptedServer) -> None:
     server = leads
     assert "--once prints one look" in server.run("watch").stderr
     assert "knows no such broker set" in server.run("watch", "--once", "-b", "nope").stderr
@@ -165,7 +165,7 @@ def test_watching_needs_a_terminal_and_something_to_watch(leads: ScriptedServer)
     assert "name them with -a" in server.run("watch", "--once").stderr
 
 
-def test_any_controller_that_knows_the_leader_will_do(
+def test_watch_takes_the_leader_from_any_controller(
     leads: ScriptedServer, another_server: ScriptedServer
 ) -> None:
     ext = {"controllerLeaderId": "n0", "controllerLeaderAddress": leads.address, "isLeader": "false"}
@@ -178,7 +178,9 @@ def test_any_controller_that_knows_the_leader_will_do(
     assert "no controller answers" in nobody.stderr
 
 
-def test_a_leader_that_just_died_is_named(leads: ScriptedServer, another_server: ScriptedServer) -> None:
+def test_a_controller_leader_that_just_died_is_named(
+    leads: ScriptedServer, another_server: ScriptedServer
+) -> None:
     ext = {"controllerLeaderId": "n0", "controllerLeaderAddress": "127.0.0.1:1", "isLeader": "false"}
     another_server.says(RequestCode.CONTROLLER_GET_METADATA_INFO, ext=ext)
     result = leads.run("watch", "--once", "-a", another_server.address)

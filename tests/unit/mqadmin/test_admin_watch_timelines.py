@@ -1,4 +1,4 @@
-"""Elections as controllers tell them: joined, drawn in 80 columns, remembered."""
+"""Elections as controllers report them: joined, drawn in 80 columns, kept."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 def lost(epoch: int, old: int | None, new: int | None, at_ms: int, **more: Any) -> Election:
-    """Noticed at `at_ms`, elected 12 ms later."""
+    """Detected at `at_ms`, elected 12 ms later."""
     return Election(epoch, old, new, "connection lost", at_ms - 400, at_ms, at_ms, at_ms + 12, **more)
 
 
-def test_timelines_are_told_in_80_columns_whatever_the_figures() -> None:
+def test_timelines_fit_80_columns_with_any_figures() -> None:
     days_ago = NOON_MS - 3 * 86_400_000
-    told = {
+    reported = {
         one.epoch: one
         for one in (
             Election(1, None, 1, "first election"),
@@ -49,7 +49,7 @@ def test_timelines_are_told_in_80_columns_whatever_the_figures() -> None:
             ),
         )
     }
-    row = broker_set(1, 5, member(1), member(2), elections=joined((), told))
+    row = broker_set(1, 5, member(1), member(2), elections=joined((), reported))
     lines = drawn(View(NOON_MS + 3_000, (), (row,)))
     start = next(index for index, line in enumerate(lines) if line.startswith("epoch"))
     assert lines[start:] == [
@@ -65,20 +65,20 @@ def test_timelines_are_told_in_80_columns_whatever_the_figures() -> None:
     assert lines[1] == "master since 11-21 12:00:02 (0 s); heartbeat lost in epoch 4"
 
 
-def test_a_set_that_lost_its_master_says_since_when_and_why() -> None:
+def test_a_set_without_master_shows_since_when_and_why() -> None:
     row = broker_set(None, 4, member(1), elections=joined((), {4: lost(4, 1, None, NOON_MS)}))
     lines = drawn(View(NOON_MS + 5_000, (), (row,)))
     assert lines[0].endswith("NO MASTER, epoch 4")
     assert lines[1] == "nobody since 11-21 12:00:00 (4 s); connection lost"
 
 
-def test_elections_of_several_sets_stand_under_their_names() -> None:
+def test_elections_of_several_sets_are_listed_under_their_names() -> None:
     one = broker_set(1, 1, member(1), elections=(WatchedElection(1),))
     lines = drawn(View(NOON_MS, (), (one, replace(one, broker_name="broker-b"))))
     assert lines.index("broker-a") < lines.index("broker-b")
 
 
-def test_each_election_is_told_by_the_controller_that_knows_most_of_it() -> None:
+def test_each_election_is_taken_from_the_controller_with_most_details() -> None:
     leader = [lost(2, 1, 2, 5_000, notified_ms=5_013, writable_ms=5_095), Election(3, 2, 1)]
     follower = [
         Election(1, None, 1, "first election"),
@@ -90,10 +90,12 @@ def test_each_election_is_told_by_the_controller_that_knows_most_of_it() -> None
     assert fullest([]) == {}
 
 
-def test_told_elections_are_joined_with_the_epochs_in_the_log() -> None:
+def test_reported_elections_are_joined_with_the_epochs_in_the_log() -> None:
     logged = (WatchedElection(4, 100, 200, 7, ADDRESSES[0]), WatchedElection(2, 0, 100, 5, ADDRESSES[1]))
-    told = {epoch: lost(epoch, 1, 2, epoch * 1000, writable_ms=epoch * 1000 + 50) for epoch in range(3, 14)}
-    rows = joined(logged, told)
+    reported = {
+        epoch: lost(epoch, 1, 2, epoch * 1000, writable_ms=epoch * 1000 + 50) for epoch in range(3, 14)
+    }
+    rows = joined(logged, reported)
     assert [row.epoch for row in rows] == list(range(13, 3, -1))
     last = rows[-1]
     assert (last.start_offset, last.first_message_ms, last.at_ms, last.why) == (
@@ -102,11 +104,11 @@ def test_told_elections_are_joined_with_the_epochs_in_the_log() -> None:
         4_050,
         "connection lost",
     )
-    assert last.reported == told[4]
+    assert last.reported == reported[4]
     assert joined(logged, {}) == logged
 
 
-def test_what_was_told_counts_more_than_what_was_seen() -> None:
+def test_a_reported_reason_overrides_an_observed_one() -> None:
     story = Story()
     story.goes_on(broker_set(1, 4, member(1), member(2)), 10)
     elections = joined((), {5: Election(5, 1, 2, "operator asked")})
@@ -114,9 +116,9 @@ def test_what_was_told_counts_more_than_what_was_seen() -> None:
     assert look.elections[0].why == "operator asked"
 
 
-def test_what_controllers_tell_of_elections_is_shown_with_what_the_log_has(leads: ScriptedServer) -> None:
-    told = lost(3, 2, 1, NOON_MS, notified_ms=NOON_MS + 13, writable_ms=NOON_MS + 95)
-    body = {"electionsTable": {"broker-a": [Election(2, 1, 2).to_json(), told.to_json()]}}
+def test_elections_reported_by_controllers_are_shown_with_epochs_of_the_log(leads: ScriptedServer) -> None:
+    reported = lost(3, 2, 1, NOON_MS, notified_ms=NOON_MS + 13, writable_ms=NOON_MS + 95)
+    body = {"electionsTable": {"broker-a": [Election(2, 1, 2).to_json(), reported.to_json()]}}
     ext = {"controllerLeaderId": "n0", "controllerLeaderAddress": leads.address, "isLeader": "true"}
     leads.says(RequestCode.CONTROLLER_GET_METADATA_INFO, body, ext=ext)
     result = leads.run("watch", "--once")
@@ -142,10 +144,10 @@ def test_what_controllers_tell_of_elections_is_shown_with_what_the_log_has(leads
     assert (older["reported"]["newMasterId"], older["startOffset"], older["why"]) == (2, None, None)
 
 
-def test_a_live_view_remembers_what_controllers_told_before_they_fell_silent(leads: ScriptedServer) -> None:
-    told = lost(3, 2, 1, NOON_MS, writable_ms=NOON_MS + 95)
+def test_a_live_view_keeps_elections_after_controllers_fall_silent(leads: ScriptedServer) -> None:
+    reported = lost(3, 2, 1, NOON_MS, writable_ms=NOON_MS + 95)
     ext = {"controllerLeaderId": "n0", "controllerLeaderAddress": leads.address, "isLeader": "true"}
-    body = {"electionsTable": {"broker-a": [told.to_json(), Election(9, 1, 2).to_json()]}}
+    body = {"electionsTable": {"broker-a": [reported.to_json(), Election(9, 1, 2).to_json()]}}
     leads.says(RequestCode.CONTROLLER_GET_METADATA_INFO, body, ext=ext)
 
     async def looks() -> list[View]:
@@ -159,8 +161,8 @@ def test_a_live_view_remembers_what_controllers_told_before_they_fell_silent(lea
             await client.close()
 
     heard, silent = asyncio.run(looks())
-    assert [one.reported for one in heard.sets[0].elections] == [told], (
+    assert [one.reported for one in heard.sets[0].elections] == [reported], (
         "9 is above the set's epoch: another set's"
     )
-    assert [one.reported for one in silent.sets[0].elections] == [told]
+    assert [one.reported for one in silent.sets[0].elections] == [reported]
     assert silent.trouble == "no controller answers: do they run, are the addresses right?"

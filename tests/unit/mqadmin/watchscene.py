@@ -1,4 +1,4 @@
-"""What the tests of the live view share: sets as values, a screen of 80 columns, servers that play a cluster."""
+"""Shared by tests of the live view: sets as values, a screen of 80 columns, servers of a cluster."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def says_as_broker(server: ScriptedServer, role_id: int, max_offset: int) -> Non
     info = {"confirmOffset": "850", "roleSinceTimestamp": str(NOON_MS)}
     server.says(RequestCode.GET_BROKER_RUNTIME_INFO, {"table": info})
     spans = [{"epoch": 3, "startOffset": 832, "endOffset": 2**63 - 1}]
-    told = {"clusterName": "C", "brokerName": "broker-a", "brokerId": role_id, "maxOffset": max_offset}
-    server.says(RequestCode.GET_BROKER_EPOCH_CACHE, told | {"epochList": spans})
+    fields = {"clusterName": "C", "brokerName": "broker-a", "brokerId": role_id, "maxOffset": max_offset}
+    server.says(RequestCode.GET_BROKER_EPOCH_CACHE, fields | {"epochList": spans})
     server.says(RequestCode.VIEW_MESSAGE_BY_ID, RECORD)
     server.says(RequestCode.GET_BROKER_CONFIG, f"controllerAddr={server.address}\n".encode())
 
 
 def lead(server: ScriptedServer, another_server: ScriptedServer) -> None:
-    """`server` is controller leader and master in one; the other one is a slave that lacks 50 bytes of the log."""
+    """`server` is controller leader and master in one; the other one is a slave 50 bytes behind."""
     rows = [
         {"brokerName": "broker-a", "brokerId": number, "brokerAddress": address, "alive": True}
         for number, address in ((1, server.address), (2, another_server.address))

@@ -1,4 +1,4 @@
-"""A name server and a broker that answer as told, and a client of theirs, over loopback."""
+"""A name server and a broker with scripted answers, and a client of theirs, over loopback."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def route_to(addresses: dict[int, str], queues: int = 4, perm: int = 6) -> Answe
 
 
 def routes(**answers: Answer) -> Answer:
-    """Each topic's answer by its name; of the others no broker knows."""
+    """The route answer by topic; other topics are unknown."""
 
     def answer(request: RemotingCommand) -> RemotingCommand | None:
         known = answers.get(request.ext["topic"])

@@ -1,4 +1,4 @@
-"""What a producer answers a broker that asks what became of a transaction."""
+"""The answers of a producer to a broker's transaction check."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from mqclient.transactions import TransactionState
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.headers.transactions import CheckTransactionStateHeader, EndTransactionHeader
+from tests.unit.mqclient.records import WORKED_RECORD
 from tests.unit.mqclient.servers import cluster, stored_as, with_servers
-from tests.unit.mqclient.test_client_message import WORKED_RECORD
 
 HALF = WORKED_RECORD.replace(b"TAGS\x01TagA\x02KEYS\x01k1", b"PGROUP\x01PG\x02A\x01BCDEF")
 
 
 @pytest.mark.parametrize("answer", [None, True, 8, "COMMIT"])
-def test_an_answer_that_is_no_state_is_logged_and_leaves_the_transaction_open(
+def test_a_check_result_that_is_no_state_is_logged_and_leaves_it_open(
     answer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     ended: list[RemotingCommand] = []

@@ -1,4 +1,4 @@
-"""Producer, consumer and routes against a name server and a broker that answer as told, over loopback."""
+"""Producer, consumer and routes against a scripted name server and broker, over loopback."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BODY = (Path(__file__).parents[2] / "vectors" / "mqclient" / "pull-body.bin").re
 
 
 async def renewed(client: Client) -> None:
-    """Waits until the next answer for T is in; asks for it."""
+    """Renews the route of T and waits for the answer."""
     known = await client.routes.get("T")
     client.routes.renew("T")
     async with asyncio.timeout(5):
@@ -52,7 +52,7 @@ def test_sends_take_the_queues_in_turn_and_name_the_message() -> None:
     with_servers(namesrv, broker)(scenario)
 
 
-def test_a_stored_message_is_sent_again_as_it_was_born() -> None:
+def test_a_stored_message_is_sent_again_with_its_born_fields() -> None:
     namesrv, broker = cluster(stored_as())
 
     async def scenario(client: Client) -> None:
@@ -79,7 +79,7 @@ def test_many_sends_share_one_connection_and_are_answered_out_of_order() -> None
 
 
 @pytest.mark.parametrize("status", [10, 11, 12])
-def test_a_message_that_is_stored_but_not_safe_is_no_acknowledgement(status: int) -> None:
+def test_a_message_stored_without_a_safe_copy_is_not_acknowledged(status: int) -> None:
     namesrv, broker = cluster(stored_as(status))
 
     async def scenario(client: Client) -> None:
@@ -124,7 +124,7 @@ def test_an_error_inside_the_broker_leaves_the_outcome_unknown() -> None:
     with_servers(namesrv, broker)(scenario)
 
 
-def test_no_answer_in_time_leaves_the_outcome_unknown() -> None:
+def test_a_timeout_leaves_the_outcome_unknown() -> None:
     namesrv, broker = cluster(stored_as())
 
     async def scenario(client: Client) -> None:
@@ -137,7 +137,7 @@ def test_no_answer_in_time_leaves_the_outcome_unknown() -> None:
     with_servers(namesrv, broker)(scenario)
 
 
-def test_a_send_that_found_no_room_to_leave_is_refused_definitely() -> None:
+def test_a_send_that_never_left_the_connection_is_refused_definitely() -> None:
     namesrv, broker = cluster(stored_as())
 
     async def scenario(client: Client) -> None:
@@ -186,16 +186,16 @@ def test_after_a_failover_the_new_master_is_found_at_once() -> None:
     with_servers(namesrv, old, new)(scenario)
 
 
-def test_with_patience_what_is_refused_is_sent_again_to_whoever_leads_by_then() -> None:
+def test_with_patience_a_refused_send_is_repeated_to_the_new_master() -> None:
     namesrv, old = cluster(stored_as(14, "a slave by now"))
     new = Server(SEND_MESSAGE_V2=stored_as(offset=2))
 
-    def told_off(request: RemotingCommand) -> RemotingCommand:
+    def refused(request: RemotingCommand) -> RemotingCommand:
         namesrv.answers["GET_ROUTEINFO_BY_TOPIC"] = route_to({0: new.address})
         return stored_as(14, "a slave by now")(request)
 
     async def scenario(client: Client) -> None:
-        old.answers["SEND_MESSAGE_V2"] = told_off
+        old.answers["SEND_MESSAGE_V2"] = refused
         result = await client.producer("PG").send("T", b"x", patience_ms=60_000)
         assert (result.status, result.queue_offset) == (SendStatus.SEND_OK, 2)
 
@@ -209,7 +209,7 @@ def test_with_patience_what_is_refused_is_sent_again_to_whoever_leads_by_then() 
 @pytest.mark.parametrize(
     ("code", "remark"), [(13, "too long"), (1, "disk went away"), (10, "stored, not flushed")]
 )
-def test_patience_repeats_nothing_that_stays_refused_or_may_be_stored(code: int, remark: str) -> None:
+def test_patience_repeats_no_send_that_is_refused_for_good_or_maybe_stored(code: int, remark: str) -> None:
     namesrv, broker = cluster(stored_as(code, remark))
 
     async def scenario(client: Client) -> None:
@@ -220,7 +220,7 @@ def test_patience_repeats_nothing_that_stays_refused_or_may_be_stored(code: int,
     assert len(broker.asked) == 1
 
 
-def test_patience_ends() -> None:
+def test_patience_has_a_limit() -> None:
     namesrv, broker = cluster(stored_as(2, "busy"))
 
     async def scenario(client: Client) -> None:
@@ -270,7 +270,7 @@ def pulls(request: RemotingCommand) -> RemotingCommand:
     return request.reply(0, "FOUND", PullMessageResponseHeader(0, 11, 0, 11), BODY)
 
 
-def test_a_pull_returns_messages_and_where_to_go_on() -> None:
+def test_a_pull_returns_messages_and_the_next_offset() -> None:
     namesrv, broker = cluster(stored_as(), PULL_MESSAGE=pulls)
     queue = MessageQueue("T", "broker-a", 0)
 
@@ -300,7 +300,7 @@ def test_reading_a_range_ends_at_its_end_and_refuses_an_offset_outside() -> None
     with_servers(namesrv, broker)(scenario)
 
 
-def test_a_reader_whose_group_was_moved_is_told_where_to_go_on() -> None:
+def test_a_reader_of_a_reset_group_fails_with_the_new_offset() -> None:
     def moved(request: RemotingCommand) -> RemotingCommand:
         return request.reply(21, "the cg or dlq be reset", PullMessageResponseHeader(0, 9, 0, 11))
 
@@ -308,21 +308,21 @@ def test_a_reader_whose_group_was_moved_is_told_where_to_go_on() -> None:
     queue = MessageQueue("T", "broker-a", 0)
 
     async def scenario(client: Client) -> None:
-        with pytest.raises(PullFailed) as told:
+        with pytest.raises(PullFailed) as failed:
             _ = [message async for message in client.consumer("CG").read(queue, 3, 8)]
-        assert str(told.value).endswith("group CG was moved: the broker returned next offset 9, not 3")
-        assert told.value.code == 21
+        assert str(failed.value).endswith("group CG was moved: the broker returned next offset 9, not 3")
+        assert failed.value.code == 21
 
     with_servers(namesrv, broker)(scenario)
 
 
-def test_what_an_answer_brings_that_does_not_move_on_is_not_read_twice() -> None:
+def test_messages_of_an_answer_with_an_unchanged_next_offset_are_read_once() -> None:
     nexts = [0, 0, 11]
 
-    def stands_still(request: RemotingCommand) -> RemotingCommand:
+    def next_offset_unchanged(request: RemotingCommand) -> RemotingCommand:
         return request.reply(0, "FOUND", PullMessageResponseHeader(0, nexts.pop(0), 0, 11), BODY)
 
-    namesrv, broker = cluster(stored_as(), PULL_MESSAGE=stands_still)
+    namesrv, broker = cluster(stored_as(), PULL_MESSAGE=next_offset_unchanged)
 
     async def scenario(client: Client) -> None:
         read = client.consumer("CG").read(MessageQueue("T", "broker-a", 0), 0, 8)
@@ -332,7 +332,7 @@ def test_what_an_answer_brings_that_does_not_move_on_is_not_read_twice() -> None
     assert nexts == []
 
 
-def test_a_group_that_the_broker_refuses_is_not_read_for_long() -> None:
+def test_reading_with_a_refused_group_fails_soon() -> None:
     def unknown(request: RemotingCommand) -> RemotingCommand:
         return request.reply(
             ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group [CG] does not exist"
@@ -379,7 +379,7 @@ def test_offsets_are_read_and_committed() -> None:
     with_servers(namesrv, broker)(scenario)
 
 
-def test_a_client_like_javas_asks_for_routes_when_they_are_old_and_not_when_a_send_fails() -> None:
+def test_a_client_like_javas_renews_routes_by_age_and_not_after_failed_sends() -> None:
     namesrv, broker = cluster(stored_as())
 
     async def scenario(client: Client) -> None:
@@ -406,6 +406,6 @@ def test_a_client_like_javas_asks_for_routes_when_they_are_old_and_not_when_a_se
         (" ; ", "no name server"),
     ],
 )
-def test_a_list_of_name_servers_that_is_none_is_refused_at_once(namesrv: str, why: str) -> None:
+def test_a_malformed_name_server_list_is_refused_at_once(namesrv: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         Client(namesrv)

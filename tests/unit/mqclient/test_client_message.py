@@ -18,16 +18,11 @@ from mqclient.message import (
     encode_batch,
     encode_properties,
 )
+from tests.unit.mqclient.records import WORKED_RECORD
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "mqclient"
 PULLED = (VECTORS / "pull-body.bin").read_bytes()
 BATCH = (VECTORS / "batch-body.bin").read_bytes()
-WORKED_RECORD = bytes.fromhex(
-    "0000007adaa320a73610a686000000010000000000000000000000030000000000001000000000000000018bcfe56800"
-    "0a000009000013880000018bcfe568010a00000100002a9f0000000000000000000000000000000568656c6c6f"
-    "09546f70696354657374001154414753015461674102"
-    "4b455953016b31"
-)
 
 
 def test_a_stored_record_is_read_field_by_field() -> None:
@@ -41,13 +36,13 @@ def test_a_stored_record_is_read_field_by_field() -> None:
     assert message.size_bytes == len(WORKED_RECORD) == 122
 
 
-def test_what_a_java_broker_returned_is_read_to_its_end() -> None:
+def test_all_records_of_a_java_brokers_pull_are_read() -> None:
     messages = decode_messages(PULLED)
     assert sum(message.size_bytes for message in messages) == len(PULLED)
     assert [message.queue_offset for message in messages] == [0, 6, 7, 8, 9, 10]  # a tag filter left the rest
 
 
-def test_no_bytes_are_no_messages() -> None:
+def test_an_empty_body_has_no_messages() -> None:
     assert decode_messages(b"") == []
 
 
@@ -59,7 +54,7 @@ def test_a_cut_record_is_refused_with_its_position(cut: int) -> None:
 
 
 @pytest.mark.parametrize("position", range(0, len(WORKED_RECORD)))
-def test_a_changed_byte_is_refused_or_read_never_a_crash(position: int) -> None:
+def test_a_changed_byte_never_crashes_the_decoder(position: int) -> None:
     changed = bytearray(WORKED_RECORD)
     changed[position] ^= 0xFF
     try:
@@ -90,7 +85,7 @@ def test_properties_survive_the_wire_and_the_last_of_equal_names_counts() -> Non
 
 
 @pytest.mark.parametrize("properties", [{"": "v"}, {"k": ""}, {"k": "a\x02b"}, {"k\x01": "v"}])
-def test_a_property_that_a_reader_would_misread_is_refused(properties: dict[str, str]) -> None:
+def test_an_empty_property_or_one_with_a_separator_is_refused(properties: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="property"):
         encode_properties(properties)
 
@@ -103,13 +98,13 @@ def record(body: bytes, sys_flag: int) -> bytes:
 
 
 @pytest.mark.parametrize("sys_flag", [0x1, 0x301])
-def test_a_zlib_body_is_inflated_whether_or_not_its_type_is_named(sys_flag: int) -> None:
+def test_a_zlib_body_is_inflated_with_or_without_its_type(sys_flag: int) -> None:
     [message] = decode_messages(record(zlib.compress(b"long" * 100), sys_flag))
     assert message.plain_body() == b"long" * 100
 
 
 @pytest.mark.parametrize(("sys_flag", "package"), [(0x101, "lz4"), (0x201, "zstandard")])
-def test_a_compression_whose_library_is_missing_is_named_with_what_to_install(
+def test_a_missing_compression_library_is_named_with_its_package(
     sys_flag: int, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
@@ -119,7 +114,7 @@ def test_a_compression_whose_library_is_missing_is_named_with_what_to_install(
         message.plain_body()
 
 
-def test_lz4_and_zstd_bodies_are_opened_where_their_libraries_are() -> None:
+def test_lz4_and_zstd_bodies_are_opened_if_their_libraries_are_installed() -> None:
     body = b"long" * 100
     lz4_frame = pytest.importorskip("lz4.frame")
     zstandard = pytest.importorskip("zstandard")
@@ -134,7 +129,7 @@ def test_lz4_and_zstd_bodies_are_opened_where_their_libraries_are() -> None:
             damaged.plain_body()
 
 
-def test_a_zstd_body_that_names_no_size_is_not_opened_beyond_the_greatest(
+def test_a_zstd_body_without_a_size_is_opened_only_up_to_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("zstandard")

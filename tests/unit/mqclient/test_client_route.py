@@ -1,4 +1,4 @@
-"""Routes as values: which queues may be used, and who serves them."""
+"""Routes as values: the queues that may be used, and their brokers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def route_of(body: dict[str, Any]) -> TopicRoute:
     return TopicRoute.of("T", TopicRouteData.from_json(body))
 
 
-def test_queues_of_all_broker_sets_stand_in_order() -> None:
+def test_queues_of_all_broker_sets_are_sorted() -> None:
     route = route_of(answer(6, broker_b={"0": "b:1"}, broker_a={"0": "a:1", "2": "a:2"}))
     assert route.write_queues == (MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-b", 0))
     assert [str(queue) for queue in route.read_queues] == [
@@ -56,6 +56,6 @@ def test_a_set_between_two_masters_keeps_its_queues() -> None:
 @pytest.mark.parametrize(
     "body", [{"queueDatas": [{}]}, {"brokerDatas": [{"brokerName": "b", "brokerAddrs": {"x": 1}}]}]
 )
-def test_what_is_no_route_is_refused(body: dict[str, Any]) -> None:
+def test_a_malformed_route_is_refused(body: dict[str, Any]) -> None:
     with pytest.raises(BodyError):
         route_of(body)

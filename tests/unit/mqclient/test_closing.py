@@ -1,4 +1,4 @@
-"""A client that is closed leaves nobody waiting, and nothing behind."""
+"""Closing a client ends all waiting calls and leaves no task behind."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CALLS: list[tuple[Callable[[Client], Awaitable[Any]], type[ClientError]]] = [
 
 
 @pytest.mark.parametrize(("call", "error"), CALLS)
-def test_who_waits_for_a_route_when_the_client_is_closed_hears_so(
+def test_closing_the_client_ends_calls_that_wait_for_a_route(
     call: Callable[[Client], Awaitable[Any]], error: type[ClientError]
 ) -> None:
     namesrv = Server(GET_ROUTEINFO_BY_TOPIC=lambda request: None)
@@ -60,7 +60,7 @@ def test_who_waits_for_a_route_when_the_client_is_closed_hears_so(
 
 
 @pytest.mark.parametrize(("call", "error"), CALLS)
-def test_a_closed_client_asks_nobody(
+def test_a_closed_client_sends_no_request(
     call: Callable[[Client], Awaitable[Any]], error: type[ClientError]
 ) -> None:
     namesrv = Server(GET_ROUTEINFO_BY_TOPIC=lambda request: None)
@@ -95,7 +95,7 @@ def test_patience_ends_with_the_client() -> None:
     with_servers(namesrv, broker)(scenario)
 
 
-def test_a_caller_that_gives_up_while_a_route_is_asked_for_ends_nobody_elses_question() -> None:
+def test_a_cancelled_caller_does_not_cancel_the_route_request_of_others() -> None:
     namesrv, broker = cluster(stored_as())
     namesrv.answers["GET_ROUTEINFO_BY_TOPIC"] = lambda request: None
 
@@ -168,7 +168,7 @@ ANSWERS = {"SEND_MESSAGE_V2": "send"}
 
 
 async def ended_soon(task: asyncio.Future[Any]) -> bool:
-    """Whether it ends without that any time passes."""
+    """Whether the task ends within 100 turns of the loop, without any delay."""
     for _ in range(100):
         if task.done():
             break
@@ -177,7 +177,7 @@ async def ended_soon(task: asyncio.Future[Any]) -> bool:
 
 
 @pytest.mark.parametrize(("what", "call", "error"), OF_A_SILENT_MASTER)
-def test_who_waits_for_a_master_when_the_client_is_closed_hears_so(
+def test_closing_the_client_ends_calls_that_wait_for_a_master(
     what: str,
     call: Callable[[Client], Awaitable[Any]],
     error: type[ClientError],
@@ -202,7 +202,7 @@ def test_who_waits_for_a_master_when_the_client_is_closed_hears_so(
     assert not caplog.records
 
 
-def test_who_waits_for_a_reply_when_the_client_is_closed_hears_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_closing_the_client_ends_requests_that_wait_for_a_reply(caplog: pytest.LogCaptureFixture) -> None:
     namesrv, broker = cluster(stored_as(), HEART_BEAT=done)
 
     async def scenario(client: Client) -> None:
@@ -226,7 +226,7 @@ def test_who_waits_for_a_reply_when_the_client_is_closed_hears_so(caplog: pytest
 @pytest.mark.parametrize(
     ("call", "error"), [*CALLS, (transact, SendRefused), (request, SendRefused), (commit, EndOutcomeUnknown)]
 )
-def test_a_call_that_has_just_begun_when_the_client_is_closed_ends_as_others_do(
+def test_closing_the_client_ends_a_call_that_has_just_begun(
     call: Callable[[Client], Awaitable[Any]], error: type[ClientError]
 ) -> None:
     namesrv = Server(GET_ROUTEINFO_BY_TOPIC=silent)
@@ -242,7 +242,7 @@ def test_a_call_that_has_just_begun_when_the_client_is_closed_ends_as_others_do(
     with_servers(namesrv)(scenario)
 
 
-def test_a_producer_of_transactions_that_is_entered_too_late_does_nothing() -> None:
+def test_a_transaction_producer_entered_after_the_close_does_nothing() -> None:
     namesrv = Server(GET_ROUTEINFO_BY_TOPIC=silent)
 
     async def scenario(client: Client) -> None:

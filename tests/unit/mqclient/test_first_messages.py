@@ -1,4 +1,4 @@
-"""The first message to a topic that nobody made goes where brokers make it, as upstream's DefaultMQProducer has it."""
+"""The first message to a missing topic is sent to brokers that create it. Upstream: DefaultMQProducer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def asked_for(namesrv: Server) -> list[str]:
 
 
 @pytest.mark.parametrize(("of_the_model", "used"), [(8, [0, 1, 2, 3]), (2, [0, 1])])
-def test_a_new_topic_gets_its_first_messages_in_queues_of_its_model(
+def test_the_first_messages_of_a_new_topic_use_the_route_of_tbw102(
     of_the_model: int, used: list[int]
 ) -> None:
     namesrv, broker = cluster(stored_as())
@@ -42,7 +42,7 @@ def test_a_new_topic_gets_its_first_messages_in_queues_of_its_model(
     assert asked_for(namesrv).count("TBW102") == 1
 
 
-def test_a_topic_that_is_there_by_now_has_its_own_route() -> None:
+def test_a_topic_that_exists_meanwhile_uses_its_own_route() -> None:
     namesrv, broker = cluster(stored_as())
 
     async def scenario(client: Client) -> None:
@@ -57,7 +57,7 @@ def test_a_topic_that_is_there_by_now_has_its_own_route() -> None:
     with_servers(namesrv, broker)(scenario)
 
 
-def test_where_no_broker_makes_topics_the_topic_is_what_is_missing() -> None:
+def test_without_auto_created_topics_the_missing_topic_is_reported() -> None:
     namesrv = Server(GET_ROUTEINFO_BY_TOPIC=routes())
 
     async def scenario(client: Client) -> None:
@@ -70,7 +70,7 @@ def test_where_no_broker_makes_topics_the_topic_is_what_is_missing() -> None:
     assert asked_for(namesrv)[:2] == ["T", "TBW102"]
 
 
-def test_a_name_server_that_cannot_answer_says_nothing_about_the_topic() -> None:
+def test_a_failing_name_server_is_not_taken_for_a_missing_topic() -> None:
     namesrv = Server(GET_ROUTEINFO_BY_TOPIC=lambda request: request.reply(1, "name server not ready"))
 
     async def scenario(client: Client) -> None:
@@ -81,7 +81,7 @@ def test_a_name_server_that_cannot_answer_says_nothing_about_the_topic() -> None
     assert "TBW102" not in asked_for(namesrv)
 
 
-def test_a_transaction_makes_its_topic_and_introduces_its_producer() -> None:
+def test_a_transaction_creates_its_topic_and_registers_its_producer() -> None:
     namesrv, broker = cluster(stored_as(), HEART_BEAT=done, END_TRANSACTION=done)
 
     async def scenario(client: Client) -> None:
@@ -93,7 +93,7 @@ def test_a_transaction_makes_its_topic_and_introduces_its_producer() -> None:
     assert sorted(request.code for request in broker.asked) == [34, 37, 310]
 
 
-def test_the_models_route_is_asked_for_again_when_it_failed() -> None:
+def test_the_route_of_tbw102_is_requested_again_after_a_failure() -> None:
     namesrv, old = cluster(stored_as(14, "a slave by now"))
     new = Server(SEND_MESSAGE_V2=stored_as(offset=2))
 

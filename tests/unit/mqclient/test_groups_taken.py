@@ -1,4 +1,4 @@
-"""A group has one producer of transactions in a client: brokers ask the client, and it must know whose `check` answers."""
+"""A group has one transaction producer in a client, because brokers send their checks to the client."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def servers() -> tuple[Server, Server]:
 
 
 async def asked(broker: Server) -> int:
-    """What the client says of a transaction of PG."""
+    """The client's answer to a check of a transaction of PG."""
     ends = [request for request in broker.asked if request.code == END]
     while not broker.server._connections.peers:  # noqa: ASYNC110 - the socket is real, so is the waiting
         await asyncio.sleep(0.005)
     (peer,) = broker.server._connections.peers
     header = CheckTransactionStateHeader(0, 0x1000, "id", "id", "", broker_name="broker-a")
     peer.one_way(RemotingCommand.request(RequestCode.CHECK_TRANSACTION_STATE, header, HALF))
-    while not (told := [each for each in broker.asked if each.code == END and each not in ends]):  # noqa: ASYNC110 - as above
+    while not (sent := [each for each in broker.asked if each.code == END and each not in ends]):  # noqa: ASYNC110 - as above
         await asyncio.sleep(0.005)
-    return EndTransactionHeader.from_ext(told[0].ext).commit_or_rollback
+    return EndTransactionHeader.from_ext(sent[0].ext).commit_or_rollback
 
 
-def test_a_second_producer_of_a_group_is_refused_and_the_first_is_asked_on() -> None:
+def test_a_second_producer_of_a_group_is_refused_and_the_first_answers_checks() -> None:
     namesrv, broker = servers()
 
     async def scenario(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""Servers that answer nonsense: every call ends in an error of the client's own, which a person can read."""
+"""Servers that answer nonsense: every call ends in a readable error of the client."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def route(*, of_set: dict[str, Any] | None = None, of_queues: dict[str, Any] | N
         b"{" + b"'a':1," * 200_000 + b"}",
     ],
 )
-def test_what_is_no_route_refuses_the_message(body: bytes) -> None:
+def test_a_malformed_route_refuses_the_message(body: bytes) -> None:
     namesrv = Server(GET_ROUTEINFO_BY_TOPIC=lambda request: request.reply(body=body))
 
     async def scenario(client: Client) -> None:
@@ -66,7 +66,7 @@ def test_what_is_no_route_refuses_the_message(body: bytes) -> None:
     with_servers(namesrv)(scenario)
 
 
-def test_a_long_remark_is_told_in_short() -> None:
+def test_a_long_remark_is_shortened() -> None:
     namesrv, broker = cluster(stored_as(13, "no\n" * 1_000_000))
 
     async def scenario(client: Client) -> None:
@@ -87,7 +87,7 @@ def test_a_long_remark_is_told_in_short() -> None:
         {"msgId": "7F", "queueId": "", "queueOffset": "0"},
     ],
 )
-def test_an_answer_that_does_not_say_where_the_message_is_leaves_that_unknown(ext: dict[str, str]) -> None:
+def test_an_incomplete_send_answer_leaves_the_outcome_unknown(ext: dict[str, str]) -> None:
     def answer(request: RemotingCommand) -> RemotingCommand:
         reply = request.reply()
         reply.ext = ext
@@ -103,7 +103,7 @@ def test_an_answer_that_does_not_say_where_the_message_is_leaves_that_unknown(ex
 
 
 @pytest.mark.parametrize("given", ["", "0A", "x" * 32, "0" * 15 + " ", "F" * 32, "1" * 15 + "_"])
-def test_a_transaction_whose_place_is_not_told_ends_unknown(given: str) -> None:
+def test_a_transaction_without_a_known_offset_ends_unknown(given: str) -> None:
     def stored(request: RemotingCommand) -> RemotingCommand:
         return request.reply(header=SendMessageResponseHeader(given, 0, 7))
 
@@ -119,7 +119,7 @@ def test_a_transaction_whose_place_is_not_told_ends_unknown(given: str) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"lockOKMQSet":5}', b'{"lockOKMQSet":[{"queueId":"x"}]}'])
-def test_an_answer_that_does_not_say_what_is_locked_is_a_failure(body: bytes) -> None:
+def test_a_lock_answer_without_the_locked_queues_is_a_failure(body: bytes) -> None:
     namesrv, broker = cluster(stored_as(), LOCK_BATCH_MQ=lambda request: request.reply(body=body))
 
     async def scenario(client: Client) -> None:

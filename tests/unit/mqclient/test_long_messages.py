@@ -1,4 +1,4 @@
-"""What no broker would take is refused before it leaves, and costs the other calls of its connection nothing."""
+"""Too long messages are refused before they are sent, and do not affect other calls of the connection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OF_A_SEND = len("UNIQ_KEY\x01" + "F" * 32 + "\x02WAIT\x01true\x02" + "a\x01\x02"
 MIB = 1 << 20
 
 
-def test_properties_of_the_greatest_length_are_sent() -> None:
+def test_properties_of_the_maximum_length_are_sent() -> None:
     namesrv, broker = cluster(stored_as())
 
     async def scenario(client: Client) -> None:
@@ -34,7 +34,9 @@ def test_properties_of_the_greatest_length_are_sent() -> None:
         ({"a": "é" * 20_000}, "properties of 400.. bytes; 32767 are allowed"),
     ],
 )
-def test_properties_that_are_too_long_do_not_leave(properties: dict[str, str], why: str) -> None:
+def test_properties_that_are_too_long_are_refused_before_the_send(
+    properties: dict[str, str], why: str
+) -> None:
     namesrv, broker = cluster(stored_as())
 
     async def scenario(client: Client) -> None:
@@ -48,7 +50,7 @@ def test_properties_that_are_too_long_do_not_leave(properties: dict[str, str], w
     assert not broker.asked
 
 
-def test_a_message_beyond_a_frame_leaves_the_others_of_its_connection_alone() -> None:
+def test_a_message_above_the_frame_limit_does_not_affect_other_calls() -> None:
     namesrv, broker = cluster(lambda request: None)
 
     async def scenario(client: Client) -> None:
@@ -78,7 +80,7 @@ def test_a_reply_with_properties_that_are_too_long_is_not_sent() -> None:
     with_servers(namesrv, broker)(scenario)
 
 
-def test_a_body_above_the_greatest_does_not_leave_unless_brokers_take_it() -> None:
+def test_a_body_above_the_limit_is_refused_unless_the_limit_is_raised() -> None:
     namesrv, broker = cluster(stored_as())
 
     async def scenario(client: Client) -> None:

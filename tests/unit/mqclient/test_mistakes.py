@@ -1,4 +1,4 @@
-"""What a program gives wrongly is told at once, and costs nobody else; what a broker gives wrongly is passed over."""
+"""Wrong arguments raise at once and do not affect other calls; wrong answers of a broker are skipped."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from mqclient.message import OutgoingMessage, StoredMessage
 from mqclient.route import MessageQueue
 from remoting.command import RemotingCommand
 from remoting.headers.pull import PullMessageResponseHeader
+from tests.unit.mqclient.records import WORKED_RECORD
 from tests.unit.mqclient.servers import cluster, stored_as, with_servers
-from tests.unit.mqclient.test_client_message import WORKED_RECORD
 
 QUEUE = MessageQueue("TopicTest", "broker-a", 1)
 ASKED = {"CLUSTER": "DefaultCluster", "REPLY_TO_CLIENT": "me", "CORRELATION_ID": "7"}
 
 
 @pytest.mark.parametrize("body", ["text", None, 5, ["x"], memoryview(b"words of four bytes ").cast("I")])
-def test_a_body_that_is_not_bytes_is_a_mistake_and_its_connection_goes_on(body: Any) -> None:
+def test_a_body_that_is_not_bytes_is_a_type_error_and_the_connection_stays(body: Any) -> None:
     namesrv, broker = cluster(stored_as())
 
     async def scenario(client: Client) -> None:
@@ -41,7 +41,7 @@ def test_a_body_that_is_not_bytes_is_a_mistake_and_its_connection_goes_on(body: 
 
 
 @pytest.mark.parametrize("properties", [{"a": 5}, {"a": None}, {5: "a"}, {"a": b"x"}])
-def test_a_property_that_is_no_text_is_a_mistake(properties: Any) -> None:
+def test_a_property_that_is_no_text_is_a_type_error(properties: Any) -> None:
     namesrv, broker = cluster(stored_as())
 
     async def scenario(client: Client) -> None:
@@ -52,7 +52,7 @@ def test_a_property_that_is_no_text_is_a_mistake(properties: Any) -> None:
     assert not broker.asked
 
 
-def test_a_reader_gets_nothing_below_where_it_goes_on() -> None:
+def test_a_reader_skips_messages_below_its_offset() -> None:
     def pulled(request: RemotingCommand) -> RemotingCommand:
         return request.reply(header=PullMessageResponseHeader(0, 6, 0, 6), body=WORKED_RECORD)
 
@@ -66,7 +66,7 @@ def test_a_reader_gets_nothing_below_where_it_goes_on() -> None:
     with_servers(namesrv, broker)(scenario)
 
 
-def test_a_broker_that_holds_no_pulls_is_not_asked_without_a_pause() -> None:
+def test_a_broker_that_answers_pulls_at_once_is_pulled_with_a_pause() -> None:
     def empty(request: RemotingCommand) -> RemotingCommand:
         return request.reply(19, header=PullMessageResponseHeader(0, 3, 0, 6))
 

@@ -1,4 +1,4 @@
-"""A server that takes connections and answers nothing delays nobody who asks another."""
+"""A server that accepts connections and never answers does not delay calls to other servers."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_sends_to_another_set_do_not_wait_behind_a_silent_master() -> None:
     with_servers(two_sets(a, b), a, b)(scenario)
 
 
-def test_what_was_refused_by_a_set_of_many_queues_goes_to_the_other_at_once() -> None:
+def test_a_send_refused_by_one_set_is_retried_on_another_set_at_once() -> None:
     a, b = broker(stored_as(14, "a slave by now"), silent, silent), broker(stored_as(), locked_on_b, done)
     namesrv = two_sets(a, b)
     plain = namesrv.answers["GET_ROUTEINFO_BY_TOPIC"]
@@ -94,7 +94,7 @@ def test_what_was_refused_by_a_set_of_many_queues_goes_to_the_other_at_once() ->
     with_servers(namesrv, a, b)(scenario)
 
 
-def test_a_transaction_does_not_wait_until_a_silent_master_knows_its_producer() -> None:
+def test_a_transaction_does_not_wait_for_the_heartbeat_to_a_silent_master() -> None:
     a, b = broker(silent, silent, silent), broker(stored_as(), locked_on_b, done)
     others: set[asyncio.Task[object]] = set()
 
@@ -117,7 +117,7 @@ def test_a_transaction_does_not_wait_until_a_silent_master_knows_its_producer() 
     with_servers(two_sets(a, b), a, b)(scenario)
 
 
-def test_a_request_is_answered_though_a_master_does_not_take_its_heartbeat() -> None:
+def test_a_request_is_answered_though_a_master_ignores_heartbeats() -> None:
     reply = StoredMessage("T", 0, -1, -1, b"yes", {}, 0, 0, 0, "", 0, "", 0, 0, 3)
     a = broker(silent, silent, silent)
     b = broker(stored_as(), locked_on_b, done)
@@ -166,7 +166,7 @@ def test_a_silent_name_server_is_asked_first_only_once(monkeypatch: pytest.Monke
     with_servers(first, second)(scenario)
 
 
-def test_a_name_server_that_comes_later_is_found() -> None:
+def test_a_name_server_that_starts_later_is_found() -> None:
     late, b = Server(GET_ROUTEINFO_BY_TOPIC=silent), broker(stored_as(), locked_on_b, done)
 
     async def scenario(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""Tags as upstream's client has them: `new Message(topic, "", body)` has none, a subscription to "" is one to all."""
+"""Tags as in upstream's client: an empty tag of a message is none; a subscription to "" is to all."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from mqclient.route import MessageQueue
 from remoting.command import RemotingCommand
 from remoting.headers.pull import PullMessageHeader, PullMessageResponseHeader
 from remoting.headers.send import SendMessageHeader
+from tests.unit.mqclient.records import WORKED_RECORD
 from tests.unit.mqclient.servers import cluster, stored_as, with_servers
-from tests.unit.mqclient.test_client_message import WORKED_RECORD
 
 QUEUE = MessageQueue("TopicTest", "broker-a", 1)
 WITHOUT_TAG = WORKED_RECORD.replace(b"TAGS", b"GATS")
@@ -43,7 +43,7 @@ def test_a_message_with_an_empty_tag_has_none() -> None:
         ("TagB", "TagB", []),
     ],
 )
-def test_a_pull_gets_what_its_tags_name(tags: str, asked: str, found: list[str | None]) -> None:
+def test_a_pull_returns_messages_with_the_given_tags(tags: str, asked: str, found: list[str | None]) -> None:
     namesrv, broker = cluster(stored_as(), PULL_MESSAGE=pulled)
 
     async def scenario(client: Client) -> None:
@@ -54,7 +54,7 @@ def test_a_pull_gets_what_its_tags_name(tags: str, asked: str, found: list[str |
     assert PullMessageHeader.from_ext(broker.asked[0].ext).subscription == asked
 
 
-def test_tags_that_name_none_are_a_mistake() -> None:
+def test_a_tag_expression_without_tags_is_a_value_error() -> None:
     namesrv, broker = cluster(stored_as(), PULL_MESSAGE=pulled)
 
     async def scenario(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""Changes of settings that a running server is asked for: whole or not at all."""
+"""Changes of settings of a running server are atomic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ServerSettings(Settings):
     home: str = Field("/srv", alias="serverHome")
 
 
-def test_new_values_are_set_and_told_and_keys_that_no_server_has_are_passed_over() -> None:
+def test_new_values_are_set_and_returned_and_unknown_keys_are_ignored() -> None:
     settings = ServerSettings()
     assert change(settings, b"retries=5\nserverHome=/srv\nelsewhere=1\n", CHANGEABLE) == {"retries": 5}
     assert settings.retries == 5
@@ -35,7 +35,7 @@ def test_a_change_longer_than_any_settings_is_refused_unread() -> None:
 
 
 class Exclusive(ServerSettings):
-    """Of two settings one may be set."""
+    """Two settings that exclude each other."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -44,7 +44,7 @@ class Exclusive(ServerSettings):
         return self
 
 
-def test_what_nobody_has_set_contradicts_no_change() -> None:
+def test_unset_settings_contradict_no_change() -> None:
     settings = Exclusive(enabled=True)
     assert change(settings, b"retries=5\n", CHANGEABLE) == {"retries": 5}
     with pytest.raises(SettingsRefused, match="contradict each other"):

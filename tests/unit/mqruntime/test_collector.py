@@ -45,14 +45,14 @@ def collected(heap: Heap) -> Heap:
     return heap
 
 
-def test_a_collection_looks_at_what_is_new_alone() -> None:
+def test_a_collection_examines_only_new_objects() -> None:
     heap = collected(Heap())
     for _ in range(8):
         heap.collect(made=10)
     assert heap.looked_at == [10] * 8
 
 
-def test_when_what_is_kept_has_doubled_all_of_it_is_looked_at_once() -> None:
+def test_a_full_collection_runs_when_the_kept_objects_have_doubled() -> None:
     heap = collected(Heap())
     for _ in range(60):
         heap.collect(made=10)
@@ -60,7 +60,7 @@ def test_when_what_is_kept_has_doubled_all_of_it_is_looked_at_once() -> None:
     assert whole == [120, 260, 540]
 
 
-def test_cycles_that_ended_among_the_kept_are_found() -> None:
+def test_dead_cycles_among_the_kept_objects_are_found() -> None:
     heap = collected(Heap())
     for _ in range(1000):
         heap.collect(made=10)
@@ -68,7 +68,7 @@ def test_cycles_that_ended_among_the_kept_are_found() -> None:
     assert heap.frozen + heap.new <= 2 * KEPT_MIN
 
 
-def test_what_ended_by_itself_is_not_looked_for() -> None:
+def test_kept_objects_freed_by_reference_counting_start_no_full_collection() -> None:
     heap = collected(Heap())
     for _ in range(100):
         heap.collect(made=10)
@@ -88,7 +88,7 @@ assert not gc.get_objects(generation=2)
 """
 
 
-def test_python_keeps_what_survives_a_full_collection_out_of_the_next_ones() -> None:
+def test_python_leaves_frozen_objects_out_of_later_collections() -> None:
     before = gc.get_freeze_count()
     subprocess.run([sys.executable, "-c", PROCESS], check=True)
     assert gc.get_freeze_count() <= before, "what was frozen may have ended meanwhile, and nothing was"

@@ -1,4 +1,4 @@
-"""Attempts to connect that are given up, at each of their steps, on each kind of loop."""
+"""Attempts to connect that are cancelled at each of their steps, on each kind of loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOST = "127.0.0.1"
 STEPS_MAX = 20
 
 
-class Told(asyncio.Protocol):
+class RecordingProtocol(asyncio.Protocol):
     def __init__(self) -> None:
         self.events: list[str] = []
 
@@ -29,11 +29,11 @@ class Told(asyncio.Protocol):
 
 
 async def given_up_after(steps: int, port: int) -> list[str] | None:
-    """What the protocol was told, None when the attempt was over before."""
-    made: list[Told] = []
+    """The events of the protocol; None if the attempt ended before it was cancelled."""
+    made: list[RecordingProtocol] = []
 
-    def make() -> Told:
-        made.append(Told())
+    def make() -> RecordingProtocol:
+        made.append(RecordingProtocol())
         return made[-1]
 
     task = asyncio.get_running_loop().create_task(connect(make, HOST, port, 3_000))
@@ -51,7 +51,7 @@ async def given_up_after(steps: int, port: int) -> list[str] | None:
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
-def test_who_was_told_of_a_connection_is_told_of_its_end(
+def test_a_protocol_that_saw_a_connection_sees_its_end(
     run: Callable[[Coroutine[Any, Any, None]], None],
 ) -> None:
     async def story() -> None:
@@ -66,19 +66,19 @@ def test_who_was_told_of_a_connection_is_told_of_its_end(
 
         server = await asyncio.start_server(accept, HOST, 0)
         port = server.sockets[0].getsockname()[1]
-        told = [await given_up_after(steps, port) for steps in range(STEPS_MAX)]
+        events_by_step = [await given_up_after(steps, port) for steps in range(STEPS_MAX)]
         server.close()
         await asyncio.gather(*ends)
-        assert ["made", "lost"] in told and None in told
-        assert {tuple(events) for events in told if events} == {("made", "lost")}
+        assert ["made", "lost"] in events_by_step and None in events_by_step
+        assert {tuple(events) for events in events_by_step if events} == {("made", "lost")}
 
     run(story())
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 @pytest.mark.parametrize("host", ["typed..twice", "x" * 64, "\ud800", "a\0b"])
-def test_what_is_no_name_of_a_host_is_no_way(
+def test_connecting_to_a_malformed_host_name_raises_os_error(
     new_loop: Callable[[], asyncio.AbstractEventLoop], host: str
 ) -> None:
     with asyncio.Runner(loop_factory=new_loop) as runner, pytest.raises(OSError):
-        runner.run(connect(Told, host, 9, 3_000))
+        runner.run(connect(RecordingProtocol, host, 9, 3_000))

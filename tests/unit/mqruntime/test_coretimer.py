@@ -14,7 +14,7 @@ BUG = [-1]
 
 
 class App:
-    """Tells `timer` each of `due` and notes when it fires."""
+    """Sets `timer` to the times it is given, and records when it fires."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.clock = runtime.clock
@@ -56,7 +56,7 @@ def played(due: list[int], next_ms: list[int] | None = None, *, cancel: bool = F
         node.start(made)
         world.run_for_ms(1)
 
-        async def tell() -> None:
+        async def arm() -> None:
             apps[0].began_ms = apps[0].clock.monotonic_ms()
             apps[0].next_ms = next_ms or []
             for at in due:
@@ -64,7 +64,7 @@ def played(due: list[int], next_ms: list[int] | None = None, *, cancel: bool = F
             if cancel:
                 apps[0].timer.cancel()
 
-        node.spawn(tell())
+        node.spawn(arm())
         world.run_for_ms(1_000)
         return apps[0]
 
@@ -73,25 +73,25 @@ def fired(due: list[int], next_ms: list[int] | None = None, *, cancel: bool = Fa
     return played(due, next_ms, cancel=cancel).fired
 
 
-def test_it_fires_once_at_the_earliest_time_it_was_told() -> None:
+def test_the_timer_fires_once_at_the_earliest_requested_time() -> None:
     [at] = fired([500, 100, 300])
     assert 100 <= at <= 102
 
 
-def test_what_is_due_already_is_due_now() -> None:
+def test_a_time_in_the_past_fires_now() -> None:
     [at] = fired([-50])
     assert at <= 2
 
 
-def test_it_is_armed_anew_by_who_was_woken() -> None:
+def test_the_woken_caller_may_arm_the_timer_again() -> None:
     first, second = fired([100], [400])
     assert 100 <= first <= 102 and 400 <= second <= 402
 
 
-def test_never_is_never_and_a_cancelled_one_stays_silent() -> None:
+def test_a_timer_set_to_never_or_cancelled_does_not_fire() -> None:
     assert fired([NEVER_MS - 10**9]) == [] and fired([100, 200], cancel=True) == []
 
 
-def test_a_bug_in_what_it_wakes_ends_the_owner_and_not_only_the_timer() -> None:
+def test_an_exception_in_the_timer_callback_ends_the_owner() -> None:
     [error] = played([100], BUG).failed
     assert str(error) == "a bug"

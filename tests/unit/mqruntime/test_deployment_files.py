@@ -1,4 +1,4 @@
-"""The files for other systems name commands and settings that exist; nothing here can start them."""
+"""The deployment files name commands and settings that exist. They are not run here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A write that the disk refuses is tried again and told of without a storm, on virtual time."""
+"""A write that the disk refuses is retried and logged at a bounded rate, on virtual time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mqruntime.diskfull import DISK_FULL, RETRY_S, RetriedWrite, cure
 from simulation.kernel.world import World
 
 logger = logging.getLogger("demo")
-Told: TypeAlias = Callable[[], list[tuple[int, str]]]
+LogLines: TypeAlias = Callable[[], list[tuple[int, str]]]
 
 
 class Disk:
-    """Refuses with `refusal`, if there is one; `tries` holds when it was asked, in ms."""
+    """Refuses with `refusal`, if it is set; `tries` holds the time of each attempt in ms."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -37,14 +37,14 @@ class Disk:
 
 
 @pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Told:
-    """Level and text of each line until now."""
+def logged(caplog: pytest.LogCaptureFixture) -> LogLines:
+    """Level and text of each line logged so far."""
     caplog.set_level(logging.INFO)
     return lambda: [(record.levelno, record.getMessage()) for record in caplog.records]
 
 
 @pytest.mark.parametrize("error", DISK_FULL)
-def test_a_write_is_performed_again_each_second_until_there_is_room(error: int, told: Told) -> None:
+def test_a_write_is_performed_again_each_second_until_there_is_room(error: int, logged: LogLines) -> None:
     with World(1) as world:
         disk = Disk(world)
         write = RetriedWrite(logger, "no table can be written", again="table can be written again")
@@ -61,18 +61,18 @@ def test_a_write_is_performed_again_each_second_until_there_is_room(error: int, 
         gaps = {after - before for before, after in zip(disk.tries[1:], disk.tries[2:], strict=False)}
         assert gaps == {round(RETRY_S * 1000)}
     refusal = (logging.WARNING, "no table can be written; make room on this broker's disk")
-    assert told() == [
+    assert logged() == [
         refusal, refusal, (logging.INFO, "table can be written again"),
     ]  # fmt: skip
 
 
-def test_another_error_ends_it_unless_any_error_may_pass(told: Told) -> None:
+def test_another_error_ends_it_unless_any_error_may_pass(logged: LogLines) -> None:
     with World(1) as world:
         disk = Disk(world)
         disk.refusal = errno.EIO
         with pytest.raises(OSError, match="Input/output"):
             world.run(RetriedWrite(logger, "no table").perform(disk.write))
-        assert not told()
+        assert not logged()
         patient = RetriedWrite(logger, "no table", any_error=True, level=logging.ERROR)
 
         async def story() -> bool:
@@ -80,11 +80,11 @@ def test_another_error_ends_it_unless_any_error_may_pass(told: Told) -> None:
             return await patient.perform(disk.write)
 
         assert world.run(story())
-    assert told() == [(logging.ERROR, "no table")]
+    assert logged() == [(logging.ERROR, "no table")]
 
 
-def test_who_cannot_wait_learns_that_it_was_refused_and_tries_again_later(
-    told: Told,
+def test_an_attempted_write_reports_the_refusal_and_may_be_tried_later(
+    logged: LogLines,
 ) -> None:
     with World(1) as world:
         disk = Disk(world)
@@ -96,10 +96,10 @@ def test_who_cannot_wait_learns_that_it_was_refused_and_tries_again_later(
         disk.refusal = None
         assert world.run(write.attempt(disk.write()))
         assert not write.refused
-    assert told() == [(logging.WARNING, "currterm cannot be written; make room on this controller's disk")]
+    assert logged() == [(logging.WARNING, "currterm cannot be written; make room on this controller's disk")]
 
 
-def test_a_disk_is_asked_for_a_file_once_a_second_however_many_want_it() -> None:
+def test_a_full_disk_is_asked_once_a_second_for_any_number_of_callers() -> None:
     async def story(world: World) -> None:
         disk = Disk(world)
         disk.refusal = errno.ENOSPC
@@ -118,6 +118,6 @@ def test_a_disk_is_asked_for_a_file_once_a_second_however_many_want_it() -> None
         world.run(story(world))
 
 
-def test_a_cure_is_named_where_one_is_known() -> None:
+def test_a_hint_is_given_for_a_known_error() -> None:
     assert cure(OSError(errno.EMFILE, "")) == "; raise the limit on open files (ulimit -n, LimitNOFILE)"
     assert cure(OSError(errno.EIO, "")) == cure(OSError()) == ""

@@ -1,4 +1,4 @@
-"""What is an address, and what a wrong one is told: each setting and option that has one is read by these."""
+"""Valid addresses, and the errors of invalid ones. Each setting and option with an address uses these."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mqruntime.hostports import addresses_in, check_address, check_host
         "1a.example", "xn--bcher-kva.example", "bücher.example", "x" * 63,
     ],
 )  # fmt: skip
-def test_hosts_that_somebody_may_have_pass(host: str) -> None:
+def test_valid_hosts_are_accepted(host: str) -> None:
     assert check_host(host) == host
     assert check_address(f"{host}:65535") == f"{host}:65535"
 
@@ -29,7 +29,7 @@ def test_hosts_that_somebody_may_have_pass(host: str) -> None:
         ("a." * 130, "no name"), ("[::1", "no IPv6"), ("\0", "no name"),
     ],
 )  # fmt: skip
-def test_what_is_no_host_is_refused_with_the_reason(host: str, why: str) -> None:
+def test_an_invalid_host_is_refused_with_the_reason(host: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         check_host(host)
 
@@ -44,13 +44,13 @@ def test_what_is_no_host_is_refused_with_the_reason(host: str, why: str) -> None
         ("", "empty"),
     ],
 )  # fmt: skip
-def test_what_is_no_address_is_refused_with_the_reason(text: str, why: str) -> None:
+def test_an_invalid_address_is_refused_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why) as error:
         check_address(text)
     assert "HOST:PORT" in str(error.value) and "separated by ;" in str(error.value)
 
 
-def test_a_list_has_blanks_and_empty_parts_and_one_wrong_entry_spoils_it() -> None:
+def test_an_address_list_may_have_blanks_but_no_invalid_entry() -> None:
     assert addresses_in(" a:1 ;; [::1]:2 ;") == ["a:1", "[::1]:2"]
     assert addresses_in("") == []
     with pytest.raises(ValueError, match="'b' is not HOST:PORT"):

@@ -1,4 +1,4 @@
-"""The pages over HTTP: answered once, and nobody can wear them out."""
+"""The pages over HTTP: one answer for each connection, and bounded resources."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def answers(*requests: bytes, step: int = 1000) -> list[bytes]:
 
 
 @pytest.mark.parametrize("step", [1, 7, 1000])
-def test_a_page_is_answered_however_the_request_is_cut(run: Run, step: int) -> None:
+def test_a_page_is_answered_with_the_request_in_any_chunks(run: Run, step: int) -> None:
     [answer] = run(answers(b"GET /up?x=1 HTTP/1.1\r\nHost: h\r\n\r\n", step=step))
     assert answer == (
         b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 4\r\nConnection: close\r\n\r\n"

@@ -1,4 +1,4 @@
-"""Which addresses are warned of, what a failed bind says, and how a port that accepts is left."""
+"""Addresses that are warned of, the error of a failed bind, and closing a port that accepts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mqruntime.listening import accepts_no_more, exposure, why_not_listening
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "localhost"])
-def test_this_machine_alone_is_no_reason_to_warn(host: str) -> None:
+def test_a_loopback_address_is_not_warned_of(host: str) -> None:
     assert exposure(host) is None
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "10.1.2.3", "broker-1.example"])
-def test_whatever_others_may_reach_is_warned_of(host: str) -> None:
+def test_an_address_reachable_from_other_hosts_is_warned_of(host: str) -> None:
     warning = exposure(host)
     assert warning is not None and (host in warning or "every address" in warning)
 
@@ -42,7 +42,7 @@ class Accepted(asyncio.Protocol):
 
 
 @pytest.mark.parametrize("turns", range(5))
-def test_who_was_accepted_as_the_server_closes_is_known_to_it(turns: int) -> None:
+def test_a_connection_accepted_while_the_server_closes_is_closed(turns: int) -> None:
     """After two turns asyncio has accepted the socket, and makes its transport in the next one."""
 
     async def scenario() -> None:
@@ -60,7 +60,7 @@ def test_who_was_accepted_as_the_server_closes_is_known_to_it(turns: int) -> Non
             client.setblocking(False)
             try:
                 ended = await asyncio.wait_for(loop.sock_recv(client, 1), 5)
-            except ConnectionResetError:  # nobody had accepted it
+            except ConnectionResetError:  # it was not accepted
                 ended = b""
             assert ended == b""
 

@@ -37,7 +37,7 @@ def test_a_traceback_stays_on_its_line(stream: io.StringIO) -> None:
     assert stream.getvalue().count("\n") == 1 and "ValueError: two" in stream.getvalue()
 
 
-def test_json_lines_carry_the_fields_beside_the_message(stream: io.StringIO) -> None:
+def test_json_lines_contain_message_and_fields(stream: io.StringIO) -> None:
     log.configure(stream=stream, as_json=True)
     logging.getLogger("ha").warning("lag of %s", "slave", extra=log.fields(slave_id=2))
     line = json.loads(stream.getvalue())

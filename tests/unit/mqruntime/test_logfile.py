@@ -45,14 +45,14 @@ def test_a_log_file_is_renamed_before_it_outgrows_its_size_and_the_oldest_goes(
     assert capsys.readouterr().err == ""
 
 
-def test_what_ends_the_process_is_told_on_standard_error_too(
+def test_a_fatal_error_is_written_to_standard_error_too(
     tmp_path: Path, logs: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log.configure(file=LogFile(tmp_path / "log"))
     logging.getLogger("x").error("a failure")
     logging.getLogger("x").critical("fatal: the disk fails")
-    told = capsys.readouterr().err
-    assert told.endswith("CRITICAL x fatal: the disk fails\n") and told.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert printed.endswith("CRITICAL x fatal: the disk fails\n") and printed.count("\n") == 1
     assert (tmp_path / "log").read_text().count("\n") == 2
 
 
@@ -64,8 +64,8 @@ def test_a_full_log_disk_loses_lines_says_so_and_stops_nothing(
     log.configure(file=LogFile(path, bytes_max=1000, kept=1), as_json=True)
     for number in range(3):
         logging.getLogger("x").info("lost %d", number)
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1 and "No space left on device" in told
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1 and "No space left on device" in printed
 
     path.unlink()  # there is room again
     logging.getLogger("x").info("kept")
@@ -90,8 +90,8 @@ def test_a_log_file_that_cannot_be_renamed_loses_lines_and_stops_nothing(
         patched.setattr(os, "rename", refused)
         for number in range(5):
             logging.getLogger("x").info("a line of more than thirty bytes %d", number)
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1 and "Permission denied" in told
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1 and "Permission denied" in printed
     logging.getLogger("x").info("renamed at last")
     assert "renamed at last" in (tmp_path / "log.1").read_text() + (tmp_path / "log").read_text()
 
@@ -103,8 +103,8 @@ def test_a_server_logs_to_the_file_it_is_given_or_says_why_not(tmp_path: Path) -
         assert "Traceback" not in done.stderr
         return f"{done.returncode} {done.stderr}"
 
-    told = refused("--log-file", f"{tmp_path}/demo.log")
-    assert told.startswith("1 ") and "fatal: port 1 is taken" in told
+    error = refused("--log-file", f"{tmp_path}/demo.log")
+    assert error.startswith("1 ") and "fatal: port 1 is taken" in error
     assert "fatal: port 1 is taken" in (tmp_path / "demo.log").read_text()
     assert refused("--log-file", f"{tmp_path}/absent/demo.log").endswith(
         f"cannot write the log file {tmp_path}/absent/demo.log: No such file or directory\n"

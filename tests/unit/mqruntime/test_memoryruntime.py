@@ -1,4 +1,4 @@
-"""Files in memory answer as files on a disk do: one story, played on both."""
+"""Files in memory behave as files on a disk: one scenario runs on both."""
 
 from __future__ import annotations
 

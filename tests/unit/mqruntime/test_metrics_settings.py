@@ -1,4 +1,4 @@
-"""The labels of an operator, and what every figure looks like."""
+"""The labels of an operator, and the format of every metric."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_labels_are_read_as_upstream_reads_them() -> None:
 
 
 @pytest.mark.parametrize("text", ["zone", "a-b:c", ":x", "1a:b", "__name__:x"])
-def test_what_is_no_label_is_refused(text: str) -> None:
+def test_a_malformed_label_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no label"):
         MetricsSettings(metricsLabel=text)
 

@@ -1,4 +1,4 @@
-"""What the page cache holds of a mapped file, beside what reading without waiting says of it."""
+"""The pages of a mapped file in the page cache, compared with reads that do not wait."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def reads_at_once(descriptor: int, start: int, end: int) -> bool:
         raise
 
 
-def test_lost_pages_are_told_from_those_in_memory(tmp_path: Path) -> None:
+def test_evicted_pages_are_distinguished_from_cached_ones(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(bytes(64 * PAGE))
     with path.open("r+b") as file:
@@ -52,9 +52,9 @@ def test_lost_pages_are_told_from_those_in_memory(tmp_path: Path) -> None:
         mapping.close()
 
 
-def test_no_bytes_are_always_at_hand(tmp_path: Path) -> None:
+def test_an_empty_range_is_always_in_the_page_cache(tmp_path: Path) -> None:
     assert in_page_cache(0, 7, 7)
 
 
-def test_what_the_kernel_does_not_tell_counts_as_lost() -> None:
+def test_pages_of_unknown_state_count_as_evicted() -> None:
     assert not in_page_cache(0, 0, PAGE), "nothing is mapped there"

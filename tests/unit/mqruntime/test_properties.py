@@ -38,7 +38,7 @@ def test_a_line_is_read_as_java_reads_it(text: str, key: str, value: str) -> Non
     assert values(text)[key] == value
 
 
-def test_comments_and_blank_lines_say_nothing() -> None:
+def test_comments_and_blank_lines_are_ignored() -> None:
     assert values("# a=1\n! b=2\n\n   \n  # c=3\r\n") == {}
 
 
@@ -70,5 +70,5 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
 @given(st.dictionaries(TEXT.filter(bool), TEXT.map(lambda text: text.rstrip(" \t\f"))))
-def test_what_is_dumped_is_read_back(given_values: dict[str, str]) -> None:
+def test_dumped_properties_are_read_back(given_values: dict[str, str]) -> None:
     assert values(dump(given_values)) == given_values

@@ -1,4 +1,4 @@
-"""What was ever written of a sparse file, and reads that do not touch its mapping."""
+"""The written ranges of a sparse file, and reads that do not touch its mapping."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def file(tmp_path: Path) -> Iterator[RealSegmentFile]:
     directory.close()
 
 
-def test_only_what_was_written_is_told_and_the_rest_reads_as_zeros(file: RealSegmentFile) -> None:
+def test_only_written_ranges_are_returned_and_the_rest_reads_as_zeros(file: RealSegmentFile) -> None:
     assert file.written(0, 4 * MIB) == []
     file.reserve(MIB // 2)
     file.view()[5:8] = b"one"
     file.view()[2 * MIB : 2 * MIB + 3] = b"two"
     ranges = file.written(0, 4 * MIB)
     assert sum(end - start for start, end in ranges) <= MIB + MIB // 2
-    told = b"".join(file.read_now(start, end) for start, end in ranges)
-    assert told.count(b"one") == told.count(b"two") == 1
+    content = b"".join(file.read_now(start, end) for start, end in ranges)
+    assert content.count(b"one") == content.count(b"two") == 1
     assert file.written(2 * MIB + 1, 2 * MIB + 2) == [(2 * MIB + 1, 2 * MIB + 2)]
     assert file.written(3 * MIB, 3 * MIB) == []
     assert bytes(file.read_now(3 * MIB, 3 * MIB + 10)) == bytes(10)
@@ -55,7 +55,7 @@ def test_the_only_file_of_a_folder_is_read_up_to_its_last_hole(file: RealSegment
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EOPNOTSUPP])
-def test_of_an_only_file_whose_holes_are_not_told_nothing_is_read(
+def test_the_only_file_without_known_holes_is_not_read(
     file: RealSegmentFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def refused(*_: int) -> int:
@@ -83,7 +83,7 @@ def test_a_folder_with_anything_else_has_no_only_file(file: RealSegmentFile, tmp
     assert directory.sole_file() is None
     (folder / "2").rmdir()
     os.mkfifo(folder / "3")
-    assert directory.sole_file() is None, "a pipe is not opened, for nobody may ever write to it"
+    assert directory.sole_file() is None, "a pipe is not opened, because that may block forever"
     directory.close()
     absent.close()
 
@@ -94,7 +94,7 @@ def test_a_read_takes_no_block(file: RealSegmentFile, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EOPNOTSUPP])
-def test_where_holes_are_not_told_all_may_have_been_written(
+def test_without_known_holes_the_whole_range_counts_as_written(
     file: RealSegmentFile, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def refused(*_: int) -> int:

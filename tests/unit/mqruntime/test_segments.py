@@ -55,7 +55,7 @@ def test_a_sparse_file_gets_its_blocks_in_steps(directory: RealSegmentDirectory,
     file.close()
 
 
-def test_without_fallocate_blocks_are_made_by_writing_what_is_there(
+def test_without_fallocate_blocks_are_allocated_by_rewriting_the_content(
     directory: RealSegmentDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unsupported(*_: int) -> None:
@@ -82,7 +82,7 @@ def test_a_full_disk_leaves_no_file_behind(
     assert list((tmp_path / "commitlog").iterdir()) == []
 
 
-def test_what_is_written_through_the_view_is_synced_and_read_back(directory: RealSegmentDirectory) -> None:
+def test_bytes_written_through_the_view_are_synced_and_read_back(directory: RealSegmentDirectory) -> None:
     async def scenario() -> None:
         file = directory.create("0", 8192)
         file.view()[100:105] = b"hello"
@@ -96,7 +96,7 @@ def test_what_is_written_through_the_view_is_synced_and_read_back(directory: Rea
     asyncio.run(scenario())
 
 
-def test_a_view_outlives_close_and_delete_and_the_mapping_goes_with_it(
+def test_a_view_outlives_close_and_delete_and_then_frees_the_mapping(
     directory: RealSegmentDirectory, tmp_path: Path
 ) -> None:
     file = directory.create("0", 8192)
@@ -131,9 +131,7 @@ def test_a_failed_sync_fails_every_later_one(
     asyncio.run(scenario())
 
 
-def test_pages_that_the_kernel_takes_for_written_are_written_again(
-    directory: RealSegmentDirectory, tmp_path: Path
-) -> None:
+def test_clean_pages_are_written_again_after_soil(directory: RealSegmentDirectory, tmp_path: Path) -> None:
     file = directory.create("0", 3 * 4096 + 100)
     file.view()[4000:9000] = b"x" * 5000
     before = bytes(file.view())
@@ -170,7 +168,7 @@ def test_closing_waits_for_the_threads_that_use_the_file(
     asyncio.run(scenario())
 
 
-def test_folders_appear_when_they_are_written_to(directory: RealSegmentDirectory, tmp_path: Path) -> None:
+def test_folders_are_created_by_their_first_file(directory: RealSegmentDirectory, tmp_path: Path) -> None:
     queue = directory.subdirectory("topic").subdirectory("0")
     assert queue.names() == [] and directory.subdirectories() == []
     run(queue.sync_directory)
@@ -224,7 +222,7 @@ def test_a_file_that_shrank_is_an_error_and_not_short_data(
     file.close()
 
 
-def test_the_use_of_the_disk_is_what_df_says(directory: RealSegmentDirectory, tmp_path: Path) -> None:
+def test_the_disk_usage_equals_that_of_df(directory: RealSegmentDirectory, tmp_path: Path) -> None:
     """Also before the folder exists."""
     said = subprocess.run(
         ["df", "--block-size=1", "--output=used,avail,pcent", str(tmp_path)],
@@ -250,7 +248,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return seen
 
 
-def test_new_folders_wait_for_the_disk_when_their_first_file_is_synced_and_not_before(
+def test_new_folders_are_synced_with_their_first_file_and_not_before(
     directory: RealSegmentDirectory, tmp_path: Path, synced: list[Path]
 ) -> None:
     """A store that fills a thousand queues makes a thousand folders between two requests."""
@@ -272,7 +270,7 @@ def test_new_folders_wait_for_the_disk_when_their_first_file_is_synced_and_not_b
         file.close()
 
 
-def test_what_an_earlier_process_made_is_synced_with_the_first_file_of_this_one(
+def test_folders_of_an_earlier_process_are_synced_with_the_first_new_file(
     directory: RealSegmentDirectory, tmp_path: Path, synced: list[Path]
 ) -> None:
     root = tmp_path / "commitlog"
@@ -300,7 +298,7 @@ def test_a_file_that_cannot_be_mapped_leaves_nothing_behind(
     directory.create("0", 4096).close()
 
 
-def test_a_link_to_a_file_is_that_file_and_one_that_leads_nowhere_is_no_absent_file(
+def test_a_link_to_a_file_is_listed_and_a_dangling_link_is_an_error(
     directory: RealSegmentDirectory, tmp_path: Path
 ) -> None:
     directory.create("0", 10).close()

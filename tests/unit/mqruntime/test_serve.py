@@ -36,7 +36,7 @@ def running(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
     return process
 
 
-def test_it_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
+def test_a_server_runs_until_sigterm(tmp_path: Path) -> None:
     process = running(tmp_path)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate()
@@ -46,7 +46,7 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
     assert (tmp_path / "store" / "stopped").read_bytes() == b"yes"
 
 
-def test_an_app_that_wants_to_begin_anew_is_stopped_in_order_and_made_again(tmp_path: Path) -> None:
+def test_an_app_that_asks_for_a_restart_is_stopped_and_created_again(tmp_path: Path) -> None:
     process = running(tmp_path, "mode=restarts")
     assert process.stdout is not None and process.stdout.readline() == "started\n"
     process.send_signal(signal.SIGTERM)
@@ -56,7 +56,7 @@ def test_an_app_that_wants_to_begin_anew_is_stopped_in_order_and_made_again(tmp_
 
 
 @pytest.mark.parametrize("ignored", [False, True])
-def test_a_closed_terminal_ends_it_in_order_unless_that_is_ignored(tmp_path: Path, ignored: bool) -> None:
+def test_a_closed_terminal_stops_the_server_unless_sighup_is_ignored(tmp_path: Path, ignored: bool) -> None:
     former = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
     try:
         process = running(tmp_path)
@@ -70,7 +70,7 @@ def test_a_closed_terminal_ends_it_in_order_unless_that_is_ignored(tmp_path: Pat
     assert f"stopping on {'SIGTERM' if ignored else 'SIGHUP'}" in said
 
 
-def test_a_second_signal_ends_a_stop_that_hangs(tmp_path: Path) -> None:
+def test_a_second_signal_ends_a_hanging_stop(tmp_path: Path) -> None:
     process = running(tmp_path, "mode=stuck")
     process.send_signal(signal.SIGINT)
     assert process.stdout is not None and process.stdout.readline() == "stopping\n"
@@ -119,7 +119,7 @@ def test_a_damaged_file_is_one_line_and_exit_code_2_so_that_no_restart_is_tried(
     assert refused.stderr.count("\n") == 1
 
 
-def test_a_stop_that_fails_is_told_and_is_no_success(tmp_path: Path) -> None:
+def test_a_failed_stop_is_logged_and_exits_with_1(tmp_path: Path) -> None:
     process = running(tmp_path, "mode=unstoppable")
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate()
@@ -134,20 +134,20 @@ def test_a_bug_shows_its_traceback_on_its_one_line(tmp_path: Path) -> None:
     assert failed.stderr.count("\n") == 1
 
 
-def test_p_prints_the_settings_in_force(tmp_path: Path) -> None:
+def test_option_p_prints_the_effective_settings(tmp_path: Path) -> None:
     (tmp_path / "demo.conf").write_text("mode = a\nstorePathRootDir=/data\n")
     printed = demo(tmp_path, "-c", "demo.conf", "mode=b", "-p")
     assert (printed.returncode, printed.stdout) == (0, "mode=b\nstorePathRootDir=/data\n")
     assert printed.stderr == ""
 
 
-def test_p_tells_what_would_be_warned_of(tmp_path: Path) -> None:
+def test_option_p_prints_the_warnings_about_settings(tmp_path: Path) -> None:
     printed = demo(tmp_path, "mood=b", "-p")
     assert printed.returncode == 0
     assert printed.stderr == "mqdemo: command line: mood: unknown setting; did you mean mode?\n"
 
 
-def test_n_says_where_name_servers_are_whatever_the_file_says(tmp_path: Path) -> None:
+def test_option_n_overrides_the_name_servers_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "broker.conf").write_text("namesrvAddr=10.0.0.1:9876\n")
     command = [
         sys.executable,
@@ -175,7 +175,7 @@ def test_n_says_where_name_servers_are_whatever_the_file_says(tmp_path: Path) ->
         (["--wrong"], "mqdemo: unrecognized arguments: --wrong; mqdemo -h lists the options\n"),
     ],
 )
-def test_a_users_mistake_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str], line: str) -> None:
+def test_a_user_error_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str], line: str) -> None:
     refused = demo(tmp_path, *arguments)
     assert (refused.returncode, refused.stderr) == (2, line)
 
@@ -222,19 +222,19 @@ def test_importing_a_module_loads_no_other_heavy_one() -> None:
         (errno.EACCES, "give this user the right to write there"),
     ],
 )
-def test_a_store_directory_that_cannot_be_used_is_told_with_its_own_cure(number: int, cure: str) -> None:
+def test_an_unusable_store_directory_is_reported_with_a_hint(number: int, cure: str) -> None:
     error = OSError(number, os.strerror(number), "store/lock")
     assert str(StoreUnusable(Path("store"), error)).endswith(f"name another one, or {cure}")
 
 
 @pytest.mark.parametrize("number", [errno.EISDIR, errno.ENOTDIR])
-def test_a_file_of_the_wrong_kind_is_told_with_what_to_do(number: int) -> None:
-    told = explain(OSError(number, os.strerror(number), "store/checkpoint"))
-    assert told.startswith(f"{os.strerror(number)} (store/checkpoint): ") and "move it away" in told
+def test_a_file_of_the_wrong_kind_is_reported_with_a_hint(number: int) -> None:
+    explained = explain(OSError(number, os.strerror(number), "store/checkpoint"))
+    assert explained.startswith(f"{os.strerror(number)} (store/checkpoint): ") and "move it away" in explained
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")])
-def test_a_limit_of_memory_or_threads_is_no_bug(error: Exception) -> None:
+def test_a_limit_of_memory_or_threads_is_not_reported_as_a_bug(error: Exception) -> None:
     assert "ulimit -v" in explain(error)
     assert not is_bug(error)
     assert is_bug(RuntimeError("another"))

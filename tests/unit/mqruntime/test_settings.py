@@ -51,7 +51,7 @@ def test_an_unknown_key_is_warned_of_with_the_nearest_name(conf: Path) -> None:
     ]
 
 
-def test_a_key_that_somebody_may_count_on_is_not_dropped_without_a_word(conf: Path) -> None:
+def test_a_known_key_without_effect_is_warned_of(conf: Path) -> None:
     conf.write_text("rocketmqHome=/opt\nfileReservedTime=48\n")
     expected = f"{conf}:2: fileReservedTime: has no effect: the log is kept whole"
     assert DemoSettings.load(conf).warnings == [expected]
@@ -69,7 +69,7 @@ def test_a_tilde_in_a_path_is_the_home_directory(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("text", ["listenprot=1", "listenPort=1 ", "fileReservedTime=48"])
-def test_strict_refuses_what_would_be_warned_of(conf: Path, text: str) -> None:
+def test_strict_refuses_settings_that_would_be_warned_of(conf: Path, text: str) -> None:
     conf.write_text(text)
     with pytest.raises(SettingsError):
         DemoSettings.load(conf, strict=True)
@@ -104,7 +104,7 @@ def test_a_file_that_cannot_be_read_is_a_settings_error(tmp_path: Path) -> None:
         DemoSettings.load(tmp_path / "bad.conf")
 
 
-def test_what_is_missing_is_missed_in_the_file_where_there_is_one(tmp_path: Path) -> None:
+def test_a_missing_setting_is_reported_for_the_file_if_there_is_one(tmp_path: Path) -> None:
     class Strict(Settings):
         peers: str = Field(alias="controllerDLegerPeers")
 
@@ -141,8 +141,8 @@ def test_settings_are_made_by_field_name_too_and_checked_when_changed() -> None:
     assert settings.listen_port == 6
 
 
-def test_a_licence_between_xml_marks_is_no_setting_but_what_java_takes_from_there_counts(conf: Path) -> None:
-    """As the samples of upstream begin."""
+def test_a_licence_in_xml_comments_is_ignored_except_keys_that_java_reads(conf: Path) -> None:
+    """Upstream's sample files begin like this."""
     conf.write_text(
         "<!--\n  Licensed to\n  The ASF\n  The NOTICE\n-->\n#Broker config\nlistenPort = 1\n<!-- x -->\nq=1\n"
     )
@@ -165,7 +165,7 @@ class OtherSettings(Settings):
     directory: Path = Field(Path("other"), alias="storePathRootDir")
 
 
-def test_servers_of_one_process_take_their_own_keys_and_say_the_same_of_what_is_nobodys(conf: Path) -> None:
+def test_servers_of_one_process_share_a_file_and_warn_of_the_same_unknown_keys(conf: Path) -> None:
     conf.write_text("brokerName=b\nlistenPort=3\npeers=n0\nstorePathRootDir=/d\npeer=n1\n")
     one = DemoSettings.load(conf, others=[OtherSettings])
     other = OtherSettings.load(conf, others=[DemoSettings])
@@ -189,7 +189,7 @@ def test_a_number_that_fits_no_message_is_refused(conf: Path) -> None:
         WithLimit.load(conf)
 
 
-def test_what_is_told_as_absent_is_read_as_absent(conf: Path) -> None:
+def test_an_absent_setting_is_dumped_and_read_back_as_absent(conf: Path) -> None:
     conf.write_text(WithLimit.load(None).effective())
     assert "limit=\n" in conf.read_text()
     assert WithLimit.load(conf).limit is WithLimit.load(conf).label is None

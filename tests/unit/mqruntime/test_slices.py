@@ -14,7 +14,7 @@ DATA = bytes(range(250))
 
 
 @pytest.mark.parametrize("size", [1, 9, 249, 250, 1_000])
-def test_how_large_slices_are_changes_no_result(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_slice_size_does_not_change_the_result(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "SLICE_BYTES", size)
     target = bytearray(b"before")
     assert (
@@ -25,7 +25,7 @@ def test_how_large_slices_are_changes_no_result(size: int, monkeypatch: pytest.M
     assert target == b"before" + DATA
 
 
-def test_others_have_a_turn_between_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_tasks_run_between_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "SLICE_BYTES", 50)
 
     async def run() -> int:

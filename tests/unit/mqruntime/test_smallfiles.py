@@ -57,7 +57,7 @@ def test_content_and_folder_are_synced_around_the_rename(
     assert steps == [f"sync {vote}.tmp", f"rename {vote}.tmp {vote}", f"sync {vote.parent}"]
 
 
-def test_what_is_appended_is_synced_and_a_new_files_folder_too(
+def test_appended_bytes_are_synced_and_the_folder_of_a_new_file_too(
     files: RealSmallFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []
@@ -141,9 +141,7 @@ def test_a_write_that_fails_names_the_file(
     assert [path.name for path in (tmp_path / "store").iterdir()] == ["other"]
 
 
-def test_an_overwritten_file_keeps_its_place_whatever_its_length(
-    files: RealSmallFiles, tmp_path: Path
-) -> None:
+def test_an_overwritten_file_keeps_its_inode_with_any_length(files: RealSmallFiles, tmp_path: Path) -> None:
     async def scenario() -> None:
         await files.replace("epochs", b"medium")
         inode = (tmp_path / "store" / "epochs").stat().st_ino
@@ -157,9 +155,7 @@ def test_an_overwritten_file_keeps_its_place_whatever_its_length(
     asyncio.run(scenario())
 
 
-def test_files_and_folders_move_below_another_folder_and_go_with_it(
-    files: RealSmallFiles, tmp_path: Path
-) -> None:
+def test_files_and_folders_are_moved_below_another_folder(files: RealSmallFiles, tmp_path: Path) -> None:
     async def scenario() -> None:
         await files.replace("commitlog/0", b"log")
         await files.replace("mark", b"m")
@@ -207,7 +203,7 @@ def test_a_move_is_synced_in_both_folders(files: RealSmallFiles, tmp_path: Path,
 def test_a_move_that_a_kill_left_unsynced_is_durable_when_it_is_repeated(
     files: RealSmallFiles, tmp_path: Path, synced: list[str]
 ) -> None:
-    """The process before renamed it, and came no further."""
+    """The earlier process renamed it and was killed before the sync."""
     store = tmp_path / "store"
     (store / "aside").mkdir(parents=True)
     (store / "aside" / "mark").write_bytes(b"m")

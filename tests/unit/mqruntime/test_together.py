@@ -34,19 +34,19 @@ class Part:
         return await asyncio.shield(self.failed)
 
 
-def test_the_one_that_others_count_on_starts_first_and_ends_last() -> None:
-    async def story_told() -> None:
+def test_the_first_part_starts_first_and_stops_last() -> None:
+    async def scenario() -> None:
         story: list[str] = []
         both = AppGroup(Part("a", story), Part("b", story))
         await both.start()
         await both.stop()
         assert story == ["a starts", "b starts", "b stops", "a stops"]
 
-    asyncio.run(story_told())
+    asyncio.run(scenario())
 
 
-def test_one_that_cannot_start_is_told_and_what_comes_after_it_is_left_alone() -> None:
-    async def story_told() -> None:
+def test_a_part_that_fails_to_start_is_stopped_and_later_parts_never_start() -> None:
+    async def scenario() -> None:
         story: list[str] = []
         parts = AppGroup(Part("a", story), Part("b", story, unstartable=True), Part("c", story))
         with pytest.raises(OSError, match="b cannot"):
@@ -54,11 +54,11 @@ def test_one_that_cannot_start_is_told_and_what_comes_after_it_is_left_alone() -
         await parts.stop()
         assert story == ["a starts", "b starts", "b stops", "a stops"]
 
-    asyncio.run(story_told())
+    asyncio.run(scenario())
 
 
-def test_one_that_cannot_end_in_order_keeps_no_other_from_it() -> None:
-    async def story_told() -> None:
+def test_a_part_that_fails_to_stop_does_not_keep_others_running() -> None:
+    async def scenario() -> None:
         story: list[str] = []
         both = AppGroup(Part("a", story), Part("b", story, unstoppable=True))
         await both.start()
@@ -66,12 +66,12 @@ def test_one_that_cannot_end_in_order_keeps_no_other_from_it() -> None:
             await both.stop()
         assert story[-1] == "a stops"
 
-    asyncio.run(story_told())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("failing", [0, 1])
-def test_the_failure_of_one_is_that_of_all(failing: int) -> None:
-    async def story_told() -> None:
+def test_the_failure_of_one_part_is_the_failure_of_the_group(failing: int) -> None:
+    async def scenario() -> None:
         parts = [Part("a", []), Part("b", [])]
         both = AppGroup(*parts)
         await both.start()
@@ -81,4 +81,4 @@ def test_the_failure_of_one_is_that_of_all(failing: int) -> None:
         parts[failing].failed.set_result(error)
         assert await waiting is error
 
-    asyncio.run(story_told())
+    asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""A wait ends when its task is asked to run, or when its time is over."""
+"""A wait ends when its event is set, or at its timeout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mqruntime.waking import wait_event
 from simulation.kernel.world import World
 
 
-def test_who_is_woken_goes_on_at_once_and_says_so() -> None:
+def test_a_woken_wait_returns_true_at_once() -> None:
     async def story() -> tuple[bool, bool, bool]:
         wake = asyncio.Event()
         asyncio.get_running_loop().call_later(0.01, wake.set)
@@ -17,11 +17,11 @@ def test_who_is_woken_goes_on_at_once_and_says_so() -> None:
 
     with World(1) as world:
         began_ms = world.now_ms
-        assert world.run(story()) == (True, True, True), "nobody cleared it"
+        assert world.run(story()) == (True, True, True), "the event stays set"
         assert world.now_ms - began_ms < 20
 
 
-def test_who_is_not_woken_goes_on_when_the_time_is_over() -> None:
+def test_a_wait_that_is_not_woken_returns_false_at_its_timeout() -> None:
     with World(1) as world:
         began_ms = world.now_ms
         assert world.run(wait_event(asyncio.Event(), 500)) is False

@@ -1,4 +1,4 @@
-"""A name server over real loopback, asked as brokers, clients and administrators ask it."""
+"""A name server over real loopback with requests of brokers, clients and administrators."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Story = Callable[["Scene"], Coroutine[Any, Any, None]]
 
 
 class ManualClock(SystemClock):
-    """The machine's clock, plus what a test lets pass."""
+    """The machine's clock plus the time that a test lets pass."""
 
     def __init__(self) -> None:
         self.passed_ms = 0
@@ -104,7 +104,7 @@ def play(root: Path, story: Story, *overrides: str) -> None:
     asyncio.run(whole())
 
 
-def test_a_registered_broker_s_topics_are_routed(tmp_path: Path) -> None:
+def test_topics_of_a_registered_broker_are_routed(tmp_path: Path) -> None:
     async def story(made: Scene) -> None:
         assert (await made.register()).ext == {}
         slave = await made.register(2, "10.0.0.2:10911")
@@ -119,7 +119,7 @@ def test_a_registered_broker_s_topics_are_routed(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
-def test_a_topic_without_route_is_answered_as_java_answers_it(tmp_path: Path) -> None:
+def test_a_topic_without_a_route_gets_the_response_of_java(tmp_path: Path) -> None:
     async def story(made: Scene) -> None:
         answer = await made.ask(Code.GET_ROUTEINFO_BY_TOPIC, topic="TBW102")
         assert answer.code == 17
@@ -180,17 +180,17 @@ def test_a_broker_is_unregistered_when_its_connection_closes(tmp_path: Path) -> 
     play(tmp_path, story)
 
 
-def test_a_broker_that_says_goodbye_is_forgotten_at_once(tmp_path: Path) -> None:
+def test_a_broker_that_unregisters_is_removed_at_once(tmp_path: Path) -> None:
     async def story(made: Scene) -> None:
         await made.register()
-        who = {"brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "clusterName": "DefaultCluster"}
-        assert (await made.ask(Code.UNREGISTER_BROKER, brokerId="0", **who)).code == 0
+        broker = {"brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "clusterName": "DefaultCluster"}
+        assert (await made.ask(Code.UNREGISTER_BROKER, brokerId="0", **broker)).code == 0
         assert made.app.table.groups == {}
 
     play(tmp_path, story)
 
 
-def test_a_silent_broker_is_dropped_and_its_connection_closed(tmp_path: Path) -> None:
+def test_a_silent_broker_is_removed_and_its_connection_closed(tmp_path: Path) -> None:
     async def story(made: Scene) -> None:
         await made.register(heartbeatTimeoutMillis="1000")
         gone = asyncio.Event()
@@ -202,19 +202,19 @@ def test_a_silent_broker_is_dropped_and_its_connection_closed(tmp_path: Path) ->
     play(tmp_path, story, "scanNotActiveBrokerInterval=100")
 
 
-def test_heartbeats_keep_a_broker_and_versions_are_compared(tmp_path: Path) -> None:
+def test_heartbeats_keep_a_broker_alive_and_data_versions_are_compared(tmp_path: Path) -> None:
     async def story(made: Scene) -> None:
         await made.register(heartbeatTimeoutMillis="1000")
-        who = {"brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "clusterName": "DefaultCluster"}
+        broker = {"brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "clusterName": "DefaultCluster"}
         made.clock.passed_ms = 900
-        assert (await made.ask(Code.BROKER_HEARTBEAT, **who)).code == 0
+        assert (await made.ask(Code.BROKER_HEARTBEAT, **broker)).code == 0
         made.clock.passed_ms = 1_700
-        same = await made.ask(Code.QUERY_DATA_VERSION, DataVersion(1, 5, 1).encode(), brokerId="0", **who)
+        same = await made.ask(Code.QUERY_DATA_VERSION, DataVersion(1, 5, 1).encode(), brokerId="0", **broker)
         assert (same.ext, DataVersion.decode(same.body)) == ({"changed": "false"}, DataVersion(1, 5, 1))
         made.clock.passed_ms = 2_500
         assert made.app.table.expire(made.clock.monotonic_ms()) == []
-        who["brokerAddr"] = "10.9.9.9:1"
-        other = await made.ask(Code.QUERY_DATA_VERSION, DataVersion(1, 5, 1).encode(), brokerId="0", **who)
+        broker["brokerAddr"] = "10.9.9.9:1"
+        other = await made.ask(Code.QUERY_DATA_VERSION, DataVersion(1, 5, 1).encode(), brokerId="0", **broker)
         assert (other.ext, other.body) == ({"changed": "true"}, None)
 
     play(tmp_path, story)
@@ -241,7 +241,7 @@ def test_key_values_survive_a_restart(tmp_path: Path) -> None:
     play(tmp_path, second)
 
 
-def test_order_configuration_goes_to_brokers_and_clients(tmp_path: Path) -> None:
+def test_the_order_configuration_is_sent_to_brokers_and_clients(tmp_path: Path) -> None:
     async def story(made: Scene) -> None:
         await made.ask(Code.PUT_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key="T", value="broker-a:4")
         assert KVTable.decode((await made.register()).body).table == {"T": "broker-a:4"}
@@ -281,7 +281,7 @@ def test_administrators_change_permissions_and_topics(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
-def test_settings_are_shown_and_changed_but_not_the_fixed_ones(tmp_path: Path) -> None:
+def test_settings_can_be_read_and_changed_except_the_fixed_ones(tmp_path: Path) -> None:
     async def story(made: Scene) -> None:
         assert (
             await made.ask(Code.UPDATE_NAMESRV_CONFIG, b"enableAllTopicList=false\nunknown=1\n")
@@ -313,7 +313,7 @@ def test_settings_are_shown_and_changed_but_not_the_fixed_ones(tmp_path: Path) -
         "serverChannelMaxIdleTimeSeconds=60",
     ],
 )
-def test_what_is_read_at_the_start_alone_is_not_changed_while_it_runs(tmp_path: Path, change: str) -> None:
+def test_a_setting_read_only_at_the_start_cannot_be_changed_at_run_time(tmp_path: Path, change: str) -> None:
     async def story(made: Scene) -> None:
         shown = bytes((await made.ask(Code.GET_NAMESRV_CONFIG)).body or b"")
         refused = await made.ask(Code.UPDATE_NAMESRV_CONFIG, f"orderMessageEnable=true\n{change}\n".encode())
@@ -331,7 +331,7 @@ def test_what_is_read_at_the_start_alone_is_not_changed_while_it_runs(tmp_path: 
 @pytest.mark.parametrize(
     "change", ["deleteTopicWithBrokerRegistration=true", "scanNotActiveBrokerInterval=700"]
 )
-def test_what_is_read_anew_is_changed(tmp_path: Path, change: str) -> None:
+def test_a_setting_that_is_read_again_can_be_changed_at_run_time(tmp_path: Path, change: str) -> None:
     async def story(made: Scene) -> None:
         assert (await made.ask(Code.UPDATE_NAMESRV_CONFIG, change.encode())).code == 0
         assert f"{change}\n".encode() in bytes((await made.ask(Code.GET_NAMESRV_CONFIG)).body or b"")
@@ -340,12 +340,12 @@ def test_what_is_read_anew_is_changed(tmp_path: Path, change: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["supportActingMaster", "notifyMinBrokerIdChanged"])
-def test_what_is_not_there_is_refused_with_a_reason(key: str) -> None:
+def test_an_unsupported_setting_is_rejected_with_a_reason(key: str) -> None:
     with pytest.raises(SettingsError, match=f"{key}=true: must be false"):
         NamesrvSettings.load(None, [f"{key}=true"])
 
 
-def test_a_key_value_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_an_unreadable_key_value_file_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "kvConfig.json").write_text("root:x:0:0")
 
     async def story(made: Scene) -> None:
@@ -355,15 +355,12 @@ def test_a_key_value_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         play(tmp_path, story)
 
 
-def test_an_order_conf_that_clients_could_not_read_is_refused(tmp_path: Path) -> None:
+def test_an_order_conf_that_clients_cannot_read_is_rejected(tmp_path: Path) -> None:
     async def story(made: Scene) -> None:
         for value in ("free text", "broker-a:99999999999", "broker-a:-1", ""):
             reply = await made.ask(Code.PUT_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key="T", value=value)
-            assert (
-                reply.code == 1
-                and "an order conf is" in (reply.remark or "")
-                or "queues of a topic" in (reply.remark or "")
-            )
+            assert reply.code == 1
+            assert any(said in (reply.remark or "") for said in ("an order conf is", "queues of a topic"))
         assert (await made.ask(Code.PUT_KV_CONFIG, namespace="OTHER", key="T", value="free text")).code == 0
 
     play(tmp_path, story)

@@ -1,4 +1,4 @@
-"""What brokers that do not exist say of themselves costs a name server no more than it has room for."""
+"""Registrations of made-up brokers use a limited amount of a name server's memory and time."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from remoting.bodies.routes import QueueData
 from remoting.bodies.topics import TopicConfig, TopicConfigWrapper
 from remoting.errors import BodyError
 from tests.unit.doubles import MemoryFiles
-from tests.unit.namesrv.test_route_table import A, B, C, says, topics
+from tests.unit.namesrv.registrations import A, B, C, registration_of, topics
 
 
 def registered(topics: list[bytes], servers: bytes = b"") -> bytes:
-    """A compressed registration of these lines."""
+    """A compressed registration with these lines."""
     version, *lines, last = [len(part).to_bytes(4, "big") + part for part in (b"{}", *topics, servers)]
     return zlib.compress(version + len(topics).to_bytes(4, "big") + b"".join(lines) + last)
 
 
-def test_there_are_so_many_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_brokers_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "BROKERS_MAX", 2)
     table = RouteTable()
     for broker_id, address in ((0, A), (1, B), (0, A)):
-        table.register(says(broker_id, address), now_ms=0)
+        table.register(registration_of(broker_id, address), now_ms=0)
     with pytest.raises(TableFull, match="2 brokers"):
-        table.register(says(0, C, name="made-up"), now_ms=0)
+        table.register(registration_of(0, C, name="made-up"), now_ms=0)
     assert "made-up" not in table.groups
     table.unregister("DefaultCluster", "broker-a", B)
-    table.register(says(0, C, name="another"), now_ms=0)
+    table.register(registration_of(0, C, name="another"), now_ms=0)
 
 
-def test_there_are_so_many_topics_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_topic_rows_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "ROWS_MAX", 4)
     table, three = RouteTable(), topics(T=6, U=6, V=6)
-    table.register(says(0, A, table=three), now_ms=0)
-    table.register(says(0, A, table=three, counter=2), now_ms=0)
-    more = says(0, B, name="broker-b", table=topics(T=6, U=6))
+    table.register(registration_of(0, A, table=three), now_ms=0)
+    table.register(registration_of(0, A, table=three, counter=2), now_ms=0)
+    more = registration_of(0, B, name="broker-b", table=topics(T=6, U=6))
     with pytest.raises(TableFull, match="4 topics"):
         table.register(more, now_ms=0)
     assert B not in str(table.live)
@@ -59,7 +59,9 @@ def test_there_are_so_many_topics_of_groups(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_so_many_topics_are_read_of_a_registration(compressed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_topics_in_a_registration_has_a_limit(
+    compressed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(registration, "TOPICS_MAX", 2)
     for count in (2, 3):
         names = [f"T{number}" for number in range(count)]
@@ -93,13 +95,13 @@ MANY = fastjson.REQUEST_DIALECT_MAX
     ],
     ids=["dialect", "servers", "attributes", "compressed dialect", "compressed servers"],
 )
-def test_what_would_take_long_to_read_is_refused_unread(body: bytes, why: str) -> None:
-    """Of other than strict JSON, which takes microseconds a byte, 30 KB of zlib held a name server for 76 s."""
+def test_a_registration_that_is_slow_to_parse_is_rejected_unparsed(body: bytes, why: str) -> None:
+    """Lenient JSON takes microseconds a byte: 30 KB of zlib once blocked a name server for 76 s."""
     with pytest.raises(BodyError, match=why):
         read_register_body(body, compressed=not body.startswith(b"{"))
 
 
-def test_the_configuration_has_a_greatest_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_value_configuration_has_a_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kvconfig, "BYTES_MAX", 100)
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""Brokers that die, fall silent or are cut off, as the name server sees them."""
+"""The name server's view of brokers that die, fall silent or are partitioned."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_killed_broker_is_unregistered_when_its_sockets_close(world: World) ->
     world.run_until(lambda: members(world) == {}, limit_ms=1_000)
 
 
-def test_a_broker_that_lost_power_is_unregistered_when_its_time_is_over(world: World) -> None:
+def test_a_broker_that_lost_power_is_unregistered_after_its_timeout(world: World) -> None:
     register(world, "broker-0", "10.0.0.2")
     world.nodes["broker-0"].kill(power_cut=True)
     world.run_for_ms(LIVE_MS - 100)
@@ -82,7 +82,7 @@ def test_a_broker_that_lost_power_is_unregistered_when_its_time_is_over(world: W
     world.run_until(lambda: members(world) == {}, limit_ms=SCAN_MS + 200)
 
 
-def test_the_next_master_is_routed_at_once_while_the_old_one_is_cut_off(world: World) -> None:
+def test_a_new_master_is_routed_at_once_while_the_old_one_is_partitioned(world: World) -> None:
     register(world, "broker-0", "10.0.0.2", broker_id=0, epoch=1)
     world.network.cut("10.0.0.2", NAMESRV)
     register(world, "broker-1", "10.0.0.3", broker_id=0, epoch=2)

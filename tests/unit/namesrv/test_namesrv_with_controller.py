@@ -1,4 +1,5 @@
-"""What one file makes of a name server and the controller inside: keys, folders, warnings; no server is started."""
+"""One settings file for a name server with a controller inside: keys, folders, warnings; no server is
+started."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def settings_of(plan: serve.ServerPlan) -> tuple[NamesrvSettings, ControllerSett
     return name_server, controller
 
 
-def test_upstreams_keys_make_two_servers_that_store_in_one_folder(home: Path) -> None:
+def test_upstreams_keys_start_two_servers_with_one_store_folder(home: Path) -> None:
     plan = plan_of(home, PLUGIN)
     name_server, controller = settings_of(plan)
     assert (name_server.listen_port, controller.listen_port, controller.self_id) == (9876, 9878, "n0")
@@ -52,7 +53,7 @@ def test_upstreams_keys_make_two_servers_that_store_in_one_folder(home: Path) ->
     assert plan_of(home, f"{PLUGIN}kvConfigPath={home}/kvConfig.json\n").warnings == []
 
 
-def test_what_a_file_says_of_folders_counts(home: Path) -> None:
+def test_folders_in_the_file_are_used(home: Path) -> None:
     lines = PLUGIN + "kvConfigPath=~/kv/names.json\ncontrollerStorePath=/data/controller\n"
     plan = plan_of(home, lines)
     assert plan.roots == [home / "kv", Path("/data/controller")]
@@ -60,22 +61,22 @@ def test_what_a_file_says_of_folders_counts(home: Path) -> None:
     assert plan.roots == [Path("/data/controller")] * 2
 
 
-def test_a_key_value_file_that_a_name_server_alone_used_is_told_of(tmp_path: Path) -> None:
+def test_a_former_key_value_file_causes_a_warning(tmp_path: Path) -> None:
     left = tmp_path / "namesrv" / "kvConfig.json"
     left.parent.mkdir()
-    for present, told in ((False, 0), (True, 1)):
+    for present, warnings in ((False, 0), (True, 1)):
         if present:
             left.write_text("{}")
         settings = NamesrvSettings.model_construct(_fields_set=set(), kv_config_path=left)
         share_folder(settings, tmp_path / "n0")
         assert settings.kv_config_path == tmp_path / "n0" / "kvConfig.json"
-        assert [f"{left} is not read" in warning for warning in settings.warnings] == [True] * told
+        assert [f"{left} is not read" in warning for warning in settings.warnings] == [True] * warnings
     chosen = NamesrvSettings.load(None, [f"kvConfigPath={left}"])
     share_folder(chosen, tmp_path / "n0")
     assert chosen.kv_config_path == left and chosen.warnings == []
 
 
-def test_keys_of_both_count_for_both_and_what_nobody_knows_is_told_once(home: Path) -> None:
+def test_common_keys_apply_to_both_servers_and_unknown_keys_warn_once(home: Path) -> None:
     lines = (
         PLUGIN
         + "scanNotActiveBrokerInterval=700\nbindAddress=0.0.0.0\norderMessageEnable=true\nnoSuchKey=1\n"
@@ -91,7 +92,7 @@ def test_keys_of_both_count_for_both_and_what_nobody_knows_is_told_once(home: Pa
         plan_of(home, lines)
 
 
-def test_a_name_server_alone_knows_no_keys_of_controllers(home: Path) -> None:
+def test_a_name_server_alone_warns_of_controller_keys(home: Path) -> None:
     plan = plan_of(home, PLUGIN.replace("= true", "= false"), strict=False)
     assert [type(settings) for settings in plan.settings] == [NamesrvSettings]
     assert plan.roots == [NamesrvSettings.load(None).kv_config_path.parent]
@@ -107,17 +108,17 @@ def test_a_name_server_alone_knows_no_keys_of_controllers(home: Path) -> None:
         ("supportActingMaster = true", "must be false"),
     ],
 )
-def test_a_value_that_either_cannot_take_is_refused(home: Path, changed: str, why: str) -> None:
+def test_a_value_that_is_invalid_for_either_server_is_rejected(home: Path, changed: str, why: str) -> None:
     with pytest.raises(SettingsError, match=why):
         plan_of(home, f"{PLUGIN}{changed}\n", strict=False)
 
 
-def test_without_a_file_there_is_no_controller_to_be_made(home: Path) -> None:
+def test_a_controller_in_the_name_server_requires_a_file(home: Path) -> None:
     with pytest.raises(SettingsError, match="enableControllerInNamesrv=true: .* name it with -c"):
         planned(None, ["enableControllerInNamesrv=true"], strict=False)
 
 
-def test_settings_of_both_are_printed(
+def test_settings_of_both_servers_are_printed(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = home / "namesrv.conf"

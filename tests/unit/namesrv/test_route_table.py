@@ -9,41 +9,8 @@ import pytest
 from mqruntime.slices import Steps, whole
 from namesrv import views
 from namesrv.routes import BrokerRegistration, OneTopicRefused, Registered, RouteTable
-from remoting.bodies.dataversion import DataVersion
 from remoting.bodies.routes import BrokerData, ClusterInfo, QueueData, TopicList
-from remoting.bodies.topics import TopicConfig
-
-A, B, C = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
-
-
-def topics(**perms: int) -> dict[str, TopicConfig]:
-    return {name: TopicConfig(name, 4, 4, perm) for name, perm in perms.items()}
-
-
-TWO = topics(T=6, TBW102=7)
-
-
-def says(
-    broker_id: int,
-    address: str,
-    *,
-    epoch: int = 1,
-    counter: int = 1,
-    table: dict[str, TopicConfig] | None = None,
-    name: str = "broker-a",
-    acting_master: bool | None = False,
-) -> BrokerRegistration:
-    return BrokerRegistration(
-        "DefaultCluster",
-        name,
-        address,
-        broker_id,
-        f"ha-of-{address}",
-        TWO if table is None else table,
-        DataVersion(epoch, 0, counter),
-        channel=f"channel-of-{address}",
-        acting_master=acting_master,
-    )
+from tests.unit.namesrv.registrations import A, B, C, registration_of, topics
 
 
 def table_with(*registrations: BrokerRegistration) -> RouteTable:
@@ -57,102 +24,109 @@ def addresses(table: RouteTable, name: str = "broker-a") -> dict[int, str]:
     return table.groups[name].broker_addrs
 
 
-def test_a_slave_is_told_its_master_and_the_master_is_told_nothing() -> None:
+def test_a_slave_gets_its_master_in_the_reply_and_a_master_gets_none() -> None:
     table = RouteTable()
-    assert table.register(says(2, B, acting_master=None), 0) == Registered()
-    assert table.register(says(0, A), 0) == Registered()
-    assert table.register(says(2, B), 0) == Registered(A, f"ha-of-{A}")
+    assert table.register(registration_of(2, B, acting_master=None), 0) == Registered()
+    assert table.register(registration_of(0, A), 0) == Registered()
+    assert table.register(registration_of(2, B), 0) == Registered(A, f"ha-of-{A}")
 
 
-def test_a_slave_is_not_told_a_master_that_is_no_longer_live() -> None:
-    table = table_with(says(0, A), says(2, B))
+def test_a_slave_does_not_get_a_master_that_is_no_longer_live() -> None:
+    table = table_with(registration_of(0, A), registration_of(2, B))
     del table.live["DefaultCluster", A]
-    assert table.register(says(2, B), 0) == Registered()
+    assert table.register(registration_of(2, B), 0) == Registered()
 
 
-def test_a_promoted_slave_takes_id_0_and_leaves_its_own() -> None:
-    table = table_with(says(0, A), says(2, B))
-    table.register(says(0, B, epoch=2), 0)
+def test_a_promoted_slave_gets_id_0_and_loses_its_own() -> None:
+    table = table_with(registration_of(0, A), registration_of(2, B))
+    table.register(registration_of(0, B, epoch=2), 0)
     assert addresses(table) == {0: B}
 
 
-def test_a_deposed_master_cannot_take_id_0_back_and_leaves_the_table() -> None:
-    table = table_with(says(0, A, epoch=1), says(0, B, epoch=2))
+def test_a_deposed_master_cannot_take_id_0_back_and_is_removed() -> None:
+    table = table_with(registration_of(0, A, epoch=1), registration_of(0, B, epoch=2))
     assert addresses(table) == {0: B}
-    assert table.register(says(0, A, epoch=1), 0) == Registered()
+    assert table.register(registration_of(0, A, epoch=1), 0) == Registered()
     assert addresses(table) == {0: B}
     assert ("DefaultCluster", A) not in table.live
-    table.register(says(1, A, epoch=2), 0)
+    table.register(registration_of(1, A, epoch=2), 0)
     assert addresses(table) == {0: B, 1: A}
 
 
-def test_a_higher_epoch_wins_id_0_at_once_while_the_old_master_still_lives() -> None:
-    table = table_with(says(0, A, epoch=4), says(2, B, epoch=4))
-    table.register(says(0, B, epoch=5), 1)
+def test_a_higher_epoch_gets_id_0_while_the_old_master_is_alive() -> None:
+    table = table_with(registration_of(0, A, epoch=4), registration_of(2, B, epoch=4))
+    table.register(registration_of(0, B, epoch=5), 1)
     route = views.route_of(table, "T", None)
     assert route is not None
     assert route.broker_datas[0].broker_addrs == {0: B}
-    assert table.register(says(2, C, epoch=5), 2) == Registered(B, f"ha-of-{B}")
+    assert table.register(registration_of(2, C, epoch=5), 2) == Registered(B, f"ha-of-{B}")
 
 
-def test_a_deposed_master_that_registers_as_id_0_while_listed_as_slave_is_dropped() -> None:
-    table = table_with(says(0, B, epoch=2), says(1, A, epoch=2))
-    table.register(says(0, A, epoch=1), 0)
+def test_a_deposed_master_listed_as_slave_is_removed_when_it_registers_as_id_0() -> None:
+    table = table_with(registration_of(0, B, epoch=2), registration_of(1, A, epoch=2))
+    table.register(registration_of(0, A, epoch=1), 0)
     assert addresses(table) == {0: B}
 
 
-def test_an_equal_or_dead_holder_s_epoch_does_not_protect_its_id() -> None:
-    table = table_with(says(0, A, epoch=2))
-    table.register(says(0, B, epoch=2), 0)
+def test_an_equal_epoch_or_a_dead_holder_does_not_protect_its_id() -> None:
+    table = table_with(registration_of(0, A, epoch=2))
+    table.register(registration_of(0, B, epoch=2), 0)
     assert addresses(table) == {0: B}
-    table = table_with(says(0, A, epoch=9))
+    table = table_with(registration_of(0, A, epoch=9))
     del table.live["DefaultCluster", A]
-    table.register(says(0, B, epoch=1), 0)
+    table.register(registration_of(0, B, epoch=1), 0)
     assert addresses(table) == {0: B}
 
 
-def test_the_first_registration_of_an_id_with_one_topic_is_refused_and_leaves_no_trace() -> None:
+def test_a_first_registration_with_one_topic_is_refused_and_leaves_no_state() -> None:
     table = RouteTable()
     with pytest.raises(OneTopicRefused):
-        table.register(says(0, A, table=topics(T=6)), 0)
+        table.register(registration_of(0, A, table=topics(T=6)), 0)
     assert (table.groups, table.clusters, table.topics, table.live) == ({}, {}, {}, {})
 
 
 def test_a_known_broker_may_register_a_single_topic() -> None:
-    table = table_with(says(0, A))
-    table.register(says(0, A, counter=2, table=topics(New=6)), 0)
+    table = table_with(registration_of(0, A))
+    table.register(registration_of(0, A, counter=2, table=topics(New=6)), 0)
     assert set(table.topics) == {"T", "TBW102", "New"}
 
 
 def test_topics_change_only_with_the_data_version() -> None:
-    table = table_with(says(0, A))
-    table.register(says(0, A, table=topics(T=4, Extra=6)), 0)
+    table = table_with(registration_of(0, A))
+    table.register(registration_of(0, A, table=topics(T=4, Extra=6)), 0)
     assert {name: queues["broker-a"].perm for name, queues in table.topics.items()} == {
         "T": 6,
         "TBW102": 7,
         "Extra": 6,
     }
-    table.register(says(0, A, counter=2, table=topics(T=4, Extra=6)), 0)
+    table.register(registration_of(0, A, counter=2, table=topics(T=4, Extra=6)), 0)
     assert table.topics["T"]["broker-a"].perm == 4
 
 
-def test_a_slave_s_topics_do_not_count_unless_it_has_the_least_id_and_its_kind_may_act() -> None:
-    table = table_with(says(0, A), says(2, B, table=topics(S=6, S2=6)))
+def test_a_slaves_topics_count_only_with_the_lowest_id_and_acting_master() -> None:
+    table = table_with(registration_of(0, A), registration_of(2, B, table=topics(S=6, S2=6)))
     assert "S" not in table.topics
-    assert "T" not in table_with(says(2, B, acting_master=None)).topics
-    assert table_with(says(2, B)).topics["T"]["broker-a"].perm == 6
-    assert table_with(says(2, B, acting_master=True)).topics["T"]["broker-a"].perm == 4
+    assert "T" not in table_with(registration_of(2, B, acting_master=None)).topics
+    assert table_with(registration_of(2, B)).topics["T"]["broker-a"].perm == 6
+    assert table_with(registration_of(2, B, acting_master=True)).topics["T"]["broker-a"].perm == 4
 
 
-def test_topics_that_a_master_no_longer_has_go_only_when_so_configured() -> None:
-    assert "T" in table_with(says(0, A), says(0, A, counter=2, table=topics(X=6, Y=6))).topics
-    table = table_with(says(0, A))
-    table.register(says(0, A, counter=2, table=topics(X=6, Y=6)), 0, only_these_topics=True)
+def test_topics_missing_at_the_master_are_removed_only_if_configured() -> None:
+    assert (
+        "T"
+        in table_with(registration_of(0, A), registration_of(0, A, counter=2, table=topics(X=6, Y=6))).topics
+    )
+    table = table_with(registration_of(0, A))
+    table.register(registration_of(0, A, counter=2, table=topics(X=6, Y=6)), 0, only_these_topics=True)
     assert set(table.topics) == {"X", "Y"}
 
 
-def test_the_last_member_takes_its_group_s_topics_along() -> None:
-    table = table_with(says(0, A), says(2, B), says(0, C, name="broker-b", table=topics(T=6, U=6)))
+def test_topics_of_a_group_are_removed_with_its_last_member() -> None:
+    table = table_with(
+        registration_of(0, A),
+        registration_of(2, B),
+        registration_of(0, C, name="broker-b", table=topics(T=6, U=6)),
+    )
     table.unregister("DefaultCluster", "broker-a", A)
     assert addresses(table) == {2: B}
     assert table.topics["T"].keys() == {"broker-a", "broker-b"}
@@ -164,39 +138,39 @@ def test_the_last_member_takes_its_group_s_topics_along() -> None:
     assert (table.groups, table.clusters, table.topics, table.live) == ({}, {}, {}, {})
 
 
-def test_unregistering_a_stranger_changes_nothing() -> None:
-    table = table_with(says(0, A))
+def test_unregistering_an_unknown_broker_changes_nothing() -> None:
+    table = table_with(registration_of(0, A))
     table.unregister("Ghost", "ghost", "10.9.9.9:1")
     table.unregister("DefaultCluster", "broker-a", B)
     assert addresses(table) == {0: A}
 
 
-def test_a_group_that_acts_loses_write_permission_with_its_master() -> None:
-    table = table_with(says(0, A, acting_master=True), says(2, B, acting_master=True))
+def test_a_group_with_acting_master_loses_write_permission_with_its_master() -> None:
+    table = table_with(registration_of(0, A, acting_master=True), registration_of(2, B, acting_master=True))
     table.unregister("DefaultCluster", "broker-a", A)
     assert table.topics["T"]["broker-a"].perm == 4
 
 
-def test_a_closed_channel_unregisters_its_broker_at_once_but_not_one_that_came_back_on_another() -> None:
-    table = table_with(says(0, A), says(2, B))
-    table.register(replace(says(2, B), channel="second channel"), 0)
+def test_a_closed_channel_unregisters_only_a_broker_that_still_uses_it() -> None:
+    table = table_with(registration_of(0, A), registration_of(2, B))
+    table.register(replace(registration_of(2, B), channel="second channel"), 0)
     assert table.close_channel(f"channel-of-{B}") == []
     assert table.close_channel("second channel") == [B]
     assert addresses(table) == {0: A}
 
 
-def test_the_old_master_s_closed_channel_does_not_touch_the_new_master() -> None:
-    table = table_with(says(0, A, epoch=1), says(2, B, epoch=1))
-    table.register(says(0, B, epoch=2), 0)
+def test_the_closed_channel_of_the_old_master_does_not_affect_the_new_one() -> None:
+    table = table_with(registration_of(0, A, epoch=1), registration_of(2, B, epoch=1))
+    table.register(registration_of(0, B, epoch=2), 0)
     table.close_channel(f"channel-of-{A}")
     assert addresses(table) == {0: B}
     assert "T" in table.topics
 
 
-def test_silent_brokers_expire_each_at_its_own_time() -> None:
+def test_silent_brokers_expire_after_their_own_timeout() -> None:
     table = RouteTable()
-    table.register(replace(says(0, A), live_ms=1_000), now_ms=0)
-    table.register(says(2, B), now_ms=0)
+    table.register(replace(registration_of(0, A), live_ms=1_000), now_ms=0)
+    table.register(registration_of(2, B), now_ms=0)
     assert table.expire(now_ms=1_000) == []
     assert table.expire(now_ms=1_001) == [f"channel-of-{A}"]
     table.refresh("DefaultCluster", B, now_ms=120_000)
@@ -206,12 +180,12 @@ def test_silent_brokers_expire_each_at_its_own_time() -> None:
     assert table.groups == {}
 
 
-def test_write_permission_is_taken_until_a_registration_that_changes_the_topics() -> None:
-    table = table_with(says(0, A))
+def test_wiped_write_permission_lasts_until_a_registration_changes_the_topics() -> None:
+    table = table_with(registration_of(0, A))
     assert table.set_write_permission("broker-a", allowed=False) == 2
-    table.register(says(0, A), 0)
+    table.register(registration_of(0, A), 0)
     assert table.topics["T"]["broker-a"].perm == 4
-    table.register(says(0, A, counter=2), 0)
+    table.register(registration_of(0, A, counter=2), 0)
     assert table.topics["T"]["broker-a"].perm == 6
     table.set_write_permission("broker-a", allowed=False)
     assert table.set_write_permission("broker-a", allowed=True) == 2
@@ -220,7 +194,9 @@ def test_write_permission_is_taken_until_a_registration_that_changes_the_topics(
 
 
 def test_topics_are_deleted_everywhere_or_in_one_cluster() -> None:
-    table = table_with(says(0, A), replace(says(0, C, name="broker-b"), cluster="Other"))
+    table = table_with(
+        registration_of(0, A), replace(registration_of(0, C, name="broker-b"), cluster="Other")
+    )
     table.delete_topic("T", "Other")
     assert table.topics["T"].keys() == {"broker-a"}
     table.delete_topic("T", None)
@@ -229,13 +205,15 @@ def test_topics_are_deleted_everywhere_or_in_one_cluster() -> None:
 
 
 def test_topics_are_added_only_on_known_groups() -> None:
-    table = table_with(says(0, A))
+    table = table_with(registration_of(0, A))
     table.add_topic("Static", [QueueData("broker-a", 1, 1, 6), QueueData("ghost", 1, 1, 6)])
     assert table.topics["Static"].keys() == {"broker-a"}
 
 
 def test_a_route_lists_addresses_by_id_and_is_absent_for_an_unknown_topic() -> None:
-    table = table_with(says(3, C, acting_master=None), says(0, A), says(2, B))
+    table = table_with(
+        registration_of(3, C, acting_master=None), registration_of(0, A), registration_of(2, B)
+    )
     route = views.route_of(table, "T", "broker-a:4")
     assert route is not None
     assert route.encode() == (
@@ -251,7 +229,7 @@ def topics_in(steps: Steps[bytes]) -> list[str]:
     return TopicList.decode(whole(steps)).topic_list
 
 
-def test_long_lists_are_made_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_lists_are_built_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "TOPICS_A_STEP", 2)
     monkeypatch.setattr(views, "GROUPS_A_STEP", 2)
     table, names = RouteTable(), [f"topic-{number}" for number in range(5)]
@@ -265,7 +243,7 @@ def test_long_lists_are_made_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
         "topic-1",
         "topic-2",
         "topic-3",
-    ]  # those of each step, as they were then
+    ]  # the topics of each step, as of that step
     for number in range(5):
         table.groups[f"set-{number}"] = BrokerData("C", f"set-{number}", {0: A})
     table.clusters["C"] = dict.fromkeys(table.groups)
@@ -274,8 +252,8 @@ def test_long_lists_are_made_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(1 for _ in views.cluster_info(table)) == 3
 
 
-def test_lists_for_administrators() -> None:
-    table = table_with(says(0, A))
+def test_topic_lists_and_cluster_info_for_administrators() -> None:
+    table = table_with(registration_of(0, A))
     table.add_topic("Unit", [QueueData("broker-a", 1, 1, 6, topic_sys_flag=1)])
     table.add_topic("UnitSub", [QueueData("broker-a", 1, 1, 6, topic_sys_flag=2)])
     assert topics_in(views.all_topics(table)) == ["T", "TBW102", "Unit", "UnitSub"]

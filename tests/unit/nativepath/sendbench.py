@@ -1,4 +1,4 @@
-"""A send path from received bytes to log and replies, over a log in memory; one is pure, another one compiled."""
+"""A send path from received bytes to log and replies, over a log in memory; pure or compiled."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ SEGMENTS = 32
 MESSAGE_BYTES_MAX = 4_000
 ANSWERED_MS = 3_000
 LONG_TOPICS = "T" * 127, "T" * 128, "T" * 255, "T" * 256
-"""Around the lengths that records of version 1 and 2 have room for; an administrator may have made them elsewhere."""
+"""Lengths around the limits of record versions 1 and 2. Such topics may come from another cluster."""
 
 
 class MemoryLog:
-    """As CommitLog, as far as an appender asks."""
+    """The part of CommitLog that an appender uses."""
 
     def __init__(self) -> None:
         self.content = bytearray(SEGMENT_BYTES * SEGMENTS)
@@ -76,7 +76,7 @@ class MemoryLog:
 
 
 class LoneNode:
-    """As a DLedgerNode that leads alone, as far as its log asks: what is placed is in the log at once."""
+    """The part of a single-member DLedgerNode that its log uses: reserved entries are in the log at once."""
 
     term = 7
     end = 0
@@ -137,7 +137,7 @@ class MemoryLedger(LedgerLog):
 
 
 class Store:
-    """As MessageStore, as far as sends go."""
+    """The part of MessageStore that sends use."""
 
     store_host = pack_host("10.0.0.1", 10911)
 
@@ -209,7 +209,7 @@ class Client:
 
 
 class SendBench:
-    """`compiled`: receives that the module takes go its way. Handlers see what `receive` gets, whole or cut."""
+    """If `compiled`, the module handles the receives that it supports; handlers see the others."""
 
     def __init__(
         self,
@@ -238,7 +238,7 @@ class SendBench:
         self.client = Client(address)
         self.reader = FrameReader()
         for _ in range(7):
-            self.reader._grow()  # so that a receive is one
+            self.reader._grow()  # so that each receive is read at once
         self.settings = TransactionSettings()
         self.halves: list[object] = []
         self.processor = SendProcessor(
@@ -281,7 +281,7 @@ class SendBench:
             self.processor.handle(client, ours)
 
     def state(self) -> Any:
-        """All that may not differ. Zeros of the log that nobody wrote are left out."""
+        """Everything that must be equal, without the unwritten zeros of the log."""
         end = self.store.log.max_offset
         assert self.store.log.content.count(0, end) == len(self.store.log.content) - end
         shown = {name: _shown(histogram) for name, histogram in self.totals.sizes.items()}

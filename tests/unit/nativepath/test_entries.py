@@ -1,4 +1,4 @@
-"""Dispatch of a log by the compiled module leaves what dispatch record by record leaves, also where the log is damaged."""
+"""Dispatch by the compiled module has the same result as dispatch record by record, also of a damaged log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(presence.native is None, reason=f"the compiled m
 
 
 def places_of(case: Case) -> list[int]:
-    """Where its records begin."""
+    """The start of each record."""
     places, at = [], 0
     while at < case.end:
         size, magic = record.PREFIX.unpack_from(case.log, at)
@@ -60,7 +60,7 @@ def test_store_times_of_any_size_are_indexed_alike(number: int, timestamp: int) 
 
 
 FIELDS = {0: 4, 4: 4, 12: 4, 20: 8, 28: 8, 36: 4, 56: 8, 84: 4}
-"""Where numbers stand that a reader of records goes by, and how many bytes they have."""
+"""Offset and size of the numbers in a record that its reader depends on."""
 NUMBERS = [0, 1, -1, 90, 91, 255, 2**31 - 1, -(2**31), 2**58, 2**58 + 1, 2**63 - 1, -(2**63)]
 MAGICS = [record.MAGIC_V1, record.MAGIC_V2, record.MAGIC_BLANK]
 
@@ -83,7 +83,7 @@ MAGICS = [record.MAGIC_V1, record.MAGIC_V2, record.MAGIC_BLANK]
 def test_records_with_any_number_in_any_field_are_listed_alike(
     number: int, lies: list[tuple[int, int, int, bool]], limits: list[float]
 ) -> None:
-    """`lies`: (the record, the field, the number, and whether it is added to what stands there)."""
+    """`lies`: (the record, the field, the number, and whether it is added to the stored one)."""
     case, places = CASES[number], RECORDS[number]
     whole = bytes(case.log)
     for which, field, value, adds in lies:
@@ -97,7 +97,7 @@ def test_records_with_any_number_in_any_field_are_listed_alike(
         case.log[:] = whole
 
 
-def test_nothing_is_read_outside_of_what_is_given() -> None:
+def test_the_module_reads_only_the_given_bytes() -> None:
     assert presence.native is not None
     entries = presence.native.Entries({}, b"SCHEDULE_TOPIC_XXXX")
     log = bytes(CASES[0].log)

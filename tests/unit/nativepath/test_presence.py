@@ -1,4 +1,4 @@
-"""A compiled module that is another's, or breaks when it is loaded, is left out with a word; nothing else fails by it."""
+"""A foreign or broken compiled module is not loaded, with a reason; nothing else fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nativepath import presence
 
 
 class Import:
-    """In the place of import_module; `found` is what it brings."""
+    """Replaces import_module: returns or raises `found`."""
 
     def __init__(self, found: object) -> None:
         self.found = found
@@ -33,7 +33,7 @@ class Import:
         (SimpleNamespace(SOURCES=presence.SOURCES - 1), "built from other sources; install this project again"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_used_is_left_out_with_a_word(
+def test_an_unusable_native_module_is_not_loaded_and_the_reason_is_given(
     monkeypatch: pytest.MonkeyPatch, found: object, word: str
 ) -> None:
     monkeypatch.delenv(presence.SWITCH, raising=False)
@@ -42,7 +42,7 @@ def test_what_cannot_be_used_is_left_out_with_a_word(
     assert native is None and word in why_not
 
 
-def test_what_fits_is_used_unless_it_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_matching_native_module_is_used_unless_it_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     fitting = SimpleNamespace(SOURCES=presence.SOURCES)
     monkeypatch.setattr(presence, "import_module", Import(fitting))
     monkeypatch.setenv(presence.SWITCH, "on")

@@ -1,4 +1,4 @@
-"""The compiled send path stores, answers and counts what the pure one does, whatever clients and other people write."""
+"""The compiled send path stores, answers and counts the same as the pure one, with any input."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def batch(*members: bytes, opaque: int = 7, code: int = 320, flag: int = 0, **fi
 
 
 def alike(use: Callable[[SendBench], None], **how: Any) -> SendBench:
-    """What `use` does to a bench of either kind leaves the same, over a commit log and over a ledger's; the compiled one."""
+    """Checks that `use` has the same result on both paths and both logs; returns the compiled bench."""
     compiled = [leaves_the_same(use, log=log, **how) for log in (MemoryLedger, MemoryLog)]
     assert len({bench.store.plain > 0 for bench in compiled}) == 1
     return compiled[-1]
@@ -78,7 +78,7 @@ def leaves_the_same(use: Callable[[SendBench], None], **how: Any) -> SendBench:
     return compiled
 
 
-def test_a_plain_send_goes_the_compiled_way_and_leaves_the_same() -> None:
+def test_a_plain_send_takes_the_compiled_path_with_the_same_result() -> None:
     def use(bench: SendBench) -> None:
         bench.receive(
             send(1) + send(2, b"", e="3", b="others", i="UNIQ_KEY\x01a") + send(3, e="0", b="others")
@@ -88,7 +88,7 @@ def test_a_plain_send_goes_the_compiled_way_and_leaves_the_same() -> None:
 
     compiled = alike(use)
     assert compiled.store.plain == 1, (
-        "the queue 3 of others does not exist, so its receive is for the pure way"
+        "the queue 3 of others does not exist, so its receive takes the pure path"
     )
     assert b'"opaque":4' in b"".join(compiled.client.written)
 
@@ -110,8 +110,8 @@ def test_frames_of_java_producers_are_plain() -> None:
     assert taken >= 3, "Java's own"
 
 
-def test_a_receive_that_names_very_many_topics_is_for_the_pure_way() -> None:
-    """To look for each send's topic among all of the others takes seconds where a receive brings its 16 MiB."""
+def test_a_receive_with_very_many_topics_takes_the_pure_path() -> None:
+    """In a receive of 16 MiB, a linear search for each send's topic takes seconds."""
     assert presence.native is not None
     read = presence.native.read_sends
     names = [f"topic-{number}" for number in range(64)]
@@ -134,7 +134,7 @@ def test_batches_are_stored_member_by_member_and_answered_with_all_their_ids() -
     assert compiled.store.plain == 2 and compiled.processor.stored == 7
 
 
-def test_batches_without_a_key_are_given_one_as_by_the_pure_way() -> None:
+def test_batches_without_a_unique_key_get_one_as_on_the_pure_path() -> None:
     def use(bench: SendBench) -> None:
         some = member(b"a", b"b"), member(b"c", b"")
         bench.receive(batch(*some, opaque=1, i="WAIT\x01true\x02") + batch(*some, opaque=2, i=""))
@@ -155,11 +155,11 @@ def test_sends_and_batches_of_one_receive_are_stored_in_their_order() -> None:
         bench.pending.acknowledged(bench.store.log.max_offset)
 
     compiled = alike(use)
-    assert compiled.store.plain == 1, "of one code; what mixes 310 and 320 is for the pure way"
+    assert compiled.store.plain == 1, "of one code; a receive that mixes 310 and 320 takes the pure path"
     assert compiled.processor.stored == 10
 
 
-def test_a_batch_is_stored_whole_in_one_segment() -> None:
+def test_a_batch_is_stored_completely_in_one_segment() -> None:
     def use(bench: SendBench) -> None:
         four = [member(bytes([n]) * 900, b"TAGS\x01t\x02") for n in range(4)]
         for number in range(40):
@@ -168,7 +168,7 @@ def test_a_batch_is_stored_whole_in_one_segment() -> None:
 
     compiled = alike(use)
     assert compiled.processor.stored == 40 * 4 and compiled.store.log.max_offset > 2 * SEGMENT_BYTES
-    assert compiled.store.plain == 38, "one goes the pure way at the end of each segment"
+    assert compiled.store.plain == 38, "one takes the pure path at the end of each segment"
 
 
 @pytest.mark.parametrize(
@@ -182,8 +182,8 @@ def test_a_batch_is_stored_whole_in_one_segment() -> None:
         (b"_CRC32#\x010987654321\x02", True),
     ],
 )
-def test_properties_that_look_like_a_records_own_crc_are_for_the_pure_way(end: bytes, plain: bool) -> None:
-    """Else the record would contradict itself, and be taken for damaged."""
+def test_properties_that_look_like_a_record_crc_take_the_pure_path(end: bytes, plain: bool) -> None:
+    """Else the record would contradict itself and count as damaged."""
 
     def use(bench: SendBench) -> None:
         bench.receive(batch(member(b"one", b"TAGS\x01t\x02"), member(b"two", end)))
@@ -210,7 +210,7 @@ def test_properties_that_look_like_a_records_own_crc_are_for_the_pure_way(end: b
         (b"\x02\x02T\x02D\x02TRAN_MSG", True),
     ],
 )
-def test_members_that_ask_for_more_are_for_the_pure_way(properties: bytes, plain: bool) -> None:
+def test_batch_messages_with_special_properties_take_the_pure_path(properties: bytes, plain: bool) -> None:
     def use(bench: SendBench) -> None:
         bench.receive(batch(member(b"DELAY\x013\x02", b"TAGS\x01t\x02"), member(b"two", properties)))
         bench.pending.acknowledged(bench.store.log.max_offset)
@@ -219,7 +219,7 @@ def test_members_that_ask_for_more_are_for_the_pure_way(properties: bytes, plain
 
 
 def hostile_bodies() -> Iterator[bytes]:
-    """A sound batch of three that was cut anywhere, or of which some number lies."""
+    """A valid batch of three, cut at any byte, or with a wrong number."""
     good = (
         member(b"first", b"TAGS\x01t\x02")
         + member(b"", b"")
@@ -248,7 +248,7 @@ def hostile_bodies() -> Iterator[bytes]:
         )
 
 
-def test_hostile_batches_are_refused_or_stored_as_by_the_pure_way() -> None:
+def test_hostile_batches_have_the_same_result_as_on_the_pure_path() -> None:
     bodies = list(hostile_bodies())
 
     def use(bench: SendBench) -> None:
@@ -268,7 +268,7 @@ def test_hostile_batches_are_refused_or_stored_as_by_the_pure_way() -> None:
         MEMBER_HEADER.pack(22, 0, 0, 0, 2**31 - 1) + b"\0\0", MEMBER_HEADER.pack(22, 0, 0, 0, 0) + b"\xff\xff",
     ],
 )  # fmt: skip
-def test_a_batch_that_does_not_add_up_is_refused_as_ever(body: bytes) -> None:
+def test_a_batch_with_contradicting_sizes_is_refused(body: bytes) -> None:
     compiled = alike(lambda bench: bench.receive(batch(body, opaque=1) + batch(member(b"a", b"b"), opaque=2)))
     assert compiled.store.plain == 0 and compiled.client.written
 
@@ -286,7 +286,7 @@ def test_a_batch_that_does_not_add_up_is_refused_as_ever(body: bytes) -> None:
         {"m": "1"},
     ],
 )  # fmt: skip
-def test_what_is_not_plain_goes_the_pure_way(fields: dict[str, str]) -> None:
+def test_special_sends_take_the_pure_path(fields: dict[str, str]) -> None:
     def use(bench: SendBench) -> None:
         bench.receive(send(1, **fields) + send(2, **fields))
         bench.pending.acknowledged(bench.store.log.max_offset)
@@ -302,7 +302,7 @@ def test_what_is_not_plain_goes_the_pure_way(fields: dict[str, str]) -> None:
         {"h": "-5"}, {"j": "3"}, {"g": "0"}, {"m": "yes"}, {"z": "whatever"}, {"l": "16"},
     ],
 )  # fmt: skip
-def test_what_is_plain_goes_the_compiled_way(fields: dict[str, str]) -> None:
+def test_plain_sends_take_the_compiled_path(fields: dict[str, str]) -> None:
     def use(bench: SendBench) -> None:
         bench.receive(send(1, **fields) + send(-2, b"", **fields))
         bench.pending.acknowledged(bench.store.log.max_offset)
@@ -320,7 +320,7 @@ def test_one_way_sends_are_stored_and_not_answered() -> None:
     assert compiled.store.plain == 2 and len(compiled.client.written) == 1
 
 
-def test_the_end_of_a_segment_and_a_full_disk_are_for_the_pure_way() -> None:
+def test_the_end_of_a_segment_and_a_full_disk_take_the_pure_path() -> None:
     def use(bench: SendBench) -> None:
         for number in range(3 * SEGMENT_BYTES // 3_000):
             bench.store.log.is_full = number % 7 == 5
@@ -332,11 +332,11 @@ def test_the_end_of_a_segment_and_a_full_disk_are_for_the_pure_way() -> None:
 
 
 @pytest.mark.parametrize("how", [{"crcs": True}, {"address": "[fd00::9]:5000"}])
-def test_record_crcs_and_other_hosts_are_for_the_pure_way(how: dict[str, Any]) -> None:
+def test_record_crcs_and_other_hosts_take_the_pure_path(how: dict[str, Any]) -> None:
     assert alike(lambda bench: bench.receive(send(1) + batch(member(b"a", b"b"))), **how).store.plain == 0
 
 
-def test_a_run_is_answered_up_to_where_it_is_held_and_the_rest_as_it_becomes_known() -> None:
+def test_a_run_of_sends_is_answered_as_its_offsets_are_confirmed() -> None:
     def use(bench: SendBench) -> None:
         bench.receive(b"".join(send(number, b"b" * number) for number in range(9)))
         bench.clock.ms += 10
@@ -353,7 +353,7 @@ def test_a_run_is_answered_up_to_where_it_is_held_and_the_rest_as_it_becomes_kno
     assert answers.count(b'"code":0,') and answers.count(b'"code":10,') and answers.count(b'"code":12,')
 
 
-def test_a_slave_out_of_reach_is_told_of_send_by_send() -> None:
+def test_each_send_reports_an_unreachable_slave() -> None:
     def use(bench: SendBench) -> None:
         bench.replication.reached = 800
         bench.receive(b"".join(send(number) for number in range(9)))
@@ -445,7 +445,7 @@ def frames(draw: st.DrawFn) -> bytes:
     cut=st.integers(0, 400),
     shares=st.lists(st.floats(0, 1), max_size=4),
 )
-def test_whatever_comes_is_stored_and_answered_alike(
+def test_any_received_bytes_are_stored_and_answered_alike(
     received: list[bytes], damages: list[tuple[int, int]], cut: int, shares: list[float]
 ) -> None:
     content = [bytearray(each) for each in received]
@@ -470,7 +470,7 @@ def test_whatever_comes_is_stored_and_answered_alike(
 
 @settings(max_examples=300)
 @given(data=st.binary(max_size=300), begin=st.integers(0, 20), much=st.booleans())
-def test_bytes_that_mean_nothing_are_no_sends(data: bytes, begin: int, much: bool) -> None:
+def test_random_bytes_are_no_sends(data: bytes, begin: int, much: bool) -> None:
     assert presence.native is not None
     good = send(1)
     content = bytearray(good * (3 if much else 1))

@@ -1,4 +1,4 @@
-"""Stores of Raft-mode brokers: those that Java wrote, laid out again, and others made of given messages, byte by byte."""
+"""Stores of Raft-mode brokers: recorded Java stores, and stores built byte by byte from given messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIME_MS = 1_700_000_000_000
 
 
 def lay_out(name: str, root: Path) -> Path:
-    """The store `name` that Java left, at full size below `root`."""
+    """Unpack the Java store `name` at full size below `root`."""
     for path in sorted((VECTORS / name).rglob("*")):
         if path.is_file():
             target = root / path.relative_to(VECTORS / name).with_suffix("")
@@ -43,8 +43,8 @@ def message(number: int, body: bytes, queue_offset: int, topic: str = "Orders") 
 
 
 class StoreOfMessages:
-    """A store below `root`, of files of `file_bytes`, that begins with entry `first_index` at `begin`; as Java has it,
-    without check values."""
+    """A store below `root` with files of `file_bytes` that begins with entry `first_index` at `begin`. As in
+    Java, it has no checksums."""
 
     def __init__(self, root: Path, file_bytes: int = 2048, begin: int = 0, first_index: int = 0) -> None:
         self.root = root
@@ -54,7 +54,7 @@ class StoreOfMessages:
         self._data = bytearray()
 
     def add(self, message: Message, *, term: int = 3, sealed: bool = False) -> int:
-        """Where the message's entry stands now."""
+        """Append the message and return the position of its entry."""
         size = 48 + len(encode(message)) + (20 if sealed else 0)
         left = self.file_bytes - self.end % self.file_bytes
         if size + 8 > left:
@@ -88,7 +88,7 @@ class StoreOfMessages:
 
 
 def messages_in(root: Path) -> tuple[list[PlacedMessage], str]:
-    """All messages, and what is wrong with the log."""
+    """All messages, and the damage of the log."""
     log = read_log(root)
     return list(log.messages()), log.census.damage
 
@@ -102,6 +102,6 @@ def contents(root: Path) -> dict[str, bytes]:
 
 
 def bodies_filled(names: Sequence[str]) -> list[bytes]:
-    """As those of the stores that Java wrote: filled up with dots to sizes in turn."""
+    """Bodies as in the recorded Java stores: padded with dots to alternating sizes."""
     sizes = (0, 1, 50, 200, 900, 3000)
     return [f"{name} ".encode().ljust(sizes[number % 6], b".") for number, name in enumerate(names)]

@@ -1,4 +1,4 @@
-"""A store of controller mode made of a Raft-mode broker's, opened by the store itself and compared; and the way back."""
+"""A Raft-mode broker's store adopted into controller mode, opened and compared; and give-back."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def adopted(store: Path, root: Path, file_bytes: int = FILE_BYTES) -> Result:
 
 
 def opened(root: Path, file_bytes: int = FILE_BYTES) -> tuple[RecoveryReport, dict[int, list[Message]]]:
-    """How the store recovers, and the messages of each queue of Orders by its consume queue."""
+    """The recovery report of the store, and the messages of each queue of Orders by its consume queue."""
 
     async def read() -> tuple[RecoveryReport, dict[int, list[Message]]]:
         settings = StoreSettings(mappedFileSizeCommitLog=file_bytes, mappedFileSizeConsumeQueue=400)
@@ -73,7 +73,7 @@ def opened(root: Path, file_bytes: int = FILE_BYTES) -> tuple[RecoveryReport, di
 
 
 @pytest.mark.parametrize("name", ["killed", "mixed"])
-def test_a_java_store_is_taken_over_with_its_queue_offsets(tmp_path: Path, name: str) -> None:
+def test_an_adopted_java_store_keeps_its_queue_offsets(tmp_path: Path, name: str) -> None:
     store, root = lay_out(name, tmp_path / "java"), tmp_path / "new"
     result = adopted(store, root)
     assert result.exit_code == 0, result.output
@@ -91,7 +91,7 @@ def test_a_java_store_is_taken_over_with_its_queue_offsets(tmp_path: Path, name:
     assert history == EpochHistory([(0, 0)])
 
 
-def test_what_stood_in_the_plain_log_before_stands_where_it_stood(tmp_path: Path) -> None:
+def test_records_of_the_old_commit_log_keep_their_offsets(tmp_path: Path) -> None:
     store, root = lay_out("mixed", tmp_path / "java"), tmp_path / "new"
     assert adopted(store, root).exit_code == 0
     for name in ("00000000000000000000", "00000000000000016384"):
@@ -100,15 +100,17 @@ def test_what_stood_in_the_plain_log_before_stands_where_it_stood(tmp_path: Path
         assert new[:end] == old[:end]
 
 
-def of_group(root: Path, bodies: list[bytes], term: int = 3) -> Path:
+def store_of_group(root: Path, bodies: list[bytes], term: int = 3) -> Path:
     made = StoreOfMessages(root, file_bytes=4096)
     for number, body in enumerate(bodies):
         made.add(message(number, body, number), term=term)
     return made.write()
 
 
-def test_of_several_stores_the_one_that_holds_most_is_taken(tmp_path: Path) -> None:
-    stores = [of_group(tmp_path / f"n{number}", [b"a", b"b", b"c"][: number + 1]) for number in (1, 2, 0)]
+def test_adopt_uses_the_store_that_holds_most_messages(tmp_path: Path) -> None:
+    stores = [
+        store_of_group(tmp_path / f"n{number}", [b"a", b"b", b"c"][: number + 1]) for number in (1, 2, 0)
+    ]
     file, root = tmp_path / "broker.conf", tmp_path / "new"
     file.write_text(
         f"storePathRootDir={root}\nmappedFileSizeCommitLog=4096\nmappedFileSizeConsumeQueue=400\n"
@@ -119,15 +121,15 @@ def test_of_several_stores_the_one_that_holds_most_is_taken(tmp_path: Path) -> N
     assert len(opened(root, 4096)[1][0]) == 3
 
 
-def test_stores_of_two_groups_are_refused(tmp_path: Path) -> None:
-    stores = [of_group(tmp_path / "n0", [b"a", b"b"]), of_group(tmp_path / "n1", [b"a", b"x"])]
+def test_adopt_rejects_stores_of_two_groups(tmp_path: Path) -> None:
+    stores = [store_of_group(tmp_path / "n0", [b"a", b"b"]), store_of_group(tmp_path / "n1", [b"a", b"x"])]
     file = tmp_path / "broker.conf"
     file.write_text(f"storePathRootDir={tmp_path / 'new'}\nmappedFileSizeCommitLog=4096\n")
     result = CliRunner().invoke(raftstore, ["adopt", "-c", str(file), *map(str, stores)])
     assert result.exit_code == 1 and "not of one group: entry 1 of term 3 differs" in result.output
 
 
-def test_a_log_that_begins_late_begins_there_again(tmp_path: Path) -> None:
+def test_an_adopted_log_keeps_its_start_offset(tmp_path: Path) -> None:
     made = StoreOfMessages(tmp_path / "java", file_bytes=4096, begin=8192, first_index=30)
     for number in range(60):
         made.add(message(number, b"b" * (10 * number), 500 + number))
@@ -139,7 +141,7 @@ def test_a_log_that_begins_late_begins_there_again(tmp_path: Path) -> None:
     assert asyncio.run(EpochFile(RealSmallFiles(root)).load()) == EpochHistory([(0, 8192)])
 
 
-def test_it_refuses_with_nothing_done(tmp_path: Path) -> None:
+def test_a_rejected_adoption_changes_nothing(tmp_path: Path) -> None:
     store, root = lay_out("killed", tmp_path / "java"), tmp_path / "new"
     result = adopted(store, root, 8192)
     assert result.exit_code == 1 and "set mappedFileSizeCommitLog=16384" in result.output
@@ -153,7 +155,7 @@ def test_it_refuses_with_nothing_done(tmp_path: Path) -> None:
     assert result.exit_code == 1 and "is not empty" in result.output
 
 
-def test_a_pair_takes_nothing_over(tmp_path: Path) -> None:
+def test_adopt_rejects_a_broker_without_controller_mode(tmp_path: Path) -> None:
     store, file = lay_out("killed", tmp_path / "java"), tmp_path / "broker.conf"
     file.write_text(f"enableControllerMode=false\nstorePathRootDir={tmp_path / 'new'}\n")
     result = CliRunner().invoke(raftstore, ["adopt", "-c", str(file), str(store)])
@@ -161,7 +163,7 @@ def test_a_pair_takes_nothing_over(tmp_path: Path) -> None:
 
 
 class Broken(MessageLog):
-    """Its disk fails on the way."""
+    """A log whose disk fails while it is read."""
 
     def messages(self) -> Iterator[PlacedMessage]:
         for number, each in enumerate(super().messages()):
@@ -170,7 +172,7 @@ class Broken(MessageLog):
             yield each
 
 
-def test_what_is_half_made_has_no_epochs_and_is_refused(tmp_path: Path) -> None:
+def test_a_half_adopted_store_has_no_epoch_file_and_does_not_start(tmp_path: Path) -> None:
     files = read_folder(lay_out("killed", tmp_path / "java"))
     root, settings = tmp_path / "new", StoreSettings(mappedFileSizeCommitLog=FILE_BYTES)
     log = Broken([], files)
@@ -186,7 +188,7 @@ def test_what_is_half_made_has_no_epochs_and_is_refused(tmp_path: Path) -> None:
     assert said.returncode == 1 and "no epoch is known for it" in said.stderr
 
 
-def test_a_log_that_rots_between_its_two_reads_is_not_taken_over(tmp_path: Path) -> None:
+def test_a_log_that_changes_between_two_reads_is_not_adopted(tmp_path: Path) -> None:
     store = lay_out("killed", tmp_path / "java")
     log = read_log(store)
     assert len(list(log.messages())) == 43
@@ -200,7 +202,7 @@ def test_a_log_that_rots_between_its_two_reads_is_not_taken_over(tmp_path: Path)
     assert not (root / "epochFileCheckpoint").exists()
 
 
-def test_a_store_without_messages_is_not_taken_over(tmp_path: Path) -> None:
+def test_a_store_without_messages_is_not_adopted(tmp_path: Path) -> None:
     made = StoreOfMessages(tmp_path / "java", file_bytes=4096)
     made.add_body(b"")
     result = adopted(made.write(), tmp_path / "new", 4096)
@@ -219,8 +221,8 @@ def given_back(store: Path, root: Path, file_bytes: int = FILE_BYTES) -> Result:
     return result
 
 
-def test_the_way_back_ends_with_the_bytes_that_java_wrote(tmp_path: Path) -> None:
-    """But for two fields of an entry that Java leaves 0 and does not look at."""
+def test_give_back_restores_the_bytes_of_java(tmp_path: Path) -> None:
+    """Except two fields of an entry that Java leaves 0 and does not read."""
     java, ours, back = lay_out("killed", tmp_path / "java"), tmp_path / "ours", tmp_path / "back"
     assert adopted(java, ours).exit_code == 0
     result = given_back(ours, back)
@@ -240,7 +242,7 @@ def test_the_way_back_ends_with_the_bytes_that_java_wrote(tmp_path: Path) -> Non
     assert CliRunner().invoke(raftstore, ["inspect", str(back)]).exit_code == 0
 
 
-def test_the_way_back_wants_a_store_that_was_closed(tmp_path: Path) -> None:
+def test_give_back_requires_a_cleanly_closed_store(tmp_path: Path) -> None:
     java, ours, back = lay_out("mixed", tmp_path / "java"), tmp_path / "ours", tmp_path / "back"
     assert adopted(java, ours).exit_code == 0
     (ours / "abort.spare").rename(ours / "abort")
@@ -253,7 +255,7 @@ def test_the_way_back_wants_a_store_that_was_closed(tmp_path: Path) -> None:
     assert [one.facts for one in after] == [one.facts for one in before]
 
 
-def test_a_message_that_fills_its_segment_wants_larger_files_in_raft_mode(tmp_path: Path) -> None:
+def test_give_back_rejects_files_too_small_for_a_message(tmp_path: Path) -> None:
     made = StoreOfMessages(tmp_path / "java", file_bytes=8192)
     made.add(message(0, b"b" * 5000, 0))
     ours, back = tmp_path / "ours", tmp_path / "back"

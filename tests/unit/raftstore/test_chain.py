@@ -1,4 +1,4 @@
-"""Slices of a log of entries as the scrub checks them: whatever bit flips is told, of the entry that it flipped in."""
+"""Slices of a log of entries as the scrub checks them: each flipped bit is reported for its own entry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FILE = 4096
 
 
 def log(*bodies_or_none: bytes | None) -> tuple[bytes, list[int]]:
-    """Entries with these bodies, or with a message for None; and where each begins."""
+    """Entries with these bodies, or with a message for None; and the start of each."""
     content, begins, check = b"", list[int](), 0
     for index, given in enumerate(bodies_or_none):
         begins.append(len(content))
@@ -24,30 +24,30 @@ def log(*bodies_or_none: bytes | None) -> tuple[bytes, list[int]]:
     return content, begins
 
 
-def test_any_bit_that_flips_is_told_and_the_entry_behind_is_not_blamed() -> None:
+def test_a_flipped_bit_is_reported_for_its_own_entry_only() -> None:
     content, begins = log(b"", None, None, b"")
     walked, checks = walk_entries(content, 0, FILE, len(content), before=(0,))
     assert (walked.end, walked.records, walked.why) == (len(content), 4, "")
     assert checks == (stored_check(content[begins[-1] :]),)
     for at in range(len(content)):
-        rotten = content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :]
-        walked, checks = walk_entries(rotten, 0, FILE, len(content), before=(0,))
+        corrupted = content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :]
+        walked, checks = walk_entries(corrupted, 0, FILE, len(content), before=(0,))
         assert walked.why and walked.end == max(begin for begin in begins if begin <= at), at
         if walked.size:
-            behind, rest = walked.end + walked.size, rotten[walked.end + walked.size :]
+            behind, rest = walked.end + walked.size, corrupted[walked.end + walked.size :]
             assert walk_entries(rest, behind, FILE, len(content), before=checks)[0].why == "", at
 
 
-def test_of_the_first_entry_behind_what_nobody_read_the_check_value_is_believed() -> None:
+def test_the_checksum_of_the_first_entry_in_a_walk_is_trusted() -> None:
     content, begins = log(b"", b"")
     walked, checks = walk_entries(content[begins[1] :], begins[1], FILE, len(content))
     assert not walked.why and checks == (stored_check(content[begins[1] :]),)
     assert walk_entries(content[begins[1] :], begins[1], FILE, len(content), before=(7,))[0].why
     by_java = content[:36] + bytes(4) + content[40 : begins[1]]
-    assert not walk_entries(by_java, 0, FILE, begins[1], before=(9,))[0].why, "Java writes no check values"
+    assert not walk_entries(by_java, 0, FILE, begins[1], before=(9,))[0].why, "Java writes no checksums"
 
 
-def test_a_walk_goes_on_from_the_check_value_where_another_ended() -> None:
+def test_a_walk_continues_with_the_checksum_where_another_ended() -> None:
     chain = Chain()
     assert chain.before(0) == ()
     chain.ends(96, (5,))

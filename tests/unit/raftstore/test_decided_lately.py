@@ -1,25 +1,25 @@
-"""What was decided a moment ago."""
+"""The index that was committed a moment ago."""
 
 from __future__ import annotations
 
 from raftstore.recentcommits import RecentCommits
 
 
-def test_nothing_is_decided_at_first() -> None:
+def test_a_new_recent_commits_has_no_index() -> None:
     assert RecentCommits().index(5_000) == -1
 
 
-def test_what_is_decided_now_counts_a_second_later() -> None:
-    decided = RecentCommits()
-    decided.note(10, 1_000)
-    decided.note(20, 3_000)
-    assert (decided.index(3_000), decided.index(3_999), decided.index(4_000)) == (10, 10, 20)
+def test_a_commit_index_is_returned_one_second_later() -> None:
+    recent = RecentCommits()
+    recent.note(10, 1_000)
+    recent.note(20, 3_000)
+    assert (recent.index(3_000), recent.index(3_999), recent.index(4_000)) == (10, 10, 20)
 
 
-def test_of_many_notes_few_are_kept_and_the_last_is_among_them() -> None:
-    decided = RecentCommits()
+def test_few_of_many_notes_are_kept_and_the_last_is_one_of_them() -> None:
+    recent = RecentCommits()
     for number in range(10_000):
-        decided.note(number, 1_000 + number)
-    assert len(decided._notes) <= 25
-    assert 9_999 - 1_050 <= decided.index(10_999) <= 9_999
-    assert decided.index(11_999) == 9_999
+        recent.note(number, 1_000 + number)
+    assert len(recent._notes) <= 25
+    assert 9_999 - 1_050 <= recent.index(10_999) <= 9_999
+    assert recent.index(11_999) == 9_999

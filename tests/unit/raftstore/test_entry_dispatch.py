@@ -1,4 +1,4 @@
-"""Dispatch of entries by the compiled module leaves what dispatch one by one leaves, also where they are damaged."""
+"""Dispatch of entries by the compiled module equals dispatch one by one, also of damaged entries."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dledger.storage.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER_BYTES, header
 from messagestore.record import Message, encode
 from nativepath import presence
 from raftstore.entrywalk import EntryDispatcher
-from tests.unit.messagestore.test_bulk import Case, both_ways, dispatch, dispatcher_in
+from tests.unit.messagestore.bulkcases import Case, both_ways, dispatch, dispatcher_in
 
 LISTED = encode_members(Members({"n0": "127.0.0.1:1"}))
 compiled = pytest.mark.skipif(presence.native is None, reason=f"the compiled module is {presence.why_not}")
 
 
 class LedgerCase(Case):
-    """The same records as bodies of entries; `others` between them: no-ops, and lists of members."""
+    """The same records as bodies of entries; with `others`, no-ops and member lists between them."""
 
     def __init__(self, seed: int, count: int, *, odd: float, others: bool = True) -> None:
         self.others = others
@@ -50,18 +50,19 @@ CASES = [LedgerCase(seed, 400, odd=odd) for seed, odd in ((1, 0.0), (2, 0.1), (3
 
 
 @pytest.mark.parametrize("number", range(len(CASES)))
-def test_entries_are_listed_alike(number: int) -> None:
+def test_compiled_and_python_dispatch_list_the_same_entries(number: int) -> None:
     case = CASES[number]
     limits = sorted(
         {*case.random.sample(case.positions, 9), *case.random.choices(range(case.end), k=9), case.end}
     )
-    told = both_ways(case, limits, EntryDispatcher)
-    assert told[-1][0] == case.end
+    listed = both_ways(case, limits, EntryDispatcher)
+    assert listed[-1][0] == case.end
 
 
 @compiled
 def test_plain_entries_are_listed_by_the_compiled_module(tmp_path: Path) -> None:
-    """All of a file but for the first message of each queue and what has no room in the newest index file."""
+    """All of a file except the first message of each queue and those without room in the newest index
+    file."""
     case = LedgerCase(4, 400, odd=0.0)
     dispatcher, queues, index = dispatcher_in(
         tmp_path, bulk=False, compiled=True, kind=EntryDispatcher, entries=9_000, file_size=40_000
@@ -86,7 +87,7 @@ def test_plain_entries_are_listed_by_the_compiled_module(tmp_path: Path) -> None
     | st.integers(-9, 200).map(lambda value: value.to_bytes(4, "big", signed=True)),
     limits=st.lists(st.floats(0, 1), max_size=3),
 )
-def test_damaged_entries_are_listed_up_to_the_same_one(
+def test_both_dispatches_stop_at_the_same_damaged_entry(
     number: int, which: int, at: int, content: bytes, limits: list[float]
 ) -> None:
     case = CASES[number]

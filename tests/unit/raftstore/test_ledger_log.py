@@ -1,4 +1,4 @@
-"""A member's DLedger log as a broker's store reads it, of bytes that are given."""
+"""A member's DLedger log as a broker's store reads it, built from given bytes."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def log_of(*files: bytes, end: int) -> LedgerLog:
 
 
 def closed(content: bytes) -> bytes:
-    """With the blank that ends a file."""
+    """Add the blank that ends a file."""
     return content + BLANK.pack(BLANK_MAGIC, FILE - len(content))
 
 
-def test_a_file_of_no_ops_alone_is_passed_over() -> None:
-    """The first message did not fit behind what opened the term."""
+def test_a_file_with_only_no_ops_is_skipped() -> None:
+    """The first message did not fit after the no-op of the term."""
     first = message(1, b"x", 0)
     first.physical_offset = 2 * FILE + 48
     stored = entry(3, 2 * FILE, encode(first))
@@ -77,7 +77,7 @@ def test_a_file_of_no_ops_alone_is_passed_over() -> None:
     assert [oldest.newest_ms, second.newest_ms] == [TIME_MS + 1, TIME_MS + 1]
 
 
-def test_the_time_of_a_message_that_is_not_as_it_was_written_counts_for_nothing() -> None:
+def test_the_time_of_a_corrupted_message_is_ignored() -> None:
     first = message(1, b"x", 0)
     first.physical_offset = FILE + 48
     stored = bytearray(entry(1, FILE, encode(first)))
@@ -86,10 +86,11 @@ def test_the_time_of_a_message_that_is_not_as_it_was_written_counts_for_nothing(
     assert [each.newest_ms for each in asyncio.run(log.segments_behind_first(2))] == [None]
 
 
-def test_a_file_whose_age_the_disk_does_not_give_is_as_old_as_the_next_one(
+def test_a_file_with_an_unreadable_age_is_as_old_as_the_next_one(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One bad sector kept all files for good, also those that a full disk takes by force."""
+    """One bad sector once kept all files for ever, also those that forced deletion of a full disk should
+    remove."""
     first = message(1, b"x", 0)
     first.physical_offset = 2 * FILE + 48
     stored = entry(2, 2 * FILE, encode(first))
@@ -108,14 +109,14 @@ def test_a_file_whose_age_the_disk_does_not_give_is_as_old_as_the_next_one(
     assert caplog.messages == ["how old a segment is cannot be read: it counts as old as the next one"]
 
 
-def test_a_log_of_no_ops_alone_has_no_first_message() -> None:
+def test_a_log_with_only_no_ops_has_no_first_message() -> None:
     content = entry(0, 0, b"")
     log = log_of(closed(content), entry(1, FILE, b""), end=FILE + 48)
     assert log.first_record() is None
     assert [each.newest_ms for each in asyncio.run(log.segments_behind_first(2))] == [None]
 
 
-def test_nothing_is_read_of_a_log_that_is_being_replaced_and_no_disk_is_blamed_for_that() -> None:
+def test_a_log_that_is_being_replaced_rejects_reads() -> None:
     content = entry(0, 0, b"")
     log = log_of(closed(content), entry(1, FILE, b""), end=FILE + 48)
     assert len(log.segment_view(FILE)[0]) == FILE

@@ -1,4 +1,4 @@
-"""What a Raft-mode broker's log holds, message by message, and what is told of one that is damaged."""
+"""The messages in a Raft-mode broker's log, one by one, and the report about a damaged log."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ def test_every_message_of_a_java_store_is_read(tmp_path: Path) -> None:
         assert [record.physical_offset for record in records] == [each.offset for each in found]
 
 
-def test_a_java_store_has_its_messages_where_upstream_puts_them(tmp_path: Path) -> None:
+def test_messages_of_a_java_store_have_upstreams_offsets(tmp_path: Path) -> None:
     found, _ = messages_in(lay_out("mixed", tmp_path))
     assert [each.offset for each in found[:2]] == [0, 411]
     divided = [each.offset for each in found if each.offset >= 3 * FILE_BYTES]
     assert divided[0] == 3 * FILE_BYTES + 48
     assert divided[1] - divided[0] == len(found[-len(divided)].content) + 48
-    assert any(offset % FILE_BYTES == 48 for offset in divided[1:])  # behind a blank
+    assert any(offset % FILE_BYTES == 48 for offset in divided[1:])  # after a blank
 
 
-def test_an_entry_at_300_has_its_message_at_348() -> None:
+def test_a_message_follows_the_header_of_its_entry() -> None:
     record = message(7, b"body", 2)
     record.physical_offset = 348
     content = encode(record)
@@ -68,17 +68,17 @@ def test_an_entry_at_300_has_its_message_at_348() -> None:
     assert moved(content, facts, 348) == content
 
 
-def test_a_record_that_ends_with_its_own_crc_gets_that_of_its_new_place(tmp_path: Path) -> None:
+def test_a_moved_record_gets_the_crc_of_its_new_offset(tmp_path: Path) -> None:
     store = StoreOfMessages(tmp_path)
     store.add(message(0, b"sealed", 0), sealed=True)
     ((offset, content, facts),), damage = messages_in(store.write())
     assert (offset, damage) == (48, "")
     there = moved(content, facts, 4048)
     assert facts_of(there, 4000) is not None
-    assert facts_of(content[:28] + there[28:36] + content[36:], 4000) is None  # the old CRC at the new place
+    assert facts_of(content[:28] + there[28:36] + content[36:], 4000) is None  # the old CRC at the new offset
 
 
-def test_a_log_that_retention_shortened_begins_where_its_first_file_does(tmp_path: Path) -> None:
+def test_a_log_shortened_by_retention_begins_with_its_first_file(tmp_path: Path) -> None:
     store = StoreOfMessages(tmp_path, begin=4096, first_index=70)
     for number in range(3):
         store.add(message(number, b"kept", 500 + number))
@@ -95,7 +95,7 @@ def three(root: Path) -> StoreOfMessages:
     return store
 
 
-def test_a_message_that_is_not_the_next_of_its_queue_is_damage(tmp_path: Path) -> None:
+def test_a_gap_in_queue_offsets_is_damage(tmp_path: Path) -> None:
     store = three(tmp_path)
     store.add(message(3, b"late", 4))
     found, damage = messages_in(store.write())
@@ -105,13 +105,13 @@ def test_a_message_that_is_not_the_next_of_its_queue_is_damage(tmp_path: Path) -
     )
 
 
-def test_a_queue_of_a_whole_log_begins_at_0(tmp_path: Path) -> None:
+def test_a_queue_of_a_complete_log_begins_at_0(tmp_path: Path) -> None:
     store = StoreOfMessages(tmp_path)
     store.add(message(0, b"late", 4))
     assert "where 0 is due" in messages_in(store.write())[1]
 
 
-def test_an_entry_without_a_message_is_damage_and_a_no_op_is_none(tmp_path: Path) -> None:
+def test_an_unknown_entry_is_damage_and_a_no_op_is_not(tmp_path: Path) -> None:
     store = three(tmp_path)
     store.add_body(b"")
     store.add_body(encode_members(Members({"n0": "127.0.0.1:1"})))
@@ -134,31 +134,33 @@ def test_a_flipped_bit_in_a_body_is_damage_of_its_entry(tmp_path: Path) -> None:
     assert "entry 1 at byte 153 is no message that is whole" in damage
 
 
-def test_an_end_that_is_lost_below_what_was_decided_is_damage(tmp_path: Path) -> None:
+def test_a_missing_committed_entry_is_damage(tmp_path: Path) -> None:
     root = three(tmp_path).write()
     (root / "dledger-n0/checkpoint").write_text("committedIndex=3\nendIndex=3\n")
     assert "ends before entry 3" in messages_in(root)[1]
 
 
 @pytest.mark.parametrize("lost_bytes", [10, 80, 120])
-@pytest.mark.parametrize("decided", [1, 2])
-def test_a_torn_end_is_none_unless_it_was_decided(tmp_path: Path, decided: int, lost_bytes: int) -> None:
-    """All of its header may be there, a part of it, or nothing."""
+@pytest.mark.parametrize("committed", [1, 2])
+def test_a_torn_end_is_damage_only_if_it_was_committed(
+    tmp_path: Path, committed: int, lost_bytes: int
+) -> None:
+    """The header may be complete, partial, or missing."""
     store = three(tmp_path)
     root = store.write()
     file = root / "dledger-n0/data/00000000000000000000"
     file.write_bytes(file.read_bytes()[: store.end - lost_bytes].ljust(2048, b"\0"))
-    (root / "dledger-n0/checkpoint").write_text(f"committedIndex={decided}\nendIndex=2\n")
+    (root / "dledger-n0/checkpoint").write_text(f"committedIndex={committed}\nendIndex=2\n")
     log = read_log(root)
     assert len(list(log.messages())) == 2
-    assert (log.census.damage == "") == (decided == 1)
-    assert log.census.found.last_index == 1 or decided == 2
-    if decided == 1:
+    assert (log.census.damage == "") == (committed == 1)
+    assert log.census.found.last_index == 1 or committed == 2
+    if committed == 1:
         assert log.census.found.tail
 
 
-def test_what_a_later_leader_cut_is_no_part_of_the_log(tmp_path: Path) -> None:
-    """Java leaves the bytes of what it cuts: an entry of an older term behind one of a newer."""
+def test_entries_cut_by_a_later_leader_are_not_part_of_the_log(tmp_path: Path) -> None:
+    """Java leaves the bytes of cut entries: an entry of an older term follows one of a newer term."""
     store = three(tmp_path)
     store.add(message(3, b"newer", 3), term=5)
     store.add(message(4, b"older", 4), term=4)
@@ -171,7 +173,7 @@ def test_what_a_later_leader_cut_is_no_part_of_the_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", ["00000000000000000000", "00000000000000016384", "00000000000000032768"])
-def test_a_hole_in_the_old_log_is_damage_but_at_its_beginning(tmp_path: Path, lost: str) -> None:
+def test_a_gap_in_the_old_log_is_damage_except_at_its_start(tmp_path: Path, lost: str) -> None:
     root = lay_out("mixed", tmp_path)
     (root / "commitlog" / lost).unlink()
     found, damage = messages_in(root)
@@ -181,7 +183,7 @@ def test_a_hole_in_the_old_log_is_damage_but_at_its_beginning(tmp_path: Path, lo
         assert damage.startswith("commitlog")
 
 
-def test_a_store_that_holds_a_plain_log_alone_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+def test_a_store_with_only_a_plain_log_is_not_read_as_empty(tmp_path: Path) -> None:
     root = lay_out("mixed", tmp_path)
     shutil.rmtree(root / "dledger-n0/data")
     (root / "dledger-n0/checkpoint").unlink()
@@ -189,13 +191,13 @@ def test_a_store_that_holds_a_plain_log_alone_is_not_taken_for_an_empty_one(tmp_
     assert not found and "nothing was stored in Raft mode yet" in damage
 
 
-def test_a_controllers_store_is_none_of_a_broker(tmp_path: Path) -> None:
+def test_a_controllers_store_is_not_read_as_a_broker_store(tmp_path: Path) -> None:
     store = three(tmp_path)
     (store.write() / "dledger-n0/snapshot").write_bytes(b"x")
     assert "no store of a Raft-mode broker" in messages_in(tmp_path)[1]
 
 
-def test_inspect_shows_members_and_which_holds_most(tmp_path: Path) -> None:
+def test_inspect_shows_members_and_the_longest_log(tmp_path: Path) -> None:
     stores = [three(tmp_path / "n0"), three(tmp_path / "n1")]
     stores[1].add(message(3, b"more", 3))
     roots = [str(store.write()) for store in stores]
@@ -214,7 +216,7 @@ def test_inspect_shows_members_and_which_holds_most(tmp_path: Path) -> None:
     file_bytes=st.integers(1000, 4000),
     files_before=st.integers(0, 3),
 )
-def test_any_log_becomes_a_commit_log_of_the_same_messages(
+def test_a_commit_log_made_of_any_raft_log_has_the_same_messages(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], file_bytes: int, files_before: int
 ) -> None:
     begin = files_before * file_bytes
@@ -240,8 +242,8 @@ def test_any_log_becomes_a_commit_log_of_the_same_messages(
     assert [decode(each.content).body for each in walked] == [decode(each.content).body for each in found]
 
 
-def test_a_log_that_begins_where_its_snapshot_says_is_read_from_there(tmp_path: Path) -> None:
-    """Ours, of which retention has deleted the beginning, and a crash one file less than it was to."""
+def test_a_log_is_read_from_the_start_in_its_snapshot(tmp_path: Path) -> None:
+    """A log written by this product: retention deleted its start, and a crash left one file too many."""
     store = StoreOfMessages(tmp_path, begin=4096, first_index=9)
     for number in range(20):
         store.add(message(number, b"x" * 300, 30 + number))

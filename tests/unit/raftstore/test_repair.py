@@ -1,4 +1,4 @@
-"""What a member takes of another's log to mend its own, beside a scripted store and scripted members."""
+"""Repair of a member's log from another member's, with a scripted store and scripted members."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POSITION, INDEX, TERM = 4_096, 7, 3
 
 
 def java_entry(term: int, body: bytes) -> bytes:
-    """As Java writes it: without check values, so that nothing around it proves which entry it was."""
+    """An entry as Java writes it: without checksums, so that no neighbour proves which entry it was."""
     ours = header_of(Entry(INDEX, term, body), POSITION, 0, 0)[0]
     return ours[:CHECK_START] + bytes(OWN_END - CHECK_START) + ours[OWN_END:] + body
 
@@ -37,10 +37,10 @@ def body(filler: bytes) -> bytes:
 
 @dataclass
 class Scene:
-    """A member whose log is damaged at POSITION, and what one other member has there."""
+    """A member whose log is damaged at POSITION, and the bytes of another member there."""
 
     theirs: bytes
-    decided: int = POSITION + 1
+    committed_offset: int = POSITION + 1
     own: bytes = java_entry(TERM, body(b"x"))
     mended: list[tuple[int, bytes]] = field(default_factory=list)
     asked: int = 0
@@ -59,7 +59,7 @@ class Scene:
             return True
 
         store: Any = SimpleNamespace(
-            confirm_offset=lambda: self.decided, is_plain=lambda offset: False, left_at=lambda offset: 1 << 20,
+            confirm_offset=lambda: self.committed_offset, is_plain=lambda offset: False, left_at=lambda offset: 1 << 20,
             own_piece=own_piece, mend=mend, integrity=SimpleNamespace(damages={}, on_damage=None),
         )  # fmt: skip
         member: Any = SimpleNamespace(piece=piece, router=Router(), node=None)
@@ -73,24 +73,24 @@ class Scene:
         return repair._repair(Damage("data", POSITION, 0, "its CRC"), "n1")
 
 
-def test_the_entry_that_the_own_index_has_is_taken() -> None:
+def test_repair_uses_an_entry_that_matches_the_local_index() -> None:
     scene = Scene(java_entry(TERM, body(b"x")))
     asyncio.run(scene.repair())
     assert scene.mended == [(POSITION, scene.own)]
 
 
 @pytest.mark.parametrize("theirs", [java_entry(TERM + 1, body(b"y")), java_entry(TERM, body(b"yy"))])
-def test_an_entry_that_the_own_index_has_not_is_not_taken(theirs: bytes) -> None:
-    """A store of Java's has no check values, so its index alone proves which entry was here."""
+def test_repair_rejects_an_entry_that_differs_from_the_local_index(theirs: bytes) -> None:
+    """A store of Java has no checksums, so only its index proves which entry was here."""
     scene = Scene(theirs)
     with pytest.raises(EntryNotRepaired, match="another one than here"):
         asyncio.run(scene.repair())
     assert scene.mended == []
 
 
-def test_what_is_not_known_to_be_committed_is_not_repaired_nor_asked_for() -> None:
-    """Another leader may replace it: what a former one wrote there would come back."""
-    scene = Scene(java_entry(TERM, body(b"x")), decided=POSITION)
+def test_an_uncommitted_entry_is_not_requested_or_repaired() -> None:
+    """Another leader may replace it; a repair would bring back the entry of a former leader."""
+    scene = Scene(java_entry(TERM, body(b"x")), committed_offset=POSITION)
     with pytest.raises(EntryNotRepaired, match="not known to be committed"):
         asyncio.run(scene.repair())
     assert scene.mended == [] and scene.asked == 0

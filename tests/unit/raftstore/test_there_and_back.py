@@ -1,4 +1,4 @@
-"""Any log goes from Raft mode to a commit log and back, and is what it was."""
+"""Any log survives the conversion from Raft mode to a commit log and back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def whole(root: Path) -> list[PlacedMessage]:
 
 
 def write_plain(root: Path, messages: list[PlacedMessage], segment_bytes: int) -> int:
-    """The segments of a commit log of them below `root`; where it ends."""
+    """Write `messages` as segments of a commit log below `root`, and return its end."""
     log = b"".join(stretches(messages, segment_bytes, 0))
     (root / "commitlog").mkdir(parents=True)
     for start in range(0, len(log), segment_bytes):
@@ -43,7 +43,7 @@ def write_plain(root: Path, messages: list[PlacedMessage], segment_bytes: int) -
     back_bytes=st.integers(1000, 3000),
     sealed=st.booleans(),
 )
-def test_any_log_goes_there_and_back(
+def test_adopt_and_give_back_keep_every_message(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], file_bytes: int, back_bytes: int, sealed: bool
 ) -> None:
     home = tmp_path_factory.mktemp("stores")

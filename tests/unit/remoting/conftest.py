@@ -1,4 +1,4 @@
-"""Stories over real loopback, told on each kind of loop."""
+"""Scenarios over real loopback, run on each kind of event loop."""
 
 from __future__ import annotations
 

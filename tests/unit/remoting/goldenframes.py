@@ -1,4 +1,4 @@
-"""The captured frames, for the tests beside this file."""
+"""The captured frames, for the tests in this folder."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ def golden_frames() -> tuple[GoldenFrame, ...]:
 
 
 def odd_frames() -> list[dict[str, Any]]:
-    """The odd frames of which enough bytes were kept to know what Java did with them."""
+    """The malformed frames of which enough bytes were captured to know Java's reaction."""
     rows: list[dict[str, Any]] = json.loads((FOLDER / "odd-frames.json").read_text())
     return [row for row in rows if row["closed"] or row["sentLength"] * 2 == len(row["sentHexPrefix"])]

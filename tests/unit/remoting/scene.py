@@ -1,4 +1,4 @@
-"""A server with a handler of each kind and a client, over real loopback, and what they saw."""
+"""A server with a handler of each kind and a client, over real loopback, and their recorded events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ request = RemotingCommand.request
 
 
 class Scene:
-    """A server with a handler of each kind, a client, and what they saw."""
+    """A server with a handler of each kind, a client, and their recorded events."""
 
     def __init__(self, server_limits: Limits, client_limits: Limits) -> None:
         self.fatal: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""A server in virtual time, and where it and its client are."""
+"""A server in virtual time, and the addresses of server and client."""
 
 from __future__ import annotations
 

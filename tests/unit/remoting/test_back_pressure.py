@@ -18,19 +18,19 @@ from remoting.router import Router
 from simulation.kernel.world import World
 from tests.unit.remoting.simulatedserver import ADDRESS, CLIENT, SERVER, SimulatedServer
 
-SIZE, TELL = 60_001, 60_002
+SIZE, ONE_WAY = 60_001, 60_002
 FOUR_MIB = 4 << 20
 OVERDUE_MS = 600_000
 
 
 class CountingServer(SimulatedServer):
-    """Answers with the size of what it got and remembers, in order, the first byte of each body."""
+    """Answers with the size of the body and records the first byte of each body in order."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.got: list[int] = []
         router = Router()
         router.add(SIZE, self._size)
-        router.add(TELL, self._size)
+        router.add(ONE_WAY, self._size)
         super().__init__(runtime, router)
 
     def _size(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
@@ -65,13 +65,13 @@ class Scene:
         command = RemotingCommand.request(SIZE, body=bytes([mark]) + bytes(size - 1))
         return asyncio.ensure_future(self.client.call(ADDRESS, command, timeout_ms))
 
-    def tell(self, mark: int) -> asyncio.Task[None]:
+    def one_way(self, mark: int) -> asyncio.Task[None]:
         return asyncio.ensure_future(
-            self.client.one_way(ADDRESS, RemotingCommand.request(TELL, body=bytes([mark])))
+            self.client.one_way(ADDRESS, RemotingCommand.request(ONE_WAY, body=bytes([mark])))
         )
 
     async def cut(self) -> None:
-        """Connected, and then nothing more goes through."""
+        """Connects, and then cuts the network."""
         await self.call(0, size=1)
         self.got.clear()
         self.world.network.cut(SERVER, CLIENT)
@@ -92,7 +92,7 @@ def scene() -> Iterator[Scene]:
         yield Scene(world)
 
 
-def test_far_more_than_a_connection_may_hold_is_sent_in_order_and_answered(scene: Scene) -> None:
+def test_calls_far_beyond_the_unsent_limit_are_sent_in_order_and_answered(scene: Scene) -> None:
     async def story(scene: Scene) -> None:
         replies = await asyncio.gather(*(scene.call(mark) for mark in range(30)))
         assert {bytes(reply.body or b"") for reply in replies} == {b"%d" % FOUR_MIB}
@@ -102,7 +102,7 @@ def test_far_more_than_a_connection_may_hold_is_sent_in_order_and_answered(scene
     scene.play(story)
 
 
-def test_as_many_small_calls_as_no_connection_may_hold_are_answered(scene: Scene) -> None:
+def test_small_calls_beyond_the_unsent_limit_are_all_answered(scene: Scene) -> None:
     count, size = 2_200, 32_768
 
     async def story(scene: Scene) -> None:
@@ -113,7 +113,7 @@ def test_as_many_small_calls_as_no_connection_may_hold_are_answered(scene: Scene
     scene.play(story)
 
 
-def test_a_call_that_finds_no_room_in_its_time_was_not_sent_and_says_so(scene: Scene) -> None:
+def test_a_call_that_gets_no_room_before_its_deadline_raises_not_sent(scene: Scene) -> None:
     async def story(scene: Scene) -> None:
         await scene.cut()
         begin = scene.world.now_ms
@@ -133,7 +133,7 @@ def test_a_call_that_finds_no_room_in_its_time_was_not_sent_and_says_so(scene: S
 def test_calls_and_one_way_requests_leave_in_the_order_they_came(scene: Scene) -> None:
     async def story(scene: Scene) -> None:
         await scene.cut()
-        work = [scene.call(1), scene.call(2, size=1), scene.tell(3), scene.call(4), scene.tell(5)]
+        work = [scene.call(1), scene.call(2, size=1), scene.one_way(3), scene.call(4), scene.one_way(5)]
         await asyncio.sleep(1)
         assert not any(task.done() for task in work)
         scene.world.network.heal()
@@ -164,7 +164,7 @@ def test_a_one_way_request_waits_for_room_no_longer_than_for_a_connection(scene:
         await scene.cut()
         big, begin = scene.call(1), scene.world.now_ms
         with pytest.raises(NotSent):
-            await scene.tell(2)
+            await scene.one_way(2)
         assert scene.world.now_ms - begin == pytest.approx(3000, abs=2)
         scene.world.network.heal()
         await big
@@ -173,17 +173,17 @@ def test_a_one_way_request_waits_for_room_no_longer_than_for_a_connection(scene:
     scene.play(story)
 
 
-def test_when_the_connection_goes_only_what_had_left_is_in_doubt(scene: Scene) -> None:
+def test_when_a_connection_is_lost_only_sent_calls_have_an_unknown_outcome(scene: Scene) -> None:
     async def story(scene: Scene) -> None:
         await scene.cut()
-        sent, waits, told = scene.call(1), scene.call(2), scene.tell(3)
+        sent, waits, one_way = scene.call(1), scene.call(2), scene.one_way(3)
         await asyncio.sleep(1)
         scene.client.disconnect(ADDRESS)  # closes once what was sent has left
         scene.server.kill()
         scene.world.network.heal()
         with pytest.raises(ConnectionLost):
             await sent
-        for task in (waits, told):
+        for task in (waits, one_way):
             with pytest.raises(NotSent):
                 await task
         assert scene.got == []
@@ -191,7 +191,7 @@ def test_when_the_connection_goes_only_what_had_left_is_in_doubt(scene: Scene) -
     scene.play(story)
 
 
-def test_an_end_that_is_cut_by_us_says_why(scene: Scene) -> None:
+def test_a_connection_closed_by_this_side_reports_the_reason(scene: Scene) -> None:
     async def story(scene: Scene) -> None:
         await scene.cut()
         with pytest.raises(ConnectionLost, match="cut by this end: idle"):

@@ -1,4 +1,4 @@
-"""Bodies: what Java writes is read, what we write has the same content, in the form that all its versions read."""
+"""Bodies: ours have the content of Java's, in the form that all Java versions read."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def comparable(value: Any) -> Any:
 
 
 def within(value: Any, source: Any) -> Any:
-    """`value` without the members, at their defaults, that a sender by hand left out of `source`."""
+    """`value` without members at their defaults that a hand-written `source` left out."""
     if isinstance(value, dict) and isinstance(source, dict):
         return {key: within(member, source[key]) for key, member in value.items() if key in source}
     return value
@@ -77,7 +77,7 @@ def test_captured_bodies_are_read_and_written_back_with_the_same_content() -> No
         assert within(comparable(fastjson.loads(written)), source) == source
         seen.add((golden.is_request, golden.request_code))
     unseen = {(True, code) for code in REQUESTS} | {(False, code) for code in RESPONSES}
-    assert unseen - seen <= {(False, 21), (False, 201)}  # too big to keep beside the tests
+    assert unseen - seen <= {(False, 21), (False, 201)}  # too big for the repository
 
 
 def test_members_are_written_in_alphabetical_order_without_nulls() -> None:
@@ -156,7 +156,7 @@ def test_a_body_of_the_wrong_shape_is_refused_naming_the_member(
         kind.decode(text)
 
 
-def test_a_registration_is_read_whether_or_not_its_sender_admits_that_it_is_compressed() -> None:
+def test_a_compressed_registration_is_read_with_or_without_its_flag() -> None:
     (golden,) = [
         g
         for g in golden_frames()
@@ -173,7 +173,7 @@ def test_a_registration_is_read_whether_or_not_its_sender_admits_that_it_is_comp
     assert read.data_version.timestamp > 0
 
 
-def test_a_registration_without_body_stands_for_no_topics() -> None:
+def test_a_registration_without_a_body_has_no_topics() -> None:
     assert read_register_body(None, compressed=False) == RegisterBrokerBody()
 
 
@@ -186,7 +186,7 @@ def test_broken_compressed_registrations_are_refused() -> None:
             read_register_body(body, compressed=True)
 
 
-def test_the_next_version_is_the_greater_one() -> None:
+def test_the_next_data_version_is_greater() -> None:
     first = DataVersion(state_version=0, timestamp=900, counter=7)
     second = first.next_version(now_ms=100, state_version=0)
     third = DataVersion(state_version=1, timestamp=0, counter=0)

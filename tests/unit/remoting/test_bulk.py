@@ -1,4 +1,4 @@
-"""Answers whose cost grows with a table: how they are made, shared and sent, on a loop without a network."""
+"""Answers whose cost grows with a table: made, shared and sent on a loop without a network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STEPS = 3
 
 
 class Making:
-    """Counts the steps of answers, each of which names its own number."""
+    """Counts the steps of answers. Each answer is its own number."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -53,7 +53,7 @@ def ask(bulk: BulkAnswers, making: Making, peer: Peer, opaque: int, key: str = "
     return asyncio.ensure_future(bulk.answer(peer, RemotingCommand(43, opaque), key, making.make))
 
 
-def test_who_asks_before_an_answer_is_begun_gets_the_same_and_who_asks_later_another() -> None:
+def test_requests_before_an_answer_is_begun_share_it_and_later_ones_do_not() -> None:
     async def story() -> None:
         bench, bulk, making = Bench(), BulkAnswers(), Making()
         peers = [bench.connect(name) for name in "abc"]
@@ -70,7 +70,7 @@ def test_who_asks_before_an_answer_is_begun_gets_the_same_and_who_asks_later_ano
     asyncio.run(story())
 
 
-def test_one_is_made_at_a_time_and_others_run_between_its_steps() -> None:
+def test_one_bulk_answer_is_made_at_a_time_and_other_tasks_run_between_steps() -> None:
     async def story() -> None:
         bench, bulk, making, turns = Bench(), BulkAnswers(), Making(), list[int]()
         asked = [ask(bulk, making, bench.connect(f"peer {key}"), 1, key) for key in "xyz"]
@@ -83,7 +83,7 @@ def test_one_is_made_at_a_time_and_others_run_between_its_steps() -> None:
     asyncio.run(story())
 
 
-def test_a_connection_gets_the_next_one_once_it_has_read_the_one_before() -> None:
+def test_a_connection_gets_the_next_bulk_answer_after_it_read_the_last() -> None:
     async def story() -> None:
         bench, bulk, making = Bench(Limits()), BulkAnswers(), Making()
         slow, other = bench.connect("slow"), bench.connect("other")
@@ -100,7 +100,7 @@ def test_a_connection_gets_the_next_one_once_it_has_read_the_one_before() -> Non
     asyncio.run(story())
 
 
-def test_nothing_is_made_for_who_is_gone() -> None:
+def test_no_bulk_answer_is_made_for_a_closed_connection() -> None:
     async def story() -> None:
         bench, bulk, making = Bench(), BulkAnswers(), Making()
         gone = bench.connect("gone")
@@ -114,7 +114,7 @@ def test_nothing_is_made_for_who_is_gone() -> None:
     asyncio.run(story())
 
 
-def test_what_goes_wrong_is_for_all_who_asked_and_the_next_is_made() -> None:
+def test_an_error_reaches_all_requests_of_an_answer_and_the_next_is_made() -> None:
     def broken() -> Generator[None, None, Any]:
         yield
         raise ValueError("broken")
@@ -130,7 +130,7 @@ def test_what_goes_wrong_is_for_all_who_asked_and_the_next_is_made() -> None:
     asyncio.run(story())
 
 
-def test_one_that_is_cancelled_leaves_the_way_free() -> None:
+def test_a_cancelled_bulk_answer_does_not_block_the_next() -> None:
     async def story() -> None:
         bulk, making = BulkAnswers(), Making()
         first = asyncio.ensure_future(bulk.get("all", making.make))

@@ -98,7 +98,7 @@ def test_idle_connections_and_unfinished_frames_are_closed(
     assert cuts(caplog) == ["idle", "it began a frame and does not end it"]
 
 
-def test_more_connections_than_allowed_are_turned_away(run: Run) -> None:
+def test_connections_above_the_limit_are_refused(run: Run) -> None:
     async def story() -> None:
         async with scene(Limits(connections_max=1)) as made:
             await made.call(ECHO)

@@ -58,7 +58,7 @@ def test_an_unknown_code_is_answered_as_java_answers_it(run: Run) -> None:
     run(story())
 
 
-def test_what_a_handler_raises_becomes_code_1(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_of_a_handler_becomes_code_1(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         async with scene() as made:
             broken = await made.call(BROKEN)
@@ -76,8 +76,8 @@ def test_what_a_handler_raises_becomes_code_1(run: Run, caplog: pytest.LogCaptur
 
     with caplog.at_level(logging.ERROR):
         run(story())
-    told = [(record.message, record.exc_info is not None) for record in caplog.records]
-    assert told == [("handler failed", True), ("handler failed", False), ("handler failed", True)]
+    logged = [(record.message, record.exc_info is not None) for record in caplog.records]
+    assert logged == [("handler failed", True), ("handler failed", False), ("handler failed", True)]
 
 
 def test_a_one_way_request_is_never_answered(run: Run) -> None:
@@ -94,7 +94,7 @@ def test_a_one_way_request_is_never_answered(run: Run) -> None:
     run(story())
 
 
-def test_replies_that_nobody_waits_for_are_dropped_and_opaques_may_repeat(run: Run) -> None:
+def test_unexpected_replies_are_dropped_and_opaques_may_repeat(run: Run) -> None:
     async def story() -> None:
         async with scene() as made:
             unasked = [RemotingCommand(0, flag=1), RemotingCommand(ECHO, flag=3)]
@@ -277,10 +277,10 @@ def test_a_taken_port_is_reported_as_such(run: Run) -> None:
     run(story())
 
 
-def test_what_is_sent_in_the_turn_in_which_a_connection_is_lost_is_dropped_quietly(
+def test_sends_in_the_turn_of_a_lost_connection_are_dropped_silently(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The loop would say of each write from the fifth on that a socket raised an exception."""
+    """Else asyncio logs "socket.send() raised exception" for each write from the fifth on."""
 
     async def story() -> None:
         async with scene() as made:
@@ -309,7 +309,7 @@ def test_close_callbacks_run_once_even_when_added_late(run: Run) -> None:
             made.client.disconnect(made.address)
             assert await made.disconnected.get() is peer
             peer.on_close(lambda gone: seen.append("late"))
-            peer.send([request(ECHO)])  # to nobody, without effect
+            peer.send([request(ECHO)])  # no effect: the connection is closed
             with pytest.raises(NotSent):
                 await peer.call(request(ECHO), 1000)
             assert seen == ["first", "late"]

@@ -28,11 +28,11 @@ VALUES = st.recursive(
 def test_plain_json_reads_as_a_strict_reader_reads_it(value: Any) -> None:
     text = orjson.dumps(value)
     assert loads(text) == orjson.loads(text)
-    assert loads(b"{x:%s,}" % text) == {"x": orjson.loads(text)}  # and so through the tolerant path
+    assert loads(b"{x:%s,}" % text) == {"x": orjson.loads(text)}  # so the tolerant parser reads it
 
 
 @given(st.binary(max_size=60) | st.text(max_size=60))
-def test_whatever_the_text_the_reader_ends_with_a_value_or_its_own_error(data: bytes | str) -> None:
+def test_any_text_gives_a_value_or_a_fastjson_error(data: bytes | str) -> None:
     with suppress(FastJsonError):
         loads(data)
 
@@ -76,7 +76,7 @@ def test_bare_keys_read_the_same_with_spaces_about_them(rows: list[tuple[Any, An
 
 
 @given(st.text(alphabet='{},:"\\ 1a[', max_size=24))
-def test_damaged_text_reads_the_same_with_a_space_that_means_nothing(text: str) -> None:
+def test_damaged_text_reads_the_same_with_insignificant_spaces(text: str) -> None:
     def read(text: str) -> Any:
         try:
             return loads(text)
@@ -100,7 +100,7 @@ def test_an_object_as_key_reads_like_its_text_as_key() -> None:
         "{a:'\n'}", "{a:01}", "{a:+1}", "{:1}", "{a:'\\q'}",
     ],
 )  # fmt: skip
-def test_broken_text_is_an_error_of_the_reader_s_own(text: str) -> None:
+def test_malformed_text_raises_a_fastjson_error(text: str) -> None:
     with pytest.raises(FastJsonError):
         loads(text)
 
@@ -122,6 +122,6 @@ def test_damaged_text_that_is_long_is_refused_in_linear_time(text: str) -> None:
         loads('{"' + text * (1_000_000 // len(text)))
 
 
-def test_a_key_that_is_no_object_is_refused_where_one_is_due() -> None:
+def test_an_object_key_of_another_kind_is_refused() -> None:
     with pytest.raises(FastJsonError):
         fastjson.object_key("[1]")

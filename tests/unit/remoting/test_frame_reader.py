@@ -1,4 +1,4 @@
-"""The frame reader against good frames of all sizes and against bytes that mean harm."""
+"""The frame reader with valid frames of all sizes and with hostile bytes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def entry(key: bytes, value: bytes) -> bytes:
     body=st.none() | st.binary(min_size=1, max_size=300),
     step=st.integers(1, 400),
 )
-def test_what_is_written_is_read(
+def test_an_encoded_frame_is_decoded_to_the_same_command(
     serialize_type: int,
     opaque: int,
     remark: str | None,
@@ -58,7 +58,7 @@ def test_what_is_written_is_read(
     assert got == [command, command]
 
 
-def test_a_body_of_four_mebibytes_is_read_and_its_buffer_let_go() -> None:
+def test_a_body_of_four_mebibytes_is_read_and_its_buffer_released() -> None:
     body = bytes(range(256)) * (4 << 12)
     data = frame(JSON_HEADER, body) + frame(JSON_HEADER)
     reader = FrameReader()
@@ -67,7 +67,7 @@ def test_a_body_of_four_mebibytes_is_read_and_its_buffer_let_go() -> None:
     assert len(reader.buffer()) <= BUFFER_BYTES_KEPT
 
 
-def test_the_greatest_frame_is_read_and_one_byte_more_refused() -> None:
+def test_the_largest_frame_is_read_and_one_byte_more_is_refused() -> None:
     body = bytes(FRAME_BYTES_MAX - 8 - len(JSON_HEADER))
     reader = FrameReader()
     (command,) = reader.receive(frame(JSON_HEADER, body))
@@ -90,14 +90,14 @@ def test_memory_follows_the_bytes_received_not_the_bytes_announced() -> None:
     assert len(reader.buffer()) <= 8192
 
 
-def test_a_connection_that_says_little_holds_little() -> None:
+def test_the_buffer_stays_small_for_small_frames() -> None:
     reader = FrameReader()
     for _ in range(1000):
         assert len(reader.receive(frame(JSON_HEADER, bytes(300)))) == 1
     assert len(reader.buffer()) <= 512
 
 
-def test_the_buffer_widens_for_a_sender_that_keeps_it_full() -> None:
+def test_the_buffer_grows_for_a_sender_that_keeps_it_full() -> None:
     reader = FrameReader()
     stream = frame(JSON_HEADER, bytes(1000)) * 1000
     sizes, at, count = [], 0, 0
@@ -190,7 +190,7 @@ JAVA_READS = {
 
 
 @pytest.mark.parametrize("name", JAVA_READS)
-def test_text_that_is_no_text_is_read_as_java_reads_it(name: str) -> None:
+def test_malformed_utf_8_is_read_as_java_reads_it(name: str) -> None:
     data, remark = JAVA_READS[name]
     reader = FrameReader()
     assert [command.remark for command in reader.receive(data)] == [remark]
@@ -210,7 +210,7 @@ UNREAD = {
 
 
 @pytest.mark.parametrize("name", UNREAD)
-def test_a_header_that_takes_long_to_read_is_left_unread_and_ends_no_connection(name: str) -> None:
+def test_a_header_that_takes_long_to_parse_is_skipped_and_the_connection_stays(name: str) -> None:
     header, flag = UNREAD[name]
     reader = FrameReader()
     big, next_one = reader.receive(frame(header, b"body") + frame(JSON_HEADER))
@@ -219,7 +219,7 @@ def test_a_header_that_takes_long_to_read_is_left_unread_and_ends_no_connection(
     assert (next_one.opaque, next_one.unread, reader.failure) == (7, "", None)
 
 
-def test_a_rocketmq_header_that_takes_long_to_read_is_left_unread() -> None:
+def test_a_binary_header_that_takes_long_to_parse_is_skipped() -> None:
     many = b"".join(entry(b"%d" % number, b"") for number in range(10_001))
     for ext in (many, entry(b"i", bytes(MUCH))):
         reader = FrameReader()
@@ -228,7 +228,7 @@ def test_a_rocketmq_header_that_takes_long_to_read_is_left_unread() -> None:
         assert command.unread
 
 
-def test_what_a_client_asked_for_is_read_whatever_its_header() -> None:
+def test_a_client_reads_replies_with_large_headers() -> None:
     named = b'{"code":0,"flag":1,"opaque":7,"extFields":{"msgId":"' + b"0" * MUCH + b"," * 50_000 + b'"}}'
     (reply,) = FrameReader(header_bytes_max=FRAME_BYTES_MAX - 8).receive(frame(named))
     assert len(reply.ext["msgId"]) == MUCH + 50_000
@@ -254,7 +254,7 @@ ANY_JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(MEMBERS), ANY_JSON))
-def test_a_json_header_of_any_shape_gives_a_sound_command_or_a_failure(header: dict[str, object]) -> None:
+def test_a_json_header_of_any_shape_gives_a_valid_command_or_a_failure(header: dict[str, object]) -> None:
     reader = FrameReader()
     commands = reader.receive(frame(json.dumps(header).encode()))
     assert len(commands) == (reader.failure is None)
@@ -264,7 +264,7 @@ def test_a_json_header_of_any_shape_gives_a_sound_command_or_a_failure(header: d
         encode(command)
 
 
-def test_unusual_but_sound_headers_are_read() -> None:
+def test_unusual_but_valid_headers_are_read() -> None:
     headers = {
         b'{"opaque":"5","flag":null}\n': (0, 5, {}),
         b'{"code":105,"extFields":{"topic":"T","n":3,"yes":true,"none":null,"f":1.5}}': (

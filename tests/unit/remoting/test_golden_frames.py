@@ -1,4 +1,4 @@
-"""Frames captured between Java processes: read as their senders meant them, and written back byte for byte."""
+"""Frames captured between Java processes: decoded correctly, and written back byte for byte."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_captured_frame_reads_as_its_decoding_says() -> None:
 
 
 @pytest.mark.parametrize("step", [1, 7, 100_000])
-def test_frames_are_read_however_the_network_cuts_them(step: int) -> None:
+def test_frames_are_read_in_any_chunks(step: int) -> None:
     goldens = [golden for golden in golden_frames() if step > 1 or len(golden.data) < 1000][: 4000 * step]
     stream = b"".join(golden.data for golden in goldens)
     commands = read(stream, step)
@@ -66,7 +66,7 @@ def without_empty_ext(golden: GoldenFrame) -> bytes:
 
 
 @pytest.mark.parametrize("odd", odd_frames(), ids=lambda odd: odd["name"])
-def test_odd_frames_end_the_connection_exactly_when_java_ends_it(odd: dict[str, object]) -> None:
+def test_malformed_frames_close_the_connection_exactly_when_java_does(odd: dict[str, object]) -> None:
     data = bytes.fromhex(str(odd["sentHexPrefix"]))
     reader = FrameReader()
     commands = reader.receive(data)

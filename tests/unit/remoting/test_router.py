@@ -1,4 +1,4 @@
-"""One handler a code; whoever watches a code is told once what came of each request."""
+"""One handler for each code; a watch of a code sees the outcome of each request once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def answers_later(peer: Peer, request: RemotingCommand) -> Reply:
 
 
 def watched(handler: Handler) -> tuple[Router, list[Any]]:
-    """A router with `handler` under CODE, and what its watch sees, in order."""
+    """A router with `handler` under CODE, and the events of its watch, in order."""
     seen: list[Any] = []
 
     def watch(peer: Peer, request: RemotingCommand) -> Any:
@@ -65,13 +65,13 @@ async def outcome(router: Router) -> Outcome:
         (raises_later, BROKEN),
     ],
 )
-def test_a_watch_is_told_what_the_dispatcher_gets(handler: Handler, came_to: Outcome) -> None:
+def test_a_watch_sees_the_outcome_of_each_request(handler: Handler, came_to: Outcome) -> None:
     router, seen = watched(handler)
     assert asyncio.run(outcome(router)) is came_to
     assert seen == [(PEER, REQUEST), came_to]
 
 
-def test_an_answer_that_nobody_waits_for_any_more_is_not_told() -> None:
+def test_a_watch_sees_no_outcome_of_a_cancelled_request() -> None:
     async def never(peer: Peer, request: RemotingCommand) -> Reply:
         await asyncio.get_running_loop().create_future()
         return ANSWER
@@ -89,7 +89,7 @@ def test_an_answer_that_nobody_waits_for_any_more_is_not_told() -> None:
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning", "error::pytest.PytestUnraisableExceptionWarning")
-def test_an_answer_that_is_refused_unstarted_ends_its_handler() -> None:
+def test_an_answer_refused_before_its_start_closes_its_handler() -> None:
     router, seen = watched(answers_later)
     result = router.handlers[CODE](PEER, REQUEST)
     cast(Any, result).close()  # as the dispatcher does when too many wait
@@ -109,8 +109,8 @@ def test_a_code_has_one_handler() -> None:
         router.add_batch({CODE}, lambda peer, requests: None)
 
 
-def test_a_handler_that_was_not_begun_when_the_server_stopped_is_closed() -> None:
-    """Else the collector tells of a coroutine that was never awaited."""
+def test_a_handler_not_started_before_the_server_stopped_is_closed() -> None:
+    """Else Python warns of a coroutine that was never awaited."""
     begun = list[str]()
 
     async def handler(peer: Peer, request: RemotingCommand) -> RemotingCommand:

@@ -1,4 +1,4 @@
-"""How many requests of one connection are handled in one turn, and whose come next; a clock counts what each costs."""
+"""The number of requests of one connection per turn, and the order of connections."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IN_A_SLICE = SLICE_US // COST_US
 
 
 class WorkingClock:
-    """Goes on by what the handlers cost."""
+    """Advances by the cost of the handlers."""
 
     def __init__(self) -> None:
         self.us = 0
@@ -39,7 +39,7 @@ class WorkingClock:
 
 
 class Wire:
-    """The transport of one connection: what waits to be read, and what was written."""
+    """The transport of one connection: bytes to read, and bytes written."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -75,7 +75,7 @@ class Wire:
 
 
 class Bench:
-    """Connections of one server. `handled` has, by turn of the loop, which connection's request was handled."""
+    """Connections of one server. `handled` lists the connection of each request handled in this turn."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.clock = WorkingClock()
@@ -115,7 +115,7 @@ class Bench:
         peer.send([command.reply() for command in commands])
 
     async def turn(self) -> list[str]:
-        """What was handled in the next turn of the loop."""
+        """The connections whose requests are handled in the next turn of the loop."""
         self.handled = []
         await asyncio.sleep(0)
         return self.handled
@@ -155,7 +155,7 @@ def play(story: Callable[[Bench], Any], limits: Limits | None = None) -> None:
 
 
 @pytest.mark.parametrize("flag", [0, ONEWAY_BIT])
-def test_a_flood_is_handled_a_slice_a_turn_and_is_not_read_meanwhile(flag: int) -> None:
+def test_a_flood_of_requests_is_handled_one_slice_per_turn(flag: int) -> None:
     async def story(bench: Bench) -> None:
         flood = bench.connect("flood")
         fill(flood, requests(ASK, 10, flag=flag))
@@ -171,7 +171,7 @@ def test_a_flood_is_handled_a_slice_a_turn_and_is_not_read_meanwhile(flag: int) 
     play(story)
 
 
-def test_another_connection_is_answered_in_the_turn_in_which_it_asks() -> None:
+def test_another_connection_is_answered_in_the_turn_of_its_request() -> None:
     async def story(bench: Bench) -> None:
         flood, other = bench.connect("flood"), bench.connect("other")
         fill(flood, requests(ASK, 1000))
@@ -182,13 +182,13 @@ def test_another_connection_is_answered_in_the_turn_in_which_it_asks() -> None:
     play(story)
 
 
-def test_connections_that_wait_have_their_turns_one_after_the_other() -> None:
+def test_waiting_connections_take_turns_in_order() -> None:
     async def story(bench: Bench) -> None:
         floods = [bench.connect(name) for name in "abcdef"]
         for flood in floods:
             fill(flood, requests(ASK, 9))
         in_a_round = ROUND_US // SLICE_US
-        assert "".join(bench.handled) == "aaaabbbbccccdddd"  # those of the others wait, unhandled
+        assert "".join(bench.handled) == "aaaabbbbccccdddd"  # the requests of the other connections wait
         assert len(bench.handled) == in_a_round * IN_A_SLICE
         assert "".join(await bench.turn()) == "aaaabbbbccccdddd"
         assert "".join(await bench.turn()) == "eeeeffffab" + "cd"
@@ -199,7 +199,7 @@ def test_connections_that_wait_have_their_turns_one_after_the_other() -> None:
     play(story)
 
 
-def test_who_asks_while_a_round_is_used_up_waits_behind_those_that_waited() -> None:
+def test_a_request_after_a_full_round_waits_behind_earlier_ones() -> None:
     async def story(bench: Bench) -> None:
         floods, late = [bench.connect(name) for name in "abcd"], bench.connect("late")
         for flood in floods:
@@ -211,7 +211,7 @@ def test_who_asks_while_a_round_is_used_up_waits_behind_those_that_waited() -> N
     play(story)
 
 
-def test_handlers_that_answer_later_begin_a_few_in_a_turn() -> None:
+def test_only_a_few_asynchronous_handlers_begin_in_a_turn() -> None:
     async def story(bench: Bench) -> None:
         flood = bench.connect("flood")
         fill(flood, requests(LATER, 3 * STARTS_MAX))
@@ -221,7 +221,7 @@ def test_handlers_that_answer_later_begin_a_few_in_a_turn() -> None:
     play(story)
 
 
-def test_a_connection_whose_handlers_do_not_end_is_read_no_further() -> None:
+def test_a_connection_with_too_many_open_handlers_is_not_read() -> None:
     async def story(bench: Bench) -> None:
         flood, other = bench.connect("flood"), bench.connect("other")
         fill(flood, requests(LATER, 5))
@@ -237,7 +237,7 @@ def test_a_connection_whose_handlers_do_not_end_is_read_no_further() -> None:
     play(story, Limits(running_of_one_max=3))
 
 
-def test_who_does_not_read_its_answers_has_nothing_handled_until_it_does() -> None:
+def test_requests_of_a_client_that_reads_no_answers_are_not_handled() -> None:
     async def story(bench: Bench) -> None:
         slow = bench.connect("slow")
         fill(slow, requests(BIG, 3))
@@ -266,7 +266,7 @@ def test_bodies_that_wait_for_their_turn_are_kept() -> None:
         flood = bench.connect("flood")
         fill(flood, b"".join(requests(61_000, 1, body=b"%d" % number) for number in range(5)))
         assert len(got) == 1
-        flood._reader._view[: len(flood._reader._view)] = bytes(len(flood._reader._view))  # void by now
+        flood._reader._view[: len(flood._reader._view)] = bytes(len(flood._reader._view))  # no longer valid
         for _ in range(5):
             await bench.turn()
 
@@ -285,7 +285,7 @@ def test_sends_are_stored_together_and_the_rest_of_a_receive_waits() -> None:
     play(story)
 
 
-def test_a_malformed_frame_cuts_once_those_before_it_were_handled() -> None:
+def test_a_malformed_frame_closes_the_connection_after_earlier_requests() -> None:
     async def story(bench: Bench) -> None:
         flood = bench.connect("flood")
         fill(flood, requests(ASK, 6) + b"\x00\x00\x00\x01")
@@ -296,7 +296,7 @@ def test_a_malformed_frame_cuts_once_those_before_it_were_handled() -> None:
     play(story)
 
 
-def test_a_closed_connection_that_waits_is_passed_over() -> None:
+def test_a_closed_waiting_connection_is_skipped() -> None:
     async def story(bench: Bench) -> None:
         gone, other = bench.connect("gone"), bench.connect("other")
         fill(gone, requests(ASK, 5))
@@ -307,7 +307,7 @@ def test_a_closed_connection_that_waits_is_passed_over() -> None:
     play(story)
 
 
-def test_a_round_begins_once_however_many_wait() -> None:
+def test_a_round_begins_once_for_any_number_of_waiting_connections() -> None:
     due: list[Callable[[], None]] = []
     order: list[str] = []
 

@@ -49,7 +49,7 @@ def on_client(world: World, work: Coroutine[Any, Any, None], limit_ms: int = 600
     task.result()
 
 
-def test_a_call_times_out_when_it_said_it_would(world: World) -> None:
+def test_a_call_times_out_after_its_timeout(world: World) -> None:
     client = client_of(world)
 
     async def work() -> None:
@@ -69,7 +69,7 @@ def test_a_call_times_out_when_it_said_it_would(world: World) -> None:
     on_client(world, work())
 
 
-def test_a_host_that_does_not_answer_fails_to_connect_in_time_for_all_who_wait(world: World) -> None:
+def test_connecting_to_a_silent_host_fails_in_time_for_all_callers(world: World) -> None:
     client = client_of(world)
     world.network.cut(SERVER, CLIENT)
 
@@ -146,7 +146,7 @@ class Dripper(asyncio.Protocol):
         self.lost_at_ms = self.now_ms()
 
 
-def test_a_frame_that_drips_byte_by_byte_is_not_waited_for_for_ever(world: World) -> None:
+def test_a_frame_that_arrives_too_slowly_closes_the_connection(world: World) -> None:
     dripper = Dripper()
     dripper.now_ms = lambda: world.now_ms
 
@@ -170,7 +170,7 @@ def test_a_stopped_server_leaves_nothing_behind(world: World) -> None:
     assert server.left_behind == []
 
 
-def test_processes_that_slept_cut_no_connection_for_it(world: World) -> None:
+def test_processes_that_slept_close_no_connection_for_it(world: World) -> None:
     gone: list[str] = []
     client = RemotingClient(clock=world.nodes["client"].runtime().clock, on_disconnect=gone.append)
 

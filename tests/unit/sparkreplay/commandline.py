@@ -51,5 +51,5 @@ def two_days(root: Path, count: int = 400) -> StoreFolder:
 
 
 def log_options(path: str, *more: str) -> tuple[str, ...]:
-    """A store in several stretches, worked on here."""
+    """Options that read a store in several splits with one worker."""
     return (path, "--split", "8k", "--workers", "1", "--json", *more)

@@ -14,7 +14,7 @@ MEMBERS = b'\x00dledger members\x00\x01{"learners":{},"voters":{"n0":"127.0.0.1:
 
 
 class LedgerFolder(StoreFolder):
-    """Grows entry by entry. What the folder had as a plain store stands before: see `after`."""
+    """Grows entry by entry. The log of a plain store may precede the ledger: see `after`."""
 
     def __init__(self, root: Path, segment_bytes: int = 4096, *, checks: int | None = None) -> None:
         super().__init__(root, segment_bytes)
@@ -23,7 +23,7 @@ class LedgerFolder(StoreFolder):
         self.units: list[tuple[int, int, int, int]] = []
         """(pos, size, index, term) of each entry."""
         self.syncs = None if checks is None else random.Random(checks)
-        """How many entries share one; with it headers carry checks, as ours do, and without it zeros, as Java's."""
+        """How many entries share a sync. If None, headers carry zeros, as Java's; else checks, as ours."""
         self.check = 0
 
     @classmethod
@@ -57,7 +57,7 @@ class LedgerFolder(StoreFolder):
         return at
 
     def add_entry(self, body: bytes, made: object = None) -> int:
-        """Appends an entry with any body; `made` makes it for where it stands. Returns where."""
+        """Appends an entry with any body; `made` makes the body for its position. Returns the position."""
         left = self.segment_bytes - len(self.log) % self.segment_bytes
         if LEAD + len(body) + 8 > left:
             self.log += struct.pack(">ii", -1, left) + bytes(left - 8)
@@ -72,7 +72,7 @@ class LedgerFolder(StoreFolder):
 
     def write(self, *, confirm: int | None = None, epochs: tuple[tuple[int, int], ...] = ()) -> str:
         """Data files with zero tails, index, the ledger's checkpoint and the broker's. `confirm` is the end of the last
-        committed entry, or somewhere behind it. `epochs` are not written: terms tell them."""
+        committed entry, or somewhere behind it. `epochs` are not written: the terms are the epochs."""
         committed = -1
         for pos, size, index, _ in self.units:
             if confirm is None or pos + size <= confirm:
@@ -99,9 +99,18 @@ class LedgerFolder(StoreFolder):
         return str(self.root)
 
     def delete_first(self, segments: int) -> int:
-        """Retention; returns where the log begins now."""
+        """Retention; returns the new log start."""
         for _ in range(segments):
             folder = "dledger-n0/data" if self.log_min >= self.begin else "commitlog"
             (self.root / folder / f"{self.log_min:020d}").unlink()
             self.log_min += self.segment_bytes
         return self.log_min
+
+
+def grown(
+    root: Path, count: int = 100, *, checks: int | None = None, segment_bytes: int = 16384
+) -> LedgerFolder:
+    ledger = LedgerFolder(root, segment_bytes, checks=checks)
+    for number in range(count):
+        ledger.add(body=f"{number}".encode().ljust(300, b"."), properties=f"UNIQ_KEY\x01K{number}\x02")
+    return ledger

@@ -22,7 +22,7 @@ def content_of(folder: Path, below: str) -> dict[str, bytes]:
 
 
 class MemoryHandler(fs.FileSystemHandler):  # type: ignore[misc]
-    """The reading half of a file system; writing is what a reader must not do."""
+    """The reading half of a file system. A reader never writes."""
 
     def __init__(self, content: dict[str, bytes]) -> None:
         self.content = content

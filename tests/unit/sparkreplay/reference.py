@@ -1,4 +1,4 @@
-"""A slow decoder of commit log segments in plain Python, written from the layout: what the fast one must agree with."""
+"""A slow decoder of commit log segments, written from the layout. The fast decoder must agree with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker of two requests, 28 and 1007, on loopback: what it says is set by the test."""
+"""A broker of two requests, 28 and 1007, on loopback. The test sets its answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ScriptedBroker:
     later: list[dict[str, Any]] = field(default_factory=list)
     """Attributes to set after each further answer to 1007."""
     raw: bytes | None = None
-    """What to answer instead of a frame; the connection is closed then."""
+    """Bytes to send instead of a frame, before the connection is closed."""
     code: int = 0
     address: str = ""
     asked: list[int] = field(default_factory=list)
@@ -48,7 +48,7 @@ class ScriptedBroker:
 
     def cache(self) -> dict[str, Any]:
         ends = [start for _, start in self.epochs[1:]] + [2**63 - 1]
-        told = {
+        body = {
             "brokerId": 0, "brokerName": self.broker_name, "clusterName": self.cluster_name,
             "maxOffset": self.max_offset,
             "epochList": [
@@ -58,7 +58,7 @@ class ScriptedBroker:
         }  # fmt: skip
         for name, value in (self.later.pop(0) if self.later else {}).items():
             setattr(self, name, value)
-        return told
+        return body
 
 
 @contextmanager

@@ -23,7 +23,7 @@ def record(
     born_ms: int = 1700000000000,
     stored_ms: int = 1700000000001,
 ) -> bytes:
-    """One record that stands at `at`."""
+    """The record at physical offset `at`."""
     name, text = topic.encode(), properties.encode()
     magic = V2 if len(name) > 127 else V1
     born = bytes(15) + b"\x01" if sys_flag & 0x10 else bytes([10, 0, 0, 9])
@@ -67,8 +67,8 @@ class StoreFolder:
         return at
 
     def write(self, *, confirm: int | None = None, epochs: tuple[tuple[int, int], ...] = ((1, 0),)) -> str:
-        """Writes segments with zero tails, epoch file, checkpoint and identity, as a broker does: whoever reads meanwhile sees
-        whole files, and a confirm offset only once the records below it are there. Returns the folder."""
+        """Writes segments with zero tails, epoch file, checkpoint and identity, as a broker does. A concurrent
+        reader sees complete files, and a confirm offset only after its records. Returns the folder."""
         folder = self.root / "commitlog"
         folder.mkdir(parents=True, exist_ok=True)
         size = self.segment_bytes
@@ -82,7 +82,7 @@ class StoreFolder:
         return str(self.root)
 
     def delete_first(self, segments: int) -> int:
-        """Retention; returns where the log begins now."""
+        """Retention; returns the new log start."""
         for _ in range(segments):
             (self.root / "commitlog" / f"{self.log_min:020d}").unlink()
             self.log_min += self.segment_bytes
@@ -110,7 +110,7 @@ class StoreFolder:
 
 
 def write_in_place(path: Path, data: bytes) -> None:
-    """A new file has its size from the first moment on that it is not empty."""
+    """A new file has its full size as soon as it is not empty."""
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         os.ftruncate(file, len(data))

@@ -1,14 +1,26 @@
-"""What a snapshot's rows are, read with nothing but plan, walk and decode."""
+"""The rows of a read, and of a snapshot with plan, walk and decode only."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
+from sparkreplay.read.options import read_options
 from sparkreplay.read.plan import plan
+from sparkreplay.read.reader import plan_read, read_all
 from sparkreplay.records.decode import Selection, decode_chunk
 from sparkreplay.records.schema import PRESETS
 from sparkreplay.records.walk import Stretch, chunks_of
 from sparkreplay.store.snapshot import StoreSnapshot, check_epochs
+
+
+def rows_of(path: str, **options: str) -> list[dict[str, object]]:
+    """The rows of a read with these options; with every column unless they name some."""
+    read = plan_read(read_options({"path": path, "columns": "full", **options}))
+    return pa.Table.from_batches(list(read_all(read)), None if read.stretches else pa.schema([])).to_pylist()
+
+
+def keys(path: str, **options: str) -> list[int]:
+    return [int(str(row["msg_id"])[1:]) for row in rows_of(path, **options)]
 
 
 def stretches_of(store: StoreSnapshot, split_bytes: int = 1 << 20) -> list[Stretch]:
@@ -16,7 +28,7 @@ def stretches_of(store: StoreSnapshot, split_bytes: int = 1 << 20) -> list[Stret
 
 
 def rows_in(store: StoreSnapshot, stretches: list[Stretch]) -> list[dict[str, object]]:
-    """The rows of some stretches; the epochs are checked at the end, as a worker does."""
+    """The rows of some splits. The epochs are checked at the end, as a worker does."""
     selection = Selection(
         columns=PRESETS["full"], broker_name=store.broker_name, epochs=store.epochs, check_crc=True
     )

@@ -1,4 +1,4 @@
-"""Answers without rows that are not empty: records above the bound, and topics that are not there."""
+"""Answers without rows that are no empty log: all records above the bound, or an unknown topic."""
 
 from __future__ import annotations
 
@@ -51,9 +51,7 @@ def test_a_bound_that_does_not_follow_its_log_is_reported(
     assert (above == 0) == (confirmed == 9)
 
 
-def test_a_bound_that_was_asked_for_is_nothing_to_report(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_bound_set_by_the_user_is_not_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     made = spread(tmp_path, 60)
     path = made.write(confirm=made.ends[3])
     rows_of(path, endingOffsets=str(made.ends[0]))
@@ -62,7 +60,7 @@ def test_a_bound_that_was_asked_for_is_nothing_to_report(
     assert mqreplay("scan", path, "--end", str(made.ends[0])).code == 0
 
 
-def test_a_stream_reports_it_once_where_nothing_is_read(
+def test_a_stream_that_reads_nothing_reports_the_bound_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = spread(tmp_path, 60)
@@ -104,7 +102,7 @@ def test_an_unknown_topic_is_an_error(
     )
 
 
-def test_what_the_store_knows_is_no_unknown_topic(path: str, tmp_path: Path) -> None:
+def test_a_topic_known_to_queues_or_topic_table_is_not_unknown(path: str, tmp_path: Path) -> None:
     (tmp_path / "consumequeue" / "quiet" / "0").mkdir(parents=True)
     (tmp_path / "batchconsumequeue" / "batched" / "0").mkdir(parents=True)
     (tmp_path / "config").mkdir()
@@ -120,7 +118,7 @@ def test_what_the_store_knows_is_no_unknown_topic(path: str, tmp_path: Path) -> 
         rows_of(path, topic="made")
 
 
-def test_damage_is_left_to_the_read_to_report(path: str, tmp_path: Path) -> None:
+def test_planning_an_unknown_topic_reports_no_damage(path: str, tmp_path: Path) -> None:
     segment = tmp_path / "commitlog" / f"{0:020d}"
     data = bytearray(segment.read_bytes())
     data[4] ^= 0xFF
@@ -128,7 +126,7 @@ def test_damage_is_left_to_the_read_to_report(path: str, tmp_path: Path) -> None
     assert plan_read(read_options({"path": path, "topic": "nowhere"})).stretches
 
 
-def test_a_stream_waits_for_a_topic_only_where_that_is_wanted(tmp_path: Path) -> None:
+def test_a_stream_waits_for_a_missing_topic_only_with_the_option(tmp_path: Path) -> None:
     made = StoreFolder(tmp_path)
     made.add(topic="orders")
     path = made.write()

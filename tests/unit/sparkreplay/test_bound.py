@@ -1,4 +1,4 @@
-"""Up to where a store is read: never above what every member of its SyncStateSet holds, unless that is asked for by name."""
+"""The bound of a read: never above the confirm offset of the SyncStateSet, unless an option allows it."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def live(folder: StoreFolder, **says: Any) -> ScriptedBroker:
     return ScriptedBroker(**({"confirm": folder.ends[54], "epochs": EPOCHS} | says))
 
 
-def test_without_a_live_broker_the_bound_is_the_checkpoints(folder: StoreFolder) -> None:
+def test_without_a_live_broker_the_bound_comes_from_the_checkpoint(folder: StoreFolder) -> None:
     store = open_store(str(folder.root))
     assert (store.bound, store.bound_source, store.bound_note) == (folder.ends[49], "checkpoint", "")
     assert len(rows_of_store(store)) == 50
 
 
-def test_a_checkpoint_whose_checksum_disagrees_bounds_nothing(folder: StoreFolder) -> None:
+def test_a_checkpoint_with_a_wrong_checksum_gives_no_bound(folder: StoreFolder) -> None:
     page = bytearray(Checkpoint(1, 1, 1, 0, folder.ends[49]).encode())
     path = folder.root / "checkpoint"
     path.write_bytes(page)
@@ -60,7 +60,7 @@ def test_a_checkpoint_whose_checksum_disagrees_bounds_nothing(folder: StoreFolde
         open_store(str(folder.root))
 
 
-def test_the_live_broker_of_the_store_itself_says_the_newer_bound(folder: StoreFolder) -> None:
+def test_the_live_broker_of_the_store_gives_the_newer_bound(folder: StoreFolder) -> None:
     with serving(live(folder)) as broker:
         store = open_store(str(folder.root), address=broker.address)
         assert (store.bound, store.bound_source) == (folder.ends[54], f"broker {broker.address}")
@@ -73,20 +73,20 @@ def test_a_live_bound_inside_a_record_leaves_that_record_out(folder: StoreFolder
         assert (store.bound, len(rows_of_store(store))) == (folder.ends[54] + 5, 55)
 
 
-def test_a_live_bound_below_the_checkpoint_wins(folder: StoreFolder) -> None:
+def test_a_live_bound_below_the_checkpoint_is_used(folder: StoreFolder) -> None:
     with serving(live(folder, confirm=folder.ends[9], replica_id=2)) as broker:
         store = open_store(str(folder.root), address=broker.address)
         assert (store.bound, store.bound_source) == (folder.ends[9], f"broker {broker.address}")
 
 
-def test_another_replicas_live_bound_raises_none(folder: StoreFolder) -> None:
+def test_a_live_bound_of_another_replica_does_not_raise_the_bound(folder: StoreFolder) -> None:
     with serving(live(folder, replica_id=2)) as broker:
         store = open_store(str(folder.root), address=broker.address)
         assert (store.bound, store.bound_source) == (folder.ends[49], "checkpoint")
         assert "another replica" in store.bound_note
 
 
-def test_a_copy_that_ends_before_the_live_bound_is_read_up_to_what_parses(folder: StoreFolder) -> None:
+def test_a_copy_that_ends_below_the_live_bound_is_read_to_its_last_valid_record(folder: StoreFolder) -> None:
     with serving(live(folder, confirm=folder.ends[-1] + 5000)) as broker:
         store = open_store(str(folder.root), address=broker.address)
         assert store.bound == folder.ends[-1] and "this copy" in store.bound_note
@@ -100,7 +100,7 @@ def test_a_copy_that_ends_before_the_live_bound_is_read_up_to_what_parses(folder
         assert (store.bound, len(rows_of_store(store))) == (folder.ends[55], 56)
 
 
-def test_a_java_broker_tells_epochs_only_and_that_is_said(folder: StoreFolder) -> None:
+def test_a_java_broker_without_confirm_offset_is_noted_in_the_bound(folder: StoreFolder) -> None:
     with serving(live(folder, confirm=None, replica_id=None)) as broker:
         store = open_store(str(folder.root), address=broker.address)
         assert (store.bound, store.bound_source) == (folder.ends[49], "checkpoint")
@@ -128,7 +128,7 @@ def test_a_java_broker_tells_epochs_only_and_that_is_said(folder: StoreFolder) -
         ({"raw": b""}, "does not answer"),
     ],
 )
-def test_a_broker_that_is_not_the_stores_or_not_a_broker_is_named(
+def test_a_live_broker_of_another_store_or_no_broker_is_named(
     folder: StoreFolder, says: dict[str, Any], why: str
 ) -> None:
     with serving(live(folder, **says)) as broker:
@@ -136,7 +136,7 @@ def test_a_broker_that_is_not_the_stores_or_not_a_broker_is_named(
             open_store(str(folder.root), address=broker.address)
 
 
-def test_an_address_that_nobody_serves_or_that_is_none_says_what_to_do(folder: StoreFolder) -> None:
+def test_an_unreachable_or_malformed_address_is_refused_with_a_hint(folder: StoreFolder) -> None:
     with serving(live(folder)) as broker:
         gone = broker.address
     with pytest.raises(LiveBrokerFailed, match="leave address out"):
@@ -146,7 +146,7 @@ def test_an_address_that_nobody_serves_or_that_is_none_says_what_to_do(folder: S
             open_store(str(folder.root), address=address)
 
 
-def test_of_several_addresses_the_first_of_the_stores_set_counts(folder: StoreFolder) -> None:
+def test_the_first_address_of_the_stores_own_broker_set_is_used(folder: StoreFolder) -> None:
     with serving(live(folder)) as gone:
         pass
     with serving(live(folder, broker_name="broker-b")) as other, serving(live(folder)) as own:
@@ -154,7 +154,7 @@ def test_of_several_addresses_the_first_of_the_stores_set_counts(folder: StoreFo
         assert open_store(str(folder.root), address=addresses).bound_source == f"broker {own.address}"
 
 
-def test_a_bound_is_told_between_two_looks_at_the_same_epochs(folder: StoreFolder) -> None:
+def test_a_live_bound_is_read_again_until_the_epochs_before_and_after_agree(folder: StoreFolder) -> None:
     later = [{"epochs": ((1, 0),)}, {"epochs": EPOCHS}]
     with serving(live(folder, epochs=((1, 0), (2, 9000)), later=later)) as broker:
         store = open_store(str(folder.root), address=broker.address)
@@ -174,8 +174,8 @@ def test_a_truncation_of_the_live_log_below_the_bound_is_found_at_the_end(folder
         check_epochs(store)
 
 
-def test_a_live_broker_whose_log_is_shorter_vouches_for_what_it_has(folder: StoreFolder) -> None:
-    """A member that lags, and one whose front retention has removed."""
+def test_a_live_broker_with_a_shorter_log_confirms_its_own_range_only(folder: StoreFolder) -> None:
+    """A member that lags, and one whose first segments were deleted by retention."""
     for says in ({"max_offset": 9000, "confirm": 9000, "epochs": EPOCHS[:1]}, {"epochs": EPOCHS[1:]}):
         with serving(live(folder, replica_id=2, **says)) as broker:
             store = open_store(str(folder.root), address=broker.address)
@@ -186,7 +186,7 @@ def test_a_live_broker_whose_log_is_shorter_vouches_for_what_it_has(folder: Stor
                 check_epochs(store)
 
 
-def test_a_given_bound_lies_at_or_below_the_committed_one(folder: StoreFolder) -> None:
+def test_a_given_bound_above_the_committed_one_is_refused(folder: StoreFolder) -> None:
     store = open_store(str(folder.root))
     given = up_to(store, folder.ends[9])
     assert (given.bound_source, len(rows_of_store(given))) == ("given", 10)
@@ -194,7 +194,7 @@ def test_a_given_bound_lies_at_or_below_the_committed_one(folder: StoreFolder) -
         up_to(store, store.bound + 1)
 
 
-def test_latest_is_the_end_of_the_records_and_only_by_consent(folder: StoreFolder) -> None:
+def test_latest_is_the_end_of_the_records_and_needs_the_option(folder: StoreFolder) -> None:
     store = open_store(str(folder.root))
     with pytest.raises(UncommittedRefused, match="allowUncommitted=true"):
         up_to_latest(store, allow_uncommitted=False)
@@ -203,7 +203,7 @@ def test_latest_is_the_end_of_the_records_and_only_by_consent(folder: StoreFolde
     assert len(rows_of_store(latest)) == 60
 
 
-def test_latest_is_found_in_any_segment_and_whatever_the_checkpoint_says(tmp_path: Path) -> None:
+def test_latest_is_found_in_any_segment_regardless_of_the_checkpoint(tmp_path: Path) -> None:
     for count in (0, 1, 21, 22, 23, 44):
         folder = StoreFolder(tmp_path / str(count), segment_bytes=16384)
         for _ in range(count):
@@ -219,7 +219,7 @@ def test_latest_is_found_in_any_segment_and_whatever_the_checkpoint_says(tmp_pat
         assert len(rows_of_store(latest)) == count
 
 
-def test_a_store_that_ran_contract_a_is_read_by_consent_only(folder: StoreFolder) -> None:
+def test_a_store_that_ran_contract_a_is_read_only_with_the_option(folder: StoreFolder) -> None:
     mark = folder.root / CONTRACT_A
     for text in ("contract=A\nepoch=1\nfrom=0\n", "contract=A\nepoch=1\nfrom=0\nuntil=900\n"):
         mark.write_text(text)
@@ -233,7 +233,7 @@ def test_a_store_that_ran_contract_a_is_read_by_consent_only(folder: StoreFolder
             open_store(str(folder.root), address=broker.address)
 
 
-def test_what_retention_removed_is_no_reason_to_refuse_a_store(folder: StoreFolder) -> None:
+def test_a_contract_a_range_removed_by_retention_does_not_refuse_the_store(folder: StoreFolder) -> None:
     (folder.root / CONTRACT_A).write_text("contract=A\nepoch=1\nfrom=0\nuntil=16384\n")
     with pytest.raises(UncommittedRefused):
         open_store(str(folder.root))
@@ -242,7 +242,7 @@ def test_what_retention_removed_is_no_reason_to_refuse_a_store(folder: StoreFold
 
 
 @pytest.mark.parametrize("name", ["clean-shutdown", "after-kill-9"])
-def test_the_bound_and_the_end_of_a_java_brokers_store_are_its_own(tmp_path: Path, name: str) -> None:
+def test_the_bound_and_the_end_of_a_java_brokers_store_are_read(tmp_path: Path, name: str) -> None:
     golden = Path(__file__).parents[2] / "vectors" / "store" / name
     shutil.copyfile(golden / "checkpoint", tmp_path / "checkpoint")
     (tmp_path / "commitlog").mkdir()
@@ -251,7 +251,9 @@ def test_the_bound_and_the_end_of_a_java_brokers_store_are_its_own(tmp_path: Pat
         (tmp_path / "commitlog" / segment.stem).write_bytes(data.ljust(262144, b"\0"))
     (tmp_path / "epochFileCheckpoint").write_bytes(b"1\n0\n1-0\n")
     lines = [json.loads(line) for line in (golden / "messages.jsonl").read_text().splitlines()]
-    messages = [line for line in lines if "physicalOffset" in line]  # others say where a segment ends
+    messages = [
+        line for line in lines if "physicalOffset" in line
+    ]  # the other values are no end of a segment
     ends = [message["physicalOffset"] + message["size"] for message in messages]
     store = open_store(str(tmp_path))
     assert store.bound == json.loads((golden / "checkpoint.json").read_text())["confirmPhyOffset"]

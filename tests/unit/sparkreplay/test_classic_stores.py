@@ -42,7 +42,7 @@ def rows_of(path: str, **options: str) -> list[dict[str, object]]:
     ).to_pylist()
 
 
-def test_a_classic_store_is_read_to_its_end_where_that_is_permitted(tmp_path: Path) -> None:
+def test_a_classic_store_is_read_to_its_end_with_the_option(tmp_path: Path) -> None:
     made = classic(tmp_path / "broker-x")
     path = made.write()
     with pytest.raises(UncommittedRefused, match="classic master's or slave's .* SYNC_MASTER"):
@@ -56,13 +56,13 @@ def test_a_classic_store_is_read_to_its_end_where_that_is_permitted(tmp_path: Pa
     assert len(rows_of(path, **ALLOWED)) == 60, "nothing in it counts"
 
 
-def test_its_end_is_that_of_the_whole_records(tmp_path: Path) -> None:
+def test_a_classic_store_ends_at_its_last_complete_record(tmp_path: Path) -> None:
     made = classic(tmp_path)
     made.log[made.ends[-2] + 88] ^= 1  # the last one is not written whole
     assert len(rows_of(made.write(), **ALLOWED)) == 59
 
 
-def test_what_needs_epochs_is_refused_by_name(tmp_path: Path) -> None:
+def test_options_that_need_epochs_are_refused_by_name(tmp_path: Path) -> None:
     path = classic(tmp_path).write()
     with pytest.raises(OptionError, match="address: 127.0.0.1:1 is not asked: the store has no epochs"):
         rows_of(path, address="127.0.0.1:1", **ALLOWED)
@@ -97,7 +97,7 @@ def test_commands_take_a_classic_store(tmp_path: Path) -> None:
     assert mqreplay(*command).json["rows"] == 61
 
 
-def test_a_stream_follows_a_classic_store_and_knows_another(tmp_path: Path) -> None:
+def test_a_stream_follows_a_classic_store_and_refuses_another_one(tmp_path: Path) -> None:
     made = classic(tmp_path / "store")
     query = Query(path=made.write(), **ALLOWED)
     assert query.run() == [60]

@@ -1,4 +1,4 @@
-"""mqreplay export: each committed row in one part, whatever was killed on the way."""
+"""mqreplay export: each committed row is in one part, after any kill."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_each_row_is_in_the_folder_of_its_topic_and_day(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_the_manifest_says_what_each_part_holds(tmp_path: Path) -> None:
+def test_the_manifest_describes_each_part(tmp_path: Path) -> None:
     store = two_days(tmp_path / "store")
     path = store.write(confirm=store.ends[299] + 3, epochs=((1, 0), (2, store.ends[10]), (3, len(store.log))))
     target = tmp_path / "parquet"
@@ -78,7 +78,7 @@ def test_the_manifest_says_what_each_part_holds(tmp_path: Path) -> None:
     assert "body" in {column["name"] for column in manifest["columns"]}
 
 
-def test_columns_and_topics_are_those_that_were_asked_for(tmp_path: Path) -> None:
+def test_an_export_has_the_requested_columns_and_topics(tmp_path: Path) -> None:
     path = two_days(tmp_path / "store").write()
     target = tmp_path / "parquet"
     assert export(path, target, "--columns", "body,queue_id,topic", "--topic", "orders").code == 0
@@ -144,7 +144,7 @@ def test_a_finished_export_says_so_and_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stretches_done", [0, 1, 3])
-def test_an_export_that_died_goes_on_and_ends_as_if_it_had_not(
+def test_a_crashed_export_continues_to_the_same_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stretches_done: int
 ) -> None:
     store = two_days(tmp_path / "store")
@@ -167,14 +167,14 @@ def test_an_export_that_died_goes_on_and_ends_as_if_it_had_not(
     assert failed.code == 1 and "the disk is gone" in failed.err
     assert [entry.name for entry in target.iterdir()] == ["_mqreplay"], "nothing is half visible"
     monkeypatch.setattr(exporting, "read_stretch", read_stretch)
-    store.write()  # more was committed meanwhile: the plan does not move
+    store.write()  # more was committed meanwhile; the plan does not change
     resumed = export(path, target)
     assert resumed.code == 0 and "continued" in resumed.json["state"]
     assert files_of(target) == files_of(whole)
 
 
 @pytest.mark.parametrize("taken", ["", "_mqreplay"])
-def test_a_folder_that_is_taken_away_meanwhile_is_told_as_that(
+def test_a_folder_removed_during_an_export_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: str
 ) -> None:
     path, folder = two_days(tmp_path / "store").write(), tmp_path / "parquet"
@@ -264,7 +264,7 @@ def test_another_request_in_the_same_folder_is_refused_by_name(tmp_path: Path) -
     path, target = store.write(), tmp_path / "parquet"
     export(path, target)
     other = two_days(tmp_path / "other").write()
-    for arguments, told in (
+    for arguments, reason in (
         ((path, target, "--topic", "orders"), "topic not given, this one has orders"),
         (
             (path, target, "--end", str(store.ends[5])),
@@ -273,7 +273,7 @@ def test_another_request_in_the_same_folder_is_refused_by_name(tmp_path: Path) -
         ((other, target), "path"),
     ):
         refused = export(*arguments)
-        assert refused.code == 1 and told in refused.err, refused
+        assert refused.code == 1 and reason in refused.err, refused
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_bytes(b"")
     assert "cat.jpg" in export(path, tmp_path / "photos").err
@@ -290,7 +290,7 @@ def test_nightly_appends_hold_each_row_once(tmp_path: Path) -> None:
     assert "nothing to add" in export(path, target, "--append").json["state"]
 
 
-def test_what_was_appended_to_must_still_be_in_the_log(tmp_path: Path) -> None:
+def test_an_append_needs_the_exported_range_still_in_the_log(tmp_path: Path) -> None:
     store = two_days(tmp_path / "store")
     path, target = store.write(confirm=store.ends[50], epochs=((1, 0), (2, 900))), tmp_path / "parquet"
     export(path, target)
@@ -322,15 +322,15 @@ def test_day_names_are_of_utc(tmp_path: Path) -> None:
     assert days == ["day=2024-02-29", "day=2024-03-01"]
 
 
-def test_a_store_that_was_made_anew_is_not_appended_from_the_old_end_on(tmp_path: Path) -> None:
+def test_a_recreated_store_is_not_appended_to_the_old_export(tmp_path: Path) -> None:
     target = str(tmp_path / "out")
     path = two_days(tmp_path / "store").write()
     assert export(path, target).code == 0
     shutil.rmtree(path)
-    anew = StoreFolder(Path(path), segment_bytes=16384)
+    recreated = StoreFolder(Path(path), segment_bytes=16384)
     for number in range(900):
-        anew.add(body=b"of another life %d" % number)
-    anew.write()
+        recreated.add(body=b"of another life %d" % number)
+    recreated.write()
     done = export(path, target, "--append")
     assert done.code == 1 and "rows of another log of broker set broker-a" in done.err
 
@@ -356,8 +356,8 @@ def test_several_broker_sets_share_a_folder_without_sharing_a_name(tmp_path: Pat
     assert len({(row["broker_name"], row["physical_offset"]) for row in rows}) == 800
 
 
-def test_an_attempt_that_comes_too_late_changes_nothing(tmp_path: Path) -> None:
-    """Two attempts of one stretch side by side: the second ends after the first's files were published."""
+def test_a_late_task_attempt_changes_nothing(tmp_path: Path) -> None:
+    """Two attempts of one split at once: the second ends after the first's files were published."""
     path, target = two_days(tmp_path / "store").write(), tmp_path / "parquet"
     jobs: list[exporting.ExportJob] = []
 

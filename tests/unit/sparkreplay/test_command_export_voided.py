@@ -1,4 +1,4 @@
-"""mqreplay export when what it planned is not there any more: told with what to do, and with what was left out."""
+"""mqreplay export when planned segments are gone: an error with a hint, and a list of skipped ranges."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def begun(store: StoreFolder, tmp_path: Path) -> Path:
     return tmp_path / "lake"
 
 
-def test_a_plan_whose_segments_were_deleted_says_how_to_go_on_and_that_works(
+def test_a_plan_with_deleted_segments_fails_and_continues_with_the_hinted_option(
     store: StoreFolder, begun: Path
 ) -> None:
     log_min = store.delete_first(2)
@@ -53,21 +53,23 @@ def test_a_plan_whose_segments_were_deleted_says_how_to_go_on_and_that_works(
     assert export(store, begun, "--append").json["state"] == "has nothing to add"
 
 
-def test_a_plan_whose_log_was_truncated_says_how_to_begin_anew(store: StoreFolder, begun: Path) -> None:
+def test_a_plan_with_a_truncated_log_fails_with_the_hint_to_start_over(
+    store: StoreFolder, begun: Path
+) -> None:
     store.write_epochs(((1, 0), (2, 9000)))
     failed = export(store, begun)
     assert failed.code == 1 and "epochs" in failed.err and "failOnDataLoss" not in failed.err
     assert f"remove {begun}/_mqreplay" in failed.err
 
 
-def test_what_is_left_out_is_told_in_words_too(store: StoreFolder, begun: Path) -> None:
+def test_a_skipped_range_is_printed_as_text_too(store: StoreFolder, begun: Path) -> None:
     log_min = store.delete_first(2)
     arguments = ("--to", str(begun), "--split", "8k", "--workers", "1", "-o", "failOnDataLoss=false")
     done = mqreplay("export", str(store.root), *arguments)
     assert f"left out of {store.root}: [0, {log_min})" in done.out
 
 
-def test_an_export_is_appended_to_however_its_rows_are_read(store: StoreFolder, tmp_path: Path) -> None:
+def test_an_export_is_appended_to_with_another_way_to_find_rows(store: StoreFolder, tmp_path: Path) -> None:
     target = tmp_path / "lake"
     assert export(store, target).json["deleted_meanwhile"] == []
     store.add(topic="orders")

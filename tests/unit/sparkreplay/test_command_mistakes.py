@@ -1,4 +1,4 @@
-"""mqreplay when something is wrong: the exit code, one line on stderr, and with --json one object all the same."""
+"""Errors of mqreplay: the exit code, one line on stderr, and with --json one object on stdout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RESEND = ("resend", "STORE", "--topic", "orders", "--to", "C/copy", "-n", "127.0
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reason"),
     [
         (("scan", "STORE", "--start", "abc"), "option startingOffsets"),
         (("scan", "STORE", "-o", "colums=topic"), "did you mean columns?"),
@@ -46,21 +46,21 @@ RESEND = ("resend", "STORE", "--topic", "orders", "--to", "C/copy", "-n", "127.0
         ((*RESEND, "-o", "decompress=true"), "decompress is not for this command"),
     ],
 )
-def test_a_mistake_in_the_command_line_is_exit_code_2_and_makes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], told: str
+def test_a_command_line_error_is_exit_code_2_and_creates_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], reason: str
 ) -> None:
     store = two_days(tmp_path / "store", 10).write()
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     done = mqreplay(*(argument.replace("STORE", store) for argument in arguments))
-    assert (done.code, done.out) == (2, "") and told in done.err and "Traceback" not in done.err
+    assert (done.code, done.out) == (2, "") and reason in done.err and "Traceback" not in done.err
     as_json = mqreplay(*(argument.replace("STORE", store) for argument in arguments), "--json")
-    assert as_json.code == 2 and told in as_json.json["error"]
+    assert as_json.code == 2 and reason in as_json.json["error"]
     assert list(Path().iterdir()) == []
 
 
 @pytest.mark.parametrize("command", [("stats", "STORE", "--html"), (*RESEND, "--ledger")])
-def test_what_is_no_plain_file_is_not_replaced_by_one(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_a_target_that_is_no_regular_file_is_not_replaced(tmp_path: Path, command: tuple[str, ...]) -> None:
     store, pipe = two_days(tmp_path / "store", 10).write(), tmp_path / "pipe"
     os.mkfifo(pipe)
     done = mqreplay(*(argument.replace("STORE", store) for argument in command), str(pipe))
@@ -80,12 +80,12 @@ def test_a_page_is_written_through_a_symbolic_link(tmp_path: Path) -> None:
 def test_names_in_a_log_do_nothing_to_a_terminal(tmp_path: Path, command: str) -> None:
     store = StoreFolder(tmp_path)
     store.add(topic="a\x1b[31mb\nzz", properties="PGROUP\x01p\rq\x02")
-    store.next_queue_offset["a\x1b[31mb\nzz", 0] = 5  # a gap, which is told with the name
+    store.next_queue_offset["a\x1b[31mb\nzz", 0] = 5  # a gap, which is reported with the name
     store.add(topic="a\x1b[31mb\nzz")
     done = mqreplay(command, store.write())
-    told = done.out + done.err
-    assert all(letter.isprintable() for letter in told.replace("\n", ""))
-    assert r"a\x1b[31mb\nzz" in told
+    printed = done.out + done.err
+    assert all(letter.isprintable() for letter in printed.replace("\n", ""))
+    assert r"a\x1b[31mb\nzz" in printed
 
 
 def test_a_failure_is_exit_code_1_with_its_kind(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_an_interrupt_is_exit_code_130_and_an_object_too(
         (errno.EROFS, "name another place"),
     ],
 )
-def test_what_the_system_refuses_is_told_with_its_file_and_a_cure(
+def test_an_os_error_is_reported_with_its_file_and_a_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, cure: str
 ) -> None:
     def refused(target: str) -> None:
@@ -127,7 +127,7 @@ def test_what_the_system_refuses_is_told_with_its_file_and_a_cure(
     )
 
 
-def test_a_bound_that_is_not_the_committed_one_is_not_told_as_such(tmp_path: Path) -> None:
+def test_a_bound_other_than_the_committed_one_is_not_reported_as_committed(tmp_path: Path) -> None:
     store = two_days(tmp_path, 50)
     path = store.write(confirm=store.ends[29])
     given = mqreplay("scan", path, "--end", str(store.ends[9]))
@@ -136,14 +136,14 @@ def test_a_bound_that_is_not_the_committed_one_is_not_told_as_such(tmp_path: Pat
     latest = mqreplay("scan", path, "--end", "latest", "-o", "allowUncommitted=true")
     assert f"bound      {store.ends[49]}, the end of the log" in latest.out
     assert f"committed up to {store.ends[29]}, according to: checkpoint" in latest.out
-    told = json.loads(mqreplay("scan", path, "--end", "latest", "-o", "allowUncommitted=true", "--json").out)[
-        "stores"
-    ][0]
-    assert (told["committed_bound"], told["bound"]) == (store.ends[29], store.ends[49])
+    report = json.loads(
+        mqreplay("scan", path, "--end", "latest", "-o", "allowUncommitted=true", "--json").out
+    )["stores"][0]
+    assert (report["committed_bound"], report["bound"]) == (store.ends[29], store.ends[49])
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's full device")
-def test_a_full_disk_is_told_with_the_file_and_leaves_nothing_behind(
+def test_a_full_disk_is_reported_with_the_file_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = builtins.open
@@ -152,11 +152,11 @@ def test_a_full_disk_is_told_with_the_file_and_leaves_nothing_behind(
     )
     page = tmp_path / "page.html"
     done = mqreplay("stats", two_days(tmp_path / "store", 10).write(), "--html", str(page), "--json")
-    told = f"{page}: No space left on device; make room and run the same command again"
-    assert (done.code, done.json["error"]) == (1, told) and not page.exists()
+    error = f"{page}: No space left on device; make room and run the same command again"
+    assert (done.code, done.json["error"]) == (1, error) and not page.exists()
 
 
-def test_a_machine_without_spark_is_told_before_an_export_begins(
+def test_missing_spark_is_reported_before_an_export_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sparkreplay.commands.shared.missing_for_spark", lambda: "no Java is found")
@@ -169,7 +169,7 @@ def test_a_machine_without_spark_is_told_before_an_export_begins(
     assert not (tmp_path / "lake").exists()
 
 
-def test_a_spark_that_does_not_start_is_told_without_a_traceback(
+def test_a_spark_start_failure_is_reported_without_a_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def exits(*arguments: object) -> None:
@@ -185,7 +185,7 @@ def test_a_spark_that_does_not_start_is_told_without_a_traceback(
     assert "Java gateway process exited" in done.err and "check --master local[4] and Java" in done.err
 
 
-def test_a_topic_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_an_unknown_topic_is_reported_by_each_command(tmp_path: Path) -> None:
     path = two_days(tmp_path / "store", 10).write()
     for command in (["scan", path], ["export", path, "--to", str(tmp_path / "lake")], ["stats", path]):
         done = mqreplay(*command, "--topic", "orders,ordres", "--json")

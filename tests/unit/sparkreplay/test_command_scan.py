@@ -1,4 +1,4 @@
-"""mqreplay scan: every record of the range under one kind."""
+"""mqreplay scan: each record of the range is counted under one kind."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_records_that_a_read_leaves_out_are_counted_by_their_rule(tmp_path: Path
     assert "8 records" in shown and "a read gives 2 of them and leaves out 1 prepared, 1 rollback" in shown
 
 
-def test_a_queue_offset_that_is_missing_is_told_and_the_exit_code_says_so(tmp_path: Path) -> None:
+def test_a_missing_queue_offset_is_reported_and_sets_the_exit_code(tmp_path: Path) -> None:
     store = StoreFolder(tmp_path)
     store.add(topic="orders", queue_id=2)
     store.next_queue_offset["orders", 2] = 5
@@ -48,7 +48,7 @@ def test_a_queue_offset_that_is_missing_is_told_and_the_exit_code_says_so(tmp_pa
     assert done.json["gaps"][0]["rows"] == 2
 
 
-def test_several_processes_find_what_one_finds(tmp_path: Path) -> None:
+def test_several_processes_find_the_same_as_one(tmp_path: Path) -> None:
     path = two_days(tmp_path).write()
     alone = mqreplay("scan", path, "--split", "8k", "--workers", "1", "--json")
     both = mqreplay("scan", path, "--split", "8k", "--workers", "2", "--json")
@@ -82,9 +82,9 @@ def test_an_empty_committed_part_of_a_log_with_records_is_reported(tmp_path: Pat
     assert (done.code, done.json["above_bound"]) == (0, [])
 
 
-def test_mistakes_of_the_user_are_one_line_with_the_cure(tmp_path: Path) -> None:
+def test_user_errors_are_one_line_with_a_hint(tmp_path: Path) -> None:
     path = two_days(tmp_path).write()
-    for arguments, code, told in (
+    for arguments, code, reason in (
         (["scan", str(tmp_path / "nowhere")], 1, "storePathRootDir"),
         (["scan", path, "-o", "colums=full"], 2, "columns"),
         (["scan", path, "-o", "columns=meta"], 2, "not for this command"),
@@ -93,11 +93,11 @@ def test_mistakes_of_the_user_are_one_line_with_the_cure(tmp_path: Path) -> None
         (["scna", path], 2, "scna"),
     ):
         done = mqreplay(*arguments)
-        assert done.code == code and told in done.err, done
+        assert done.code == code and reason in done.err, done
         assert "Traceback" not in done.err
 
 
-def test_times_that_no_clock_shows_are_no_obstacle(tmp_path: Path) -> None:
+def test_a_scan_accepts_times_beyond_the_calendar(tmp_path: Path) -> None:
     store = StoreFolder(tmp_path / "store")
     for stored_ms in (-(1 << 62), 1 << 62, 1 << 50, 0):
         store.add(stored_ms=stored_ms)
@@ -111,7 +111,7 @@ def test_times_that_no_clock_shows_are_no_obstacle(tmp_path: Path) -> None:
     assert (target / "topic=orders" / "day=__HIVE_DEFAULT_PARTITION__").is_dir()
 
 
-def test_a_queue_of_batches_has_no_gaps_to_tell(tmp_path: Path) -> None:
+def test_a_batch_queue_reports_no_gaps(tmp_path: Path) -> None:
     store = StoreFolder(tmp_path)
     for offset in (0, 10, 20):
         store.next_queue_offset["orders", 0] = offset

@@ -1,4 +1,4 @@
-"""mqreplay stats: counts are exact, quantiles near, memory bounded, the page closed in itself."""
+"""mqreplay stats: exact counts, near quantiles, bounded memory, and a page that loads nothing."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def part(key: str, sizes: list[int]) -> pa.Table:
 
 
 @given(st.lists(st.integers(91, 1 << 26), min_size=1, max_size=200), st.integers(1, 10))
-def test_merged_parts_say_what_the_messages_say(sizes: list[int], cut: int) -> None:
+def test_merged_statistics_equal_those_of_all_messages(sizes: list[int], cut: int) -> None:
     parts = [part("orders", sizes[start::cut]) for start in range(cut) if sizes[start::cut]]
     (row,) = summaries(merge(parts))
     ordered = sorted(sizes)
     assert (row.count, row.bytes, row.least, row.most) == (len(sizes), sum(sizes), ordered[0], ordered[-1])
-    for told, share in ((row.p50, 0.5), (row.p99, 0.99)):
+    for estimate, share in ((row.p50, 0.5), (row.p99, 0.99)):
         exact = ordered[max(1, -int(-len(sizes) * share // 1)) - 1]
-        assert exact <= told <= exact * 1.04
+        assert exact <= estimate <= exact * 1.04
 
 
 @given(st.integers(0, 1 << 30))
@@ -53,7 +53,7 @@ def test_keys_beyond_the_limit_are_one_key_and_no_message_is_lost(monkeypatch: p
     assert rows[OTHER].least == 100
 
 
-def test_what_a_part_does_not_tell_apart_is_exact_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_stay_exact_for_keys_that_a_part_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sizing, "KEYS_MAX", 3)
     early = [part(f"host-{number}", [100] * 2) for number in range(20)]
     late = [part("host-7", [100] * 3), part("host-8", [100] * 2)]
@@ -61,7 +61,7 @@ def test_what_a_part_does_not_tell_apart_is_exact_all_the_same(monkeypatch: pyte
     assert rows == {OTHER: 36, "host-7": 5, "host-8": 4}
 
 
-def test_the_answer_is_the_same_whichever_worker_is_first(
+def test_the_statistics_do_not_depend_on_the_order_of_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sizing, "KEYS_HELD_MAX", 3)
@@ -92,7 +92,7 @@ def test_topics_queues_producers_and_hours_are_counted(tmp_path: Path) -> None:
     assert sum(row["bytes"] for row in found["hours"]) == sum(row["bytes"] for row in found["topics"])
 
 
-def test_a_producer_is_its_group_where_a_message_names_one(tmp_path: Path) -> None:
+def test_a_producer_is_counted_by_its_group_if_the_message_has_one(tmp_path: Path) -> None:
     store = StoreFolder(tmp_path)
     store.add(properties="TAGS\x01T\x02PGROUP\x01billing\x02")
     store.add(properties="XPGROUP\x01no\x02")

@@ -1,4 +1,4 @@
-"""mqreplay verify: what is wrong with a replica, all of it, and where replicas differ."""
+"""mqreplay verify: everything that is wrong with a replica, and where replicas differ."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def verify(*stores: str | Path, options: tuple[str, ...] = ()) -> Done:
     return mqreplay("verify", *(str(store) for store in stores), "--workers", "1", "--json", *options)
 
 
-def told(done: Done) -> list[tuple[str, int | None]]:
+def findings_of(done: Done) -> list[tuple[str, int | None]]:
     assert done.err == "" and done.code == (1 if done.json["findings_count"] else 0)
     return [(finding["check"], finding["offset"]) for finding in done.json["findings"]]
 
@@ -43,10 +43,10 @@ def change(store: StoreFolder, at: int, data: bytes) -> None:
     segment.write_bytes(raw)
 
 
-def test_a_sound_replica_has_no_findings(tmp_path: Path) -> None:
+def test_an_intact_replica_has_no_findings(tmp_path: Path) -> None:
     store = with_queues(two_days(tmp_path))
     done = verify(tmp_path)
-    assert told(done) == []
+    assert findings_of(done) == []
     (row,) = done.json["stores"]
     assert (row["records"], row["queues"], row["consume_queues_checked"]) == (400, 9, True)
     assert row["bytes"] == sum(end - at for (_, _, at), end in zip(store.records, store.ends, strict=True))
@@ -66,7 +66,7 @@ def test_a_store_that_java_wrote_has_no_findings(tmp_path: Path) -> None:
         (tmp_path / "commitlog" / packed.stem).write_bytes(data)
     StoreFolder(tmp_path).write_epochs(((1, 0),))
     done = verify(tmp_path)
-    assert told(done) == [], done.json["findings"]
+    assert findings_of(done) == [], done.json["findings"]
     assert done.json["stores"][0]["records"] == (source / "messages.jsonl").read_text().count('"queueOffset"')
 
 
@@ -79,7 +79,7 @@ def test_every_damaged_record_is_listed_and_the_others_are_checked(tmp_path: Pat
     change(store, places[60] + 28, struct.pack(">q", 77))  # physical offset
     change(store, places[200], struct.pack(">i", 1 << 30))  # size
     done = verify(tmp_path)
-    assert {finding for finding in told(done) if finding[0] in ("log", "record")} == {
+    assert {finding for finding in findings_of(done) if finding[0] in ("log", "record")} == {
         ("log", places[10]), ("record", places[body]), ("record", places[60]), ("log", places[200]),
     }  # fmt: skip
     assert done.json["stores"][0]["records"] == 398
@@ -90,12 +90,12 @@ def test_damage_that_takes_many_records_is_walked_past(tmp_path: Path) -> None:
     places = [at for _, _, at in store.records]
     change(store, places[20], bytes(places[40] - places[20]))
     done = verify(tmp_path)
-    findings = told(done)
+    findings = findings_of(done)
     assert findings[0] == ("log", places[20]) and done.json["stores"][0]["records"] == 380
     assert {check for check, _ in findings[1:]} == {"queue offsets"}
 
 
-def test_a_queue_offset_twice_or_left_out_is_told_with_its_record(tmp_path: Path) -> None:
+def test_a_duplicate_or_missing_queue_offset_is_reported_with_its_record(tmp_path: Path) -> None:
     store = StoreFolder(tmp_path, segment_bytes=4096)
     for _ in range(5):
         store.add()
@@ -107,11 +107,11 @@ def test_a_queue_offset_twice_or_left_out_is_told_with_its_record(tmp_path: Path
     left_out = store.add()
     store.write()
     done = verify(tmp_path)
-    assert told(done) == [("queue offsets", twice), ("queue offsets", left_out)]
+    assert findings_of(done) == [("queue offsets", twice), ("queue offsets", left_out)]
     assert done.json["stores"][0]["consume_queues_checked"] is False
 
 
-def test_entries_that_disagree_with_the_log_are_told(tmp_path: Path) -> None:
+def test_consume_queue_entries_that_disagree_with_the_log_are_reported(tmp_path: Path) -> None:
     store = with_queues(two_days(tmp_path))
     queue = tmp_path / "consumequeue" / "orders" / "1"
     names = sorted(queue.iterdir())
@@ -126,7 +126,7 @@ def test_entries_that_disagree_with_the_log_are_told(tmp_path: Path) -> None:
     (stray / f"{0:020d}").write_bytes(struct.pack(">qiq", 500, 100, 0).ljust(800, b"\0"))
     done = verify(tmp_path)
     fourth = [at for topic, queue_id, at in store.records if (topic, queue_id) == ("orders", 1)][3]
-    assert told(done) == [
+    assert findings_of(done) == [
         ("consume queue", fourth), ("consume queue", 500), ("consume queue", store.records[0][2]),
     ]  # fmt: skip
     assert "queue offset 3 has the entry (1, 2)" in done.json["findings"][0]["what"]
@@ -136,39 +136,39 @@ def test_a_missing_queue_is_one_finding(tmp_path: Path) -> None:
     store = with_queues(two_days(tmp_path))
     shutil.rmtree(tmp_path / "consumequeue" / "payments" / "2")
     done = verify(tmp_path)
-    assert len(told(done)) == len({at // store.segment_bytes for _, _, at in store.records})
+    assert len(findings_of(done)) == len({at // store.segment_bytes for _, _, at in store.records})
     assert all("has no entry" in finding["what"] for finding in done.json["findings"])
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "told_of"),
+    ("name", "data", "check"),
     [
         ("checkpoint", struct.pack(">5q", 0, -5, 0, 0, 900).ljust(4096, b"\0"), "store"),
         ("index/20240101000000000", struct.pack(">qqqqii", 9, 1, 7, 8, 1, 5).ljust(400, b"\0"), "index"),
         ("index/20240101000000000", b"short", "index"),
     ],
 )
-def test_small_files_that_contradict_the_log_are_told(
-    tmp_path: Path, name: str, data: bytes, told_of: str
+def test_small_files_that_contradict_the_log_are_reported(
+    tmp_path: Path, name: str, data: bytes, check: str
 ) -> None:
     with_queues(two_days(tmp_path))
     (tmp_path / "index").mkdir()
     (tmp_path / name).write_bytes(data)
     done = verify(tmp_path)
-    assert {check for check, _ in told(done)} >= {told_of}
+    assert {name_of_check for name_of_check, _ in findings_of(done)} >= {check}
 
 
-def test_an_epoch_that_starts_inside_a_record_is_told(tmp_path: Path) -> None:
+def test_an_epoch_that_starts_inside_a_record_is_reported(tmp_path: Path) -> None:
     store = with_queues(two_days(tmp_path))
     store.write_epochs(((1, 0), (2, store.ends[5]), (3, store.ends[9] + 1)))
-    assert told(verify(tmp_path)) == [("epoch file", store.ends[9] + 1)]
+    assert findings_of(verify(tmp_path)) == [("epoch file", store.ends[9] + 1)]
 
 
-def test_a_folder_that_is_no_store_is_a_finding_beside_those_of_others(tmp_path: Path) -> None:
-    with_queues(two_days(tmp_path / "sound"))
+def test_a_folder_without_a_store_is_one_finding_and_other_stores_are_checked(tmp_path: Path) -> None:
+    with_queues(two_days(tmp_path / "intact"))
     (tmp_path / "empty").mkdir()
-    done = verify(tmp_path / "empty", tmp_path / "sound")
-    assert told(done) == [("store", None)] and done.json["stores"][0]["records"] == 400
+    done = verify(tmp_path / "empty", tmp_path / "intact")
+    assert findings_of(done) == [("store", None)] and done.json["stores"][0]["records"] == 400
 
 
 def replicas(root: Path, *bounds: int) -> list[StoreFolder]:
@@ -185,20 +185,20 @@ def test_replicas_that_hold_the_same_bytes_are_alike_up_to_the_lower_bound(tmp_p
     change(other, 20_000, b"\xff" * 50)
     (other.root / "commitlog" / f"{0:020d}").unlink()
     done = verify(one.root, other.root, options=("--compare-only",))
-    assert told(done) == []
+    assert findings_of(done) == []
     assert done.json["compared"][0] | {"one": "", "other": ""} == {
         "one": "", "other": "", "start_offset": 16384, "end_offset": 20_000, "bytes": 20_000 - 16384,
         "segments_deleted_meanwhile": 0,
     }  # fmt: skip
 
 
-def test_each_record_in_which_replicas_differ_is_told_with_its_epoch(tmp_path: Path) -> None:
+def test_each_record_in_which_replicas_differ_is_reported_with_its_epoch(tmp_path: Path) -> None:
     one, other, third = replicas(tmp_path, 0, 0, 0)
     places = [at for _, _, at in one.records]
     for number in (50, 250):
         change(other, places[number] + 100, b"\x01")
     done = verify(one.root, other.root, third.root, options=("--compare-only",))
-    assert told(done) == [("bytes", places[50] + 100), ("bytes", places[250] + 100)]
+    assert findings_of(done) == [("bytes", places[50] + 100), ("bytes", places[250] + 100)]
     first, second = (finding["what"] for finding in done.json["findings"])
     assert f"the record at {places[50]} (%RETRY%billing/1, queue offset 5), epoch 1" in first
     assert second.endswith("epoch 3")
@@ -207,14 +207,14 @@ def test_each_record_in_which_replicas_differ_is_told_with_its_epoch(tmp_path: P
 def test_bytes_behind_the_end_of_a_segment_do_not_count(tmp_path: Path) -> None:
     one, other = replicas(tmp_path, 0, 0)
     change(other, 16384 - 3, b"abc")
-    assert told(verify(one.root, other.root, options=("--compare-only",))) == []
+    assert findings_of(verify(one.root, other.root, options=("--compare-only",))) == []
 
 
 def test_replicas_whose_epochs_differ_are_no_replicas(tmp_path: Path) -> None:
     one, other = replicas(tmp_path, 0, 0)
     other.write_epochs(((1, 0), (2, other.ends[90])))
     done = verify(one.root, other.root, options=("--compare-only",))
-    assert told(done)[0] == ("epochs", other.ends[90])
+    assert findings_of(done)[0] == ("epochs", other.ends[90])
 
 
 def test_findings_are_bounded_and_counted(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_findings_are_bounded_and_counted(tmp_path: Path) -> None:
     assert len(done.out.splitlines()) < 120
 
 
-def test_what_retention_deletes_while_a_replica_is_checked_is_no_finding(
+def test_files_deleted_by_retention_during_a_check_are_no_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = with_queues(two_days(tmp_path, 1200))
@@ -245,7 +245,7 @@ def test_what_retention_deletes_while_a_replica_is_checked_is_no_finding(
 
     monkeypatch.setattr("sparkreplay.commands.verify.open_store", then_delete)
     done = verify(tmp_path)
-    assert told(done) == [], done.json["findings"]
+    assert findings_of(done) == [], done.json["findings"]
     (row,) = done.json["stores"]
     assert (row["start_offset"], row["segments_deleted_meanwhile"]) == (store.log_min, 2)
 
@@ -263,7 +263,7 @@ def test_segments_that_were_checked_and_then_deleted_with_the_next_ones_are_no_f
 
     monkeypatch.setattr("sparkreplay.commands.verify.verify_stretch", then_delete)
     done = verify(tmp_path)
-    assert told(done) == [], done.json["findings"]
+    assert findings_of(done) == [], done.json["findings"]
     assert done.json["stores"][0]["segments_deleted_meanwhile"] == 2
 
 
@@ -284,7 +284,7 @@ def test_a_segment_that_is_taken_from_the_middle_is_a_finding(
     ]
 
 
-def test_replicas_are_compared_where_none_was_deleted_meanwhile(
+def test_replicas_are_compared_outside_ranges_deleted_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = replicas(tmp_path, 0, 0)
@@ -297,11 +297,11 @@ def test_replicas_are_compared_where_none_was_deleted_meanwhile(
 
     monkeypatch.setattr("sparkreplay.commands.verify.open_store", then_delete)
     done = verify(one.root, other.root, options=("--compare-only",))
-    assert told(done) == []
+    assert findings_of(done) == []
     assert done.json["compared"][0]["segments_deleted_meanwhile"] == 1
 
 
-def test_a_gap_that_a_store_has_bridged_is_told_once_and_its_entries_are_right(tmp_path: Path) -> None:
+def test_a_gap_with_filler_entries_is_reported_once(tmp_path: Path) -> None:
     store = StoreFolder(tmp_path, segment_bytes=4096)
     for _ in range(5):
         store.add()
@@ -318,7 +318,7 @@ def test_a_gap_that_a_store_has_bridged_is_told_once_and_its_entries_are_right(t
     (queue / f"{0:020d}").write_bytes(
         b"".join([*entries[:5], filler, filler, *entries[5:]]).ljust(400, b"\0")
     )
-    assert told(verify(tmp_path)) == [("queue offsets", behind)]
+    assert findings_of(verify(tmp_path)) == [("queue offsets", behind)]
 
 
 def test_the_crc_of_a_whole_record_is_checked_when_asked_for(tmp_path: Path) -> None:
@@ -327,15 +327,15 @@ def test_the_crc_of_a_whole_record_is_checked_when_asked_for(tmp_path: Path) -> 
     (packed,) = (source / "commitlog").iterdir()
     content = bytearray(gzip.decompress(packed.read_bytes()) if packed.suffix else packed.read_bytes())
     end = len(content.rstrip(b"\0"))
-    content[415 + 48] ^= 1  # the second record's host of birth
+    content[415 + 48] ^= 1  # the born host of the second record
     (tmp_path / "commitlog" / packed.stem).write_bytes(content.ljust(65536, b"\0"))
     (tmp_path / "checkpoint").write_bytes(struct.pack(">5q", 0, 0, 0, 0, end).ljust(4096, b"\0"))
     StoreFolder(tmp_path).write_epochs(((1, 0),))
-    assert told(verify(tmp_path)) == []
-    assert told(verify(tmp_path, options=("--record-crc",))) == [("record", 415)]
+    assert findings_of(verify(tmp_path)) == []
+    assert findings_of(verify(tmp_path, options=("--record-crc",))) == [("record", 415)]
 
 
-def test_a_log_that_goes_on_while_it_is_checked_is_no_finding(tmp_path: Path) -> None:
+def test_a_log_that_grows_during_a_check_is_no_finding(tmp_path: Path) -> None:
     with_queues(two_days(tmp_path))
     store = open_store(LocalFiles(str(tmp_path)))
     end = store.segments[-1].end_offset

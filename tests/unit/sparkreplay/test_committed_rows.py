@@ -1,4 +1,4 @@
-"""Which rows a read gives: exactly the committed ones, whatever the splits, or a named failure."""
+"""A read gives exactly the committed rows with any splits, or fails by name."""
 
 from __future__ import annotations
 
@@ -7,20 +7,15 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from sparkreplay.errors import EpochChanged, LogCorrupted, OptionError, StoreUnreadable
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import plan_read, read_all
 from tests.unit.sparkreplay.storefolder import StoreFolder, record
+from tests.unit.sparkreplay.storerows import rows_of
 
 VECTORS = Path(__file__).parents[2] / "vectors"
-
-
-def rows_of(path: str, **options: str) -> list[dict[str, object]]:
-    read = plan_read(read_options({"path": path, "columns": "full", **options}))
-    return pa.Table.from_batches(list(read_all(read)), None if read.stretches else pa.schema([])).to_pylist()
 
 
 def mixed_store(root: Path, count: int = 300) -> StoreFolder:
@@ -90,7 +85,7 @@ def test_rows_of_system_topics_and_of_open_transactions_are_left_out_unless_aske
     assert [row["transaction"] for row in everything] == ["none", "none", "prepared"]
 
 
-def test_of_transactions_the_committed_messages_are_rows(tmp_path: Path) -> None:
+def test_only_committed_transactional_messages_are_rows(tmp_path: Path) -> None:
     """The log of a Java broker, see tests/vectors/broker/README.md."""
     store = StoreFolder(tmp_path, segment_bytes=1 << 20)
     store.log += (VECTORS / "broker/transactions-5.3.3.log").read_bytes()

@@ -1,4 +1,4 @@
-"""Stores that Java brokers wrote: every row is what Java's own decoder says of its record, field by field."""
+"""Stores that Java brokers wrote: every row equals the output of Java's own decoder, field by field."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def moment(milliseconds: int) -> datetime:
 
 @pytest.mark.parametrize("decompress", ["true", "false"])
 @pytest.mark.parametrize("name", sorted(SEGMENT_BYTES))
-def test_every_row_of_a_java_store_is_what_java_decodes(tmp_path: Path, name: str, decompress: str) -> None:
+def test_every_row_of_a_java_store_equals_javas_decoding(tmp_path: Path, name: str, decompress: str) -> None:
     path, lines = lay_out(name, tmp_path / "store")
     rows = rows_of(path, decompress=decompress)
     assert len(rows) == len(lines) > 5
@@ -105,7 +105,7 @@ def java_host(text: str) -> str:
     return f"/[{groups}]:{port}"
 
 
-def test_the_golden_stores_hold_what_makes_decoding_hard(tmp_path: Path) -> None:
+def test_the_golden_stores_contain_all_hard_cases_of_decoding(tmp_path: Path) -> None:
     _, lines = lay_out("clean-shutdown", tmp_path / "store")
     assert {line["sysFlag"] & 0x701 for line in lines} >= {0, 0x101, 0x201, 0x301}
     assert any(line["sysFlag"] & 0x10 for line in lines) and any(line["record"] == "V2" for line in lines)
@@ -129,7 +129,7 @@ def test_a_java_store_is_read_through_its_own_queues(tmp_path: Path) -> None:
     assert indexed == [row for batch in read_all(read) for row in batch.to_pylist()] and len(indexed) > 40
 
 
-def test_a_read_that_asks_for_it_checks_the_crcs_of_whole_records(tmp_path: Path) -> None:
+def test_a_read_with_the_option_checks_the_crcs_of_complete_records(tmp_path: Path) -> None:
     path, lines = lay_out("non-controller-record-crc", tmp_path)
     assert len(rows_of(path, crc="record")) == len(lines)
     segment = tmp_path / "commitlog" / f"{0:020d}"

@@ -48,7 +48,7 @@ def zstd_bomb(size: int, *, named: bool) -> bytes:
 
 
 def zlib_bomb(size: int) -> bytes:
-    """Of one piece again and again: to compress a GiB takes seconds."""
+    """Repeats one compressed piece, because compressing a GiB takes seconds."""
     made = zlib.compressobj(9, wbits=-zlib.MAX_WBITS)
     piece = made.compress(bytes(1 << 20)) + made.flush(zlib.Z_FULL_FLUSH)
     checksum = (size % 65521 << 16) + 1  # Adler-32 of so many zeros
@@ -92,7 +92,7 @@ TWO_FRAMES = {
 
 
 @pytest.mark.parametrize("flags", list(TWO_FRAMES))
-def test_of_a_body_of_two_frames_the_second_is_not_dropped_without_a_word(tmp_path: Path, flags: int) -> None:
+def test_a_body_of_two_compressed_frames_is_refused(tmp_path: Path, flags: int) -> None:
     store = StoreFolder(tmp_path)
     store.add()
     at = store.add(body=TWO_FRAMES[flags], sys_flag=flags)
@@ -103,7 +103,7 @@ def test_of_a_body_of_two_frames_the_second_is_not_dropped_without_a_word(tmp_pa
 
 
 @pytest.mark.parametrize("flags", [0x1, 0x101, 0x201, 0x301])
-def test_an_empty_body_is_empty_whatever_its_flags_say_of_compression(tmp_path: Path, flags: int) -> None:
+def test_an_empty_body_with_a_compression_flag_is_read_as_empty(tmp_path: Path, flags: int) -> None:
     store = StoreFolder(tmp_path)
     store.add(body=b"", sys_flag=flags)
     assert [row["body"] for row in rows_of(store.write(), crc="true")] == [b""]
@@ -132,7 +132,7 @@ def test_lengths_that_lead_out_of_the_record_are_refused(tmp_path: Path, place: 
         rows_of(store.write())
 
 
-def test_a_header_that_names_ipv6_hosts_it_has_no_room_for_is_refused(tmp_path: Path) -> None:
+def test_a_header_too_short_for_its_ipv6_hosts_is_refused(tmp_path: Path) -> None:
     store = StoreFolder(tmp_path)
     store.add()
     store.add(topic="t", body=b"")
@@ -166,7 +166,7 @@ def with_bytes(store: StoreFolder, at: int, old: bytes, new: bytes) -> None:
 
 
 def test_properties_that_are_no_utf_8_are_read_as_javas_consumers_read_them(tmp_path: Path) -> None:
-    """U+FFFD for each longest part of a character, whatever stands beside it; the bytes are in properties_raw."""
+    """U+FFFD for each longest part of a character, next to any other bytes; properties_raw has the bytes."""
     store = StoreFolder(tmp_path)
     store.add(properties="TAGS\x01caf\xe9\x02")
     at = store.add(properties="TAGS\x01xx\x02KEYS\x01yyyyy\x02UNIQ_KEY\x01K1\x02zz\x01own\x02")
@@ -195,7 +195,7 @@ def test_a_topic_that_is_no_utf_8_is_named_by_its_offset(tmp_path: Path) -> None
         rows_of(store.write(), columns="body")
 
 
-def test_a_clock_beyond_all_calendars_is_null(tmp_path: Path) -> None:
+def test_a_time_beyond_the_calendar_is_null(tmp_path: Path) -> None:
     store = StoreFolder(tmp_path)
     for stored_ms in (2**63 - 1, -(2**63), 1_700_000_000_000):
         store.add(stored_ms=stored_ms)

@@ -1,4 +1,4 @@
-"""Where work is done: here, or in processes as soon as these pay."""
+"""Where work runs: in this process, or in worker processes when they are faster."""
 
 from __future__ import annotations
 
@@ -32,13 +32,15 @@ def process(number: int) -> int:
     return os.getpid()
 
 
-def test_work_is_spread_over_the_processes_that_were_asked_for() -> None:
+def test_work_is_spread_over_the_requested_processes() -> None:
     found = places(LocalEngine(2), process, 12)
     assert sorted(found) == list(range(12))
     assert os.getpid() not in found.values() and 1 <= len(set(found.values())) <= 2
 
 
-def test_short_work_stays_here_and_long_work_moves_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_work_stays_in_this_process_and_long_work_moves_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("sparkreplay.engine.engine.cores", lambda: 2)
     assert set(places(LocalEngine(), process, 5).values()) == {os.getpid()}
     seconds = iter([0.0, 0.0, 3.0])
@@ -52,7 +54,7 @@ def finds_damage(number: int) -> int:
     return number
 
 
-def test_what_a_process_finds_wrong_keeps_its_facts() -> None:
+def test_an_error_of_a_worker_process_keeps_its_attributes() -> None:
     with pytest.raises(LogCorrupted, match="at physical offset 7: bad") as caught:
         places(LocalEngine(2), finds_damage, 5)
     assert (caught.value.path, caught.value.offset) == ("/log", 7)
@@ -63,7 +65,7 @@ def dies(number: int) -> int:
     return number
 
 
-def test_a_process_that_is_killed_is_told() -> None:
+def test_a_killed_worker_process_is_reported() -> None:
     with pytest.raises(EngineFailed, match="died"):
         places(LocalEngine(2), dies, 4)
 

@@ -1,4 +1,4 @@
-"""What an export holds is limited, whatever topics, days and sizes it meets: counted in bytes, on any machine alike."""
+"""The memory of an export is limited for any topics, days and sizes: counted in bytes."""
 
 from __future__ import annotations
 
@@ -119,9 +119,7 @@ def test_open_files_that_hold_too_much_are_finished_the_fullest_first(
     assert len(set(names)) == len(names)
 
 
-def test_a_disk_that_is_full_is_told_once_with_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_reported_once_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unraisable: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
     files = part_files(tmp_path / "parts", WriteWindow(100_000))

@@ -1,4 +1,4 @@
-"""A store gives the same rows wherever it lies, and what cannot be reached is named with its cure."""
+"""A store gives the same rows on every file system; an unreachable one is named with a hint."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_raft_mode_brokers_store_is_the_same_on_every_file_system(tmp_path: Pa
         assert rows_of_store(open_store(f"s3://reader:hush@logs/a?{options}"), 4096) == expected
 
 
-def test_a_store_in_s3_is_read_by_ranges_and_its_keys_are_never_shown(folder: Path) -> None:
+def test_a_store_in_s3_is_read_by_ranges_and_credentials_are_never_shown(folder: Path) -> None:
     expected = rows_of_store(open_store(str(folder)))
     with s3_server(content_of(folder, "logs/team/a")) as (options, ranges):
         store = open_store(f"s3://reader:hush@logs/team/a?{options}")
@@ -70,7 +70,7 @@ def test_a_store_in_s3_is_read_by_ranges_and_its_keys_are_never_shown(folder: Pa
         assert len(ranges) < 60, "the few bytes that planning looks at come in blocks"
 
 
-def test_a_bucket_that_is_not_there_and_credentials_that_are_refused_name_the_cure(folder: Path) -> None:
+def test_a_missing_bucket_and_refused_credentials_are_reported_with_a_hint(folder: Path) -> None:
     with s3_server(content_of(folder, "logs/a")) as (options, _):
         for uri, why in (
             (f"s3://reader:hush@other/a?{options}", "s3://other/a: is no folder"),
@@ -98,13 +98,13 @@ def test_a_bucket_that_is_not_there_and_credentials_that_are_refused_name_the_cu
         ("/d1/commitlog,/d2/commitlog", "spreads over several folders"),
     ],
 )
-def test_a_place_that_cannot_be_read_says_what_to_do(path: str, why: str) -> None:
+def test_an_unreadable_location_is_refused_with_a_hint(path: str, why: str) -> None:
     with pytest.raises((OptionError, StoreUnreadable), match=why) as refused:
         open_store(path)
     assert "hush" not in str(refused.value)
 
 
-def test_workers_open_a_store_anew_from_what_was_pickled(folder: Path) -> None:
+def test_workers_reopen_a_pickled_store(folder: Path) -> None:
     memory = memory_file_system(content_of(folder, "a"))
     for place in (
         LocalFiles(str(folder)),
@@ -115,7 +115,7 @@ def test_workers_open_a_store_anew_from_what_was_pickled(folder: Path) -> None:
         assert rows_of_store(pickle.loads(pickle.dumps(store))) == rows_of_store(store)
 
 
-def test_reads_give_the_bytes_that_are_there_at_any_place_and_size(folder: Path) -> None:
+def test_remote_reads_return_the_stored_bytes_at_any_offset_and_size(folder: Path) -> None:
     content = bytes(range(256)) * 3000
     files = RemoteFiles("a", memory_file_system({"a/f": content}))
     file = files.open("f")
@@ -129,7 +129,7 @@ def test_reads_give_the_bytes_that_are_there_at_any_place_and_size(folder: Path)
     file.close()
 
 
-def test_a_remote_segment_that_goes_and_epochs_that_change_are_failures(folder: Path) -> None:
+def test_a_deleted_remote_segment_and_changed_epochs_fail_the_read(folder: Path) -> None:
     content = content_of(folder, "a")
     store = open_store(RemoteFiles("a", memory_file_system(content)))
     planned = stretches_of(store)
@@ -141,13 +141,13 @@ def test_a_remote_segment_that_goes_and_epochs_that_change_are_failures(folder: 
         rows_of_store(store)
 
 
-def test_a_small_file_that_is_not_small_is_refused_unread(folder: Path) -> None:
+def test_an_oversized_small_file_is_refused_unread(folder: Path) -> None:
     content = content_of(folder, "a") | {"a/brokerIdentity": bytes(5 << 20)}
     with pytest.raises(ReplayError, match="brokerIdentity: is longer than"):
         open_store(RemoteFiles("a", memory_file_system(content)))
 
 
-def test_an_object_that_goes_while_it_is_read_is_named(folder: Path) -> None:
+def test_an_object_deleted_during_a_read_is_named(folder: Path) -> None:
     content = content_of(folder, "logs/a")
     with s3_server(content) as (options, _):
         store = open_store(f"s3://reader:hush@logs/a?{options}")

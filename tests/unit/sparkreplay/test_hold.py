@@ -1,4 +1,4 @@
-"""Leases that a read leaves in a store, as the broker beside it reads them."""
+"""Leases that a read leaves in a store, as the broker of that store reads them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_lease_is_read_as_it_was_written_and_ends_by_itself() -> None:
             decode(damaged)
 
 
-def test_the_broker_keeps_what_a_read_holds_until_it_gives_it_up(tmp_path: Path) -> None:
+def test_the_broker_keeps_leased_files_until_the_read_releases_them(tmp_path: Path) -> None:
     hold = LogHold(str(tmp_path), "read-1", 4096)
     hold.take()
     (tmp_path / FOLDER / "read-1.77.tmp").write_bytes(b"holder=ha")
@@ -44,7 +44,7 @@ def test_the_broker_keeps_what_a_read_holds_until_it_gives_it_up(tmp_path: Path)
     assert held(tmp_path) == []
 
 
-def test_a_lease_is_renewed_once_a_minute_by_whoever_reads(tmp_path: Path) -> None:
+def test_a_reader_renews_its_lease_once_a_minute(tmp_path: Path) -> None:
     hold, path = LogHold(str(tmp_path), "read-1", 4096), tmp_path / FOLDER / "read-1"
     hold.take()
     first = path.read_bytes()
@@ -63,7 +63,7 @@ def test_a_store_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
         LogHold(str(tmp_path), "read-1", 0).take()
 
 
-def test_a_read_holds_its_log_only_where_it_is_asked_to_and_gives_it_up(tmp_path: Path) -> None:
+def test_a_read_takes_a_lease_only_with_the_option_and_releases_it(tmp_path: Path) -> None:
     store = StoreFolder(tmp_path / "store")
     for _ in range(9):
         store.add(body=bytes(900))
@@ -76,7 +76,7 @@ def test_a_read_holds_its_log_only_where_it_is_asked_to_and_gives_it_up(tmp_path
     assert held(store.root) == []
 
 
-def test_a_stream_holds_what_its_next_batch_reads(tmp_path: Path) -> None:
+def test_a_stream_leases_the_files_of_its_next_batch(tmp_path: Path) -> None:
     store = StoreFolder(tmp_path / "store")
     for _ in range(9):
         store.add(body=bytes(900))

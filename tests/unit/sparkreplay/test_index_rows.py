@@ -1,4 +1,4 @@
-"""Rows found through consume queues are the rows of a walk, whatever the queues lack; what they say wrongly is a failure."""
+"""Rows found through consume queues are the rows of a walk. A wrong entry fails the read."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_records_of_a_topic_named_as_a_light_queue_are_walked_for(tmp_path: Path
     st.floats(0, 1),
     st.sampled_from((None, "orders", "payments")),
 )
-def test_index_and_walk_give_the_same_rows_however_far_the_index_lags(
+def test_index_and_walk_give_the_same_rows_with_any_index_lag(
     mix: list[tuple[dict[str, Any], int]], segment_bytes: int, bound: float, lag: float, topic: str | None
 ) -> None:
     with folder(segment_bytes) as store:
@@ -88,7 +88,7 @@ def test_index_and_walk_give_the_same_rows_however_far_the_index_lags(
         assert indexed == walked
 
 
-def test_only_what_is_wanted_is_read_when_it_lies_far_apart(
+def test_records_that_lie_far_apart_are_read_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index, "GAP_BYTES_MAX", 100)
@@ -99,7 +99,7 @@ def test_only_what_is_wanted_is_read_when_it_lies_far_apart(
     assert indexed == walked and len(indexed) == 50
 
 
-def test_queues_whose_first_files_were_deleted_are_read_from_what_is_left(tmp_path: Path) -> None:
+def test_queues_with_deleted_first_files_are_read_from_the_remaining_ones(tmp_path: Path) -> None:
     store = some_store(tmp_path)
     path = store.write()
     store.write_queues(entries_of_file=5)
@@ -161,7 +161,7 @@ def test_fillers_in_the_middle_of_a_queue_are_no_entries(skips: list[int], bound
         assert indexed == walked
 
 
-def test_after_a_crash_only_entries_that_the_checkpoint_vouches_for_count(tmp_path: Path) -> None:
+def test_after_a_crash_only_entries_below_the_checkpoint_are_used(tmp_path: Path) -> None:
     store = StoreFolder(tmp_path, 1 << 22)
     for number in range(3000):
         store.add(
@@ -196,7 +196,7 @@ def test_after_a_crash_only_entries_that_the_checkpoint_vouches_for_count(tmp_pa
         (2, (-600, 110, 0)),
     ],
 )
-def test_an_entry_that_leads_elsewhere_is_a_failure_or_changes_no_row(
+def test_an_entry_with_a_wrong_offset_fails_the_read(
     tmp_path: Path, place: int, entry: tuple[int, int, int]
 ) -> None:
     store = some_store(tmp_path)
@@ -210,7 +210,7 @@ def test_an_entry_that_leads_elsewhere_is_a_failure_or_changes_no_row(
         both_ways(path, topic="orders")
 
 
-def test_a_queue_that_lacks_an_entry_in_the_middle_is_a_failure(tmp_path: Path) -> None:
+def test_a_queue_with_a_missing_entry_fails_the_read(tmp_path: Path) -> None:
     store = some_store(tmp_path)
     path = store.write()
     store.write_queues(entries_of_file=100)
@@ -221,7 +221,7 @@ def test_a_queue_that_lacks_an_entry_in_the_middle_is_a_failure(tmp_path: Path) 
         both_ways(path, topic="orders")
 
 
-def test_a_queue_that_lacks_its_first_file_is_a_failure_where_the_log_is_whole(tmp_path: Path) -> None:
+def test_a_queue_without_its_first_file_fails_when_the_log_is_complete(tmp_path: Path) -> None:
     store = some_store(tmp_path)
     path = store.write()
     store.write_queues()
@@ -276,7 +276,7 @@ def test_a_store_that_holds_nothing_needs_no_queues(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gone", ["consumequeue/orders", f"consumequeue/orders/0/{0:020d}"])
-def test_queues_that_go_while_they_are_read_are_told_by_name(
+def test_queues_deleted_during_a_read_are_named(
     tmp_path: Path, gone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = some_store(tmp_path)

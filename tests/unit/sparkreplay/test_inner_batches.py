@@ -60,7 +60,7 @@ def read(path: str, **options: str) -> list[dict[str, object]]:
     return pa.Table.from_batches(batches).to_pylist() if batches else []
 
 
-def test_each_message_of_a_batch_is_a_row(store: StoreFolder) -> None:
+def test_each_message_of_an_inner_batch_is_a_row(store: StoreFolder) -> None:
     rows = read(store.write(), topic="orders", columns="full", crc="true")
     assert [row["queue_offset"] for row in rows] == list(range(22))
     assert [row["body"] for row in rows] == [*(b"body %d" % number for number in range(21)), b"alone"]
@@ -125,7 +125,7 @@ def test_a_compressed_batch_is_opened(tmp_path: Path, sys_flag: int) -> None:
     ("body", "sys_flag"),
     [(b"", 0xC0), (member(1)[:-1], 0xC0), (member(1) + b"x", 0xC0), (member(1), 0x80), (member(1), 0x40)],
 )
-def test_what_is_no_batch_stays_one_row(tmp_path: Path, body: bytes, sys_flag: int) -> None:
+def test_a_body_that_is_no_batch_stays_one_row(tmp_path: Path, body: bytes, sys_flag: int) -> None:
     store = StoreFolder(tmp_path)
     store.add(body=body, sys_flag=sys_flag)
     (row,) = read(store.write(), columns="full")
@@ -173,7 +173,7 @@ def test_a_batch_that_is_missing_is_a_gap(tmp_path: Path) -> None:
     assert finding["what"] == "queue offset 9 is found where 7 is expected"
 
 
-def test_a_resend_goes_on_inside_a_batch(store: StoreFolder) -> None:
+def test_each_message_of_a_batch_has_its_own_end_offset(store: StoreFolder) -> None:
     plan = plan_read(
         read_options({"path": store.write(), "topic": "orders", "columns": ",".join(ROW_COLUMNS)})
     )

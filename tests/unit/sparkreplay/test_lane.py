@@ -1,4 +1,4 @@
-"""One queue's lane of a resend: rows wait in it, in order, and its feeder waits for it."""
+"""The lane of one queue in a resend: rows wait in order, and the feeder waits while it is full."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def parcel(number: int, *, born_ms: int = 0, sys_flag: int = 0) -> Parcel:
 
 
 class Target:
-    """Takes a request each time that it is let to."""
+    """Takes one request for each permit that the test gives."""
 
     def __init__(self) -> None:
         self.requests: list[list[int]] = []
@@ -49,7 +49,7 @@ class Target:
         )
 
 
-def test_a_full_lane_takes_more_once_there_is_room_for_many() -> None:
+def test_a_full_lane_resumes_when_it_has_room_for_many_rows() -> None:
     async def story() -> None:
         target = Target()
         lane = target.lane()
@@ -85,7 +85,7 @@ def test_a_full_lane_takes_more_once_there_is_room_for_many() -> None:
     asyncio.run(story())
 
 
-def test_what_goes_in_one_request_was_born_together_and_is_not_compressed() -> None:
+def test_a_request_holds_uncompressed_messages_of_one_born_time() -> None:
     async def story() -> None:
         target = Target()
         lane = target.lane()
@@ -102,7 +102,7 @@ def test_what_goes_in_one_request_was_born_together_and_is_not_compressed() -> N
     asyncio.run(story())
 
 
-def test_a_lane_that_nothing_was_put_into_ends_when_it_is_told_so() -> None:
+def test_an_empty_lane_ends_when_it_is_finished() -> None:
     async def story() -> None:
         target = Target()
         lane = target.lane()

@@ -46,29 +46,29 @@ def rows(folder: StoreFolder, **options: str) -> pa.Table:
 
 
 @pytest.mark.parametrize("split", ["65536", "4m", "1g"])
-def test_they_are_rows_whatever_the_split(folder: StoreFolder, split: str) -> None:
+def test_large_records_are_rows_with_any_split_size(folder: StoreFolder, split: str) -> None:
     found = rows(folder, splitBytes=split)
     assert found["physical_offset"].to_pylist() == [at for _, _, at in folder.records]
     large = found.filter(pc.equal(found["topic"], "large"))["body"]
     assert [piece.as_py() == body(size) for piece, size in zip(large, LARGE, strict=True)] == [True] * 3
 
 
-def test_they_are_found_through_the_consume_queues(folder: StoreFolder) -> None:
+def test_large_records_are_found_through_the_consume_queues(folder: StoreFolder) -> None:
     found = rows(folder, topic="large", index="consumequeue")
     assert [len(piece.as_py()) for piece in found["body"]] == list(LARGE)
 
 
-def test_the_bound_may_lie_inside_one(folder: StoreFolder) -> None:
+def test_the_bound_may_lie_inside_a_large_record(folder: StoreFolder) -> None:
     last = folder.records[-1][2]
     assert rows(folder, endingOffsets=str(last + CHUNK_BYTES + 100)).num_rows == len(folder.records) - 1
 
 
-def test_they_verify(folder: StoreFolder) -> None:
+def test_large_records_verify(folder: StoreFolder) -> None:
     done = mqreplay("verify", str(folder.root), "--workers", "1", "--json")
     assert (done.code, done.json["findings_count"], done.json["stores"][0]["records"]) == (0, 0, 303)
 
 
-def test_what_no_broker_writes_is_refused_without_reading_it(tmp_path: Path) -> None:
+def test_a_record_above_the_size_limit_is_refused_unread(tmp_path: Path) -> None:
     made = StoreFolder(tmp_path, SEGMENT_BYTES)
     at = made.add(body=body(8 << 20))
     made.add()

@@ -25,7 +25,7 @@ def in_a_new_process(script: str) -> None:
     subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
 
 
-def test_pandas_is_left_out_until_it_is_asked_for() -> None:
+def test_pandas_is_not_imported_until_it_is_used() -> None:
     in_a_new_process("""
 import sys
 from sparkreplay.lean import leave_pandas_out

@@ -1,4 +1,4 @@
-"""The checks of entries, on a log that a member of ours wrote: over several files and lives, with entries that were cut."""
+"""The checks of entries in a log of our member: several files, restarts, truncated entries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOG = StoredLedger(NAME)
 
 
 def written(root: Path, seed: int) -> None:
-    """A few lives of a member, each of which cuts what the one before appended last."""
+    """A few restarts of a member. Each truncates the last entries of the run before."""
     chance, term = random.Random(seed), 0
 
     async def live() -> None:
@@ -41,7 +41,7 @@ def written(root: Path, seed: int) -> None:
             vote = Vote(term) if term != found.vote.term else None
             await store.persist([PersistThenSend(vote, cut, tuple(entries), ())])
             first, cut = first + count, None
-        await store.close(max(-1, first - 6))  # what the next life cuts was never decided
+        await store.close(max(-1, first - 6))  # the next run truncates entries that were never committed
 
     for _ in range(4):
         term += 1
@@ -54,7 +54,7 @@ def broken(files: Files) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_a_member_wrote_agrees_and_each_flipped_bit_is_told(tmp_path: Path, seed: int) -> None:
+def test_a_members_own_entries_verify_and_each_flipped_bit_is_reported(tmp_path: Path, seed: int) -> None:
     written(tmp_path, seed)
     files, chance = LocalFiles(str(tmp_path)), random.Random(seed)
     assert broken(files) == []
@@ -65,7 +65,7 @@ def test_what_a_member_wrote_agrees_and_each_flipped_bit_is_told(tmp_path: Path,
         start = unit.position // SETTINGS.data_file_bytes * SETTINGS.data_file_bytes
         path = tmp_path / NAME / "data" / f"{start:020d}"
         whole = path.read_bytes()
-        # not what a walk tells: magic, size and place; nor the index and the sign of the term
+        # the walk finds changes of magic, size, position, index and the sign of the term
         fields = [*range(17, 24), *range(32, 44), *range(48, unit.size)]
         changed = bytearray(whole)
         changed[unit.position - start + chance.choice(fields)] ^= 1 << chance.randrange(8)

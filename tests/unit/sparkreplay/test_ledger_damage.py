@@ -1,4 +1,4 @@
-"""A Raft-mode broker's store that is damaged or cut: each is refused with its file, and its offset where it has one."""
+"""A damaged or truncated store of a Raft-mode broker is refused with the file and any known offset."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ from sparkreplay.read.reader import plan_read, read_all
 from sparkreplay.store.ledgerchecks import check_of
 from sparkreplay.store.ledgerframing import entry_head
 from tests.unit.sparkreplay.commandline import mqreplay
-from tests.unit.sparkreplay.ledgerfolder import LEAD, LedgerFolder
+from tests.unit.sparkreplay.ledgerfolder import LEAD, LedgerFolder, grown
 from tests.unit.sparkreplay.storefolder import StoreFolder
-from tests.unit.sparkreplay.test_committed_rows import rows_of
-from tests.unit.sparkreplay.test_ledger_rows import grown, keys
+from tests.unit.sparkreplay.storerows import keys, rows_of
 
 FILE_BYTES = 16384
 DATA, INDEX = "dledger-n0/data/00000000000000000000", "dledger-n0/index/00000000000000000000"
@@ -65,9 +64,9 @@ def test_an_entry_that_contradicts_itself_fails_the_read_by_file_and_offset(
     with pytest.raises(LogCorrupted, match=why) as failed:
         keys(path)
     assert DATA in str(failed.value) and failed.value.offset - ledger.units[10][0] in (0, LEAD)
-    told = mqreplay("verify", path, "--workers", "1", "--json")
-    assert told.code == 1 and told.json["findings_count"] >= 1
-    assert told.json["stores"][0]["records"] >= 97  # it goes on behind the damage
+    done = mqreplay("verify", path, "--workers", "1", "--json")
+    assert done.code == 1 and done.json["findings_count"] >= 1
+    assert done.json["stores"][0]["records"] >= 97  # it continues behind the damage
 
 
 def rewritten(path: Path, change: Callable[[bytearray], None]) -> None:
@@ -93,7 +92,7 @@ def put(at: int, kind: str, value: int) -> Callable[[bytearray], None]:
         ("dledger-n0/data/other", "x", "is not named as a segment is"),
     ],
 )
-def test_a_ledgers_small_files_are_read_whole_or_refused(
+def test_a_ledgers_small_files_are_read_completely_or_refused(
     tmp_path: Path, file: str, text: str, why: str
 ) -> None:
     path = grown(tmp_path).write()
@@ -126,7 +125,7 @@ def test_an_index_that_disagrees_with_the_data_bounds_nothing(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("at", "kind", "value"), [(0, "I", 0), (4, "q", 7), (12, "I", 49), (16, "q", 31), (24, "q", 1)]
 )
-def test_verify_tells_the_first_entry_of_a_file_that_the_index_names_wrongly(
+def test_verify_reports_the_first_entry_with_a_wrong_index(
     tmp_path: Path, entry: int, at: int, kind: str, value: int
 ) -> None:
     ledger = grown(tmp_path)
@@ -155,7 +154,7 @@ def flipped(ledger: LedgerFolder, at: int) -> None:
 
 
 def broken(path: str) -> list[int | None]:
-    """Where the checks of entries tell that they changed; nothing else is found."""
+    """Offsets of entries whose check fails; no other check finds anything."""
     findings = mqreplay("verify", path, "--workers", "1", "--json").json["findings"]
     assert {finding["check"] for finding in findings} <= {"ledger check"}
     return [finding["offset"] for finding in findings]
@@ -172,7 +171,7 @@ def broken(path: str) -> list[int | None]:
     ],
 )
 @pytest.mark.parametrize("entry", [0, 1, 50, 99])
-def test_verify_tells_a_flipped_bit_that_no_other_check_sees(
+def test_verify_reports_a_flipped_bit_that_only_the_entry_check_finds(
     tmp_path: Path, byte: int, what: str, entry: int
 ) -> None:
     ledger = grown(tmp_path, checks=1)
@@ -184,14 +183,14 @@ def test_verify_tells_a_flipped_bit_that_no_other_check_sees(
 
 
 @given(st.binary(max_size=100), st.integers(0, (1 << 32) - 1))
-def test_the_check_is_the_one_that_members_write(body: bytes, before: int) -> None:
+def test_the_entry_check_equals_that_of_the_member(body: bytes, before: int) -> None:
     header, check = header_of(Entry(7, 3, body), 4096, 2, before)
     data = header + body
     head = entry_head(data, 4096)
     assert head is not None and head.check == check == check_of(memoryview(data), before)
 
 
-def test_a_flipped_bit_in_a_check_is_told_of_its_entry_and_the_one_behind(tmp_path: Path) -> None:
+def test_a_flipped_bit_in_a_check_is_reported_for_its_entry_and_the_next(tmp_path: Path) -> None:
     ledger = grown(tmp_path, checks=1)
     path = ledger.write()
     first_of_file = next(number for number, unit in enumerate(ledger.units) if unit[0] == FILE_BYTES)
@@ -199,23 +198,23 @@ def test_a_flipped_bit_in_a_check_is_told_of_its_entry_and_the_one_behind(tmp_pa
     assert broken(path) == [ledger.units[number][0] for number in (first_of_file - 1, first_of_file)]
 
 
-def test_entries_are_judged_behind_files_that_are_gone_and_behind_damage(tmp_path: Path) -> None:
+def test_entries_are_checked_behind_deleted_files_and_behind_damage(tmp_path: Path) -> None:
     ledger = grown(tmp_path, checks=1)
     path = ledger.write()
     begin = ledger.delete_first(1)
     first = next(number for number, unit in enumerate(ledger.units) if unit[0] == begin)
-    flipped(ledger, ledger.units[first][0] + 35)  # nobody has the check of the one before any more
+    flipped(ledger, ledger.units[first][0] + 35)  # the check of the entry before is deleted
     flipped(ledger, ledger.units[first + 1][0] + 35)
     assert broken(path) == [ledger.units[first + 1][0]]
     changed(ledger, first + 3, 24, "q", 1)
-    flipped(ledger, ledger.units[first + 4][0] + 35)  # here neither
+    flipped(ledger, ledger.units[first + 4][0] + 35)  # here too
     flipped(ledger, ledger.units[first + 5][0] + 35)
     findings = mqreplay("verify", path, "--workers", "1", "--json").json["findings"]
-    told = [finding["offset"] for finding in findings if finding["check"] == "ledger check"]
-    assert told == [ledger.units[number][0] for number in (first + 1, first + 5)]
+    offsets = [finding["offset"] for finding in findings if finding["check"] == "ledger check"]
+    assert offsets == [ledger.units[number][0] for number in (first + 1, first + 5)]
 
 
-def test_checks_above_the_bound_and_those_that_java_leaves_out_are_not_compared(tmp_path: Path) -> None:
+def test_checks_above_the_bound_and_zero_checks_of_java_are_not_compared(tmp_path: Path) -> None:
     ledger = grown(tmp_path, checks=1)
     path = ledger.write_committed(60)
     flipped(ledger, ledger.units[61][0] + LEAD + 63)
@@ -226,7 +225,7 @@ def test_checks_above_the_bound_and_those_that_java_leaves_out_are_not_compared(
     assert broken(path) == []
 
 
-def test_terms_that_fall_are_those_of_no_log(tmp_path: Path) -> None:
+def test_decreasing_terms_are_refused(tmp_path: Path) -> None:
     path = grown(tmp_path).write()
     for index in range(50):
         rewritten(tmp_path / INDEX, put(index * 32 + 24, "q", 4))
@@ -262,7 +261,7 @@ def test_missing_parts_are_named(tmp_path: Path) -> None:
     assert keys(str(copy)) == list(range(100))
 
 
-def test_a_gap_between_the_old_log_and_the_ledger_is_told(tmp_path: Path) -> None:
+def test_a_gap_between_the_old_log_and_the_ledger_is_refused(tmp_path: Path) -> None:
     old = StoreFolder(tmp_path, FILE_BYTES)
     for number in range(90):
         old.add(body=bytes(300), properties=f"UNIQ_KEY\x01K{number}\x02")

@@ -26,14 +26,13 @@ from sparkreplay.store import ledgerframing, ledgerindex
 from sparkreplay.store.snapshot import open_store
 from tests.unit.sparkreplay.commandline import mqreplay
 from tests.unit.sparkreplay.javastores import java_store
-from tests.unit.sparkreplay.ledgerfolder import LEAD, LedgerFolder
+from tests.unit.sparkreplay.ledgerfolder import LEAD, LedgerFolder, grown
 from tests.unit.sparkreplay.ledgerfolder import MEMBERS as A_LIST
 from tests.unit.sparkreplay.reference import SYSTEM_TOPICS, Row, plain, record_row
 from tests.unit.sparkreplay.storefolder import StoreFolder
-from tests.unit.sparkreplay.storerows import stretches_of
+from tests.unit.sparkreplay.storerows import keys, rows_of, stretches_of
 from tests.unit.sparkreplay.stores import MIXES, add
 from tests.unit.sparkreplay.streamscene import Query
-from tests.unit.sparkreplay.test_committed_rows import rows_of
 from tests.unit.sparkreplay.test_index_rows import both_ways
 
 
@@ -53,7 +52,7 @@ def test_the_layout_is_that_of_the_ledgers_own_modules() -> None:
     assert ledgerindex.UNIT.unpack(INDEX_UNIT.pack(1, 4096, 60, 7, 3)) == (1, 4096, 60, 7, 3)
 
 
-def test_entries_of_dledger_itself_are_told_by_their_headers() -> None:
+def test_entries_written_by_dledger_are_recognised_by_their_headers() -> None:
     """Bytes of its own store, of a data file of 256 bytes: the first entry, and the first behind a blank."""
     first = bytes.fromhex(
         "0000000100000036" + "00" * 7 + "00" + "00" * 7 + "05" + "00" * 20 + "00000006" + "626f64792d30"
@@ -91,8 +90,8 @@ def test_a_java_brokers_store_is_read_up_to_its_committed_entry(tmp_path: Path) 
 
 def test_the_commands_work_on_a_java_brokers_store(tmp_path: Path) -> None:
     root = str(java_store("raft-mixed", tmp_path / "broker-a"))
-    told = mqreplay("scan", root, "--workers", "1", "--json").json
-    assert told["records"]["message"] == 170 and told["stores"][0]["committed_bound"] == 150715
+    report = mqreplay("scan", root, "--workers", "1", "--json").json
+    assert report["records"]["message"] == 170 and report["stores"][0]["committed_bound"] == 150715
     verified = mqreplay("verify", root, "--workers", "1", "--json")
     assert (verified.code, verified.json["findings"]) == (0, [])
     export = ("export", root, "--to", str(tmp_path / "lake"), "--workers", "1", "--json")
@@ -165,7 +164,7 @@ def scene(
     st.sampled_from((None, "orders", "payments")),
     st.sampled_from(("4096", "5000", "9999", "1g")),
 )
-def test_every_engine_gives_the_rows_that_the_layout_gives(
+def test_every_engine_gives_the_rows_of_the_written_layout(
     seed: int, old: Any, mix: Any, segment_bytes: int, bound: float, topic: str | None, split: str
 ) -> None:
     with scene(seed, old, mix, segment_bytes) as ledger:
@@ -206,19 +205,6 @@ def test_every_engine_gives_the_rows_that_the_layout_gives(
         assert offsets[0] == offsets[1] == offsets[2]
 
 
-def grown(
-    root: Path, count: int = 100, *, checks: int | None = None, segment_bytes: int = 16384
-) -> LedgerFolder:
-    ledger = LedgerFolder(root, segment_bytes, checks=checks)
-    for number in range(count):
-        ledger.add(body=f"{number}".encode().ljust(300, b"."), properties=f"UNIQ_KEY\x01K{number}\x02")
-    return ledger
-
-
-def keys(path: str, **options: str) -> list[int]:
-    return [int(str(row["msg_id"])[1:]) for row in rows_of(path, **options)]
-
-
 def test_nothing_above_the_committed_index_is_read(tmp_path: Path) -> None:
     ledger = grown(tmp_path)
     for committed in (98, 40, 0):
@@ -254,7 +240,7 @@ def test_an_address_is_refused_in_one_line(tmp_path: Path) -> None:
         keys(grown(tmp_path).write(), address="127.0.0.1:1")
 
 
-def test_terms_are_epochs_and_each_is_found_with_few_looks(tmp_path: Path) -> None:
+def test_each_term_of_a_ledger_is_an_epoch(tmp_path: Path) -> None:
     ledger = LedgerFolder(tmp_path, 16384)
     starts = []
     for term in (0, 2, 3, 9):
@@ -269,7 +255,7 @@ def test_terms_are_epochs_and_each_is_found_with_few_looks(tmp_path: Path) -> No
     assert dict(reversed(found)) == {term: start + LEAD for term, start in starts}
 
 
-def test_deleted_first_files_are_told_and_a_stream_goes_on_behind_them(tmp_path: Path) -> None:
+def test_a_stream_continues_after_the_first_files_were_deleted(tmp_path: Path) -> None:
     ledger = grown(tmp_path)
     ledger.term = 1
     ledger.add(body=b"", properties="UNIQ_KEY\x01K100\x02")
@@ -316,7 +302,7 @@ def test_an_epoch_file_says_that_a_ledger_in_the_folder_is_not_the_brokers(tmp_p
     assert bodies(tmp_path) == [b"plain"]
 
 
-def test_a_stream_fails_where_another_leader_wrote_what_it_had_read(tmp_path: Path) -> None:
+def test_a_stream_fails_when_another_leader_overwrote_entries_it_had_read(tmp_path: Path) -> None:
     ledger = grown(tmp_path)
     query = Query(path=ledger.write(), columns="msg_id")
     assert query.run() == [100]
@@ -342,7 +328,7 @@ def test_a_term_that_changes_below_the_bound_while_it_is_read_fails_the_read(tmp
         list(read_all(read))
 
 
-def test_replicas_of_entries_larger_than_what_is_compared_at_once_are_alike(tmp_path: Path) -> None:
+def test_replicas_with_entries_larger_than_the_compare_window_are_alike(tmp_path: Path) -> None:
     paths = []
     for checks in (1, 2):
         ledger = LedgerFolder(tmp_path / str(checks), 32 << 20, checks=checks)

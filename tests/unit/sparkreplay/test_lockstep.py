@@ -1,4 +1,4 @@
-"""Many walkers at once find the boundaries that one finds, or none."""
+"""Many walkers at once find the same record boundaries as one walker, or none."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def log_of(sizes: list[int]) -> tuple[bytearray, list[int]]:
 
 
 def forged_from(offset: int, count: int) -> bytes:
-    """Records that name the places where they will stand inside a body."""
+    """Records inside a body, with the physical offsets that they have there."""
     made = bytearray()
     for _ in range(count):
         made += record(offset + len(made), body=b"forged")
@@ -46,7 +46,9 @@ def in_step(log: bytearray, strip_bytes: int = 4096) -> list[int] | None:
     st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 200)), min_size=1, max_size=10),
     st.sampled_from((700, 4096, 10000)),
 )
-def test_walkers_find_a_beginning_of_all_boundaries(runs: list[tuple[int, int]], strip_bytes: int) -> None:
+def test_walkers_find_a_prefix_of_the_record_boundaries(
+    runs: list[tuple[int, int]], strip_bytes: int
+) -> None:
     log, starts = log_of([size for size, times in runs for _ in range(times)])
     found = in_step(log, strip_bytes)
     assert found is None or found == starts[: len(found)]
@@ -56,7 +58,7 @@ def test_walkers_find_a_beginning_of_all_boundaries(runs: list[tuple[int, int]],
         assert found is not None and found[-1] == walkers[-1]
 
 
-def test_a_walker_that_starts_at_a_forged_record_makes_the_chunk_be_walked_one_by_one() -> None:
+def test_a_walker_at_a_forged_record_falls_back_to_a_sequential_walk() -> None:
     log, _ = log_of([100] * 200)
     at = len(log) + 88
     log += record(BASE + len(log), body=forged_from(BASE + at, 80))
@@ -67,7 +69,7 @@ def test_a_walker_that_starts_at_a_forged_record_makes_the_chunk_be_walked_one_b
     assert in_step(log) is None
 
 
-def test_a_damaged_size_or_magic_between_walkers_makes_the_chunk_be_walked_one_by_one() -> None:
+def test_a_damaged_size_or_magic_falls_back_to_a_sequential_walk() -> None:
     log, starts = log_of([100] * 400)
     assert in_step(log) == starts[: len(in_step(log) or [])]
     for place in (0, 1, 2, 3, 4, 7):
@@ -76,7 +78,7 @@ def test_a_damaged_size_or_magic_between_walkers_makes_the_chunk_be_walked_one_b
         assert in_step(damaged) is None
 
 
-def test_a_record_that_names_more_than_it_has_is_seen_at_the_last_walkers_start_too() -> None:
+def test_a_record_with_an_oversized_length_is_found_at_the_last_walker_too() -> None:
     log, starts = log_of([100] * 400)
     last = (in_step(log) or [])[-1]
     damaged = bytearray(log)
@@ -84,7 +86,7 @@ def test_a_record_that_names_more_than_it_has_is_seen_at_the_last_walkers_start_
     assert in_step(damaged) is None
 
 
-def test_rows_are_right_where_walkers_were_fooled(tmp_path: Path) -> None:
+def test_rows_are_correct_after_the_fallback_to_a_sequential_walk(tmp_path: Path) -> None:
     store = StoreFolder(tmp_path, 1 << 20)
     for number in range(600):
         if number % 100 == 50:

@@ -1,4 +1,4 @@
-"""A store of controller mode that goes on in Raft mode, epoch file and all, read as one log; and taken over as one."""
+"""A store of controller mode that continues in Raft mode is read and adopted as one log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparkreplay.store.files import LocalFiles
 from sparkreplay.store.log import PLAIN_LOG
 from sparkreplay.store.logs import log_of
 from tests.unit.broker.mixedset import laid_out, moved, stop_all
-from tests.unit.sparkreplay.test_committed_rows import rows_of
+from tests.unit.sparkreplay.storerows import rows_of
 
 SENT = [b"%d " % number + b"x" * (number * 37 % 900) for number in range(240)]
 
@@ -26,13 +26,13 @@ def mixed(root: Path) -> tuple[Path, Path]:
         group.start_all()
         group.wait_for_master()
         group.run(group.send_all(SENT[180:]))
-        world.run_until(group.level, 20_000)
+        world.run_until(group.caught_up, 20_000)
         stop_all(world, group.brokers)
         one, other, _ = group.brokers
         return laid_out(one, root / "one"), laid_out(other, root / "other")
 
 
-def test_both_parts_of_a_mixed_store_are_read_and_taken_over(tmp_path: Path) -> None:
+def test_both_parts_of_a_mixed_store_are_read_and_adopted(tmp_path: Path) -> None:
     one, other = mixed(tmp_path)
     assert (one / "epochFileCheckpoint").exists()
     assert log_of(LocalFiles(str(one))) != PLAIN_LOG

@@ -1,4 +1,4 @@
-"""The ends of a read as options say them."""
+"""The start and end of a read, parsed from options."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_any_other_json_is_refused_not_misread(value: object) -> None:
 
 
 @given(st.text())
-def test_text_that_is_no_edge_is_refused(text: str) -> None:
+def test_any_text_as_a_start_is_an_edge_or_is_refused(text: str) -> None:
     try:
         edge = starting_edge(text, None, None)
     except OptionError as error:
@@ -65,7 +65,7 @@ def test_text_that_is_no_edge_is_refused(text: str) -> None:
         assert edge == Edge() or edge.at_bound or edge.physical_offset is not None or edge.queue_offsets
 
 
-def test_earliest_and_the_bound_are_no_edges() -> None:
+def test_earliest_and_confirmed_are_an_empty_edge() -> None:
     assert starting_edge("earliest", None, None) == ending_edge("confirmed", None, None) == Edge()
     assert starting_edge('{"t": {"0": -2, "1": 7}}', None, None) == Edge(
         queue_offsets=(QueueValue("t", None, 1, 7),)
@@ -79,7 +79,7 @@ def test_a_start_is_a_queue_offset_or_minus_two(value: object) -> None:
         starting_edge(json.dumps({"t": {"0": value}}), None, None)
 
 
-def test_an_end_is_a_queue_offset_or_minus_one_and_a_time_neither() -> None:
+def test_an_end_offset_may_be_minus_one_and_a_time_may_not() -> None:
     with pytest.raises(OptionError, match="or -1"):
         ending_edge('{"t": {"0": -2}}', None, None)
     for sentinel in (-1, -2):

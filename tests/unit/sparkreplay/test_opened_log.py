@@ -1,4 +1,4 @@
-"""sparkreplay.open: rows for what reads Arrow, without Spark."""
+"""sparkreplay.open: rows for Arrow readers, without Spark."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_pandas_reads_a_log(path: str) -> None:
     assert frame.groupby("topic")["queue_offset"].max().to_dict() == {"orders": 13, "payments": 26}
 
 
-def test_no_pyspark_is_needed(path: str) -> None:
+def test_opening_a_log_needs_no_pyspark(path: str) -> None:
     command = [sys.executable, "-c", WITHOUT_SPARK, path]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("27\n", "")
@@ -110,7 +110,7 @@ def test_several_broker_sets_have_a_bound_each(path: str, tmp_path: Path) -> Non
         _ = log.bound
 
 
-def test_what_is_wrong_is_said_by_name(path: str, tmp_path: Path) -> None:
+def test_wrong_options_and_damage_are_reported_by_name(path: str, tmp_path: Path) -> None:
     for options, why in (
         ({"topick": "x"}, "did you mean topic"),
         ({"maxBytesPerTrigger": 5}, "for streams"),

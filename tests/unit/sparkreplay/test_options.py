@@ -1,4 +1,4 @@
-"""What options say, and how they are refused."""
+"""Options: their values, and how wrong ones are refused."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_document_lists_every_column_with_its_type_and_presets() -> None:
 
 
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.default])
-def test_a_documented_default_is_what_leaving_the_option_out_means(option: object) -> None:
+def test_a_documented_default_is_the_value_without_the_option(option: object) -> None:
     name, default = option.name, option.default.strip("`")  # type: ignore[attr-defined]
     assert read(**{name: default}) == read()
 
@@ -63,24 +63,24 @@ def test_a_documented_default_is_what_leaving_the_option_out_means(option: objec
         '{"orders": {"0": 1, "broker-a": {"0": 2}}}',
     ],
 )
-def test_a_queue_that_is_named_twice_has_no_offset_that_counts(text: str) -> None:
+def test_a_queue_named_twice_is_refused(text: str) -> None:
     assert "twice" in refusal(startingOffsets=text)
     assert "twice" in refusal(endingOffsetsByTimestamp=text)
 
 
-def test_a_queue_of_each_of_two_broker_sets_is_named_once() -> None:
+def test_one_queue_id_may_be_named_for_each_broker_set() -> None:
     read(startingOffsets='{"orders": {"broker-a": {"0": 1}, "broker-b": {"0": 2}}}')
 
 
 @pytest.mark.parametrize(
     "option", ["startingOffsets", "startingTimestamp", "queues", "minPartitions", "splitBytes"]
 )
-def test_more_digits_than_python_reads_are_no_traceback(option: str) -> None:
+def test_a_number_with_too_many_digits_causes_no_traceback(option: str) -> None:
     assert "too much" in refusal(**{option: "0" * 30 + "9" * 5000})
     assert "too much" in refusal(startingOffsets=json.dumps({"orders": {"9" * 5000: 1}}))
 
 
-def test_json_without_end_is_no_traceback() -> None:
+def test_deeply_nested_json_causes_no_traceback() -> None:
     assert "is no JSON" in refusal(startingOffsets='{"a":' * 100_000)
     assert "is none" in refusal(path="[" * 100_000)
 
@@ -93,11 +93,11 @@ def test_json_without_end_is_no_traceback() -> None:
         ("endingOffsetsByTimestamp", '{"\\ud800": {"0": 1}}'),
     ],
 )
-def test_a_topic_that_no_utf_8_can_name_is_no_traceback(option: str, text: str) -> None:
+def test_a_topic_name_that_is_no_utf_8_causes_no_traceback(option: str, text: str) -> None:
     assert "is not UTF-8" in refusal(**{option: text})
 
 
-def test_offsets_of_the_brokers_own_topics_are_taken_only_where_these_are_read() -> None:
+def test_offsets_of_system_topics_are_accepted_only_if_these_are_read() -> None:
     text = '{"SCHEDULE_TOPIC_XXXX": {"0": 1}}'
     assert "give includeSystemTopics=true" in refusal(startingOffsets=text)
     assert "give includeSystemTopics=true" in refusal(endingOffsetsByTimestamp=text)
@@ -114,7 +114,7 @@ def test_columns_and_presets_may_be_written_in_any_case() -> None:
 @pytest.mark.parametrize(
     ("theirs", "ours"), [("subscribe", "topic"), ("kafka.bootstrap.servers", "path"), ("nameServer", "path")]
 )
-def test_what_other_connectors_call_an_option_is_understood(theirs: str, ours: str) -> None:
+def test_the_option_name_of_another_connector_is_answered_with_ours(theirs: str, ours: str) -> None:
     assert refusal(**{theirs: "x"}) == f"option {theirs}: is unknown; here it is {ours}"
 
 
@@ -131,11 +131,11 @@ def test_names_are_case_insensitive() -> None:
         ("failondatalos", "failOnDataLoss"),
     ],
 )
-def test_a_mistyped_name_is_told_the_nearest_that_exists(given: str, meant: str) -> None:
+def test_a_mistyped_option_is_answered_with_the_nearest_name(given: str, meant: str) -> None:
     assert refusal(**{given: "x"}) == f"option {given}: is unknown; did you mean {meant}?"
 
 
-def test_a_name_that_is_like_none_is_told_all() -> None:
+def test_an_unknown_option_is_answered_with_all_names() -> None:
     assert all(option.name in refusal(zzz="x") for option in OPTIONS)
 
 
@@ -215,7 +215,7 @@ def test_a_value_that_cannot_be_used_is_an_error_that_names_its_option(options: 
     assert any(message.startswith(f"option {name}: ") for name in options), message
 
 
-def test_a_topic_or_queue_that_json_names_must_be_one_that_is_read() -> None:
+def test_json_may_name_only_topics_and_queues_that_are_read() -> None:
     offsets = json.dumps({"orders": {"3": 5}})
     assert "leaves out" in refusal(topic="payments", startingOffsets=offsets)
     assert "leaves out" in refusal(topicPattern="pay.*", endingOffsets=offsets)

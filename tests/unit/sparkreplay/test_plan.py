@@ -1,4 +1,4 @@
-"""Planning: where the seams lie, and how little of a log is read to find them."""
+"""Planning: where a log is split, and how few bytes are read to find the split points."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEGMENT_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class CountingFiles(LocalFiles):
-    """Counts what is read of files that are held open."""
+    """Counts the bytes read from open files."""
 
     reads: list[int] = field(default_factory=list)
 
@@ -65,7 +65,7 @@ def test_little_of_a_log_is_read_to_plan_it(folder: StoreFolder) -> None:
     )
 
 
-def test_stretches_lie_end_to_end_and_begin_with_records(folder: StoreFolder) -> None:
+def test_splits_are_contiguous_and_begin_at_records(folder: StoreFolder) -> None:
     store = open_store(str(folder.root))
     begins = {0, *folder.ends} | {segment.start_offset for segment in store.segments}
     for split_bytes in (4096, 50_000, 300_000, 1 << 30):
@@ -77,7 +77,7 @@ def test_stretches_lie_end_to_end_and_begin_with_records(folder: StoreFolder) ->
         assert all(stretch.end - stretch.start <= size for stretch in stretches)
 
 
-def test_seams_are_found_behind_a_record_that_is_longer_than_a_window(tmp_path: Path) -> None:
+def test_split_points_are_found_behind_a_record_longer_than_a_window(tmp_path: Path) -> None:
     made = StoreFolder(tmp_path, 8 << 20)
     for size in (3_000_000, 10, 2_000_000, 10):
         made.add(body=bytes(size))
@@ -86,7 +86,7 @@ def test_seams_are_found_behind_a_record_that_is_longer_than_a_window(tmp_path: 
     assert sum(batch.num_rows for batch in read_all(read)) == 4
 
 
-def test_forged_records_make_neither_rows_nor_planning_without_end(tmp_path: Path) -> None:
+def test_forged_records_add_no_rows_and_planning_ends(tmp_path: Path) -> None:
     made = StoreFolder(tmp_path, SEGMENT_BYTES)
     while len(made.log) < 900_000:
         body_at = len(made.log) + 88
@@ -109,14 +109,14 @@ def stretch(segment: int, start: int) -> Stretch:
 
 @settings(max_examples=100)
 @given(st.sets(st.integers(0, 29)))
-def test_of_a_segment_all_up_to_the_last_wanted_stretch_is_kept(wanted: set[int]) -> None:
+def test_a_segment_keeps_all_splits_up_to_the_last_one_needed(wanted: set[int]) -> None:
     stretches = [stretch(number // 10 * 100, number * 10) for number in range(30)]
     kept = {one.start // 10 for one in as_far_as_wanted(stretches, lambda one: one.start // 10 in wanted)}
     last = {number // 10: number for number in sorted(wanted)}
     assert kept == {number for number in range(30) if number <= last.get(number // 10, -1)}
 
 
-def test_what_a_task_is_sent_does_not_grow_with_the_log(folder: StoreFolder) -> None:
+def test_the_size_of_a_task_does_not_grow_with_the_log(folder: StoreFolder) -> None:
     pytest.importorskip("pyspark")
     from sparkreplay.source.datasource import RocketMQReader
 

@@ -14,7 +14,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_where_progress_goes_depends_on_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_form_of_progress_depends_on_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     assert isinstance(progress("scan", 10, quiet=True, stream=Terminal()), Silent)
     assert isinstance(progress("scan", 10, quiet=False, stream=Terminal()), Bar)
@@ -25,20 +25,20 @@ def test_where_progress_goes_depends_on_the_stream(monkeypatch: pytest.MonkeyPat
     assert isinstance(progress("scan", 10, quiet=False, stream=Terminal()), Lines)
 
 
-def test_a_line_now_and_then_says_bytes_rows_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_lines_show_bytes_rows_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("sparkreplay.engine.progress.time.monotonic", lambda: now[0])
     stream = io.StringIO()
     with progress("export", 100_000_000, quiet=False, stream=stream) as shown:
         now[0] = 7
-        shown.advance(0, 0)  # nothing to tell yet: no rate, no time left
+        shown.advance(0, 0)  # nothing to report yet: no rate, no time left
         for second in (1, 4, 5, 6, 9):
             now[0] = second
             shown.advance(5_000_000, 1000)
     assert stream.getvalue() == "export: 15.0 MB of 100.0 MB, 3,000 rows, 3.0 MB/s, 28 s left\n"
 
 
-def test_a_short_run_tells_nothing() -> None:
+def test_a_short_run_prints_no_progress() -> None:
     stream = io.StringIO()
     with progress("scan", 10, quiet=False, stream=stream) as shown:
         shown.advance(10, 1)

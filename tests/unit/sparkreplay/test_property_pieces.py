@@ -23,7 +23,7 @@ MANY = "".join(f"n{number % 80}\x01v{number}\x02" for number in range(PIECES_COM
 @example(["TAGS\x01a\x02", "TAGS\x01b\x02KEYS\x01k\x02", "KEYS\x01k\x02TAGS\x01c\x02"])
 @example([MANY, "TAGS\x01a\x02TAGS\x01b\x02", MANY])
 @example(["LONGNAME_A\x011\x02LONGNAME_B\x012\x02LONGNAME_A\x013\x02"])
-def test_columns_and_maps_hold_what_a_plain_parser_finds(texts: list[str]) -> None:
+def test_columns_and_maps_equal_those_of_a_plain_parser(texts: list[str]) -> None:
     found = RowProperties(pa.array(texts, pa.string()))
     expected = [parse_properties(text.encode()) for text in texts]
     rows = found.map().to_pylist()

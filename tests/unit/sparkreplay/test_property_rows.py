@@ -1,4 +1,4 @@
-"""Whatever a log holds and however it is cut, the rows are those of a plain decoder."""
+"""Any log with any splits gives the rows of a plain decoder."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def rows_in_chunks(read: ReadPlan, chunk_bytes: int) -> list[dict[str, Any]]:
 @given(
     MIXES, SEGMENT_BYTES, st.floats(0, 1), st.sampled_from((4096, 6000, 16384, 1 << 30)), st.integers(8, 20)
 )
-def test_any_mix_in_any_split_and_chunk_size_below_any_bound_gives_the_rows_of_a_plain_decoder(
+def test_any_store_with_any_splits_and_bound_gives_the_rows_of_a_plain_decoder(
     mix: list[tuple[dict[str, Any], int]], segment_bytes: int, bound: float, split: int, chunk_bits: int
 ) -> None:
     with folder(segment_bytes) as store:
@@ -77,7 +77,7 @@ def test_open_transactions_are_rows_when_all_are_asked_for(mix: list[tuple[dict[
     st.integers(1, 200),
     st.integers(1, 255),
 )
-@example(PACKED, "zero", 222, 28, 1)  # its flags say no more that it is packed
+@example(PACKED, "zero", 222, 28, 1)  # its flags no longer say that it is compressed
 @example(LONG_TOPICS, "copy", 5 * 300 + 39, 3, 1)  # born in a year that no datetime holds
 def test_damaged_bytes_give_the_same_records_or_a_named_failure(
     mix: list[tuple[dict[str, Any], int]], how: str, somewhere: int, size: int, flipped: int
@@ -112,7 +112,7 @@ def test_damaged_bytes_give_the_same_records_or_a_named_failure(
         assert all(row["physical_offset"] <= at < row["physical_offset"] + row["store_size"] for row in lost)  # type: ignore[operator]
         same = {
             (row["physical_offset"], row["sys_flag"]): row["body"] for row in whole
-        }  # which says how to unpack it
+        }  # the flags say how to decompress it
         assert all(
             row["body"] == same.get((row["physical_offset"], row["sys_flag"]), row["body"]) for row in rows
         )

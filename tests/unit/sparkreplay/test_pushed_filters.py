@@ -1,4 +1,4 @@
-"""Filters that Spark pushes spare work and lose nothing: evaluated again, they leave what they leave of all rows."""
+"""Filters that Spark pushes down save work and lose no row: Spark's own filter then gives the same rows."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def compared(draw: st.DrawFn) -> Comparison:
 
 @settings(max_examples=150)
 @given(st.lists(compared(), min_size=1, max_size=3))
-def test_what_filters_leave_of_the_spared_read_is_what_they_leave_of_all(
+def test_filters_give_the_same_rows_on_a_pruned_read_as_on_all(
     whole: ReadPlan, all_rows: list[Row], pushed: list[Comparison]
 ) -> None:
     def left(rows: list[Row]) -> list[Row]:
@@ -107,21 +107,21 @@ def test_what_filters_leave_of_the_spared_read_is_what_they_leave_of_all(
         ("physical_offset", "GreaterThan", (9000,)),
     ],
 )
-def test_rows_are_dropped_exactly_by_what_workers_understand(
+def test_workers_drop_rows_exactly_by_the_filters_they_support(
     whole: ReadPlan, all_rows: list[Row], column: str, how: str, values: tuple[Any, ...]
 ) -> None:
     comparison = Comparison(column, how, values)
     assert rows_of(pruned(whole, [comparison])) == [row for row in all_rows if holds(comparison, row)]
 
 
-def test_partitions_behind_the_last_wanted_record_of_a_segment_are_not_read(whole: ReadPlan) -> None:
+def test_splits_behind_the_last_matching_record_of_a_segment_are_not_read(whole: ReadPlan) -> None:
     read = pruned(whole, [Comparison("physical_offset", "LessThan", (5000,))])
     assert {stretch.segment.start_offset for stretch in read.stretches} == {0}
     read = pruned(whole, [Comparison("physical_offset", "EqualTo", (8192,))])
     assert [stretch.start for stretch in read.stretches] == [8192]
 
 
-def test_a_seam_whose_proof_is_not_wanted_is_walked_to_all_the_same(whole: ReadPlan) -> None:
+def test_the_split_before_a_needed_split_point_is_read_to_prove_it(whole: ReadPlan) -> None:
     second = [stretch.start for stretch in whole.stretches if stretch.segment.start_offset == 8192][1]
     read = pruned(whole, [Comparison("physical_offset", "EqualTo", (second,))])
     assert [stretch.start for stretch in read.stretches] == [8192, second]
@@ -148,11 +148,11 @@ def test_epochs_and_broker_sets_leave_partitions_out(whole: ReadPlan) -> None:
         Comparison("store_timestamp", "EqualTo", (5,)),
     ],
 )
-def test_what_is_not_understood_is_left_to_spark(whole: ReadPlan, comparison: Comparison) -> None:
+def test_an_unsupported_filter_is_left_to_spark(whole: ReadPlan, comparison: Comparison) -> None:
     assert pruned(whole, [comparison]) == whole
 
 
-def test_a_pushed_topic_does_not_bring_system_topics_into_sight(tmp_path: Path) -> None:
+def test_a_pushed_topic_filter_does_not_include_system_topics(tmp_path: Path) -> None:
     store = StoreFolder(tmp_path)
     for topic in ("SCHEDULE_TOPIC_XXXX", "a"):
         store.add(topic=topic)

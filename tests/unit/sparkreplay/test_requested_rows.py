@@ -1,4 +1,4 @@
-"""Which rows a request gives: those that the same question, asked of all rows, leaves."""
+"""A request gives the same rows as the same filter on all rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 
 def made_store(root: Path, count: int = 240, broker: str = "broker-a") -> str:
-    """240 messages in three topics of two queues, 10 ms apart; the clock stands still for each four."""
+    """240 messages in three topics of two queues, 10 ms apart; each four have the same time."""
     store = StoreFolder(root, SEGMENT_BYTES)
     for number in range(count):
         store.add(
@@ -119,12 +119,14 @@ def test_times_per_queue_are_half_open_ranges_of_store_times(
 
 @settings(max_examples=30)
 @given(start=st.integers(0, 1590), length=st.integers(0, 700))
-def test_one_time_is_that_of_every_queue(path: str, everything: list[Row], start: int, length: int) -> None:
+def test_a_single_time_applies_to_every_queue(
+    path: str, everything: list[Row], start: int, length: int
+) -> None:
     rows = rows_of(path, startingTimestamp=str(start), endingTimestamp=str(start + length))
     assert places(rows) == places([row for row in everything if start <= stored_ms(row) < start + length])
 
 
-def test_times_of_a_clock_that_went_back_select_rows_all_the_same(tmp_path: Path) -> None:
+def test_time_ranges_select_rows_although_the_clock_went_back(tmp_path: Path) -> None:
     store = StoreFolder(tmp_path, SEGMENT_BYTES)
     for stored in (100, 300, 200, 400):
         store.add(stored_ms=stored)
@@ -132,9 +134,7 @@ def test_times_of_a_clock_that_went_back_select_rows_all_the_same(tmp_path: Path
     assert [stored_ms(row) for row in rows] == [300]
 
 
-def test_a_start_means_the_offset_that_upstreams_search_by_time_finds(
-    path: str, everything: list[Row]
-) -> None:
+def test_a_start_by_time_is_the_offset_of_upstreams_search_by_time(path: str, everything: list[Row]) -> None:
     for when in (0, 1000, 1001, 1035, 1590):
         rows = rows_of(path, startingOffsetsByTimestamp=offsets(dict.fromkeys(QUEUES, when)), **LATEST)
         for wanted in QUEUES:
@@ -144,7 +144,7 @@ def test_a_start_means_the_offset_that_upstreams_search_by_time_finds(
             assert [row["queue_offset"] for row in rows if queue(row) == wanted] == mine[found:]
 
 
-def test_a_time_that_only_records_before_a_clock_went_back_reach_is_reached(tmp_path: Path) -> None:
+def test_a_time_reached_only_before_the_clock_went_back_is_found(tmp_path: Path) -> None:
     store = StoreFolder(tmp_path, SEGMENT_BYTES)
     for stored in (100, 300, 200):
         store.add(stored_ms=stored, body=bytes(5000))
@@ -202,23 +202,21 @@ def test_physical_offsets_cut_the_log_where_records_begin(path: str) -> None:
         rows_of(path, startingOffsets=str(end), endingOffsets=str(start))
 
 
-def test_a_read_may_begin_wherever_a_row_ends(tmp_path: Path) -> None:
+def test_a_read_may_begin_at_the_end_of_any_row(tmp_path: Path) -> None:
     path = made_store(tmp_path)
     rows = rows_of(path)
-    for place, row in enumerate(
-        rows, start=1
-    ):  # behind the last one of a segment, and of the log, no record stands
+    for place, row in enumerate(rows, start=1):  # no record follows the last one of a segment or of the log
         end = row["physical_offset"] + row["store_size"]
         assert places(rows_of(path, startingOffsets=str(end))) == places(rows[place:])
 
 
 @pytest.mark.parametrize("left", [1, 7])
-def test_nothing_begins_where_not_even_an_end_of_file_record_has_room(path: str, left: int) -> None:
+def test_a_start_too_near_the_end_of_a_segment_is_refused(path: str, left: int) -> None:
     with pytest.raises(OptionError, match=f"no record begins at {SEGMENT_BYTES - left}"):
         rows_of(path, startingOffsets=str(SEGMENT_BYTES - left))
 
 
-def test_a_read_may_begin_at_the_last_record_whatever_bytes_an_old_truncation_left_behind_it(
+def test_a_read_may_begin_at_the_last_record_before_bytes_of_an_old_truncation(
     tmp_path: Path,
 ) -> None:
     store = StoreFolder(tmp_path, SEGMENT_BYTES)
@@ -245,7 +243,7 @@ def test_min_partitions_makes_smaller_ones(path: str) -> None:
     assert [row for batch in read_all(many) for row in batch.to_pylist()] == rows_of(path)
 
 
-def test_uncommitted_rows_need_two_words(tmp_path: Path) -> None:
+def test_uncommitted_rows_need_two_options(tmp_path: Path) -> None:
     store = StoreFolder(tmp_path, SEGMENT_BYTES)
     for _ in range(4):
         store.add()
@@ -284,7 +282,7 @@ def test_rows_found_through_the_consume_queues_are_those_of_a_walk(
         assert rows == rows_of(made, **options) != []
 
 
-# What is gone
+# Deleted messages
 
 
 @pytest.fixture
@@ -299,7 +297,7 @@ def first_left(path: str, wanted: tuple[str, int]) -> int:
     return int(next(row["queue_offset"] for row in rows_of(path) if queue(row) == wanted))
 
 
-def test_earliest_is_what_retention_left(shortened: str) -> None:
+def test_earliest_is_the_first_record_kept_by_retention(shortened: str) -> None:
     first = first_left(shortened, ("orders", 0))
     assert first > 0
     rows = rows_of(shortened, startingOffsets='{"orders": {"0": -2}}')
@@ -325,7 +323,7 @@ ALL, NONE = set(QUEUES), set[tuple[str, int]]()
         ({"endingOffsets": '{"orders": {"1": 41}}'}, "queue orders/1 ends at 40, before offset 41", ALL),
     ],
 )
-def test_what_is_gone_fails_or_is_logged(
+def test_deleted_messages_fail_the_read_or_are_logged(
     shortened: str,
     options: dict[str, str],
     why: str,
@@ -346,9 +344,7 @@ def test_the_end_of_a_queue_is_a_start_that_exists(path: str) -> None:
 
 
 @pytest.mark.parametrize("begin", [160, 240])
-def test_a_queue_may_end_in_front_of_the_physical_offset_where_a_read_begins(
-    tmp_path: Path, begin: int
-) -> None:
+def test_a_queue_range_may_end_before_the_physical_start_of_a_read(tmp_path: Path, begin: int) -> None:
     store = StoreFolder(tmp_path, SEGMENT_BYTES)
     for number in range(240):
         store.add(topic="orders" if number < 80 else "payments")
@@ -360,7 +356,7 @@ def test_a_queue_may_end_in_front_of_the_physical_offset_where_a_read_begins(
         rows_of(path, startingOffsets=str(start), endingOffsets='{"orders": {"0": 81}}')
 
 
-def test_a_whole_log_knows_that_an_unknown_queue_is_empty(path: str) -> None:
+def test_a_complete_log_proves_that_an_unknown_queue_is_empty(path: str) -> None:
     assert rows_of(path, startingOffsets='{"strange": {"7": 0}}', **UNKNOWN) == rows_of(path)
     with pytest.raises(MessagesGone, match="strange/7 ends at 0"):
         rows_of(path, startingOffsets='{"strange": {"7": 1}}', **UNKNOWN)
@@ -386,7 +382,7 @@ def test_a_segment_deleted_after_planning_fails_or_leaves_out_its_partition_only
     assert f"[0, {SEGMENT_BYTES}) is left out" in caplog.text
 
 
-def test_a_truncation_fails_a_read_that_may_lose_data_too(tmp_path: Path) -> None:
+def test_a_truncation_fails_a_read_with_fail_on_data_loss_off_too(tmp_path: Path) -> None:
     made = made_store(tmp_path)
     read = planned(made, failOnDataLoss="false")
     StoreFolder(tmp_path).write_epochs(((1, 0), (2, 100)))
@@ -402,7 +398,7 @@ def two_sets(tmp_path: Path) -> str:
     return json.dumps([made_store(tmp_path / "a", 60), made_store(tmp_path / "b", 90, broker="broker-b")])
 
 
-def test_several_broker_sets_are_one_frame_each_in_its_own_order(two_sets: str) -> None:
+def test_several_broker_sets_are_one_frame_and_each_keeps_its_order(two_sets: str) -> None:
     rows = rows_of(two_sets, splitBytes="4096")
     for broker, count in (("broker-a", 60), ("broker-b", 90)):
         mine = [row for row in rows if row["broker_name"] == broker]

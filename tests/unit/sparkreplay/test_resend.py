@@ -1,4 +1,4 @@
-"""A resend, against a target that is a list for each queue: order, retries, and going on after a kill at any moment."""
+"""A resend to a target of one list for each queue: order, retries, continuation after a kill."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Killed(BaseException):
 
 
 class Target:
-    """Stores what it is sent; `answer(n)` may raise instead of the n-th request's acknowledgement, before or after storing."""
+    """Stores each message. `answer(n)` may raise, before or after storing, instead of acknowledging request n."""
 
     def __init__(self, answer: Callable[[int], BaseException | None] = lambda request: None) -> None:
         self.stored: dict[int, list[OutgoingMessage]] = {}
@@ -128,7 +128,7 @@ def ids(target: Target) -> dict[int, list[str]]:
     }
 
 
-def test_each_queue_is_sent_whole_in_its_order_as_it_was(tmp_path: Path) -> None:
+def test_each_queue_is_resent_completely_and_in_order(tmp_path: Path) -> None:
     store = source_store(tmp_path / "store")
     target = Target()
     run = run_of(job_of(store.write(), tmp_path / "ledger"), target)
@@ -142,7 +142,7 @@ def test_each_queue_is_sent_whole_in_its_order_as_it_was(tmp_path: Path) -> None
     assert (run.counts.acknowledged, run.counts.maybe_twice) == (40, 0)
 
 
-def test_a_time_of_birth_beyond_all_calendars_becomes_the_time_of_the_resend(tmp_path: Path) -> None:
+def test_a_born_time_beyond_the_calendar_becomes_the_time_of_the_resend(tmp_path: Path) -> None:
     store = StoreFolder(tmp_path / "store")
     for born_ms in (2**63 - 1, -(2**63), 253_402_300_800_000, 1_700_000_000_000):  # the third: the year 10000
         store.add(born_ms=born_ms)
@@ -153,7 +153,7 @@ def test_a_time_of_birth_beyond_all_calendars_becomes_the_time_of_the_resend(tmp
     ]  # fmt: skip
 
 
-def test_messages_of_one_millisecond_share_a_request_and_compressed_ones_go_alone(tmp_path: Path) -> None:
+def test_messages_of_one_millisecond_share_a_request_except_compressed_ones(tmp_path: Path) -> None:
     import zlib
 
     store = StoreFolder(tmp_path / "store")
@@ -180,7 +180,7 @@ def test_an_unknown_outcome_is_sent_again_and_counted(tmp_path: Path, stored: bo
     assert {queue: list(dict.fromkeys(found)) for queue, found in ids(target).items()} == expected(store)
 
 
-def test_a_message_that_the_target_will_never_take_ends_the_run_by_name(tmp_path: Path) -> None:
+def test_a_message_that_the_target_rejects_permanently_ends_the_run(tmp_path: Path) -> None:
     store = source_store(tmp_path / "store")
     target = Target(lambda request: SendRefused("copy", "too big", ResponseCode.MESSAGE_ILLEGAL))
     with pytest.raises(
@@ -189,7 +189,7 @@ def test_a_message_that_the_target_will_never_take_ends_the_run_by_name(tmp_path
         asyncio.run(run_of(job_of(store.write(), tmp_path / "ledger"), target).send_all())
 
 
-def test_a_target_that_stays_away_is_given_up_after_the_patience(tmp_path: Path) -> None:
+def test_a_resend_fails_when_the_target_rejects_sends_for_too_long(tmp_path: Path) -> None:
     store = source_store(tmp_path / "store")
     target = Target(lambda request: SendRefused("copy", "no master"))
     target.stores_before_failing = False
@@ -203,7 +203,7 @@ def test_a_target_that_stays_away_is_given_up_after_the_patience(tmp_path: Path)
 
 @pytest.mark.parametrize("kind", [StoreFolder, LedgerFolder])
 @pytest.mark.parametrize("at", [1, 2, 3, 5, 8, 12])
-def test_a_killed_run_goes_on_without_a_gap_and_says_what_may_be_twice(
+def test_a_killed_run_continues_without_a_gap_and_counts_possible_duplicates(
     tmp_path: Path, at: int, kind: type[StoreFolder]
 ) -> None:
     store = source_store(tmp_path / "store", kind=kind)
@@ -232,10 +232,10 @@ def test_a_killed_run_goes_on_without_a_gap_and_says_what_may_be_twice(
 
 
 @pytest.mark.parametrize("answered", [True, False])
-def test_runs_that_are_killed_one_after_the_other_tell_every_copy(
+def test_runs_killed_one_after_another_count_every_duplicate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answered: bool
 ) -> None:
-    """None lives long enough to note what was acknowledged."""
+    """No run lives long enough to record an acknowledgement."""
     monkeypatch.setattr(sparkreplay.resend.run, "AGAIN_MESSAGES", 1)
     monkeypatch.setattr(sparkreplay.resend.lane, "RETRY_S_MIN", 0)
     monkeypatch.setattr("os.fsync", lambda file: None)  # no power is lost here
@@ -264,7 +264,7 @@ def test_runs_that_are_killed_one_after_the_other_tell_every_copy(
     assert 0 < copies <= decode_ledger(str(ledger), ledger.read_bytes()).maybe_twice
 
 
-def test_what_waited_in_a_run_that_ended_is_not_told_as_sent_again(
+def test_messages_never_sent_by_a_killed_run_are_not_counted_as_duplicates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sparkreplay.resend.lane, "BATCH_MESSAGES_MAX", 1)
@@ -288,7 +288,7 @@ def test_what_waited_in_a_run_that_ended_is_not_told_as_sent_again(
     assert decode_ledger(str(ledger), ledger.read_bytes()).maybe_twice == interrupted.counts.maybe_twice
 
 
-def test_lanes_on_both_sides_of_what_may_have_been_sent_do_not_write_the_ledger_for_each_row(
+def test_the_ledger_is_not_written_for_each_row_of_possible_duplicates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sparkreplay.resend.lane, "BATCH_MESSAGES_MAX", 1)
@@ -300,11 +300,11 @@ def test_lanes_on_both_sides_of_what_may_have_been_sent_do_not_write_the_ledger_
     )
     beyond = asyncio.Event()  # `half`: the other lanes are
 
-    def tell(request: int) -> None:
+    def notify(request: int) -> None:
         if request == 200:
             beyond.set()
 
-    target = Target(tell)
+    target = Target(notify)
 
     def sender_of(queue_id: int) -> Sender:
         send = target.sender_of(queue_id)
@@ -330,7 +330,7 @@ def test_lanes_on_both_sides_of_what_may_have_been_sent_do_not_write_the_ledger_
     assert decode_ledger("the last", written[-1]).maybe_twice == run.counts.maybe_twice
 
 
-def test_a_finished_ledger_goes_on_with_what_was_committed_since(tmp_path: Path) -> None:
+def test_a_finished_ledger_continues_with_newly_committed_messages(tmp_path: Path) -> None:
     store = source_store(tmp_path / "store")
     target = Target()
     job = job_of(store.write(confirm=store.ends[29]), tmp_path / "ledger")
@@ -342,7 +342,7 @@ def test_a_finished_ledger_goes_on_with_what_was_committed_since(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("first", "then", "told"),
+    ("first", "then", "reason"),
     [
         ({"queues": "0"}, {"queues": "1"}, "queues 0 and not 1"),
         ({"queues": "0"}, {}, "queues 0 and not left out"),
@@ -351,14 +351,14 @@ def test_a_finished_ledger_goes_on_with_what_was_committed_since(tmp_path: Path)
         ({"endingOffsets": '{"orders": {"0": 2}}'}, {}, "endingoffsets"),
     ],
 )
-def test_a_ledger_is_not_continued_for_rows_that_it_passed_over(
-    tmp_path: Path, first: dict[str, str], then: dict[str, str], told: str
+def test_a_ledger_is_not_continued_for_rows_that_it_skipped(
+    tmp_path: Path, first: dict[str, str], then: dict[str, str], reason: str
 ) -> None:
     store = source_store(tmp_path / "store")
     path, ledger = store.write(), tmp_path / "ledger"
     begun = {name: value.replace("END", str(store.ends[29])) for name, value in first.items()}
     asyncio.run(run_of(job_of(path, ledger, **begun), Target()).send_all())
-    with pytest.raises(ResendLedgerUnusable, match=f"{told}.* would never be sent"):
+    with pytest.raises(ResendLedgerUnusable, match=f"{reason}.* would never be sent"):
         run_of(job_of(path, ledger, **then), Target())
 
 
@@ -383,7 +383,7 @@ def test_a_ledger_is_not_continued_for_another_log_of_the_same_broker_name(tmp_p
         run_of(job_of(other.write(), ledger), Target())
 
 
-def test_a_ledger_knows_its_log_when_its_first_segments_were_deleted(tmp_path: Path) -> None:
+def test_a_ledger_recognises_its_log_after_the_first_segments_were_deleted(tmp_path: Path) -> None:
     store, ledger = source_store(tmp_path / "store", 200), tmp_path / "ledger"
     target = Target()
     asyncio.run(run_of(job_of(store.write(), ledger), target).send_all())
@@ -396,7 +396,7 @@ def test_a_ledger_knows_its_log_when_its_first_segments_were_deleted(tmp_path: P
     assert run.counts.acknowledged == 80
 
 
-def test_a_ledger_goes_on_behind_a_physical_end_and_in_smaller_splits(tmp_path: Path) -> None:
+def test_a_ledger_continues_past_a_physical_end_and_with_smaller_splits(tmp_path: Path) -> None:
     store = source_store(tmp_path / "store")
     path, ledger, target = store.write(), tmp_path / "ledger", Target()
     job = job_of(path, ledger, endingOffsets=str(store.ends[29]), startingOffsets="earliest")
@@ -407,7 +407,7 @@ def test_a_ledger_goes_on_behind_a_physical_end_and_in_smaller_splits(tmp_path: 
     assert (run.counts.acknowledged, run.counts.acknowledged_before) == (20, 20)
 
 
-def test_what_earlier_runs_may_have_sent_twice_stays_known(tmp_path: Path) -> None:
+def test_possible_duplicates_of_earlier_runs_stay_counted(tmp_path: Path) -> None:
     path = source_store(tmp_path / "store").write()
     target = Target(lambda request: SendOutcomeUnknown("copy", "h:1", "gone") if request == 2 else None)
     first = run_of(job_of(path, tmp_path / "ledger"), target)
@@ -418,8 +418,8 @@ def test_what_earlier_runs_may_have_sent_twice_stays_known(tmp_path: Path) -> No
     assert (again.counts.maybe_twice, again.counts.maybe_twice_before) == (0, first.counts.maybe_twice)
 
 
-def test_a_ledger_that_cannot_be_locked_is_not_to_be_begun_anew(tmp_path: Path) -> None:
-    (tmp_path / "ledger.lock").mkdir()  # stands for a folder that is read-only
+def test_a_ledger_that_cannot_be_locked_is_refused_with_the_hint_to_move_it(tmp_path: Path) -> None:
+    (tmp_path / "ledger.lock").mkdir()  # as if the folder were read-only
     with (
         pytest.raises(
             ResendLedgerUnusable, match=r"ledger.lock cannot be made.*move the ledger to one that is"
@@ -429,7 +429,7 @@ def test_a_ledger_that_cannot_be_locked_is_not_to_be_begun_anew(tmp_path: Path) 
         pass
 
 
-def test_a_sigterm_whose_exception_a_callback_swallows_ends_the_run(
+def test_a_sigterm_ends_the_run_although_a_callback_swallows_its_exception(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def work(*arguments: object) -> ResendCounts:
@@ -448,7 +448,7 @@ def test_a_sigterm_whose_exception_a_callback_swallows_ends_the_run(
         signal.signal(signal.SIGTERM, before)
 
 
-def test_a_ledgers_lock_goes_with_its_run(tmp_path: Path) -> None:
+def test_a_ledgers_lock_is_released_with_its_run(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     with only_one(ledger):
         with (
@@ -462,7 +462,7 @@ def test_a_ledgers_lock_goes_with_its_run(tmp_path: Path) -> None:
         """It can be taken again."""
 
 
-def test_another_number_of_workers_is_told_how_many_there_were(tmp_path: Path) -> None:
+def test_another_number_of_workers_is_refused_with_the_earlier_number(tmp_path: Path) -> None:
     job = job_of(source_store(tmp_path / "store").write(), tmp_path / "ledger")
     (tmp_path / "ledger.1-of-3").write_bytes(b"")
     with pytest.raises(ResendLedgerUnusable, match="begun with --workers 3; go on with as many"):
@@ -525,7 +525,7 @@ def test_a_ledger_is_continued_for_the_same_resend_only(tmp_path: Path) -> None:
         run_of(job_of(str(tmp_path / "store"), ledger), Target())
 
 
-def test_what_was_deleted_before_it_was_sent_is_named(tmp_path: Path) -> None:
+def test_messages_deleted_before_they_were_resent_are_named(tmp_path: Path) -> None:
     store = source_store(tmp_path / "store", 200)
     ledger = tmp_path / "ledger"
     asyncio.run(run_of(job_of(store.write(confirm=store.ends[9]), ledger), Target()).send_all())
@@ -572,7 +572,7 @@ def test_a_ledger_is_read_back_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("kind", [StoreFolder, LedgerFolder])
-def test_a_run_goes_on_at_the_record_below_which_all_was_acknowledged(
+def test_a_run_resumes_at_the_record_below_which_all_are_acknowledged(
     tmp_path: Path, kind: type[StoreFolder]
 ) -> None:
     store = source_store(tmp_path / "store", kind=kind)

@@ -1,4 +1,4 @@
-"""What a resend makes of messages that a broker would treat specially, or that cannot be sent as they are."""
+"""Messages of a resend that a broker would treat specially, or that cannot be sent unchanged."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.unit.sparkreplay.test_resend import Target, ids, job_of, run_of
 VECTORS = Path(__file__).parents[2] / "vectors"
 
 
-def test_of_transactions_the_committed_ones_are_sent_as_plain_messages(tmp_path: Path) -> None:
-    """Those that a Java broker committed, and one of a topic that has open and rolled back ones beside it."""
+def test_committed_transactional_messages_are_resent_as_plain_ones(tmp_path: Path) -> None:
+    """Those that a Java broker committed, and one of a topic that also has open and rolled back ones."""
     store = StoreFolder(tmp_path / "store", segment_bytes=1 << 20)
     store.log += (VECTORS / "broker/transactions-5.3.3.log").read_bytes()
     ended = "TRAN_MSG\x01true\x02PGROUP\x01PG\x02TRAN_PREPARED_QUEUE_OFFSET\x017\x02UNIQ_KEY\x01K\x02"
@@ -30,7 +30,7 @@ def test_of_transactions_the_committed_ones_are_sent_as_plain_messages(tmp_path:
     assert named.isdisjoint({"TRAN_MSG", "PGROUP", "TRAN_PREPARED_QUEUE_OFFSET", "REAL_TOPIC", "REAL_QID"})
 
 
-def test_properties_that_are_no_text_are_not_sent_with_other_characters(tmp_path: Path) -> None:
+def test_properties_that_are_no_utf_8_are_not_resent_with_other_characters(tmp_path: Path) -> None:
     store = StoreFolder(tmp_path / "store")
     store.add(properties="TAGS\x01T\x02UNIQ_KEY\x01K0\x02KEYS\x01caf\xe9 \ufffd\x02")
     at = store.add(properties="TAGS\x01T\x02UNIQ_KEY\x01K1\x02KEYS\x01xx\x02")

@@ -61,7 +61,7 @@ def roll(store: RunningStore) -> None:
 
 
 def elect(store: RunningStore) -> None:
-    """A new master, whose first byte comes above what was committed: the uncommitted tail is cut and written anew."""
+    """A new master's epoch starts above the committed bound: the uncommitted tail is overwritten."""
     store.cut(store.ends[84], epoch=5)
     store.grow(40, fill=9)
     store.write(confirm=store.ends[-1], epochs=store.epochs)
@@ -146,16 +146,14 @@ def expected_rows(running: RunningStore) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("change", HARMLESS)
-def test_what_happens_above_the_bound_changes_no_row(
-    running: RunningStore, change: Change, stage: str
-) -> None:
+def test_changes_above_the_bound_change_no_row(running: RunningStore, change: Change, stage: str) -> None:
     expected = expected_rows(running)
     assert read_while(change, stage, running) == expected
 
 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("change", TRUNCATIONS)
-def test_a_truncation_below_the_bound_is_a_failure_whenever_it_happens(
+def test_a_truncation_below_the_bound_fails_the_read_at_any_stage(
     running: RunningStore, change: Change, stage: str
 ) -> None:
     with pytest.raises((EpochChanged, LogCorrupted)):
@@ -164,11 +162,11 @@ def test_a_truncation_below_the_bound_is_a_failure_whenever_it_happens(
 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("change", DELETIONS)
-def test_retention_gives_every_row_or_names_the_segment_that_went(
+def test_a_read_during_retention_gives_every_row_or_names_the_deleted_segment(
     running: RunningStore, change: Change, stage: str
 ) -> None:
     expected = expected_rows(running)
-    if stage == STAGES[3] or (stage == STAGES[2] and change is retire_one):  # what went was read
+    if stage == STAGES[3] or (stage == STAGES[2] and change is retire_one):  # the deleted segments were read
         assert read_while(change, stage, running) == expected
         return
     with pytest.raises(SegmentGone, match="was deleted after the read was planned") as gone:
@@ -186,7 +184,7 @@ def test_a_segment_that_is_deleted_while_it_is_open_is_read_to_its_end(running: 
     file.close()
 
 
-def test_a_log_that_went_whole_cannot_be_vouched_for(running: RunningStore) -> None:
+def test_a_read_fails_when_all_its_epochs_are_gone(running: RunningStore) -> None:
     store = open_store(str(running.root))
     running.write_epochs(((7, running.committed + 4000),))
     with pytest.raises(EpochChanged):
@@ -197,7 +195,7 @@ def test_a_log_that_went_whole_cannot_be_vouched_for(running: RunningStore) -> N
 
 
 class Interrupted(LocalFiles):
-    """Something happens when a name is looked at for the first time."""
+    """Runs an action when a name is read for the first time."""
 
     def at(self, name: str, change: Callable[[], None]) -> Interrupted:
         self.__dict__["pending"] = {name: change}
@@ -220,7 +218,7 @@ class Interrupted(LocalFiles):
 
 @pytest.mark.parametrize("change", [*HARMLESS, *TRUNCATIONS, *DELETIONS])
 @pytest.mark.parametrize("name", ["brokerIdentity", "epochFileCheckpoint", "checkpoint", "commitlog"])
-def test_a_store_that_changes_while_it_is_opened_is_seen_as_it_was_or_as_it_is(
+def test_a_store_that_changes_during_opening_is_seen_before_or_after_the_change(
     running: RunningStore, change: Change, name: str
 ) -> None:
     files = Interrupted(str(running.root)).at(name, lambda: change(running))
@@ -242,7 +240,7 @@ def test_a_store_that_changes_while_it_is_opened_is_seen_as_it_was_or_as_it_is(
     assert ends == [end for end in running.ends if store.min_offset < end <= store.bound]
 
 
-def test_epochs_that_never_stand_still_are_given_up_by_name(running: RunningStore) -> None:
+def test_a_store_whose_epochs_keep_changing_is_refused(running: RunningStore) -> None:
     class Restless(LocalFiles):
         def read(self, name: str) -> bytes:
             data = super().read(name)

@@ -1,4 +1,4 @@
-"""Whether a log is still the one that was read is told by its epochs: retention is no change, a truncation always is."""
+"""Epochs show whether a log is the one that was read: a truncation changes them, retention does not."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_truncation_below_the_bound_is_always_a_change(
 
 
 @given(STEPS, STEPS, st.integers(0, 400))
-def test_two_histories_agree_exactly_where_every_byte_has_the_same_epoch_in_both(
+def test_two_histories_agree_exactly_where_each_byte_has_the_same_epoch(
     steps: list[tuple[int, int]], others: list[tuple[int, int]], end: int
 ) -> None:
     one, other = history_of(steps), history_of(others)

@@ -1,4 +1,4 @@
-"""Stores that are no stores, or damaged ones, or made to do harm: each is refused by name, with a cure, in bounded memory."""
+"""Damaged and hostile stores: each is refused by name, with a hint, in bounded memory."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_an_empty_segment_in_front_of_others_is_a_hole_not_retention(root: Path)
         open_store(str(root))
 
 
-def test_a_segment_that_is_being_made_and_folders_are_passed_over(root: Path) -> None:
+def test_an_unfinished_segment_and_folders_are_skipped(root: Path) -> None:
     (root / f"commitlog/{3 * 16384:020d}").touch()
     (root / f"commitlog/{4 * 16384:020d}.new").write_bytes(bytes(100))
     (root / "commitlog/lost+found").mkdir()
@@ -189,7 +189,9 @@ def test_a_log_on_another_disk_is_linked_into_the_store(root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["checkpoint", "epochFileCheckpoint", "commitlog", FIRST])
-def test_what_may_not_be_read_says_for_whom(root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_denied_file_is_refused_with_the_user_to_run_as(
+    root: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     denied = str(root / name)
 
     def as_another_user(function: Callable[..., object]) -> Callable[..., object]:
@@ -200,7 +202,7 @@ def test_what_may_not_be_read_says_for_whom(root: Path, name: str, monkeypatch: 
 
         return call
 
-    if os.geteuid() == 0:  # whom no mode of a file keeps away
+    if os.geteuid() == 0:  # root may read a file of any mode
         monkeypatch.setattr(os, "open", as_another_user(os.open))
         monkeypatch.setattr(os, "scandir", as_another_user(os.scandir))
     else:
@@ -210,7 +212,7 @@ def test_what_may_not_be_read_says_for_whom(root: Path, name: str, monkeypatch: 
     assert denied in str(refused.value)
 
 
-def test_a_folder_without_end_is_given_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_with_too_many_entries_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "FOLDER_ENTRIES_MAX", 20)
     for number in range(20):
         (root / "commitlog" / f"{number}.txt").touch()

@@ -1,4 +1,4 @@
-"""Several stores in one read: of replicas of one broker set one is read, and what only looks like a replica is refused."""
+"""Several stores in one read: one replica of each broker set is read, a false replica is refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def replica(
     return open_store(str(root))
 
 
-def test_of_replicas_the_one_with_the_newest_epoch_and_then_the_highest_bound_is_read(tmp_path: Path) -> None:
+def test_the_replica_with_the_newest_epoch_then_the_highest_bound_is_read(tmp_path: Path) -> None:
     behind = replica(tmp_path / "1", 40)
     further = replica(tmp_path / "2", 60, committed=50, identity="DefaultCluster#broker-a#2")
     newest = replica(
@@ -59,14 +59,14 @@ def test_every_replica_gives_the_same_rows_up_to_a_common_bound(tmp_path: Path) 
     assert all(rows_of_store(up_to(store, common)) == expected for store in replicas)
 
 
-def test_different_sets_are_all_read_in_the_order_they_were_named(tmp_path: Path) -> None:
+def test_different_broker_sets_are_all_read_in_the_given_order(tmp_path: Path) -> None:
     b = replica(tmp_path / "b", identity="DefaultCluster#broker-b#1", fill=8)
     a = replica(tmp_path / "a")
     also_b = replica(tmp_path / "b2", 20, identity="DefaultCluster#broker-b#2", fill=8)
     assert choose_replicas([b, a, also_b]) == [b, a]
 
 
-def test_sets_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_different_broker_sets_of_one_name_are_refused(tmp_path: Path) -> None:
     store = replica(tmp_path / "a")
     for number, (other, why) in enumerate(
         (
@@ -85,7 +85,7 @@ def test_sets_of_one_name_are_refused(tmp_path: Path) -> None:
         assert choose_replicas([other]) == [other], number
 
 
-def test_copies_that_do_not_say_whose_they_are_are_no_replicas(tmp_path: Path) -> None:
+def test_stores_without_a_broker_identity_are_not_taken_as_replicas(tmp_path: Path) -> None:
     one = replica(tmp_path / "1" / "store", identity=None)
     other = replica(tmp_path / "2" / "store", identity=None)
     assert one.broker_name == other.broker_name == "store"
@@ -99,7 +99,7 @@ def test_a_store_is_named_once(tmp_path: Path) -> None:
         choose_replicas([store, open_store(str(tmp_path))])
 
 
-def test_a_replica_whose_front_was_deleted_is_still_one(tmp_path: Path) -> None:
+def test_a_replica_with_deleted_first_segments_is_recognised(tmp_path: Path) -> None:
     whole = replica(tmp_path / "1")
     replica(tmp_path / "2", identity="DefaultCluster#broker-a#2")
     (tmp_path / "2" / "commitlog" / f"{0:020d}").unlink()

@@ -1,4 +1,4 @@
-"""The marks by which a log is known again."""
+"""The marks that identify a log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def folder(root: Path, fill: int = 7) -> str:
     return store.write()
 
 
-def test_the_first_and_the_last_segment_are_marked_in_this_order_whatever_a_process_hashes(
+def test_the_first_and_the_last_segment_are_marked_in_this_order(
     tmp_path: Path,
 ) -> None:
     whole = open_store(folder(tmp_path))
@@ -29,7 +29,7 @@ def test_the_first_and_the_last_segment_are_marked_in_this_order_whatever_a_proc
     assert list(marks_of(replace(whole, segments=whole.segments[:1]))) == ["0"]
 
 
-def test_a_log_is_known_again_and_another_one_is_told_apart(tmp_path: Path) -> None:
+def test_a_log_is_recognised_by_its_marks_and_another_one_is_not(tmp_path: Path) -> None:
     store = open_store(folder(tmp_path / "one"))
     marks = marks_of(store)
     assert first_apart(store, marks) is None

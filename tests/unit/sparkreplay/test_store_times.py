@@ -1,4 +1,4 @@
-"""storeTimesOrdered: whole segments are left unread by their times, and rows are the same."""
+"""storeTimesOrdered: segments outside the times are not read, and the rows are the same."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def segments(read: ReadPlan) -> int:
 
 @pytest.mark.parametrize("low", [0, 1000, 1001, 1150, 1200, 1399])
 @pytest.mark.parametrize("high", [None, 1000, 1003, 1151, 1400, 9000])
-def test_rows_are_those_of_a_read_without_the_word(folder: StoreFolder, low: int, high: int | None) -> None:
+def test_store_times_ordered_gives_the_rows_of_a_read_without_it(
+    folder: StoreFolder, low: int, high: int | None
+) -> None:
     asked = {"startingTimestamp": str(low)}
     if high is not None and high >= low:
         asked["endingTimestamp"] = str(high)
@@ -109,7 +111,7 @@ def test_a_log_whose_segments_are_not_in_order_is_refused(tmp_path: Path) -> Non
     assert planned(made, storeTimesOrdered="true").stretches  # nothing asks for a time: nothing is left out
 
 
-def test_a_first_record_that_the_bound_cuts_tells_no_time(tmp_path: Path) -> None:
+def test_the_time_of_a_first_record_cut_by_the_bound_is_not_used(tmp_path: Path) -> None:
     made = StoreFolder(tmp_path, SEGMENT_BYTES)
     for number in range(60):
         made.add(stored_ms=1000 + number)

@@ -1,4 +1,4 @@
-"""Where a batch may end: at a record, within its limits, found by walking from what is known."""
+"""The end of a batch: at a record boundary, within the limits, found by walking from the last known one."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_bound_inside_a_record_is_cut_to_where_the_record_begins(tmp_path: Pat
             assert unlimited(store, 0, bound).offset == begin
 
 
-def test_every_cut_is_a_record_boundary_within_the_limit_whatever_the_limit(tmp_path: Path) -> None:
+def test_a_batch_ends_at_a_record_boundary_within_any_byte_limit(tmp_path: Path) -> None:
     folder, store = grown(tmp_path)
     boundaries = set(starts_of(folder)) | set(folder.ends)
     for limit in (1, 150, 500, 4095, 4096, 4097, 100_000):
@@ -85,7 +85,7 @@ def test_messages_are_counted_up_to_the_bound(tmp_path: Path) -> None:
     assert unlimited(store, 0, store.bound, count=True) == BatchCut(store.bound, 100)
 
 
-def test_a_cut_goes_on_from_the_one_before_without_walking_again(
+def test_a_batch_end_is_found_from_the_last_one_without_walking_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, store = grown(tmp_path)
@@ -96,7 +96,7 @@ def test_a_cut_goes_on_from_the_one_before_without_walking_again(
     assert min(walked) == half.offset
 
 
-def test_a_cut_that_went_further_than_the_limits_now_allow_is_walked_anew(tmp_path: Path) -> None:
+def test_a_batch_end_beyond_the_new_limits_is_walked_again(tmp_path: Path) -> None:
     folder, store = grown(tmp_path)
     far = cut(store, 0, store.bound, max_bytes=None, max_messages=None, count=True)
     by_bytes = cut(store, 0, store.bound, max_bytes=folder.ends[4], max_messages=None, count=True, walked=far)
@@ -141,7 +141,7 @@ def test_a_bound_above_the_records_is_a_failure(tmp_path: Path) -> None:
         unlimited(store, 0, store.bound)
 
 
-def test_a_limit_is_shared_as_the_pending_bytes_are_and_nobody_starves() -> None:
+def test_a_limit_is_shared_by_pending_bytes_and_each_set_gets_some() -> None:
     assert shares(100, {"a": 300, "b": 100}) == {"a": 75, "b": 25}
     assert shares(100, {"a": 1_000_000, "b": 1, "c": 0}) == {"a": 99, "b": 1}
     assert shares(1, {"a": 10, "b": 10}) == {"a": 1, "b": 1}
@@ -172,7 +172,7 @@ def test_limits_are_read_from_options() -> None:
         ("maxtriggerdelay", "15 minutes"),
     ],
 )
-def test_a_limit_that_makes_no_sense_is_refused_by_its_name(name: str, value: str) -> None:
+def test_an_invalid_limit_is_refused_by_its_name(name: str, value: str) -> None:
     with pytest.raises(OptionError) as raised:
         read_admission({name: value})
     assert raised.value.option.lower() == name

@@ -1,4 +1,4 @@
-"""A checkpoint that meets another log of the same name: refused, whatever that log holds; its own log never is."""
+"""A checkpoint refuses any other log of the same name, and never its own log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEGMENT_BYTES = 4096
 
 
 def store(root: Path, count: int = 100, *, stored_ms: int = 1_700_000_000_000) -> StoreFolder:
-    """Logs of different times of storing are different ones, as alike as they can be."""
+    """Logs that differ in nothing but their store times."""
     made = StoreFolder(root, SEGMENT_BYTES)
     add(made, count, stored_ms=stored_ms)
     return made
@@ -58,10 +58,10 @@ def query(tmp_path: Path) -> Query:
 
 
 @pytest.mark.parametrize("count", [1, 59, 60, 61, 100, 300])
-def test_a_log_that_was_made_anew_is_refused_at_its_first_record_however_long_it_is(
+def test_a_recreated_log_of_any_length_is_refused_at_its_first_record(
     tmp_path: Path, query: Query, count: int
 ) -> None:
-    path = store(tmp_path / "anew", count, stored_ms=1_800_000_000_000).write()
+    path = store(tmp_path / "recreated", count, stored_ms=1_800_000_000_000).write()
     query.restart(path=path)
     with pytest.raises(
         ForeignLog, match=rf"broker-a: .*{path}.*offset \d+.*another record at 0\b.*new checkpointLocation"
@@ -88,9 +88,7 @@ def test_a_store_that_is_replaced_under_a_running_query_is_noticed(tmp_path: Pat
         query.trigger()
 
 
-def test_another_cluster_is_told_by_its_name_even_where_its_log_has_nothing_in_common(
-    tmp_path: Path, query: Query
-) -> None:
+def test_another_cluster_is_recognised_by_its_name(tmp_path: Path, query: Query) -> None:
     other = store(tmp_path / "other", 300, stored_ms=1_800_000_000_000)
     path = other.write()
     other.delete_first(5)
@@ -100,15 +98,13 @@ def test_another_cluster_is_told_by_its_name_even_where_its_log_has_nothing_in_c
         query.trigger()
     query.restart(path=path)
     identity(other, "DefaultCluster#broker-a#1")
-    with pytest.raises(
-        DataLost
-    ):  # nothing tells it from the set's own log, but that it is not there any more
+    with pytest.raises(DataLost):  # it cannot be distinguished from the set's own log after retention
         query.trigger()
 
 
-def test_a_log_with_other_epochs_is_another_log_and_not_a_truncated_one(tmp_path: Path, query: Query) -> None:
-    anew = store(tmp_path / "anew", 300, stored_ms=1_800_000_000_000)
-    query.restart(path=anew.write(epochs=((7, 0),)))
+def test_a_recreated_log_with_other_epochs_is_foreign_and_not_truncated(tmp_path: Path, query: Query) -> None:
+    recreated = store(tmp_path / "recreated", 300, stored_ms=1_800_000_000_000)
+    query.restart(path=recreated.write(epochs=((7, 0),)))
     with pytest.raises(ForeignLog):
         query.trigger()
 
@@ -122,7 +118,7 @@ def test_a_log_that_was_set_back_and_written_again_in_the_same_epoch_is_refused(
     assert whole.log.startswith(before.log)
     shutil.rmtree(tmp_path / "one")
     query.restart(path=before.write())
-    assert query.trigger() == 0  # as far as it goes it is the log that was read
+    assert query.trigger() == 0  # up to its end it is the log that was read
     add(before, 20, stored_ms=1_800_000_000_000)
     before.write()
     with pytest.raises(ForeignLog, match=r"other records in \[\d+, \d+\)"):
@@ -142,7 +138,7 @@ def test_the_end_of_a_log_is_marked_where_a_segment_ends_too(tmp_path: Path) -> 
         query.trigger()
 
 
-def test_the_same_position_has_the_same_marks_on_every_replica_in_whatever_batches(tmp_path: Path) -> None:
+def test_a_position_has_the_same_marks_on_every_replica_and_with_any_batches(tmp_path: Path) -> None:
     one = store(tmp_path / "one")
     two = copy(one, tmp_path / "two")
     path = two.write()
@@ -157,7 +153,7 @@ def test_the_same_position_has_the_same_marks_on_every_replica_in_whatever_batch
     assert len(small.offsets[-1]) < 400
 
 
-def test_a_copy_that_does_not_tell_its_cluster_goes_on_and_does_not_make_the_query_forget_it(
+def test_a_copy_without_identity_continues_the_query_and_keeps_its_cluster(
     tmp_path: Path, query: Query
 ) -> None:
     named_by_its_folder = copy(store(tmp_path / "whole"), tmp_path / "broker-a")
@@ -167,15 +163,13 @@ def test_a_copy_that_does_not_tell_its_cluster_goes_on_and_does_not_make_the_que
 
 
 @pytest.mark.parametrize("count", [10, 100, 300])
-def test_where_a_query_was_to_begin_is_a_place_in_its_own_log_though_it_has_read_nothing(
-    tmp_path: Path, count: int
-) -> None:
+def test_an_initial_offset_without_rows_is_bound_to_its_log(tmp_path: Path, count: int) -> None:
     """Spark keeps the initial offset when the first batch is empty."""
     one = store(tmp_path / "one")
     query = Query(path=one.write(), startingOffsets="latest")
     query.offsets, query.committed = [query.start_offset()], 1
     assert query.trigger() == 0
-    query.restart(path=store(tmp_path / "anew", count, stored_ms=1_800_000_000_000).write())
+    query.restart(path=store(tmp_path / "recreated", count, stored_ms=1_800_000_000_000).write())
     with pytest.raises(ForeignLog):
         query.trigger()
     query.restart(path=str(one.root))
@@ -184,7 +178,7 @@ def test_where_a_query_was_to_begin_is_a_place_in_its_own_log_though_it_has_read
     assert query.run() == [5]
 
 
-def test_marks_stay_though_retention_deletes_what_they_are_of(tmp_path: Path) -> None:
+def test_marks_stay_after_retention_deleted_their_segments(tmp_path: Path) -> None:
     one = store(tmp_path / "one", 200)
     query = Query(path=one.write(confirm=one.ends[99]))
     query.trigger()
@@ -196,14 +190,12 @@ def test_marks_stay_though_retention_deletes_what_they_are_of(tmp_path: Path) ->
         folder.write()
         each.trigger()
     assert query.offsets == whole.offsets and "0" in marks(query)["heads"]
-    query.restart(path=store(tmp_path / "anew", 2, stored_ms=1_800_000_000_000).write())
+    query.restart(path=store(tmp_path / "recreated", 2, stored_ms=1_800_000_000_000).write())
     with pytest.raises(ForeignLog, match="another record at 0"):
         query.trigger()
 
 
-def test_an_offset_from_before_marks_goes_on_and_gets_them_with_the_next_batch(
-    tmp_path: Path, query: Query
-) -> None:
+def test_an_offset_of_version_1_gets_marks_with_the_next_batch(tmp_path: Path, query: Query) -> None:
     old = json.loads(query.offsets[-1])
     old["version"] = 1
     del old["sets"]["broker-a"]["log"]
@@ -211,12 +203,12 @@ def test_an_offset_from_before_marks_goes_on_and_gets_them_with_the_next_batch(
     query.run()
     assert query.ids == [str(number) for number in range(100)]
     assert marks(query)["cluster"] == "DefaultCluster" and len(marks(query)["heads"]) == 2
-    query.restart(path=store(tmp_path / "anew", 300, stored_ms=1_800_000_000_000).write())
+    query.restart(path=store(tmp_path / "recreated", 300, stored_ms=1_800_000_000_000).write())
     with pytest.raises(ForeignLog):
         query.trigger()
 
 
-def test_of_several_sets_the_one_that_is_another_log_is_named_and_nothing_is_read(tmp_path: Path) -> None:
+def test_a_foreign_log_among_several_sets_is_named_and_nothing_is_read(tmp_path: Path) -> None:
     stores = {name: store(tmp_path / name) for name in ("a", "b")}
     paths = [made.write() for made in stores.values()]
     identity(stores["b"], "DefaultCluster#broker-b#1")
@@ -225,9 +217,9 @@ def test_of_several_sets_the_one_that_is_another_log_is_named_and_nothing_is_rea
     query.restart(path=json.dumps(paths[::-1]))  # their order does not matter
     query.plan_batch()
     assert len(query.read_batch()) == 180
-    anew = store(tmp_path / "anew", 300, stored_ms=1_800_000_000_000)
-    paths[1] = anew.write()
-    identity(anew, "DefaultCluster#broker-b#1")
+    recreated = store(tmp_path / "recreated", 300, stored_ms=1_800_000_000_000)
+    paths[1] = recreated.write()
+    identity(recreated, "DefaultCluster#broker-b#1")
     query.restart(path=json.dumps(paths))
     with pytest.raises(ForeignLog, match="broker set broker-b"):
         query.read_batch()
@@ -237,10 +229,10 @@ def test_of_several_sets_the_one_that_is_another_log_is_named_and_nothing_is_rea
 
 
 @pytest.mark.parametrize("left", [0, 5, 35, 59, 60, 85, 99])
-def test_an_uncommitted_tail_that_a_failover_took_back_is_a_truncation_and_no_other_log(
+def test_a_tail_truncated_by_a_failover_is_a_truncation_and_not_a_foreign_log(
     tmp_path: Path, left: int
 ) -> None:
-    """Of 100 messages that were read 60 were committed, and the new master has `left` of them, or more than it may lack."""
+    """100 messages were read, 60 were committed, and the new master has the first `left`."""
     one = store(tmp_path / "one")
     path = one.write(confirm=min(one.ends[59], [0, *one.ends][left]))
     latest = {"endingOffsets": "latest", "allowUncommitted": "true"}

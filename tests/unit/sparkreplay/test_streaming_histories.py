@@ -1,4 +1,4 @@
-"""Any history of a log and its replicas, any crash and limit of a stream: it has what is committed, once and in order."""
+"""With any log history, replicas, crashes and limits, a stream has each committed message once, in order."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class History:
         self.write()
 
     def commit(self, percent: int) -> None:
-        """Moves the bound to any byte of what is new; the lagging replica comes to where it was before."""
+        """Moves the bound to any byte of the new records; the lagging replica moves to the old bound."""
         self.lagging = self.bound
         self.bound += (len(self.log.log) - self.bound) * percent // 100
         self.write()
@@ -85,7 +85,7 @@ class History:
         self.query.restart(path=str(self.roots[choice % 2]), **LIMITS[choice // 2])
 
     def behind(self) -> bool:
-        """Whether the planned batch ends beyond what the replica that is read has."""
+        """Whether the planned batch ends above the end of the replica that is read."""
         bound = self.bound if self.query.reader.request[0].paths[0] == str(self.roots[0]) else self.lagging
         return self.planned_end() > bound
 
@@ -102,7 +102,7 @@ class History:
             self.log.log_min += self.log.segment_bytes
 
     def meet_another_log(self, count: int) -> None:
-        """Of the same name, however long; nothing of it is read once anything of our own was, or was to be."""
+        """A log of the same name and any length. It is not read after the own log was read or planned."""
         other = StoreFolder(self.roots[0].parent / "other", self.log.segment_bytes)
         for number in range(count):
             body = bytes(number * 37 % 500)

@@ -1,4 +1,4 @@
-"""How many messages a deleted part of a log held: exactly, or at least, as its consume queues tell."""
+"""How many messages a deleted part of a log held: exactly, or a lower limit, from its consume queues."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def queue_files(folder: StoreFolder) -> list[Path]:
     return sorted((folder.root / "consumequeue").glob("*/*/*"))
 
 
-def test_every_queue_is_counted_whatever_the_range(folder: StoreFolder) -> None:
+def test_every_queue_is_counted_for_any_range(folder: StoreFolder) -> None:
     ends = [0, *folder.ends]
     for first, last in ((0, 200), (0, 1), (17, 17), (60, 133), (199, 200)):
         assert messages_lost(LocalFiles(str(folder.root)), ends[first], ends[last]) == (
@@ -34,7 +34,7 @@ def test_every_queue_is_counted_whatever_the_range(folder: StoreFolder) -> None:
         )
 
 
-def test_queue_files_that_went_with_the_log_leave_a_lower_limit(folder: StoreFolder) -> None:
+def test_queue_files_deleted_with_the_log_leave_a_lower_limit(folder: StoreFolder) -> None:
     gone = queue_files(folder)[0]
     gone.unlink()
     assert messages_lost(LocalFiles(str(folder.root)), 0, folder.ends[-1]) == (
@@ -59,7 +59,7 @@ def test_fillers_before_a_queues_first_entry_are_no_messages(folder: StoreFolder
     )
 
 
-def test_what_retention_deletes_while_it_is_counted_leaves_a_lower_limit(folder: StoreFolder) -> None:
+def test_queue_files_deleted_while_counting_leave_a_lower_limit(folder: StoreFolder) -> None:
     class Shrinking(LocalFiles):
         """The queue files that are listed are gone when they are opened, and a topic goes as a whole."""
 
@@ -76,5 +76,5 @@ def test_what_retention_deletes_while_it_is_counted_leaves_a_lower_limit(folder:
     assert messages_lost(Shrinking(str(folder.root)), 0, folder.ends[-1]).startswith("at least 66 messages")
 
 
-def test_a_store_without_queues_cannot_tell(tmp_path: Path) -> None:
+def test_a_store_without_queues_reports_an_unknown_number_lost(tmp_path: Path) -> None:
     assert "unknown number" in messages_lost(LocalFiles(str(tmp_path)), 0, 100)

@@ -1,4 +1,4 @@
-"""A query among mishaps: exact rows, or an error that says what is wrong, where, and what to do."""
+"""A query with faults: exact rows, or an error that says what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def empty(root: Path) -> StoreFolder:
 
 
 @pytest.mark.parametrize("start", ["earliest", "latest"])
-def test_a_query_that_began_with_an_empty_store_reads_its_log_from_where_that_begins_later(
+def test_a_query_started_on_an_empty_store_reads_the_log_from_its_later_start(
     tmp_path: Path, folder: StoreFolder, start: str
 ) -> None:
     slave = empty(tmp_path / "slave")
@@ -60,7 +60,7 @@ def test_a_query_that_began_with_an_empty_store_reads_its_log_from_where_that_be
     assert query.ids == ids(*(number for number, end in enumerate(folder.ends) if end > 8192))
 
 
-def test_a_query_that_asked_an_empty_store_for_an_offset_misses_nothing_silently(
+def test_a_query_with_a_start_offset_on_an_empty_store_loses_nothing_silently(
     tmp_path: Path, folder: StoreFolder
 ) -> None:
     slave = empty(tmp_path / "slave")
@@ -72,7 +72,7 @@ def test_a_query_that_asked_an_empty_store_for_an_offset_misses_nothing_silently
         query.run()
 
 
-def test_a_store_that_is_not_there_is_named_and_read_once_it_is(tmp_path: Path, folder: StoreFolder) -> None:
+def test_a_missing_store_is_named_and_read_once_it_exists(tmp_path: Path, folder: StoreFolder) -> None:
     query = Query(path=str(folder.root))
     with pytest.raises(StoreUnreadable, match=f"{folder.root}: .*name a broker's storePathRootDir"):
         query.run()
@@ -92,7 +92,7 @@ def deleting_at_the_first_walk(
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_retention_between_the_look_at_a_store_and_the_walk_is_data_loss_like_any_other(
+def test_retention_between_opening_and_walking_a_store_is_reported_as_data_loss(
     folder: StoreFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: str
 ) -> None:
     path = folder.write()
@@ -109,7 +109,7 @@ def test_retention_between_the_look_at_a_store_and_the_walk_is_data_loss_like_an
         assert query.ids == ids(*range(30), *rest) and f"[{folder.ends[29]}, 8192)" in caplog.text
 
 
-def test_what_a_planned_batch_was_to_read_of_a_set_that_is_gone_is_told_by_its_range(
+def test_the_planned_range_of_a_missing_set_is_reported(
     tmp_path: Path, folder: StoreFolder, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = StoreFolder(tmp_path / "b", segment_bytes=4096)

@@ -1,4 +1,4 @@
-"""What a stream's offset says, and when a log no longer is the one that it was taken from."""
+"""The content of a stream's offset, and when a log is no longer the log of that offset."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def test_the_epoch_of_an_offset_is_that_of_the_byte_below_it() -> None:
     assert set_offset_at(0, 0, epochs) == SetOffset(0, 0)
 
 
-def test_the_first_batch_begins_where_its_end_says_even_if_the_log_begins_elsewhere_by_now() -> None:
+def test_the_first_batch_begins_at_its_recorded_start_though_the_log_start_moved() -> None:
     asked_again = StreamOffset({"broker-a": SetOffset(300, 300)}, initial=True)
     assert asked_again.begin_of("broker-a", READ) == 0
     assert StreamOffset({"broker-a": SetOffset(0, 300)}).begin_of("broker-a", READ) == 300
 
 
-def test_a_set_that_joins_later_begins_where_the_end_of_its_first_batch_says() -> None:
+def test_a_set_that_joins_later_begins_at_the_start_its_first_batch_recorded() -> None:
     before = StreamOffset({"broker-a": READ})
     assert before.begin_of("broker-b", SetOffset(began=64, offset=128)) == 64
 
@@ -76,12 +76,12 @@ def test_a_set_that_joins_later_begins_where_the_end_of_its_first_batch_says() -
     "epochs",
     [
         ((1, 0), (3, 200)),
-        ((1, 0), (3, 200), (4, 500)),  # the next epoch begins where the stream stands
+        ((1, 0), (3, 200), (4, 500)),  # the next epoch begins at the offset of the stream
         ((1, 0), (3, 200), (4, 800)),
-        ((4, 500), (5, 800)),  # retention forgot what lies below
+        ((4, 500), (5, 800)),  # retention dropped the epochs below
     ],
 )
-def test_a_log_that_went_on_is_the_same_log(epochs: tuple[tuple[int, int], ...]) -> None:
+def test_a_log_that_grew_is_the_same_log(epochs: tuple[tuple[int, int], ...]) -> None:
     require_same_log("broker-a", READ, log(*epochs))
 
 

@@ -1,4 +1,4 @@
-"""A streaming query from batch to batch: every committed message once, whatever happens in between."""
+"""A streaming query from batch to batch: every committed message once, whatever happens between batches."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def replica(folder: StoreFolder, root: Path) -> StoreFolder:
     return copy
 
 
-def test_a_query_reads_what_is_there_and_then_what_comes(folder: StoreFolder) -> None:
+def test_a_query_reads_stored_messages_and_then_new_ones(folder: StoreFolder) -> None:
     query = Query(path=folder.write())
     assert query.run() == [100]
     assert query.trigger() == 0
@@ -63,7 +63,7 @@ def test_a_query_reads_what_is_there_and_then_what_comes(folder: StoreFolder) ->
     assert query.ids == ids(*range(160))
 
 
-def test_a_batch_ends_at_the_bound_and_a_record_that_it_cuts_comes_with_the_next(folder: StoreFolder) -> None:
+def test_a_batch_ends_at_the_bound_and_a_cut_record_is_in_the_next_one(folder: StoreFolder) -> None:
     query = Query(path=folder.write(confirm=folder.ends[39] + 5))
     assert query.run() == [40]
     folder.write(confirm=folder.ends[40] - 1)
@@ -72,7 +72,7 @@ def test_a_batch_ends_at_the_bound_and_a_record_that_it_cuts_comes_with_the_next
     assert query.run() == [60] and query.ids == ids(*range(100))
 
 
-def test_a_bound_within_the_filler_at_a_files_end_is_passed_with_the_next_batch(folder: StoreFolder) -> None:
+def test_a_bound_inside_the_filler_at_a_segments_end_is_passed_in_the_next_batch(folder: StoreFolder) -> None:
     last = max(end for end in folder.ends if end < 4096)
     query = Query(path=folder.write(confirm=last + 8))
     before = query.run()
@@ -82,7 +82,9 @@ def test_a_bound_within_the_filler_at_a_files_end_is_passed_with_the_next_batch(
 
 
 @pytest.mark.parametrize("limit", [{"maxBytesPerTrigger": "4096"}, {"maxOffsetsPerTrigger": "7"}])
-def test_limited_batches_together_have_every_message_once(folder: StoreFolder, limit: dict[str, str]) -> None:
+def test_limited_batches_together_return_every_message_once(
+    folder: StoreFolder, limit: dict[str, str]
+) -> None:
     query = Query(path=folder.write(), **limit)
     batches = query.run()
     assert len(batches) > 3 and query.ids == ids(*range(100))
@@ -90,13 +92,13 @@ def test_limited_batches_together_have_every_message_once(folder: StoreFolder, l
         assert batches == [7] * 14 + [2]
 
 
-def test_a_limit_counts_messages_before_they_are_filtered(folder: StoreFolder) -> None:
+def test_a_limit_counts_messages_before_filters(folder: StoreFolder) -> None:
     query = Query(path=folder.write(), maxOffsetsPerTrigger="10", queues="1")
     batches = query.run()
     assert len(batches) == 10 and max(batches) <= 3 and sum(batches) == 25
 
 
-def test_a_trigger_that_wants_all_gets_all_whatever_the_limit(folder: StoreFolder) -> None:
+def test_an_available_now_trigger_ignores_the_limit(folder: StoreFolder) -> None:
     query = Query(path=folder.write(), maxOffsetsPerTrigger="7")
     query.plan_batch(everything=True)
     assert len(query.read_batch()) == 100
@@ -149,7 +151,7 @@ def test_a_batch_that_is_found_through_the_consume_queues_has_the_same_rows(fold
 
 
 @pytest.mark.parametrize("wanted", [1, 3])
-def test_a_batch_has_about_as_many_partitions_as_were_asked_for(tmp_path: Path, wanted: int) -> None:
+def test_a_batch_has_about_the_requested_number_of_partitions(tmp_path: Path, wanted: int) -> None:
     folder = StoreFolder(tmp_path, segment_bytes=65536)
     add(folder, *range(200))
     query = Query(path=folder.write(), minPartitions=str(wanted))
@@ -158,7 +160,7 @@ def test_a_batch_has_about_as_many_partitions_as_were_asked_for(tmp_path: Path, 
     assert len(query.reader.partitions(start, end)) == wanted
 
 
-def test_a_seam_at_a_record_forged_inside_a_body_fails_and_larger_splits_mend_it(tmp_path: Path) -> None:
+def test_a_split_point_at_a_forged_record_fails_and_larger_splits_succeed(tmp_path: Path) -> None:
     forging = StoreFolder(tmp_path, segment_bytes=32768)
     add(forging, *range(20))
     body_at = forging.ends[-1] + 88
@@ -176,7 +178,7 @@ def test_a_seam_at_a_record_forged_inside_a_body_fails_and_larger_splits_mend_it
     assert query.ids == ids(*range(100))
 
 
-def test_the_first_batch_is_repeated_from_where_it_began_though_spark_did_not_keep_that(
+def test_the_first_batch_is_repeated_from_its_start_though_spark_lost_that(
     folder: StoreFolder,
 ) -> None:
     query = Query(path=folder.write(), startingOffsets=str(folder.ends[9]))
@@ -195,7 +197,7 @@ def test_a_first_batch_that_retention_cut_short_fails_instead_of_shrinking(folde
         query.read_batch()
 
 
-def test_another_replica_goes_on_where_the_first_was_left(folder: StoreFolder, tmp_path: Path) -> None:
+def test_another_replica_continues_where_the_first_stopped(folder: StoreFolder, tmp_path: Path) -> None:
     query = Query(path=folder.write(), maxOffsetsPerTrigger="60")
     query.trigger()
     query.plan_batch()  # and killed
@@ -206,7 +208,7 @@ def test_another_replica_goes_on_where_the_first_was_left(folder: StoreFolder, t
     assert query.ids == ids(*range(130))
 
 
-def test_a_replica_whose_log_begins_later_goes_on_while_it_holds_what_is_next(
+def test_a_replica_whose_log_starts_later_continues_if_it_holds_the_next_message(
     folder: StoreFolder, tmp_path: Path
 ) -> None:
     query = Query(path=folder.write(confirm=8192))
@@ -234,7 +236,7 @@ def test_a_replica_that_lags_is_waited_for(
     assert caplog.text.count("nothing is read before it is further") == 1
 
 
-def test_a_planned_batch_is_not_repeated_from_a_replica_that_lacks_a_part_of_it(
+def test_a_planned_batch_is_not_repeated_from_a_replica_that_misses_part_of_it(
     folder: StoreFolder, tmp_path: Path
 ) -> None:
     query = Query(path=folder.write())
@@ -245,9 +247,7 @@ def test_a_planned_batch_is_not_repeated_from_a_replica_that_lacks_a_part_of_it(
         query.read_batch()
 
 
-def test_of_two_replicas_the_one_that_still_holds_the_next_message_is_read(
-    folder: StoreFolder, tmp_path: Path
-) -> None:
+def test_the_replica_that_still_holds_the_next_message_is_read(folder: StoreFolder, tmp_path: Path) -> None:
     one = folder.write(confirm=folder.ends[89])
     other = replica(folder, tmp_path / "two")
     two = other.write()
@@ -258,7 +258,7 @@ def test_of_two_replicas_the_one_that_still_holds_the_next_message_is_read(
     assert query.run() == [85, 10] and query.ids == ids(*range(100))
 
 
-def test_retention_in_the_middle_of_a_look_makes_it_look_again(
+def test_retention_while_a_store_is_opened_opens_it_again(
     folder: StoreFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = replica(folder, tmp_path / "two")
@@ -291,7 +291,7 @@ def test_a_log_that_was_truncated_below_the_offset_fails_and_reads_nothing_again
         query.trigger()
 
 
-def test_a_new_query_from_where_the_old_one_was_told_to_has_the_rest_of_the_log_that_is(
+def test_a_new_query_from_the_reported_intact_offset_has_the_rest_of_the_log(
     folder: StoreFolder, tmp_path: Path
 ) -> None:
     latest = {"endingOffsets": "latest", "allowUncommitted": "true"}
@@ -321,7 +321,7 @@ def test_a_planned_batch_whose_log_was_truncated_fails(folder: StoreFolder) -> N
         query.read_batch()
 
 
-def test_retention_that_passes_the_query_is_data_loss_with_its_size(folder: StoreFolder) -> None:
+def test_messages_deleted_before_the_query_read_them_are_data_loss_with_a_size(folder: StoreFolder) -> None:
     path = folder.write()
     folder.write_queues()
     query = Query(path=path, maxOffsetsPerTrigger="10")
@@ -333,7 +333,7 @@ def test_retention_that_passes_the_query_is_data_loss_with_its_size(folder: Stor
     assert raised.value.end - raised.value.start == begin - folder.ends[9]
 
 
-def test_without_fail_on_data_loss_the_query_goes_on_at_the_logs_beginning_and_says_so_once(
+def test_without_fail_on_data_loss_a_query_continues_at_the_log_start_with_one_warning(
     folder: StoreFolder, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = folder.write()
@@ -346,7 +346,7 @@ def test_without_fail_on_data_loss_the_query_goes_on_at_the_logs_beginning_and_s
     assert caplog.text.count("was deleted before the stream read it") == 1
 
 
-def test_old_files_may_go_once_they_were_read(folder: StoreFolder) -> None:
+def test_old_files_may_be_deleted_once_they_were_read(folder: StoreFolder) -> None:
     path = folder.write(confirm=8192 + 100)
     query = Query(path=path)
     query.run()
@@ -356,7 +356,7 @@ def test_old_files_may_go_once_they_were_read(folder: StoreFolder) -> None:
     assert query.ids == ids(*range(100))
 
 
-def test_several_broker_sets_are_one_stream_and_one_may_join_later(tmp_path: Path) -> None:
+def test_several_broker_sets_are_one_stream_and_another_set_may_join(tmp_path: Path) -> None:
     stores = [StoreFolder(tmp_path / name, segment_bytes=4096) for name in ("a", "b", "c")]
     paths = []
     for number, store in enumerate(stores):
@@ -371,7 +371,7 @@ def test_several_broker_sets_are_one_stream_and_one_may_join_later(tmp_path: Pat
     assert {row["broker_name"] for row in query.rows} == {"broker-a", "broker-b", "broker-c"}
 
 
-def test_a_set_that_joins_begins_in_a_repeated_batch_where_it_began_before(tmp_path: Path) -> None:
+def test_a_joined_set_begins_at_the_same_offset_in_a_repeated_batch(tmp_path: Path) -> None:
     one, two = StoreFolder(tmp_path / "a", 4096), StoreFolder(tmp_path / "b", 4096)
     add(one, *range(10))
     add(two, *range(100, 200))
@@ -387,7 +387,7 @@ def test_a_set_that_joins_begins_in_a_repeated_batch_where_it_began_before(tmp_p
         query.read_batch()
 
 
-def test_a_set_that_disappears_fails_by_name_or_is_left_where_it_was(
+def test_a_set_that_disappears_fails_by_name_or_keeps_its_offset(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, two = StoreFolder(tmp_path / "a", 4096), StoreFolder(tmp_path / "b", 4096)
@@ -413,7 +413,7 @@ def test_a_set_that_disappears_fails_by_name_or_is_left_where_it_was(
     assert sorted(map(int, query.ids)) == [*range(11), *range(100, 111)]
 
 
-def test_available_now_ends_at_what_was_committed_when_it_began(folder: StoreFolder) -> None:
+def test_available_now_ends_at_the_bound_of_its_start(folder: StoreFolder) -> None:
     path = folder.write(confirm=folder.ends[59])
     query = Query(path=path, maxOffsetsPerTrigger="25", minOffsetsPerTrigger="20")
     query.reader.prepareForTriggerAvailableNow()
@@ -421,7 +421,7 @@ def test_available_now_ends_at_what_was_committed_when_it_began(folder: StoreFol
     assert query.run() == [25, 25, 10]
 
 
-def test_few_messages_wait_for_more_but_not_forever(folder: StoreFolder) -> None:
+def test_a_batch_below_the_least_number_waits_for_a_limited_time(folder: StoreFolder) -> None:
     path = folder.write(confirm=folder.ends[4])
     query = Query(path=path, minOffsetsPerTrigger="20", maxTriggerDelay="1h")
     assert query.trigger() == 0
@@ -437,7 +437,7 @@ def test_few_messages_wait_for_more_but_not_forever(folder: StoreFolder) -> None
     assert query.trigger() == 0
 
 
-def test_what_retention_took_while_messages_were_waited_for_does_not_count(folder: StoreFolder) -> None:
+def test_deleted_messages_do_not_count_towards_the_least_number(folder: StoreFolder) -> None:
     path = folder.write(confirm=folder.ends[59])
     query = Query(path=path, minOffsetsPerTrigger="61", failOnDataLoss="false")
     assert query.trigger() == 0
@@ -448,12 +448,12 @@ def test_what_retention_took_while_messages_were_waited_for_does_not_count(folde
     assert query.trigger() == sum(end > 4096 for end in folder.ends)
 
 
-def test_a_batch_that_its_byte_limit_cuts_does_not_wait(folder: StoreFolder) -> None:
+def test_a_batch_cut_by_its_byte_limit_does_not_wait_for_more_messages(folder: StoreFolder) -> None:
     query = Query(path=folder.write(), minOffsetsPerTrigger="90", maxBytesPerTrigger="4096")
     assert query.trigger() > 0
 
 
-def test_a_query_may_begin_at_what_is_committed_now(folder: StoreFolder) -> None:
+def test_a_query_may_begin_at_the_current_committed_bound(folder: StoreFolder) -> None:
     path = folder.write(confirm=folder.ends[59] + 3)
     query = Query(path=path, startingOffsets="latest")
     assert query.run() == []
@@ -461,7 +461,7 @@ def test_a_query_may_begin_at_what_is_committed_now(folder: StoreFolder) -> None
     assert query.run() == [40] and query.ids == ids(*range(60, 100))
 
 
-def test_the_status_of_a_query_tells_the_bound(folder: StoreFolder) -> None:
+def test_the_status_of_a_query_reports_the_bound(folder: StoreFolder) -> None:
     query = Query(path=folder.write(confirm=1234))
     assert query.reader.reportLatestOffset() == {"broker-a": 1234}
 

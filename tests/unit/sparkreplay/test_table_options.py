@@ -1,4 +1,4 @@
-"""What Spark says of a table in its catalog, and which options of a read that is."""
+"""The table properties that Spark passes, and the read options made of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def test_a_table_is_known_by_its_provider() -> None:
         ({}, {}),
     ],
 )
-def test_only_what_the_statement_names_is_an_option(given: dict[str, str], expected: dict[str, str]) -> None:
+def test_only_options_that_the_statement_names_are_options(
+    given: dict[str, str], expected: dict[str, str]
+) -> None:
     assert table_options({**OWN, **given}) == expected
 
 

@@ -1,4 +1,4 @@
-"""What a soak's book makes of acknowledgements, of what is read, and of what retention removes."""
+"""The book of a soak: acknowledgements, messages read, and messages removed by retention."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read(book: Book, offset: int, number: int | None, *, whole: bool = True) -> 
         book.queue(QUEUE).read(offset, number)
 
 
-def test_messages_that_are_read_where_they_were_acknowledged_are_no_fault_in_either_order() -> None:
+def test_messages_read_at_their_acknowledged_offsets_are_no_fault() -> None:
     book = Book(KEPT_MS)
     first = sent(book, offset=0)
     read(book, 0, first)
@@ -45,7 +45,7 @@ def test_messages_that_are_read_where_they_were_acknowledged_are_no_fault_in_eit
     assert (book.read_count, book.outcomes[SendOutcome.ACKNOWLEDGED]) == (3, 2)
 
 
-def test_another_message_in_an_acknowledged_place_is_a_loss_whoever_sees_it_first() -> None:
+def test_another_message_at_an_acknowledged_offset_is_a_loss() -> None:
     book = Book(KEPT_MS)
     sent(book, offset=0)
     other = sent(book, SendOutcome.UNKNOWN)
@@ -69,11 +69,11 @@ def test_another_message_in_an_acknowledged_place_is_a_loss_whoever_sees_it_firs
         ({0: 0, 1: 1}, 0, {}),
         ({0: 0}, 0, {Fault.LOST: 1, Fault.GAP: 1}),
         ({0: 0, 1: 7}, 0, {Fault.LOST: 1}),
-        ({1: 1}, 1, {}),  # the first one went between the consumer's word and this one
+        ({1: 1}, 1, {}),  # retention removed the first one between the two reads
         ({0: 7, 1: 1}, 1, {Fault.LOST: 1}),
     ],
 )
-def test_the_last_reading_tells_what_is_missing_of_what_is_left(
+def test_the_last_reading_reports_messages_missing_from_the_retained_range(
     found: dict[int, int], begin: int, faults: dict[Fault, int]
 ) -> None:
     book = Book(KEPT_MS)
@@ -83,14 +83,14 @@ def test_the_last_reading_tells_what_is_missing_of_what_is_left(
     assert book.faults.counts == faults
 
 
-def test_what_a_consumer_read_must_stay_though_nobody_acknowledged_it() -> None:
+def test_an_unacknowledged_message_that_was_read_must_stay() -> None:
     book = Book(KEPT_MS)
     read(book, 0, sent(book, SendOutcome.UNKNOWN))
     book.queue(QUEUE).judge_retained(0, 1, {0: 5})
     assert book.faults.counts == {Fault.TAKEN_BACK: 1}
 
 
-def test_retention_may_remove_what_is_old_enough_and_nothing_else() -> None:
+def test_retention_may_remove_only_messages_that_are_old_enough() -> None:
     book = Book(KEPT_MS)
     for offset, began_ms in enumerate([0, 100, 900]):
         sent(book, offset=offset, began_ms=began_ms)
@@ -99,13 +99,13 @@ def test_retention_may_remove_what_is_old_enough_and_nothing_else() -> None:
     account.begin_at(2, 1_100)
     assert (account.base, account.removed_unread) == (2, 1)
     assert not book.faults.counts
-    account.begin_at(1, 1_200)  # a replica that has kept more
+    account.begin_at(1, 1_200)  # a replica with older messages
     assert account.base == 2
     account.begin_at(3, 1_899)
     assert book.faults.lines == ["removed too young: Soak@broker-a:0@2 after 999 ms"]
     account.begin_at(9, 5_000)
     assert account.base == 9
-    sent(book, offset=8, began_ms=4_500)  # the acknowledgement came after its message had gone
+    sent(book, offset=8, began_ms=4_500)  # acknowledged after retention removed the message
     assert book.faults.counts == {Fault.TOO_YOUNG: 2}
     read(book, 4, sent(book, SendOutcome.UNKNOWN))
     sent(book, offset=9, began_ms=5_000)
@@ -113,7 +113,7 @@ def test_retention_may_remove_what_is_old_enough_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("refused_first", [True, False])
-def test_a_refused_message_must_not_be_there(refused_first: bool) -> None:
+def test_a_refused_message_that_is_read_is_a_fault(refused_first: bool) -> None:
     book = Book(KEPT_MS)
     number = book.begin()
     if refused_first:
@@ -124,7 +124,7 @@ def test_a_refused_message_must_not_be_there(refused_first: bool) -> None:
     assert book.faults.counts == {Fault.REFUSED_PRESENT: 1}
 
 
-def test_strangers_other_bodies_and_second_copies_are_told_apart() -> None:
+def test_unknown_changed_and_duplicate_messages_are_distinguished() -> None:
     book = Book(KEPT_MS)
     number = sent(book, SendOutcome.UNKNOWN)
     read(book, 0, number, whole=False)
@@ -152,7 +152,7 @@ def test_delayed_messages_may_come_twice_but_must_come() -> None:
     assert book.faults.lines == ["lost: 2, which was delayed, did not come"]
 
 
-def test_what_is_remembered_does_not_grow_with_what_retention_removed() -> None:
+def test_the_book_does_not_grow_with_messages_removed_by_retention() -> None:
     book = Book(0)
     for offset in range(5_000):
         sent(book, offset=offset)

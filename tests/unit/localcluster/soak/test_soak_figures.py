@@ -1,4 +1,4 @@
-"""The figures of a soak: what /proc says, how many moments are kept, what is flat, which log lines are errors."""
+"""The figures of a soak: values of /proc, the number of samples, flatness, and log lines that are errors."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ STAT = "7 (mq (b) x) S 1 7 7 0 -1 4194560 9000 0 12 0 250 50 0 0 20 0 4 0 99 100
 A_TENTH = Allowance(0.1, 5)
 
 
-def test_memory_and_processor_time_are_read_whatever_the_process_is_called() -> None:
+def test_memory_and_cpu_time_are_read_with_any_process_name() -> None:
     assert anonymous_bytes(STATUS) == 30 << 20
     assert cpu_seconds(STAT) == 300 / TICKS_PER_SECOND
     with pytest.raises(ValueError, match="RssAnon"):
         anonymous_bytes("Name:\tzombie\nState:\tZ (zombie)\n")
 
 
-def test_a_process_that_runs_has_figures_and_one_that_is_gone_has_none() -> None:
+def test_a_running_process_has_figures_and_an_ended_one_has_none() -> None:
     own = taken_by(os.getpid())
     assert own is not None
     assert own.memory > 1 << 20 and own.descriptors > 2 and own.cpu_s > 0
@@ -40,7 +40,7 @@ def test_a_process_that_runs_has_figures_and_one_that_is_gone_has_none() -> None
     assert taken_by(child.pid) is None
 
 
-def test_files_count_with_what_they_take_on_the_disk(tmp_path: Path) -> None:
+def test_files_count_with_their_allocated_blocks(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "full").write_bytes(b"x" * 65536)
     with (tmp_path / "hole").open("wb") as file:
@@ -73,9 +73,7 @@ def test_a_recording_stays_short_and_spans_the_whole_run() -> None:
         ([500, 100, 20], Flatness(100, 20, 115)),
     ],
 )
-def test_medians_of_the_last_two_thirds_tell_whether_something_grows(
-    values: list[float], found: Flatness
-) -> None:
+def test_medians_of_the_last_two_thirds_show_growth(values: list[float], found: Flatness) -> None:
     times = [10.0 * number for number in range(90)]
     judged = flatness(times, [values[number // 30] for number in range(90)], A_TENTH)
     assert judged is not None
@@ -83,7 +81,7 @@ def test_medians_of_the_last_two_thirds_tell_whether_something_grows(
     assert judged.is_flat == (found.last <= 115)
 
 
-def test_one_peak_is_no_growth_and_a_steady_slope_is() -> None:
+def test_a_single_peak_is_no_growth_and_a_steady_slope_is() -> None:
     times = [10.0 * number for number in range(90)]
     peak = [1000.0 if number == 80 else 100.0 for number in range(90)]
     slope = [100.0 + number for number in range(90)]
@@ -91,7 +89,7 @@ def test_one_peak_is_no_growth_and_a_steady_slope_is() -> None:
     assert not flatness(times, slope, A_TENTH).is_flat  # type: ignore[union-attr]
 
 
-def test_of_a_short_run_or_few_values_nothing_is_said() -> None:
+def test_a_short_run_or_few_values_give_no_verdict() -> None:
     assert flatness([], [], A_TENTH) is None
     assert flatness([1.0 * number for number in range(599)], [1.0] * 599, A_TENTH) is None
     times = [10.0 * number for number in range(90)]
@@ -110,11 +108,11 @@ def test_of_a_short_run_or_few_values_nothing_is_said() -> None:
         ('  File "x.py", line 1, in f', False),
     ],
 )
-def test_errors_and_last_words_are_bad_lines(line: str, bad: bool) -> None:
+def test_errors_and_fatal_messages_are_bad_lines(line: str, bad: bool) -> None:
     assert is_bad(line) is bad
 
 
-def test_each_line_of_a_growing_log_is_looked_at_once_and_when_it_is_complete(tmp_path: Path) -> None:
+def test_each_complete_line_of_a_growing_log_is_examined_once(tmp_path: Path) -> None:
     log, error = tmp_path / "broker-0.log", "2026-01-02T03:04:05.678Z ERROR broker.role role refused"
     watch = LogWatch([("broker-0", log)])
     watch.look()
@@ -134,5 +132,5 @@ def test_each_line_of_a_growing_log_is_looked_at_once_and_when_it_is_complete(tm
         (3 << 30, True, "3.0 GiB"), (12345, False, "12,345"), (7, False, "7"), (7.25, False, "7.2"),
     ],
 )  # fmt: skip
-def test_values_are_told_briefly(value: float, in_bytes: bool, text: str) -> None:
+def test_values_are_formatted_briefly(value: float, in_bytes: bool, text: str) -> None:
     assert formatted(value, in_bytes=in_bytes) == text

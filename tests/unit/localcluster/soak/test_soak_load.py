@@ -1,4 +1,4 @@
-"""The sender and the consumer of a soak, against a scripted broker: what goes into the book."""
+"""The sender and the consumer of a soak write the book, against a scripted broker."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def found(*messages: StoredMessage, begin: int = 0, end: int) -> PullResult:
 
 
 class ScriptedPulls:
-    """Answers each queue's pulls in turn, then nothing more; `asked` are the offsets of PLAIN that were pulled."""
+    """Answers the pulls of each queue in turn, then blocks. `asked` are the pulled offsets of PLAIN."""
 
     def __init__(self, plain: list[PullResult | PullFailed], delayed: list[PullResult]) -> None:
         self.answers: dict[MessageQueue, list[Any]] = {PLAIN: plain, DELAYED: delayed}
@@ -95,7 +95,7 @@ async def eventually(holds: Callable[[], bool]) -> None:
 def consumed(
     plain: list[PullResult | PullFailed], delayed: list[PullResult] | None = None, *, sent: int = 9
 ) -> tuple[Book, Consumer, ScriptedPulls]:
-    """What the consumer makes of these answers, when it asks for more."""
+    """Book, consumer and pulls after the consumer has handled these answers."""
     book, pulls = Book(0), ScriptedPulls(plain, delayed or [])
     for _ in range(sent):
         book.begin()
@@ -111,7 +111,7 @@ def consumed(
     return book, consumer, pulls
 
 
-def test_a_consumer_goes_on_where_it_is_through_failures() -> None:
+def test_a_consumer_continues_at_its_offset_after_failures() -> None:
     failure = PullFailed("q", "no master")
     book, consumer, pulls = consumed(
         [found(stored(0, 0), stored(1, 1), end=3), failure, found(stored(2, 2), end=5)]
@@ -121,7 +121,7 @@ def test_a_consumer_goes_on_where_it_is_through_failures() -> None:
     assert not book.faults.counts
 
 
-def test_a_consumer_that_retention_overtook_goes_on_at_the_beginning() -> None:
+def test_a_consumer_behind_retention_continues_at_the_queues_beginning() -> None:
     behind = PullResult(PullStatus.OFFSET_ILLEGAL, 4, 4, 6, [])
     delayed = [PullResult(PullStatus.OFFSET_ILLEGAL, 7, 7, 8, [])]
     book, consumer, pulls = consumed([behind, found(stored(1, 4), begin=4, end=6)], delayed)
@@ -130,7 +130,7 @@ def test_a_consumer_that_retention_overtook_goes_on_at_the_beginning() -> None:
     assert not book.faults.counts
 
 
-def test_a_consumer_that_is_told_to_go_back_stays_and_says_so_once() -> None:
+def test_a_consumer_sent_back_keeps_its_offset_and_reports_one_fault() -> None:
     back = PullResult(PullStatus.OFFSET_ILLEGAL, 1, 0, 1, [])
     nothing_yet = PullResult(PullStatus.NO_NEW_MESSAGE, 2, 0, 1, [])
     book, _, pulls = consumed([found(stored(0, 0), stored(1, 1), end=2), nothing_yet, back, back])
@@ -144,7 +144,7 @@ def test_gaps_and_other_bodies_are_faults() -> None:
 
 
 @pytest.mark.parametrize(("kept", "present", "lost"), [([0, 1], 2, 0), ([0], 1, 1)])
-def test_the_last_reading_is_one_of_its_own(kept: list[int], present: int, lost: int) -> None:
+def test_the_last_reading_reads_all_retained_messages_again(kept: list[int], present: int, lost: int) -> None:
     book, consumer, pulls = consumed([found(stored(0, 0), stored(1, 1), end=2)])
     for number in range(2):
         book.queue(str(PLAIN)).acknowledge(number, number, 0)
@@ -154,7 +154,7 @@ def test_the_last_reading_is_one_of_its_own(kept: list[int], present: int, lost:
 
 
 class ScriptedProducer:
-    """Ends the sends one after the other in each of these ways; `sent` are their topics, queues and delays."""
+    """Ends the sends in turn with each of `ends`; `sent` are their topics, queues and delays."""
 
     def __init__(self, *ends: SendStatus | Exception) -> None:
         self.ends = ends
@@ -170,7 +170,7 @@ class ScriptedProducer:
         return SendResult(end, PLAIN, len(self.sent), (keys,), "")
 
 
-def test_every_send_ends_in_the_book_as_what_the_client_was_told() -> None:
+def test_the_book_records_each_send_with_the_outcome_of_the_client() -> None:
     ends = (
         SendStatus.SEND_OK,
         SendRefused("t", "why"),
@@ -195,13 +195,13 @@ def test_every_send_ends_in_the_book_as_what_the_client_was_told() -> None:
     assert {delay for topic, _, delay in producer.sent if topic == "SoakDelayed"} == {"1", "2", "3"}
 
 
-def test_a_defect_of_sender_or_consumer_is_told_while_they_run_and_at_the_end() -> None:
+def test_a_bug_in_sender_or_consumer_is_raised_during_the_run_and_at_stop() -> None:
     broken = ScriptedProducer(ZeroDivisionError())
     sender = Sender(cast(Any, broken), MESSAGES, Book(0), ManualClock(), queues=1, rate=1e6)
     pulls = ScriptedPulls([cast(Any, None)], [])
     consumer = Consumer(cast(Any, pulls), MESSAGES, Book(0), ManualClock())
 
-    def is_told(by: Sender | Consumer) -> bool:
+    def is_raised(by: Sender | Consumer) -> bool:
         try:
             by.check()
         except (ZeroDivisionError, AttributeError):
@@ -211,7 +211,7 @@ def test_a_defect_of_sender_or_consumer_is_told_while_they_run_and_at_the_end() 
     async def scenario() -> None:
         sender.start()
         await consumer.start()
-        await eventually(lambda: is_told(sender) and is_told(consumer))
+        await eventually(lambda: is_raised(sender) and is_raised(consumer))
         with pytest.raises(ZeroDivisionError):
             await sender.stop()
         with pytest.raises(AttributeError):

@@ -1,4 +1,4 @@
-"""The page of a soak: self-contained, escaped, complete at any moment; and the verdicts at its top."""
+"""The page of a soak: self-contained, escaped, complete at any moment; and its verdicts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def drawings(html: str) -> list[ElementTree.Element]:
     return [ElementTree.fromstring(text) for text in re.findall(r"<svg.*?</svg>", html, re.DOTALL)]
 
 
-def test_nothing_is_loaded_from_elsewhere_and_every_text_is_escaped() -> None:
+def test_the_page_loads_nothing_from_elsewhere_and_escapes_every_text() -> None:
     html = page().html()
     assert not re.search(r"https?:|//[a-z]|src=|href=|url\(|@import", html)
     assert "&lt;more&gt;" in html and "a &amp; b" in html and "seed 1 &lt; 2" in html
@@ -52,11 +52,11 @@ def test_nothing_is_loaded_from_elsewhere_and_every_text_is_escaped() -> None:
     assert "None" not in html
 
 
-def test_lines_are_drawn_to_scale_and_break_where_nothing_is_known() -> None:
+def test_lines_are_drawn_to_scale_with_breaks_at_missing_values() -> None:
     [drawing] = drawings(page().html())
     first, lone = (line.attrib["points"].split() for line in drawing.iter("polyline"))
     assert [tuple(map(float, point.split(","))) for point in first] == [(78, 168), (515, 88), (952, 6 + 2)]
-    assert len(lone) == 2, "one point alone is a dash"
+    assert len(lone) == 2, "a single point is drawn as a dash"
     [band] = (rect for rect in drawing.iter("rect") if rect.attrib["class"] == "band")
     assert (float(band.attrib["x"]), float(band.attrib["width"])) == (296.5, 218.5)
     assert [title.text for title in drawing.iter("title")] == ["SIGKILL </script><b>"]
@@ -86,20 +86,20 @@ def test_the_script_gets_every_value_of_every_moment() -> None:
     assert data["marks"] == [{"from": 25, "to": 50, "text": "SIGKILL </script><b>"}]
 
 
-def test_verdicts_say_in_words_whether_they_hold() -> None:
+def test_each_verdict_says_whether_it_holds() -> None:
     cells = re.findall(r'<td class="(\w+)">(.*?)</td>', page().html())
     assert cells == [("holds", "holds"), ("broken", "BROKEN"), ("open", "–")]
 
 
 @pytest.mark.parametrize("values", [[], [NAN], [0.0], [5.0]])
-def test_a_page_can_be_drawn_before_there_is_much_to_draw(values: list[float]) -> None:
+def test_a_page_can_be_drawn_with_few_values(values: list[float]) -> None:
     times = [float(number) for number in range(len(values))]
     charts = [Chart("x", in_bytes, [Line("a", values)]) for in_bytes in (True, False)]
     assert len(drawings(page(times_s=times, charts=charts, marks=[]).html())) == 2
 
 
 def steady(memory_at: float = 1.0) -> Recording:
-    """Twenty minutes; broker-0's memory in the last third is so many times that of before."""
+    """Twenty minutes; in the last third broker-0's memory is multiplied by the factor."""
     recording = Recording()
     for number in range(240):
         factor = memory_at if number >= 160 else 1.0
@@ -115,7 +115,7 @@ def verdicts(book: Book, recording: Recording, findings: SoakFindings) -> dict[s
     return {row.what: row for row in rows(book, recording, findings, 64 * MIB, ["broker-0"], ["namesrv"])}
 
 
-def test_a_soak_passes_when_all_was_read_again_and_nothing_grew() -> None:
+def test_a_soak_passes_when_all_messages_were_read_and_nothing_grew() -> None:
     found = verdicts(Book(1000), steady(), SoakFindings(retained=5))
     assert passed(found.values())
     assert found["acknowledged messages lost"] == VerdictRow(
@@ -125,7 +125,7 @@ def test_a_soak_passes_when_all_was_read_again_and_nothing_grew() -> None:
     assert found["disk taken by the store stays"].text == "namesrv 4.0 KiB → 4.0 KiB"
 
 
-def test_nothing_is_claimed_before_the_last_reading() -> None:
+def test_verdicts_are_open_before_the_last_reading() -> None:
     found = verdicts(Book(1000), Recording(), SoakFindings())
     assert found["acknowledged messages lost"].holds is None
     assert found["open descriptors stays"] == VerdictRow(
@@ -141,12 +141,12 @@ def test_nothing_is_claimed_before_the_last_reading() -> None:
         ("errors in logs", SoakFindings(log_lines=1, retained=0)),
     ],
 )
-def test_what_should_not_happen_fails_a_soak(what: str, findings: SoakFindings) -> None:
+def test_each_unexpected_finding_fails_a_soak(what: str, findings: SoakFindings) -> None:
     found = verdicts(Book(1000), steady(), findings)
     assert [row.what for row in found.values() if row.holds is False] == [what]
 
 
-def test_growth_and_broken_promises_fail_a_soak() -> None:
+def test_growth_and_lost_messages_fail_a_soak() -> None:
     grown = verdicts(Book(1000), steady(1.5), SoakFindings(retained=0))["anonymous memory stays"]
     assert grown.holds is False
     assert grown.text == "broker-0 100.0 MiB → 150.0 MiB (at most 118.0 MiB)"
