@@ -82,7 +82,7 @@ class Unelected:
             )
             return
         logger.warning(
-            "nobody is elected, for who lives may lack what was acknowledged",
+            "no election: live brokers may be missing acknowledged messages",
             extra=fields(
                 broker=broker_name,
                 missing=missing,

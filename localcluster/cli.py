@@ -38,7 +38,7 @@ mode_option = click.option(
     type=click.Choice([mode.value for mode in Mode]),
     default=Mode.CONTROLLER.value,
     show_default=True,
-    help="Of a new cluster: who elects the master, controllers or the brokers themselves.",
+    help="Of a new cluster: controllers elect the master, or the brokers themselves.",
 )
 names_argument = click.argument("names", nargs=-1)
 

@@ -14,7 +14,7 @@ ROCKSDB = "stores here have no RocksDB"
 NOT_APPLICABLE = {
     "addBroker": CONTAINERS,
     "checkRocksdbCqWriteProgress": ROCKSDB,
-    "cleanUnusedTopic": "what the queues of a deleted topic hold goes with retention",
+    "cleanUnusedTopic": "retention deletes the messages of deleted topics",
     "exportMetadataInRocksDB": ROCKSDB,
     **dict.fromkeys(
         (

@@ -30,7 +30,7 @@ LITE_CODES = range(200_070, 200_080)
 POP_CODES = range(200_050, 200_152)
 ADMINISTRATION = {
     308: "correction of offsets by a filter server",
-    316: "cleaning of unused topics: what they hold goes with retention",
+    316: "cleaning of unused topics: retention deletes their messages",
     323: "taking up half messages that were given up",
     353: "groups that are forbidden to read a topic",
     354: "RocksDB stores",

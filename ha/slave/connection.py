@@ -105,7 +105,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
     def flushed(self) -> None:
         """Acknowledge more of the log, which is on disk now."""
         if not self.closed.done() and self._transport is not None:
-            assert isinstance(self.link, SlaveLink), "a classic link reports what it holds"
+            assert isinstance(self.link, SlaveLink), "a classic link reports its log's end"
             end = self._log.flushed_offset()
             self._perform(self.link.flushed(end, self._clock.monotonic_ms()))
 

@@ -81,7 +81,7 @@ class StoreSettings(Settings):
     message_delay_level: str = Field(
         default="1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         alias="messageDelayLevel",
-        description="what the delay levels 1, 2, ... of a message mean",
+        description="the delays of levels 1, 2, ...",
     )
     message_index_enable: bool = Field(
         default=True, alias="messageIndexEnable", description="messages can be looked up by key"

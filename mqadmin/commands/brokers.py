@@ -535,7 +535,7 @@ def broker_epoch(
 
 
 ADVICE = {
-    ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA: "getSyncStateSet shows who is in the set",
+    ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA: "getSyncStateSet shows the members of the set",
 }
 
 

@@ -342,7 +342,7 @@ def consumer_progress(
     namesrv = required_namesrv(namesrvaddr)
     show_ip = boolean("-s", showclientip)
     if show_ip and not groupname:
-        raise UsageWanted("-s shows who reads the queues of one group: name it with -g")
+        raise UsageWanted("-s shows the readers of one group's queues: name the group with -g")
 
     async def calls(client: AdminClient, report: Report) -> None:
         masters = await groups.one_of_each_set(client, namesrv, cluster)
