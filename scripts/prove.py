@@ -17,13 +17,14 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from simulation.kernel.features import NOTHING_ASKED, Asked, FeatureError
 from simulation.kernel.seeds import described, features_options, options_of
-from simulation.worlds import features_of
+from simulation.worlds import MODULES, features_of
 
 ROOT = Path(__file__).resolve().parents[1]
 SEED_S_MAX = 300
@@ -35,55 +36,15 @@ SEEDS_APART = 1 << 20
 Counts = Counter[str]
 
 
-def cluster(seed: int, bug: str | None, asked: Asked) -> Counts:
-    from simulation.cluster.totals import Totals
-    from simulation.cluster.world import run_seed
+def of_world(name: str, seed: int, bug: str | None, asked: Asked) -> Counts:
+    """One seed of a simulated world."""
+    from simulation.kernel.totals import Totals
+    from simulation.worlds import run_seed_of
 
     totals = Totals()
-    run_seed(seed, bug, totals, asked)
-    return totals.counts + Counter({"faults": totals.faults.total()})
-
-
-def raft(seed: int, bug: str | None, asked: Asked) -> Counts:
-    from simulation.raft.world import Totals, run_seed
-
-    totals = Totals()
-    run_seed(seed, bug, totals, asked)
-    return totals.counts
-
-
-def controllers(seed: int, bug: str | None, asked: Asked) -> Counts:
-    from simulation.controllers.world import Totals, run_seed
-
-    totals = Totals()
-    run_seed(seed, bug, totals, asked)
-    return totals.counts + Counter({"faults": totals.faults.total()})
-
-
-def pairs(seed: int, bug: str | None, asked: Asked) -> Counts:
-    from simulation.cluster.totals import Totals
-    from simulation.pairs.world import run_seed
-
-    totals = Totals()
-    run_seed(seed, bug, totals, asked)
-    return totals.counts + Counter({"faults": totals.faults.total()})
-
-
-def groups(seed: int, bug: str | None, asked: Asked) -> Counts:
-    from simulation.cluster.totals import Totals
-    from simulation.groups.world import run_seed
-
-    totals = Totals()
-    run_seed(seed, bug, totals, asked)
-    return totals.counts + Counter({"faults": totals.faults.total()})
-
-
-def registers(seed: int, bug: str | None, asked: Asked) -> Counts:
-    from simulation.raft.registerworld import run_seed
-
-    counts = Counts()
-    run_seed(seed, bug, counts, asked)
-    return counts
+    run_seed_of(name)(seed, bug, totals, asked)
+    faults = Counter({"faults": totals.faults.total()}) if totals.faults else Counts()
+    return totals.counts + faults
 
 
 def crash_images(seed: int, bug: str | None, asked: Asked) -> Counts:
@@ -103,16 +64,11 @@ def ledger_images(seed: int, bug: str | None, asked: Asked) -> Counts:
 
 
 WORLDS: dict[str, Callable[[int, str | None, Asked], Counts]] = {
-    "cluster": cluster,
-    "raft": raft,
-    "controllers": controllers,
-    "pairs": pairs,
-    "groups": groups,
-    "registers": registers,
+    **{name: partial(of_world, name) for name in MODULES},
     "crash-images": crash_images,
     "ledger-images": ledger_images,
 }
-"""Each runs one seed, raises its failure, and counts its work. A new world is a new line here."""
+"""Each runs one seed, raises its failure, and counts its work. """
 
 
 def serve(requests: Connection) -> None:

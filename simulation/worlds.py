@@ -4,9 +4,14 @@ A world is imported when it is asked for: each brings much of the product with i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 
+from simulation.kernel.features import Asked
 from simulation.kernel.plants import Bugs
+from simulation.kernel.totals import Totals
+
+RunSeed = Callable[[int, str | None, Totals, Asked], object]
 
 MODULES = {
     "cluster": "simulation.cluster.world",
@@ -24,6 +29,12 @@ def features_of(world: str) -> frozenset[str]:
         return frozenset()
     features: frozenset[str] = import_module(MODULES[world]).features()
     return features
+
+
+def run_seed_of(world: str) -> RunSeed:
+    """Plays one seed with a bug planted, if one is named, and counts. Raises KeyError for an unknown world."""
+    run_seed: RunSeed = import_module(MODULES[world]).run_seed
+    return run_seed
 
 
 def bugs_of(world: str) -> Bugs:

@@ -19,7 +19,7 @@ from mqclient.client import Client
 from mqclient.errors import SendOutcomeUnknown, SendRefused
 from mqclient.message import StoredMessage
 from mqclient.transactions import TransactionProducer, TransactionState
-from simulation.cluster.violation import Violation
+from simulation.kernel.violation import Violation
 
 NAME = "abandoned transaction"
 STAYS = "undecided"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from messagestore.log.commitlog import FOLDER
 from messagestore.walker import segment_name
 from simulation.cluster.looks import started_broker
-from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 
 
 def log_has_blocks(node: Node) -> None:

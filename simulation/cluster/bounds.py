@@ -12,9 +12,9 @@ from simulation.cluster import choosers, committers, handlers, hostiletables
 from simulation.cluster.dealers import NAME, TOPICS
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import QUEUES_OF
-from simulation.cluster.violation import Violation
 from simulation.kernel.bounds import Bounds, Numbers
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 
 LOOK_MS = 10_000
 NAMES_EACH = 3

@@ -16,7 +16,7 @@ from simulation.cluster.grants import Grants
 from simulation.cluster.holders import Holders
 from simulation.cluster.logmatch import logs_match
 from simulation.cluster.looks import BrokerLook
-from simulation.cluster.violation import Violation
+from simulation.kernel.violation import Violation
 
 SIZE_BYTES = 4
 """A record, and the filler at a segment's end, begin with their size."""

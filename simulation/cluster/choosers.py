@@ -38,8 +38,8 @@ from simulation.cluster.looks import BrokerLook
 from simulation.cluster.machines import Machines
 from simulation.cluster.mastertrouble import MasterTrouble
 from simulation.cluster.members import BROKER_PORT, BROKER_SET, CONTROLLERS, NAMESRV
-from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node, SimulatedClock
+from simulation.kernel.violation import Violation
 
 NAME = "group moved"
 CHOSEN = "chosen"

@@ -16,8 +16,8 @@ from simulation.cluster.delaycheck import judge_delayed, waiting
 from simulation.cluster.looks import BrokerLook
 from simulation.cluster.members import BROKER_SET, TOPIC, ClientApp, ReaderNotes
 from simulation.cluster.shadow import deleted_messages
-from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
 
 T = TypeVar("T")
@@ -48,16 +48,7 @@ class ClientJudge:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine of the app within the client's process."""
-        results: list[T] = []
-
-        async def run() -> None:
-            results.append(await coroutine)
-
-        async def spawned() -> None:
-            await self.node.spawn(run())
-
-        self.world.run(spawned(), limit_ms=READ_LIMIT_MS)
-        return results[0]
+        return self.world.run_on(self.node, coroutine, limit_ms=READ_LIMIT_MS)
 
     def judge(
         self,

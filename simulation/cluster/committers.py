@@ -34,8 +34,8 @@ from simulation.cluster.looks import BrokerLook, broker_on
 from simulation.cluster.machines import Machines
 from simulation.cluster.mastertrouble import MasterTrouble
 from simulation.cluster.members import BROKER_PORT, BROKER_SET, NAMESRV, QUEUES, SLAVE_SYNC_MS, TOPIC
-from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node, SimulatedClock
+from simulation.kernel.violation import Violation
 
 NAME = "offset committed"
 OLDER = "older offset said to a former master"

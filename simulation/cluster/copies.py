@@ -16,9 +16,9 @@ from mqruntime.runtime import Runtime
 from simulation.cluster.fault import Fault
 from simulation.cluster.looks import broker_on, started_broker
 from simulation.cluster.machines import Machines
-from simulation.cluster.violation import Violation
 from simulation.kernel.images import image_of, restore
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 
 FIRST_MS = (4_000, 10_000)
 RUNS_MS = (6_000, 15_000)

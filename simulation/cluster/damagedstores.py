@@ -14,8 +14,8 @@ from messagestore.errors import LogMissing, QueueUnmendable, StoreCorrupted
 from messagestore.log.commitlog import FOLDER
 from messagestore.record import FIXED_PARTS, decode
 from simulation.cluster.looks import broker_on
-from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 
 LOG = f"{FOLDER}/"
 FOREIGN_EPOCHS = "another broker's epoch file"

@@ -29,8 +29,8 @@ from remoting.errors import RemotingError
 from remoting.headers.transactions import EndTransactionHeader
 from simulation.cluster.abandoned import Abandoned
 from simulation.cluster.members import BROKER_PORT
-from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node, SimulatedClock
+from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
 
 NAME = "transaction"

@@ -20,7 +20,7 @@ from mqclient.message import StoredMessage
 from simulation.cluster.delays import LEVELS
 from simulation.cluster.looks import BrokerLook
 from simulation.cluster.shadow import records_below
-from simulation.cluster.violation import Violation
+from simulation.kernel.violation import Violation
 
 
 class WaitingDelivery(NamedTuple):

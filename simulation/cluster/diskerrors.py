@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from simulation.cluster.fault import Fault, Moment
 from simulation.cluster.machines import Machines
-from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 
 DISK_ERRORS = (
     ("sync", errno.EIO, "commitlog/"), ("sync", errno.ENOSPC, "commitlog/"), ("sync", errno.EIO, ""),

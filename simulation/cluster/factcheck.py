@@ -11,7 +11,7 @@ from broker.tables.tables import Tables
 from simulation.cluster.facts import Fact, Facts
 from simulation.cluster.looks import BrokerLook
 from simulation.cluster.members import TOPIC
-from simulation.cluster.violation import Violation
+from simulation.kernel.violation import Violation
 
 
 class FactCheck:

@@ -14,11 +14,11 @@ from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import BROKER_PORT, CONTROLLER_PORT, NAMESRV_PORT
-from simulation.cluster.violation import Violation
 from simulation.hostile import floods
 from simulation.hostile.frames import whole
 from simulation.kernel.cpu import charged
 from simulation.kernel.node import Node, SimulatedClock
+from simulation.kernel.violation import Violation
 
 NAME = "flood"
 REQUEST_US = 100

@@ -14,8 +14,8 @@ from mqruntime.diskfull import DISK_FULL
 from simulation.cluster.fault import Fault
 from simulation.cluster.looks import serves
 from simulation.cluster.machines import Machines
-from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 
 FIRST_MS = (20_000, 60_000)
 BETWEEN_MS = (5_000, 30_000)

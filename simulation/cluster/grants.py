@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from broker.role.membership import ReplicaRole
 from controller.statemachine import ReplicasStateMachine
 from simulation.cluster.looks import BrokerLook, sync_state
-from simulation.cluster.violation import Violation
+from simulation.kernel.violation import Violation
 
 Apply = Callable[[ReplicasStateMachine, int, bytes], None]
 apply = ReplicasStateMachine.apply

@@ -15,8 +15,8 @@ from mqclient.errors import ClientError
 from simulation.cluster.fault import Fault
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import NAMESRV, TOPIC
-from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node, SimulatedClock
+from simulation.kernel.violation import Violation
 
 NAME = "reader that handles in order"
 TOPICS = (f"%RETRY%{GROUP}", f"%DLQ%{GROUP}", GROUP)

@@ -17,8 +17,8 @@ from simulation.cluster.fault import Fault
 from simulation.cluster.looks import CLUSTER, broker_on
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import BROKER_SET, CONTROLLERS, ClientApp
-from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node, SimulatedClock
+from simulation.kernel.violation import Violation
 
 FIRST_MS = (15_000, 50_000)
 BETWEEN_MS = (6_000, 25_000)

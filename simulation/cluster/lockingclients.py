@@ -23,8 +23,8 @@ from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 from simulation.cluster.mastertrouble import MasterTrouble
-from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node, SimulatedClock
+from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
 
 GROUP = "in-order"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 
 from simulation.cluster.looks import BrokerLook
-from simulation.cluster.violation import Violation
+from simulation.kernel.violation import Violation
 
 
 def logs_match(brokers: Iterable[BrokerLook], confirmed_end: int) -> None:

@@ -22,8 +22,8 @@ from simulation.cluster.fault import Fault
 from simulation.cluster.looks import CLUSTER, BrokerLook, broker_on, id_on_disk
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import BROKER_PORT, BROKER_SET, CONTROLLER_PORT
-from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 
 FIRST_MS = (5_000, 12_000)
 BETWEEN_MS = (1_000, 6_000)

@@ -18,8 +18,8 @@ from ha.master.sender import LogSender
 from mqruntime.core import NEVER_MS
 from simulation.cluster.fault import Fault
 from simulation.cluster.machines import Machines
-from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 
 LIMITS = (6_000, 30_000)
 HELD_MS = 300

@@ -22,9 +22,9 @@ from simulation.cluster.fault import Fault
 from simulation.cluster.looks import id_on_disk
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import BROKER_PORT
-from simulation.cluster.violation import Violation
 from simulation.kernel.inode import Inode
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 
 FIRST_MS = (6_000, 15_000)
 BETWEEN_MS = (4_000, 12_000)

@@ -23,8 +23,8 @@ from simulation.cluster.damagedstores import vouched_end
 from simulation.cluster.fault import Fault
 from simulation.cluster.looks import BrokerLook
 from simulation.cluster.machines import Machines
-from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 
 SEGMENT_BYTES = 16_384
 KEPT_S = (3, 10, 30)

@@ -14,8 +14,8 @@ from simulation.cluster.damagedstores import LOG
 from simulation.cluster.fault import Fault
 from simulation.cluster.looks import broker_on
 from simulation.cluster.machines import Machines
-from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 
 QUEUES = "consumequeue/"
 ENTRY_BYTES = 20

@@ -7,7 +7,7 @@ from __future__ import annotations
 from messagestore import record
 from messagestore.recordcrc import HEAD, RECORD_CRC_BYTES
 from simulation.cluster.shadow import records_below
-from simulation.cluster.violation import Violation
+from simulation.kernel.violation import Violation
 
 
 def all_sealed(log: bytearray, segment_bytes: int) -> int:

@@ -10,8 +10,8 @@ from broker.role.membership import ReplicaRole
 from simulation.cluster.looks import BrokerLook, controller_app
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import Timers
-from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 
 SETTLED_MS = 30_000
 """For an election among controllers, one among brokers, the change of role, and a master that yields after a while."""

@@ -13,8 +13,8 @@ from broker.role.membership import ReplicaRole
 from epochfile.file import DEFAULT_NAME
 from simulation.cluster.looks import BrokerLook
 from simulation.cluster.machines import Machines
-from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 
 SUCCESSOR_MS_MAX = 30_000
 FOR_GOOD_MS = 600_000

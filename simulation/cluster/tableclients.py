@@ -19,8 +19,8 @@ from simulation.cluster.factcheck import FactCheck
 from simulation.cluster.facts import Facts
 from simulation.cluster.lockingclients import LockingClients
 from simulation.cluster.looks import BrokerLook
-from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node, SimulatedClock
+from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
 
 HOST = "10.0.3.2"

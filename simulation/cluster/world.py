@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import random
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache, partial
@@ -101,15 +100,15 @@ from simulation.cluster.service import Service
 from simulation.cluster.shadow import deleted_messages
 from simulation.cluster.shape import FEATURES, Shape
 from simulation.cluster.sickdisks import SickDisks
-from simulation.cluster.totals import Totals
 from simulation.cluster.transactors import Transactors
-from simulation.cluster.violation import Violation
 from simulation.cluster.votes import VotesOnDisk
 from simulation.kernel import seeds
 from simulation.kernel.features import NOTHING_ASKED, Asked, named
 from simulation.kernel.garbage import seldom_collected
 from simulation.kernel.inode import PAGE_BYTES
 from simulation.kernel.node import Node
+from simulation.kernel.totals import Totals
+from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
 from simulation.raft.member import watched
 
@@ -583,16 +582,7 @@ def run_seed(seed: int, bug: str | None, totals: Totals, asked: Asked = NOTHING_
 
 
 def main() -> int:
-    totals = Totals()
-    started = time.process_time()
-
-    def lines() -> list[str]:
-        seconds = time.process_time() - started
-        simulated_s = totals.simulated_ms / 1000
-        speed = f"{simulated_s / max(seconds, 0.001):.0f} x real time"
-        return [*totals.lines(), f"{simulated_s:.0f} simulated s in {seconds:.1f} s of CPU: {speed}"]
-
-    return seeds.main(__doc__, BUGS, 20, lambda seed, bug, asked: run_seed(seed, bug, totals, asked), lines)
+    return seeds.main(__doc__, BUGS, 20, run_seed)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from simulation.controllers.check import ControllerCheck
-from simulation.controllers.violation import Violation
 from simulation.kernel.bounds import Bounds, Numbers
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
 
 LOOK_MS = 20_000

@@ -43,7 +43,7 @@ from simulation.controllers.rules import (
     yields_to,
 )
 from simulation.controllers.setmodel import SetModel, SetState
-from simulation.controllers.violation import Violation, expect
+from simulation.kernel.violation import Violation, expect
 
 Union = Callable[[str, int, int], frozenset[int] | None]
 """(set, master, epoch) -> the brokers that this master waits for, if it acts."""

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import random
 import sys
-import time
-from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from controller.server import ControllerApp
@@ -31,11 +29,12 @@ from simulation.controllers.scriptedbroker import (
     Surroundings,
 )
 from simulation.controllers.taps import Taps
-from simulation.controllers.violation import Violation
 from simulation.kernel import seeds
 from simulation.kernel.features import NOTHING_ASKED, Asked, Feature, Features, named
 from simulation.kernel.garbage import seldom_collected
 from simulation.kernel.node import Node
+from simulation.kernel.totals import Totals
+from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
 
 GROUP = "group1"
@@ -106,21 +105,6 @@ FEATURES = Features(
     ),
     Feature("elections", 0.6, "The operator elects masters, in addition to forgetting brokers."),
 )
-
-
-@dataclass
-class Totals:
-    """Counts of runs, which add up over seeds."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    faults: Counter[str] = field(default_factory=Counter)
-    simulated_ms: int = 0
-
-    def lines(self) -> list[str]:
-        return [
-            " · ".join(f"{name} {count}" for name, count in sorted(self.counts.items())),
-            "faults: " + " · ".join(f"{name} {count}" for name, count in sorted(self.faults.items())),
-        ]
 
 
 class ControllerWorld:
@@ -360,15 +344,7 @@ def run_seed(
 
 
 def main() -> int:
-    totals = Totals()
-    started = time.process_time()
-
-    def lines() -> list[str]:
-        seconds = time.process_time() - started
-        speed = totals.simulated_ms / 1000 / max(seconds, 0.001)
-        return [*totals.lines(), f"{totals.simulated_ms / 1000:.0f} s simulated, {speed:.0f} x real time"]
-
-    return seeds.main(__doc__, BUGS, 50, lambda seed, bug, asked: run_seed(seed, bug, totals, asked), lines)
+    return seeds.main(__doc__, BUGS, 50, run_seed)
 
 
 if __name__ == "__main__":

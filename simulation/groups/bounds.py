@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from messagestore.dispatch.savedqueues import BOUNDARIES_MAX
 from simulation.cluster.administration import VALUE_MAX
 from simulation.cluster.dealers import TOPICS
-from simulation.cluster.violation import Violation
 from simulation.groups.clients import QUEUES_OF
 from simulation.groups.members import BROKER_PORT, RAFT_PORT
 from simulation.kernel.bounds import Bounds, Numbers, Ports
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
 
 LOOK_MS = 10_000

@@ -21,10 +21,10 @@ from typing import Any
 from broker.role.membership import ReplicaRole
 from dledger.raft.actions import Role as RaftRole
 from messagestore.systemtopics import SCHEDULE_TOPIC
-from simulation.cluster.violation import Violation
 from simulation.groups.committed import HEADER, CommittedEntry, CommittedLog, entry_in
 from simulation.groups.members import BROKER_PORT, HOSTS, GroupsKind, Look
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 
 FILLER_SIZE = 0x7FFFFFFF
 """Of a queue's entry that points to no message: for one that is gone."""

@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from simulation.cluster.violation import Violation
+from simulation.kernel.violation import Violation
 
 HEADER = struct.Struct(
     ">iiqqqiIIi"

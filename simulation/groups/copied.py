@@ -25,13 +25,13 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 from remoting.headers.messages import ConsumerSendMsgBackHeader
-from simulation.cluster.violation import Violation
 from simulation.groups.clients import topic_made
 from simulation.groups.committed import HEADER, CommittedEntry, CommittedLog, record_in
 from simulation.groups.delivered import messages_in
 from simulation.groups.members import NAMESRV
 from simulation.groups.rot import BODY_AT, MENDED_LIMIT_MS, OWN_AT, BitFlips, Flip
 from simulation.kernel.node import Node, SimulatedClock
+from simulation.kernel.violation import Violation
 
 T = TypeVar("T")
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from zlib import crc32
 
-from simulation.cluster.violation import Violation
 from simulation.groups.committed import HEADER, RECORD_HEAD, CommittedEntry, record_in
 from simulation.groups.members import Look
 from simulation.groups.rot import OWN_AT, OWN_END, PLACE_AT, PLACE_END, BitFlips, Flip
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 
 ROUNDS = 4
 EXPIRED_LIMIT_MS = 40_000

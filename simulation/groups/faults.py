@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 from simulation.cluster.fulldisks import wants_room
 from simulation.cluster.looks import serves
-from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
 
 BACK_MS = (100, 500, 2_000, 6_000)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from broker.tables.consumeroffsets import TRANSACTIONS_GROUP
 from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC
 from mqclient.message import decode_messages
-from simulation.cluster.violation import Violation
 from simulation.groups.committed import CommittedLog
 from simulation.groups.members import Look
+from simulation.kernel.violation import Violation
 
 
 @dataclass

@@ -23,10 +23,10 @@ from simulation.cluster.factcheck import FactCheck
 from simulation.cluster.facts import Fact, Facts
 from simulation.cluster.lockingclients import GROUP, LEASE_MS, LockingClients
 from simulation.cluster.looks import BrokerLook
-from simulation.cluster.violation import Violation
 from simulation.groups.clients import SINGLE
 from simulation.groups.members import BROKER_PORT, BROKER_SET, NAMESRV, RAFT_PORT
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
 
 HOST = "10.0.3.4"

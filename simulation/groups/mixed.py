@@ -24,7 +24,6 @@ from mqadmin.admin import AdminClient
 from mqclient.client import Client
 from mqclient.errors import SendRefused
 from mqclient.message import OutgoingMessage
-from simulation.cluster.violation import Violation
 from simulation.groups.clients import made
 from simulation.groups.committed import (
     HEADER,
@@ -36,6 +35,7 @@ from simulation.groups.committed import (
 )
 from simulation.groups.members import BROKER_PORT, BROKER_SET, NAMESRV, GroupsKind, Look
 from simulation.kernel.node import Node, SimulatedClock
+from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
 
 BEFORE = "before"

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from simulation.cluster.violation import Violation
 from simulation.groups.committed import CommittedLog
 from simulation.groups.members import Look
+from simulation.kernel.violation import Violation
 
 ROUND_MS = 2_000
 """A round of retention ends within this time."""

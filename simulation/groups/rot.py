@@ -13,10 +13,10 @@ import random
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from simulation.cluster.violation import Violation
 from simulation.groups.committed import HEADER, RECORD_HEAD, TAIL, CommittedEntry, record_in
 from simulation.groups.members import Look
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
 
 ROUNDS = 3

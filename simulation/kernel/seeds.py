@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from simulation.kernel.features import Asked, FeatureError
+from simulation.kernel.totals import Totals
 
 
 class Failure(NamedTuple):
@@ -58,10 +59,9 @@ def main(
     about: str | None,
     bugs: Iterable[str],
     count: int,
-    run: Callable[[int, str | None, Asked], None],
-    report: Callable[[], Iterable[str]],
+    run: Callable[[int, str | None, Totals, Asked], object],
 ) -> int:
-    """Run a command: `count` seeds by default, with a bug of `bugs` planted if an option names one, then print `report`.
+    """Run a world's command: `count` seeds by default, with a bug of `bugs` planted if an option names one, then print totals.
 
     Returns the exit code: 0 when no seed failed, or when a seed found the bug."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -71,8 +71,11 @@ def main(
     features_options(parser)
     arguments = parser.parse_args()
     asked = Asked.to_play(arguments.with_, without=arguments.without)
-    failure = first_failure(lambda seed: run(seed, arguments.bug, asked), arguments.first, arguments.seeds)
-    print("\n".join(report()))
+    totals = Totals()
+    failure = first_failure(
+        lambda seed: run(seed, arguments.bug, totals, asked), arguments.first, arguments.seeds
+    )
+    print("\n".join(totals.lines()))
     if failure is not None:
         print(f"seed {failure.seed}: {described(failure.error)}", file=sys.stderr)
         if arguments.bug is None:

@@ -80,6 +80,19 @@ class World:
         """Run a coroutine of the test, which lives on a host of its own outside all nodes, to its end."""
         return self._run(self._within(coroutine, limit_ms))
 
+    def run_on(self, node: Node, coroutine: Coroutine[Any, Any, T], *, limit_ms: int = RUN_LIMIT_MS) -> T:
+        """Run a coroutine of a node's app within its process, to its end."""
+        results: list[T] = []
+
+        async def run() -> None:
+            results.append(await coroutine)
+
+        async def spawned() -> None:
+            await node.spawn(run())
+
+        self.run(spawned(), limit_ms=limit_ms)
+        return results[0]
+
     @contextmanager
     def partitioned(self, host: str, other: str, *, both: bool = True) -> Iterator[None]:
         """A cut between two hosts for the length of the block."""

@@ -13,7 +13,7 @@ import struct
 from dataclasses import dataclass, field
 
 from messagestore.store.brokerstore import BrokerStore
-from simulation.cluster.violation import Violation
+from simulation.kernel.violation import Violation
 
 BLANK = struct.Struct(">iI")
 

@@ -19,8 +19,8 @@ from remoting.errors import RemotingError
 from remoting.headers.pull import SYS_FLAG_SUBSCRIPTION, PullMessageHeader, PullMessageResponseHeader
 from simulation.cluster.dealers import DEALS, Dealers
 from simulation.cluster.shadow import records_below
-from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node, SimulatedClock
+from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
 from simulation.pairs.faults import PairFaults
 from simulation.pairs.members import BROKER_PORT, BROKER_SET, NAMESRV, topic_made

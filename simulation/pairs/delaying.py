@@ -7,8 +7,7 @@ history are delivered in it, whatever their producer was answered."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from broker.app import BrokerApp
 from messagestore.delaylevels import delay_levels_ms
@@ -21,8 +20,8 @@ from mqclient.message import StoredMessage, decode_messages
 from simulation.cluster.delaycheck import WaitingDelivery, judge_delayed
 from simulation.cluster.delays import LATER, LEVELS, DelayedWork
 from simulation.cluster.shadow import records_below
-from simulation.cluster.violation import Violation
 from simulation.kernel.node import SimulatedClock
+from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
 from simulation.pairs.faults import PairFaults
 from simulation.pairs.members import BROKER_PORT, NAMESRV, SEND_TIMEOUT_MS, topic_made
@@ -140,7 +139,7 @@ class PairDelaying:
 
     def settle(self) -> None:
         """Of a whole pair: wait until all waiting messages are delivered."""
-        self._run(self._stop())
+        self.world.run_on(self.node, self._stop(), limit_ms=LIMIT_MS)
 
         def all_delivered() -> bool:
             master = self._leads()
@@ -151,12 +150,6 @@ class PairDelaying:
             )
 
         self.world.run_until(all_delivered, LIMIT_MS)
-
-    def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        async def spawned() -> None:
-            await self.node.spawn(coroutine)
-
-        self.world.run(spawned(), limit_ms=LIMIT_MS)
 
     def judge(self, log: bytearray, begins: int, segment_bytes: int, found: list[StoredMessage]) -> int:
         """`log`: the history that is left; `found`: what consumers find above its first `begins` bytes. Raises Violation.

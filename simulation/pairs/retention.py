@@ -15,8 +15,8 @@ from ha.service.haservice import HAService
 from ha.slave.link import LeftBehind
 from messagestore import record
 from messagestore.log.commitlog import CommitLog
-from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 
 KEPT_S = (2, 5)
 RESERVE_BYTES = (20_000, 1 << 20)

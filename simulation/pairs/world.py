@@ -10,7 +10,6 @@ slave's log a part of its master's, and the messages that a SYNC_MASTER answered
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -33,11 +32,11 @@ from simulation.cluster.loggedbugs import LoggedBugs
 from simulation.cluster.looks import BrokerLook
 from simulation.cluster.shadow import deleted_messages
 from simulation.cluster.tableclients import TableClients, look_at
-from simulation.cluster.totals import Totals
-from simulation.cluster.violation import Violation
 from simulation.kernel import seeds
 from simulation.kernel.features import NOTHING_ASKED, Asked, named
 from simulation.kernel.node import Node
+from simulation.kernel.totals import Totals
+from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
 from simulation.pairs import (  # noqa: F401  their bugs join the others
     delaybugs,
@@ -388,17 +387,7 @@ class PairWorld:
         return [found_in_queue(message) for message in gone if message.topic == members.TOPIC]
 
     def ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine of the client within its process."""
-        results: list[T] = []
-
-        async def run() -> None:
-            results.append(await coroutine)
-
-        async def spawned() -> None:
-            await self.client_node.spawn(run())
-
-        self.world.run(spawned(), limit_ms=READ_LIMIT_MS)
-        return results[0]
+        return self.world.run_on(self.client_node, coroutine, limit_ms=READ_LIMIT_MS)
 
     def count(self) -> None:
         self.totals.faults.update(self.faults.done)
@@ -436,16 +425,7 @@ def run_seed(seed: int, bug: str | None, totals: Totals, asked: Asked = NOTHING_
 
 
 def main() -> int:
-    totals = Totals()
-    started = time.process_time()
-
-    def lines() -> list[str]:
-        seconds = time.process_time() - started
-        simulated_s = totals.simulated_ms / 1000
-        speed = f"{simulated_s / max(seconds, 0.001):.0f} x real time"
-        return [*totals.lines(), f"{simulated_s:.0f} simulated s in {seconds:.1f} s of CPU: {speed}"]
-
-    return seeds.main(__doc__, BUGS, 20, lambda seed, bug, asked: run_seed(seed, bug, totals, asked), lines)
+    return seeds.main(__doc__, BUGS, 20, run_seed)
 
 
 if __name__ == "__main__":

@@ -39,16 +39,9 @@ from dledger.raft.messages import (
 )
 from dledger.raft.raft import Raft
 from dledger.storage.entry import ENTRY_HEADER_BYTES
+from simulation.kernel.violation import Violation
 from simulation.raft.memberscheck import MembersCheck
 from simulation.raft.positions import PositionsCheck
-
-
-class Violation(AssertionError):
-    """An invariant of the group is broken; `rule` names it (R1 to R18, M1 to M4, V2 to V4)."""
-
-    def __init__(self, rule: str, what: str) -> None:
-        super().__init__(f"{rule}: {what}")
-        self.rule = rule
 
 
 def entry_of(node: DLedgerNode, index: int) -> Entry:

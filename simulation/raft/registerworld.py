@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -23,6 +22,7 @@ from remoting.client import RemotingClient
 from simulation.kernel import seeds
 from simulation.kernel.features import NOTHING_ASKED, Asked
 from simulation.kernel.node import Node
+from simulation.kernel.totals import Totals
 from simulation.kernel.world import World
 from simulation.raft.bugs import BUGS, planted
 from simulation.raft.linearizable import OperationHistory
@@ -62,12 +62,13 @@ class HeldLock:
 
 
 class RegisterWorld:
-    """One seed; `counts` adds up over seeds."""
+    """One seed."""
 
-    def __init__(self, seed: int, counts: Counter[str]) -> None:
+    def __init__(self, seed: int, totals: Totals) -> None:
         self.world = World(seed)
         self.random = random.Random(f"{seed}/registers")
-        self.counts = counts
+        self.counts = totals.counts
+        self.totals = totals
         kept = random.Random(f"{seed}/snapshots")
         self.settings = DLedgerSettings(
             election_timeout_max_ms=self.random.choice((2000, 1040)),
@@ -104,6 +105,7 @@ class RegisterWorld:
                     self.fault(self.random.choice(self.kinds))
                     next_fault_ms = world.now_ms + self.random.randint(100, 4000)
             self.heal()
+        self.totals.simulated_ms += self.world.now_ms
         self.counts.update(seeds=1, **{"linearized": self.history.answered})
         for client in self.clients:
             self.counts.update(client.counts)
@@ -241,22 +243,15 @@ def features() -> frozenset[str]:
     return frozenset()
 
 
-def run_seed(seed: int, bug: str | None, counts: Counter[str], asked: Asked = NOTHING_ASKED) -> None:
+def run_seed(seed: int, bug: str | None, totals: Totals, asked: Asked = NOTHING_ASKED) -> None:
     """Raises FeatureError: it has no features; and what the run finds."""
     asked.check(features())
     with planted(bug):
-        RegisterWorld(seed, counts).run()
+        RegisterWorld(seed, totals).run()
 
 
 def main() -> int:
-    counts = Counter[str]()
-    return seeds.main(
-        __doc__,
-        BUGS,
-        50,
-        lambda seed, bug, asked: run_seed(seed, bug, counts, asked),
-        lambda: [" ".join(f"{name}={count}" for name, count in sorted(counts.items()))],
-    )
+    return seeds.main(__doc__, BUGS, 50, run_seed)
 
 
 if __name__ == "__main__":

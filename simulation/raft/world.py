@@ -13,7 +13,7 @@ import errno
 import random
 import sys
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from dledger.node.node import DLedgerNode
 from dledger.raft.errors import EntryMisplaced, LogDamaged, NotLeader, OutcomeUnknown, TooManyProposals
@@ -21,6 +21,7 @@ from dledger.raft.settings import DLedgerSettings
 from simulation.kernel import seeds
 from simulation.kernel.features import NOTHING_ASKED, Asked, Feature, Features, named
 from simulation.kernel.node import Node
+from simulation.kernel.totals import Totals
 from simulation.kernel.world import World
 from simulation.raft.bugs import BUGS, planted
 from simulation.raft.changes import Changes
@@ -86,16 +87,6 @@ FEATURES = Features(
     ),
     *(Feature(kind, 1 / 7, KIND_OF_FAULT) for kind in FAULTS),
 )
-
-
-@dataclass
-class Totals:
-    """What the runs did; adds up over seeds."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-
-    def line(self) -> str:
-        return " ".join(f"{name}={count}" for name, count in sorted(self.counts.items()))
 
 
 class RaftWorld:
@@ -176,6 +167,7 @@ class RaftWorld:
         self.totals.counts.update(
             {f"snapshots {what}": count for what, count in self.check.snapshots.items()}
         )
+        self.totals.simulated_ms += self.world.now_ms
         self.totals.counts.update(
             seeds=1,
             elections=len(self.check.leaders),
@@ -485,14 +477,7 @@ def run_seed(seed: int, bug: str | None, totals: Totals, asked: Asked = NOTHING_
 
 
 def main() -> int:
-    totals = Totals()
-    return seeds.main(
-        __doc__,
-        BUGS,
-        50,
-        lambda seed, bug, asked: run_seed(seed, bug, totals, asked),
-        lambda: [totals.line()],
-    )
+    return seeds.main(__doc__, BUGS, 50, run_seed)
 
 
 if __name__ == "__main__":

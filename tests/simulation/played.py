@@ -7,10 +7,10 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 from messagestore.store.brokerstore import BrokerStore
-from simulation.cluster.totals import Totals
 from simulation.cluster.world import ClusterWorld
 from simulation.groups.world import GroupWorld
 from simulation.kernel.features import Asked
+from simulation.kernel.totals import Totals
 
 
 class Played(NamedTuple):

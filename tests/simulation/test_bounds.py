@@ -8,10 +8,10 @@ from functools import partial
 import pytest
 
 from mqruntime.runtime import Runtime
-from simulation.cluster.violation import Violation
 from simulation.kernel.bounds import LOOPS_MAX, Bounds
 from simulation.kernel.census import sizes
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
 
 HERE = frozenset({__name__.partition(".")[0]})

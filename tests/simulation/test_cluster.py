@@ -17,7 +17,6 @@ from controller.holdings import Holdings
 from simulation.cluster.bugs import BUGS, kept_for_whole, nobody_lacks, whoever_knows_the_id
 from simulation.cluster.losses import EmptiedMember
 from simulation.cluster.shape import FEATURES, Shape
-from simulation.cluster.totals import Totals
 from simulation.cluster.world import (
     ACKNOWLEDGED_MIN,
     FAULT_KINDS_MIN,
@@ -28,6 +27,7 @@ from simulation.cluster.world import (
     run_seed,
 )
 from simulation.kernel.foundby import find, found_by
+from simulation.kernel.totals import Totals
 from tests.longtests import long
 from tests.simulation.played import Scenario, played, scenario
 from tests.simulation.unitfind import assert_found

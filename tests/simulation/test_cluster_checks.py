@@ -34,10 +34,10 @@ from simulation.cluster.logmatch import logs_match
 from simulation.cluster.looks import CLUSTER, BrokerLook, ControllerLook
 from simulation.cluster.members import BROKER_SET
 from simulation.cluster.rot import old_bytes
-from simulation.cluster.violation import Violation
 from simulation.cluster.world import ClusterWorld
 from simulation.kernel.features import Asked
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 
 SEGMENT_BYTES = 16_384
 STORED_MS = 1_000

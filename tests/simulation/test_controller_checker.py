@@ -22,7 +22,7 @@ from simulation.controllers.asks import Ask
 from simulation.controllers.check import ControllerCheck
 from simulation.controllers.rules import LivenessView, Said, Unfitness
 from simulation.controllers.setmodel import SetState
-from simulation.controllers.violation import Violation
+from simulation.kernel.violation import Violation
 
 BOTH = frozenset({1, 2})
 ALL_HEARD = LivenessView("n0", BOTH, frozenset(), BOTH)

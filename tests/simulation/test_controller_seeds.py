@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from simulation.controllers.bugs import BUGS
-from simulation.controllers.world import FEATURES, Totals, run_seed
+from simulation.controllers.world import FEATURES, run_seed
 from simulation.kernel.foundby import find, found_by
+from simulation.kernel.totals import Totals
 from tests.simulation.played import Scenario, scenario
 from tests.simulation.unitfind import assert_found
 

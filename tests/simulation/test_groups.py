@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from simulation.cluster.totals import Totals
 from simulation.groups.bugs import BUGS
 from simulation.groups.members import FEATURES, kind_of
 from simulation.groups.world import ACKNOWLEDGED_MIN, GroupWorld, run_seed
 from simulation.kernel.foundby import find, found_by
+from simulation.kernel.totals import Totals
 from tests.longtests import long
 from tests.simulation.played import Scenario, played, scenario
 from tests.simulation.unitfind import assert_found

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from simulation.cluster.totals import Totals
 from simulation.kernel.foundby import find, found_by
+from simulation.kernel.totals import Totals
 from simulation.pairs.bugs import BUGS
 from simulation.pairs.members import FEATURES, kind_of
 from simulation.pairs.world import ACKNOWLEDGED_MIN, PairWorld, run_seed

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from simulation.kernel.foundby import find, found_by
+from simulation.kernel.totals import Totals
 from simulation.raft.bugs import BUGS
-from simulation.raft.world import FEATURES, RaftWorld, Totals, run_seed
+from simulation.raft.world import FEATURES, RaftWorld, run_seed
 from tests.longtests import long
 from tests.simulation.played import Scenario, scenario
 from tests.simulation.test_register_seeds import FOUND_BY as FOUND_BY_REGISTERS

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.cluster.totals import Totals
-from simulation.cluster.world import run_seed as cluster
-from simulation.groups.world import run_seed as groups
-from simulation.pairs.world import run_seed as pairs
-from simulation.raft.world import Totals as RaftTotals
-from simulation.raft.world import run_seed as raft
+from simulation.kernel.features import NOTHING_ASKED
+from simulation.kernel.totals import Totals
+from simulation.worlds import run_seed_of
 
 REMEMBERED = {
     "cluster": {
@@ -43,12 +40,6 @@ SEEDS = [(world, seed) for world, seeds in REMEMBERED.items() for seed in seeds]
 @pytest.mark.parametrize(("world", "seed"), SEEDS)
 def test_a_seed_that_once_failed_passes(world: str, seed: int) -> None:
     """A change of timing may give the seed another history, which must pass too."""
-    match world:
-        case "raft":
-            totals = RaftTotals()
-            raft(seed, None, totals)
-            assert totals.counts["commits"]
-        case _:
-            played = Totals()
-            {"cluster": cluster, "groups": groups, "pairs": pairs}[world](seed, None, played)
-            assert played.faults.total()
+    totals = Totals()
+    run_seed_of(world)(seed, None, totals, NOTHING_ASKED)
+    assert totals.faults.total() if world != "raft" else totals.counts["commits"]

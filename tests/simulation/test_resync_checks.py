@@ -19,9 +19,9 @@ from simulation.cluster.looks import CLUSTER
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import BROKER_SET
 from simulation.cluster.resyncs import Resyncs
-from simulation.cluster.violation import Violation
 from simulation.kernel.inode import Inode
 from simulation.kernel.node import Node
+from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
 
 FOLDER = "aside-x"

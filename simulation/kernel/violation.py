@@ -1,12 +1,12 @@
-"""The error that checks of the controllers' world raise.
+"""The error that every check raises.
 
-Invariant: `rule` names the rule that does not hold, as the docstring of `simulation.controllers.check` does."""
+Invariant: `rule` names the rule that does not hold, as the checks' docstrings do."""
 
 from __future__ import annotations
 
 
 class Violation(AssertionError):
-    """A rule does not hold."""
+    """An invariant does not hold."""
 
     def __init__(self, rule: str, what: str) -> None:
         super().__init__(f"{rule}: {what}")
