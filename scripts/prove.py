@@ -57,7 +57,7 @@ def crash_images(seed: int, bug: str | None, asked: Asked) -> Counts:
 
 def ledger_images(seed: int, bug: str | None, asked: Asked) -> Counts:
     from simulation.crashimages.ledger import crash_everywhere
-    from simulation.raft.bugs import planted
+    from simulation.mutants.raft import planted
 
     with planted(bug):
         return Counter(images=sum(crash_everywhere(seed, power_cut=power_cut) for power_cut in (False, True)))

@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Callable
 
 from messagestore.dispatch.savedqueues import BOUNDARIES_MAX
-from simulation.cluster import choosers, committers, handlers, hostiletables
-from simulation.cluster.dealers import NAME, TOPICS
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import QUEUES_OF
+from simulation.faults import hostiletables
 from simulation.kernel.bounds import Bounds, Numbers
 from simulation.kernel.node import Node
 from simulation.kernel.violation import Violation
+from simulation.workloads import choosers, committers, handlers
+from simulation.workloads.dealers import NAME, TOPICS
 
 LOOK_MS = 10_000
 NAMES_EACH = 3

@@ -9,9 +9,8 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
-from simulation.cluster.check import ClusterCheck
-from simulation.cluster.damagedstores import DamagedStores
-from simulation.cluster.facts import Facts
+from simulation.checkers.check import ClusterCheck
+from simulation.checkers.damagedstores import DamagedStores
 from simulation.cluster.looks import (
     BrokerLook,
     ControllerLook,
@@ -31,6 +30,7 @@ from simulation.cluster.members import (
 )
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
+from simulation.workloads.facts import Facts
 
 RESTART_MS = (1, 300, 2000, 6000)
 ASKED_FOR_MS = 10_000

@@ -22,10 +22,10 @@ from mqclient.errors import PullFailed, RouteUnknown
 from mqruntime.runtime import Runtime
 from namesrv.server import NamesrvApp
 from namesrv.settings import NamesrvSettings
-from simulation.cluster.administration import Administration, named_by
 from simulation.cluster.contract import Contract
-from simulation.cluster.delays import GROUP, LATER, DelayedWork
-from simulation.cluster.facts import Facts
+from simulation.workloads.administration import Administration, named_by
+from simulation.workloads.delays import GROUP, LATER, DelayedWork
+from simulation.workloads.facts import Facts
 
 NAMESRV_HOST = "10.0.0.1"
 NAMESRV_PORT = 9876

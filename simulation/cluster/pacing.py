@@ -16,8 +16,8 @@ from ha.master.link import Batch
 from ha.master.pace import BURST_MS, FRAMES_A_SECOND
 from ha.master.sender import LogSender
 from mqruntime.core import NEVER_MS
-from simulation.cluster.fault import Fault
 from simulation.cluster.machines import Machines
+from simulation.faults.fault import Fault
 from simulation.kernel.node import Node
 from simulation.kernel.violation import Violation
 

@@ -19,10 +19,10 @@ from messagestore import record
 from messagestore.log.commitlog import CommitLog
 from messagestore.queues.consumequeue import is_filler
 from messagestore.systemtopics import SCHEDULE_TOPIC
-from simulation.cluster.damagedstores import vouched_end
-from simulation.cluster.fault import Fault
+from simulation.checkers.damagedstores import vouched_end
 from simulation.cluster.looks import BrokerLook
 from simulation.cluster.machines import Machines
+from simulation.faults.fault import Fault
 from simulation.kernel.node import Node
 from simulation.kernel.violation import Violation
 

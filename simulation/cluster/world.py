@@ -33,75 +33,48 @@ from messagestore.store.messagestore import MessageStore
 from mqruntime.runtime import Runtime
 from mqruntime.segments import RESERVE_STEP_BYTES
 from nativepath import presence
-from simulation.cluster import (  # noqa: F401  their bugs join the others
-    badsectorbugs,
-    boundsbugs,
-    catchupbugs,
-    choosers,
-    choosingbugs,
-    clientbugs,
-    floodbugs,
-    indexbugs,
-    lockbugs,
-    members,
-    movebugs,
-    olddiskbugs,
-    queuebugs,
-    retentionbugs,
-    sealbugs,
-    stalebugs,
-    strangerbugs,
-    tablebugs,
-    transactionbugs,
-)
-from simulation.cluster.appends import Appends
-from simulation.cluster.badsectors import BadSectors
-from simulation.cluster.blocks import log_has_blocks
+from simulation.checkers.appends import Appends
+from simulation.checkers.blocks import log_has_blocks
+from simulation.checkers.check import ClusterCheck
+from simulation.checkers.clientjudge import ClientJudge
+from simulation.checkers.delaycheck import all_delivered
+from simulation.checkers.factcheck import FactCheck
+from simulation.checkers.loggedbugs import LoggedBugs
+from simulation.checkers.seals import all_sealed
+from simulation.checkers.service import Service
+from simulation.checkers.shadow import deleted_messages
+from simulation.checkers.votes import VotesOnDisk
+from simulation.cluster import members
 from simulation.cluster.bounds import ClusterBounds
-from simulation.cluster.check import ClusterCheck
-from simulation.cluster.choosers import Choosers
-from simulation.cluster.clientjudge import ClientJudge
-from simulation.cluster.committers import Committers
-from simulation.cluster.copies import Copies
-from simulation.cluster.crashes import AllLosePower
-from simulation.cluster.dealers import SETTINGS
-from simulation.cluster.delaycheck import all_delivered
-from simulation.cluster.factcheck import FactCheck
-from simulation.cluster.fault import Fault
-from simulation.cluster.faults import Faults
-from simulation.cluster.floods import Floods
-from simulation.cluster.foreignepochs import ForeignEpochFile
-from simulation.cluster.forgers import Forger
-from simulation.cluster.fulldisks import FullDisk
-from simulation.cluster.handlers import Handlers
-from simulation.cluster.handoverbugs import BUGS, planted
-from simulation.cluster.handovers import CleanHandOvers, HandOverInTrouble
-from simulation.cluster.hindrances import GreatBurst
-from simulation.cluster.hostileframes import HostileFrames
-from simulation.cluster.hostiletables import HostileTables
-from simulation.cluster.learnerfaults import LearnerTrouble
-from simulation.cluster.loggedbugs import LoggedBugs
 from simulation.cluster.looks import broker_on
-from simulation.cluster.lostforgood import LostForGood
 from simulation.cluster.machines import Machines
-from simulation.cluster.masterfirst import MasterFirst
 from simulation.cluster.members import FAST, SLAVE_SYNC_MS, ClientApp, Timers
-from simulation.cluster.olddisks import OldDisks
-from simulation.cluster.operators import Operator
-from simulation.cluster.orderedreaders import OrderedReaders
 from simulation.cluster.pacing import Pacing
-from simulation.cluster.resyncs import Resyncs
 from simulation.cluster.retention import Retention
-from simulation.cluster.rot import CorruptSegment
-from simulation.cluster.rottenqueues import CorruptQueueFiles
-from simulation.cluster.rottentimes import CorruptStoreTime
-from simulation.cluster.seals import all_sealed
-from simulation.cluster.service import Service
-from simulation.cluster.shadow import deleted_messages
 from simulation.cluster.shape import FEATURES, Shape
-from simulation.cluster.sickdisks import SickDisks
-from simulation.cluster.transactors import Transactors
-from simulation.cluster.votes import VotesOnDisk
+from simulation.faults.badsectors import BadSectors
+from simulation.faults.copies import Copies
+from simulation.faults.crashes import AllLosePower
+from simulation.faults.fault import Fault
+from simulation.faults.faults import Faults
+from simulation.faults.floods import Floods
+from simulation.faults.foreignepochs import ForeignEpochFile
+from simulation.faults.forgers import Forger
+from simulation.faults.fulldisks import FullDisk
+from simulation.faults.handovers import CleanHandOvers, HandOverInTrouble
+from simulation.faults.hindrances import GreatBurst
+from simulation.faults.hostileframes import HostileFrames
+from simulation.faults.hostiletables import HostileTables
+from simulation.faults.learnerfaults import LearnerTrouble
+from simulation.faults.lostforgood import LostForGood
+from simulation.faults.masterfirst import MasterFirst
+from simulation.faults.olddisks import OldDisks
+from simulation.faults.operators import Operator
+from simulation.faults.resyncs import Resyncs
+from simulation.faults.rot import CorruptSegment
+from simulation.faults.rottenqueues import CorruptQueueFiles
+from simulation.faults.rottentimes import CorruptStoreTime
+from simulation.faults.sickdisks import SickDisks
 from simulation.kernel import seeds
 from simulation.kernel.features import NOTHING_ASKED, Asked, named
 from simulation.kernel.garbage import seldom_collected
@@ -110,7 +83,15 @@ from simulation.kernel.node import Node
 from simulation.kernel.totals import Totals
 from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
+from simulation.mutants.cluster import BUGS, planted
 from simulation.raft.member import watched
+from simulation.workloads import choosers
+from simulation.workloads.choosers import Choosers
+from simulation.workloads.committers import Committers
+from simulation.workloads.dealers import SETTINGS
+from simulation.workloads.handlers import Handlers
+from simulation.workloads.orderedreaders import OrderedReaders
+from simulation.workloads.transactors import Transactors
 
 RUN_MS = 100_000
 HEAL_LIMIT_MS = 60_000

@@ -17,7 +17,6 @@ from functools import partial
 from controller.server import ControllerApp
 from controller.settings import ControllerSettings
 from simulation.controllers.bounds import ControllerBounds
-from simulation.controllers.boundsbugs import BUGS, planted
 from simulation.controllers.check import ControllerCheck
 from simulation.controllers.faults import Faults
 from simulation.controllers.operator import Manners, Operator
@@ -36,6 +35,7 @@ from simulation.kernel.node import Node
 from simulation.kernel.totals import Totals
 from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
+from simulation.mutants.controllers import BUGS, planted
 
 GROUP = "group1"
 CONTROLLER_PORT = 9878

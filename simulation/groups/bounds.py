@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from messagestore.dispatch.savedqueues import BOUNDARIES_MAX
-from simulation.cluster.administration import VALUE_MAX
-from simulation.cluster.dealers import TOPICS
 from simulation.groups.clients import QUEUES_OF
 from simulation.groups.members import BROKER_PORT, RAFT_PORT
 from simulation.kernel.bounds import Bounds, Numbers, Ports
 from simulation.kernel.node import Node
 from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
+from simulation.workloads.administration import VALUE_MAX
+from simulation.workloads.dealers import TOPICS
 
 LOOK_MS = 10_000
 PORTS = Ports(links={RAFT_PORT: 1, BROKER_PORT: 2}, single=RAFT_PORT)

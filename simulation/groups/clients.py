@@ -19,9 +19,9 @@ from mqclient.errors import PullFailed, RouteUnknown, SendOutcomeUnknown, SendRe
 from mqclient.message import OutgoingMessage
 from mqruntime.clock import Clock
 from mqruntime.runtime import Runtime
-from simulation.cluster.delays import GROUP, LATER, DelayedWork
 from simulation.cluster.members import ReaderNotes
 from simulation.groups.members import NAMESRV
+from simulation.workloads.delays import GROUP, LATER, DelayedWork
 
 SINGLE, SELDOM, BATCHES = "single", "seldom", "batches"
 QUEUES_OF = {SINGLE: 3, SELDOM: 2, BATCHES: 2, LATER: 1}

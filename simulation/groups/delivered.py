@@ -13,10 +13,10 @@ from messagestore.properties import REAL_TOPIC
 from messagestore.store.settings import StoreSettings
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqclient.message import StoredMessage, decode_messages
-from simulation.cluster.delaycheck import WaitingDelivery, judge_delayed
-from simulation.cluster.delays import LEVELS
+from simulation.checkers.delaycheck import WaitingDelivery, judge_delayed
 from simulation.groups.clients import ClientApp
 from simulation.groups.committed import CommittedLog
+from simulation.workloads.delays import LEVELS
 
 
 def all_delivered(app: BrokerApp) -> bool:

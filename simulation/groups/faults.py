@@ -10,8 +10,8 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from simulation.cluster.fulldisks import wants_room
 from simulation.cluster.looks import serves
+from simulation.faults.fulldisks import wants_room
 from simulation.kernel.node import Node
 from simulation.kernel.violation import Violation
 from simulation.kernel.world import World

@@ -3,7 +3,7 @@ the member with the newest tables restarts while another has older ones, a lease
 lose their connections with each other again and again.
 
 Invariant: nothing else breaks meanwhile, so each scene comes to its end. T1 and O1 are judged as in
-simulation.cluster.tableclients."""
+simulation.workloads.tableclients."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from mqclient.queuelocks import RENEW_MS, QueueLocks
 from mqclient.route import MessageQueue
 from remoting.codes import ResponseCode
 from remoting.errors import NotSent, RemotingError
-from simulation.cluster.administration import ANSWER_MS_MAX, VALUE_MAX, request
-from simulation.cluster.factcheck import FactCheck
-from simulation.cluster.facts import Fact, Facts
-from simulation.cluster.lockingclients import GROUP, LEASE_MS, LockingClients
+from simulation.checkers.factcheck import FactCheck
 from simulation.cluster.looks import BrokerLook
 from simulation.groups.clients import SINGLE
 from simulation.groups.members import BROKER_PORT, BROKER_SET, NAMESRV, RAFT_PORT
 from simulation.kernel.node import Node
 from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
+from simulation.workloads.administration import ANSWER_MS_MAX, VALUE_MAX, request
+from simulation.workloads.facts import Fact, Facts
+from simulation.workloads.lockingclients import GROUP, LEASE_MS, LockingClients
 
 HOST = "10.0.3.4"
 LATE_COPIES = 3

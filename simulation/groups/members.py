@@ -18,9 +18,9 @@ from namesrv.server import NamesrvApp
 from namesrv.settings import NamesrvSettings
 from raftstore.ledgerstore import LedgerStore
 from raftstore.member import ledger_settings
-from simulation.cluster.dealers import SETTINGS
 from simulation.kernel.features import NOTHING_ASKED, Asked, Feature, Features
 from simulation.kernel.node import Node
+from simulation.workloads.dealers import SETTINGS
 
 NAMESRV_HOST = "10.0.0.1"
 NAMESRV = f"{NAMESRV_HOST}:9876"

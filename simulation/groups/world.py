@@ -28,25 +28,13 @@ from mqclient.route import MessageQueue
 from namesrv.server import NamesrvApp
 from raftstore import member as raftmember
 from remoting.codes import ResponseCode
-from simulation.cluster.clientjudge import found_in_queue
-from simulation.cluster.dealers import DEALS, Dealers
-from simulation.cluster.forgers import RoleForger, is_paused
-from simulation.cluster.loggedbugs import LoggedBugs
+from simulation.checkers.clientjudge import found_in_queue
+from simulation.checkers.loggedbugs import LoggedBugs
 from simulation.cluster.looks import BrokerLook
 from simulation.cluster.members import ReaderNotes
-from simulation.cluster.tableclients import TableClients, look_at
-from simulation.groups import (  # noqa: F401  their bugs join the others
-    copybugs,
-    factbugs,
-    linkbugs,
-    members,
-    mixedbugs,
-    olddisksbugs,
-    rolebugs,
-    transactionbugs,
-)
+from simulation.faults.forgers import RoleForger, is_paused
+from simulation.groups import members
 from simulation.groups.bounds import GroupBounds
-from simulation.groups.bugs import BUGS, planted
 from simulation.groups.check import GroupCheck
 from simulation.groups.clients import QUEUES_OF, SINGLE, ClientApp, topic_made
 from simulation.groups.copied import COPIES, Copied
@@ -69,6 +57,9 @@ from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.totals import Totals
 from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
+from simulation.mutants.groups import BUGS, planted
+from simulation.workloads.dealers import DEALS, Dealers
+from simulation.workloads.tableclients import TableClients, look_at
 
 T = TypeVar("T")
 

@@ -1,7 +1,7 @@
 """Producers of messages in transactions in some of the pairs, and a consumer of what they commit, from master and slaves alike.
 
-Invariants: E1 to E4 (simulation.cluster.dealers), of the history that is left in the end: only the log counts that a slave held
-when it took its master's place; and E3 also: every message that any broker ever shows a consumer was committed."""
+Invariants: E1 to E4 (simulation.workloads.dealers), of the history that is left in the end: only the log counts that a slave
+held when it took its master's place; and E3 also: every message that any broker ever shows a consumer was committed."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 from remoting.headers.pull import SYS_FLAG_SUBSCRIPTION, PullMessageHeader, PullMessageResponseHeader
-from simulation.cluster.dealers import DEALS, Dealers
-from simulation.cluster.shadow import records_below
+from simulation.checkers.shadow import records_below
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
 from simulation.pairs.faults import PairFaults
 from simulation.pairs.members import BROKER_PORT, BROKER_SET, NAMESRV, topic_made
+from simulation.workloads.dealers import DEALS, Dealers
 
 DEALERS_HOST, READERS_HOST = "10.0.3.3", "10.0.3.4"
 READER_GROUP = "deal-readers"

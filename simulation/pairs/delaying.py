@@ -1,6 +1,6 @@
 """A producer of delayed messages in some of the pairs; the log comes late to slaves, and masters die behind deliveries.
 
-Invariants: D1 to D3 (simulation.cluster.delaycheck), of the history that is left in the end: only the log counts that a slave
+Invariants: D1 to D3 (simulation.checkers.delaycheck), of the history that is left in the end: only the log counts that a slave
 held when it took its master's place, or that the disk of a continuing master held; and all messages that ever waited in that
 history are delivered in it, whatever their producer was answered."""
 
@@ -17,14 +17,14 @@ from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqadmin.admin import AdminClient
 from mqclient.client import Client
 from mqclient.message import StoredMessage, decode_messages
-from simulation.cluster.delaycheck import WaitingDelivery, judge_delayed
-from simulation.cluster.delays import LATER, LEVELS, DelayedWork
-from simulation.cluster.shadow import records_below
+from simulation.checkers.delaycheck import WaitingDelivery, judge_delayed
+from simulation.checkers.shadow import records_below
 from simulation.kernel.node import SimulatedClock
 from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
 from simulation.pairs.faults import PairFaults
 from simulation.pairs.members import BROKER_PORT, NAMESRV, SEND_TIMEOUT_MS, topic_made
+from simulation.workloads.delays import LATER, LEVELS, DelayedWork
 
 HOST = "10.0.3.5"
 HA_PORT = BROKER_PORT + 1

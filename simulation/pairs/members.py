@@ -21,8 +21,8 @@ from mqclient.message import StoredMessage
 from mqruntime.runtime import Runtime
 from namesrv.server import NamesrvApp
 from namesrv.settings import NamesrvSettings
-from simulation.cluster.dealers import SETTINGS
 from simulation.kernel.features import NOTHING_ASKED, Asked, Feature, Features
+from simulation.workloads.dealers import SETTINGS
 
 NAMESRV_HOST = "10.0.0.1"
 NAMESRV = f"{NAMESRV_HOST}:9876"

@@ -24,27 +24,19 @@ from messagestore.errors import StoreError
 from mqclient.errors import PullFailed
 from mqclient.route import MessageQueue
 from remoting.codes import ResponseCode
-from simulation.cluster.clientjudge import found_in_queue
-from simulation.cluster.dealers import DEALS
-from simulation.cluster.delays import LATER
-from simulation.cluster.forgers import RoleForger, is_paused
-from simulation.cluster.loggedbugs import LoggedBugs
+from simulation.checkers.clientjudge import found_in_queue
+from simulation.checkers.loggedbugs import LoggedBugs
+from simulation.checkers.shadow import deleted_messages
 from simulation.cluster.looks import BrokerLook
-from simulation.cluster.shadow import deleted_messages
-from simulation.cluster.tableclients import TableClients, look_at
+from simulation.faults.forgers import RoleForger, is_paused
 from simulation.kernel import seeds
 from simulation.kernel.features import NOTHING_ASKED, Asked, named
 from simulation.kernel.node import Node
 from simulation.kernel.totals import Totals
 from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
-from simulation.pairs import (  # noqa: F401  their bugs join the others
-    delaybugs,
-    members,
-    rolebugs,
-    transactionbugs,
-)
-from simulation.pairs.bugs import BUGS, planted
+from simulation.mutants.pairs import BUGS, planted
+from simulation.pairs import members
 from simulation.pairs.check import PairCheck
 from simulation.pairs.dealing import PairDealing
 from simulation.pairs.delaying import PairDelaying
@@ -60,6 +52,9 @@ from simulation.pairs.members import (
     kind_of,
 )
 from simulation.pairs.retention import PairRetention
+from simulation.workloads.dealers import DEALS
+from simulation.workloads.delays import LATER
+from simulation.workloads.tableclients import TableClients, look_at
 
 T = TypeVar("T")
 

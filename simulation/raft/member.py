@@ -1,6 +1,6 @@
 """One member of a simulated Raft group as a server of its own: DLedgerNode on its port, nothing else.
 
-Invariant: product code runs here unchanged, but for what `simulation.raft.bugs` plants."""
+Invariant: product code runs here unchanged, but for what `simulation.mutants.raft.bugs` plants."""
 
 from __future__ import annotations
 

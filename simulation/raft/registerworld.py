@@ -24,7 +24,7 @@ from simulation.kernel.features import NOTHING_ASKED, Asked
 from simulation.kernel.node import Node
 from simulation.kernel.totals import Totals
 from simulation.kernel.world import World
-from simulation.raft.bugs import BUGS, planted
+from simulation.mutants.raft import BUGS, planted
 from simulation.raft.linearizable import OperationHistory
 from simulation.raft.member import PORT
 from simulation.raft.registers import Keys, RegisterClient, Registers, RegisterService

@@ -23,7 +23,7 @@ from simulation.kernel.features import NOTHING_ASKED, Asked, Feature, Features, 
 from simulation.kernel.node import Node
 from simulation.kernel.totals import Totals
 from simulation.kernel.world import World
-from simulation.raft.bugs import BUGS, planted
+from simulation.mutants.raft import BUGS, planted
 from simulation.raft.changes import Changes
 from simulation.raft.group import RaftGroup
 from simulation.raft.late import Post, forge

@@ -88,10 +88,10 @@ def test_planted_bugs_are_found_within_300_seeds() -> None:
     recorded = json.loads((ROOT / "simulation" / "foundby.json").read_text())
     late = [(world, bug) for world, bugs in recorded.items() for bug, seed in bugs.items() if seed > 300]
     assert not late
-    simulation = ROOT / "simulation" / "cluster"
+    simulation = ROOT / "simulation" / "mutants" / "cluster"
     of_applications = {
         name
-        for file in ("lockbugs.py", "transactionbugs.py")
+        for file in ("lock.py", "transaction.py")
         for name in PLANTED.findall((simulation / file).read_text())
     }
     assert len(of_applications & recorded["cluster"].keys()) >= 6

@@ -8,7 +8,7 @@ import pytest
 
 from simulation.crashimages.ledger import CRASHES, crash_everywhere
 from simulation.kernel.loop import SimulationError
-from simulation.raft.bugs import planted
+from simulation.mutants.raft import planted
 from tests.longtests import long
 
 SEEDS = range(6)

@@ -14,8 +14,6 @@ import pytest
 from broker.role.identityfiles import LogFound
 from controller import commands
 from controller.holdings import Holdings
-from simulation.cluster.bugs import BUGS, kept_for_whole, nobody_lacks, whoever_knows_the_id
-from simulation.cluster.losses import EmptiedMember
 from simulation.cluster.shape import FEATURES, Shape
 from simulation.cluster.world import (
     ACKNOWLEDGED_MIN,
@@ -26,8 +24,11 @@ from simulation.cluster.world import (
     features,
     run_seed,
 )
+from simulation.faults.losses import EmptiedMember
 from simulation.kernel.foundby import find, found_by
 from simulation.kernel.totals import Totals
+from simulation.mutants.cluster import BUGS
+from simulation.mutants.cluster.bugs import kept_for_whole, nobody_lacks, whoever_knows_the_id
 from tests.longtests import long
 from tests.simulation.played import Scenario, played, scenario
 from tests.simulation.unitfind import assert_found

@@ -25,19 +25,19 @@ from messagestore.record import encode as record_bytes
 from messagestore.store.messagestore import MessageStore
 from messagestore.systemtopics import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
 from mqclient.message import StoredMessage
-from simulation.cluster.abandoned import Abandoned
-from simulation.cluster.appends import Append, Appends
-from simulation.cluster.check import ClusterCheck
-from simulation.cluster.damage import FlippedBit
-from simulation.cluster.grants import Grants
-from simulation.cluster.logmatch import logs_match
+from simulation.checkers.appends import Append, Appends
+from simulation.checkers.check import ClusterCheck
+from simulation.checkers.grants import Grants
+from simulation.checkers.logmatch import logs_match
 from simulation.cluster.looks import CLUSTER, BrokerLook, ControllerLook
 from simulation.cluster.members import BROKER_SET
-from simulation.cluster.rot import old_bytes
 from simulation.cluster.world import ClusterWorld
+from simulation.faults.damage import FlippedBit
+from simulation.faults.rot import old_bytes
 from simulation.kernel.features import Asked
 from simulation.kernel.node import Node
 from simulation.kernel.violation import Violation
+from simulation.workloads.abandoned import Abandoned
 
 SEGMENT_BYTES = 16_384
 STORED_MS = 1_000

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from simulation.controllers.bugs import BUGS
 from simulation.controllers.world import FEATURES, run_seed
 from simulation.kernel.foundby import find, found_by
 from simulation.kernel.totals import Totals
+from simulation.mutants.controllers import BUGS
 from tests.simulation.played import Scenario, scenario
 from tests.simulation.unitfind import assert_found
 
@@ -71,7 +71,7 @@ def test_the_document_lists_every_planted_bug() -> None:
 
 @pytest.mark.parametrize("bug", sorted(FOUND_BY_UNIT))
 def test_a_planted_bug_is_found_by_its_unit_test(bug: str) -> None:
-    assert_found("simulation.controllers.bugs", FOUND_BY_UNIT, bug)
+    assert_found("simulation.mutants.controllers", FOUND_BY_UNIT, bug)
 
 
 @pytest.mark.long

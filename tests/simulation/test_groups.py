@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from simulation.groups.bugs import BUGS
 from simulation.groups.members import FEATURES, kind_of
 from simulation.groups.world import ACKNOWLEDGED_MIN, GroupWorld, run_seed
 from simulation.kernel.foundby import find, found_by
 from simulation.kernel.totals import Totals
+from simulation.mutants.groups import BUGS
 from tests.longtests import long
 from tests.simulation.played import Scenario, played, scenario
 from tests.simulation.unitfind import assert_found
@@ -70,7 +70,7 @@ def test_every_planted_bug_has_a_seed_that_finds_it() -> None:
 
 @pytest.mark.parametrize("bug", sorted(FOUND_BY_UNIT))
 def test_a_planted_bug_is_found_by_its_unit_test(bug: str) -> None:
-    assert_found("simulation.groups.bugs", FOUND_BY_UNIT, bug)
+    assert_found("simulation.mutants.groups", FOUND_BY_UNIT, bug)
 
 
 @pytest.mark.long

@@ -7,12 +7,12 @@ import errno
 import pytest
 
 from broker.role.identity import IDENTITY_FILE
-from simulation.cluster.handoverbugs import planted
 from simulation.cluster.looks import broker_on
-from simulation.cluster.lostforgood import LostForGood
 from simulation.cluster.world import ClusterWorld
+from simulation.faults.lostforgood import LostForGood
 from simulation.kernel.node import Node
 from simulation.kernel.violation import Violation
+from simulation.mutants.cluster import planted
 
 WHOLE_MS = 30_000
 LATER_MS = 3_600_000

@@ -8,7 +8,7 @@ import pytest
 
 from simulation.kernel.foundby import find, found_by
 from simulation.kernel.totals import Totals
-from simulation.pairs.bugs import BUGS
+from simulation.mutants.pairs import BUGS
 from simulation.pairs.members import FEATURES, kind_of
 from simulation.pairs.world import ACKNOWLEDGED_MIN, PairWorld, run_seed
 from tests.longtests import long

@@ -18,7 +18,7 @@ from dledger.raft.messages import PushRequest, Request
 from dledger.storage.entry import ENTRY_HEADER_BYTES
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
-from simulation.raft.bugs import planted
+from simulation.mutants.raft import planted
 from simulation.raft.group import SETTINGS, RaftGroup
 from simulation.raft.member import MemberApp
 from simulation.raft.positions import placed_body

@@ -9,7 +9,7 @@ import pytest
 
 from dledger.raft.messages import MessageCode, PushRequest, Request, Response
 from simulation.kernel.world import NotReached, World
-from simulation.raft.bugs import planted
+from simulation.mutants.raft import planted
 from simulation.raft.group import SETTINGS, RaftGroup
 from tests.simulation.raftscene import leader_of, others, proposing, started
 

@@ -8,7 +8,7 @@ import pytest
 
 from simulation.kernel.foundby import find, found_by
 from simulation.kernel.totals import Totals
-from simulation.raft.bugs import BUGS
+from simulation.mutants.raft import BUGS
 from simulation.raft.world import FEATURES, RaftWorld, run_seed
 from tests.longtests import long
 from tests.simulation.played import Scenario, scenario
@@ -98,7 +98,7 @@ def test_every_planted_bug_has_a_seed_or_a_scenario_that_finds_it() -> None:
 
 @pytest.mark.parametrize("bug", sorted(FOUND_BY_UNIT))
 def test_a_planted_bug_is_found_by_its_unit_test(bug: str) -> None:
-    assert_found("simulation.raft.bugs", FOUND_BY_UNIT, bug)
+    assert_found("simulation.mutants.raft", FOUND_BY_UNIT, bug)
 
 
 @pytest.mark.long

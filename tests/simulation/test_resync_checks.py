@@ -14,11 +14,11 @@ from broker.resync.storeaside import Aside, State
 from broker.role.identity import IDENTITY_FILE, Identity
 from controller.events import AlterSyncStateSet, ApplyBrokerId, Event, encode
 from controller.statemachine import ReplicasStateMachine
-from simulation.cluster.check import ClusterCheck
+from simulation.checkers.check import ClusterCheck
 from simulation.cluster.looks import CLUSTER
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import BROKER_SET
-from simulation.cluster.resyncs import Resyncs
+from simulation.faults.resyncs import Resyncs
 from simulation.kernel.inode import Inode
 from simulation.kernel.node import Node
 from simulation.kernel.violation import Violation

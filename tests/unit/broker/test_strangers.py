@@ -19,7 +19,7 @@ from remoting.command import RemotingCommand
 from remoting.errors import ConnectFailed
 from remoting.headers.admin import CreateTopicHeader
 from remoting.headers.group import CopyTablesHeader, TablesVersionHeader
-from simulation.cluster.strangers import speak_as
+from simulation.faults.strangers import speak_as
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster

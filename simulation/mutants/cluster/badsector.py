@@ -1,0 +1,20 @@
+"""Bugs of reads that fail."""
+
+from __future__ import annotations
+
+from messagestore.log.files import LogFiles
+from simulation.mutants.cluster.bugs import BUGS
+
+bug = BUGS.playing("bad sectors")
+
+
+@bug("unread-reads-as-zeros", LogFiles, "read_file")
+async def whatever_came(self: LogFiles, offset: int, end: int) -> bytes:
+    """The bytes of a failed read are used as they are."""
+    try:
+        return await read_file(self, offset, end)
+    except OSError:
+        return bytes(end - offset)
+
+
+read_file = LogFiles.read_file

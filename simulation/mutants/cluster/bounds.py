@@ -1,0 +1,56 @@
+"""Bugs of resources that are never released."""
+
+from __future__ import annotations
+
+import asyncio
+
+from controller import elections, guard
+from controller.decision import Decision
+from controller.heartbeats import Liveness
+from controller.state import ReplicasState
+from messagestore.store.trimming import Trimming
+from mqruntime.segments import SegmentFile
+from remoting.client import RemotingClient
+from remoting.connections import Connections
+from remoting.dispatch import RequestDispatcher
+from remoting.peer import Peer
+from simulation.mutants.cluster.bugs import bug
+
+peer_of = RemotingClient._peer
+opened = Connections.opened
+replaced = elections.replace_lost_master
+
+
+@bug("deleted-segment-stays-open", Trimming, "_release")
+def kept_open(self: Trimming, files: list[SegmentFile]) -> None:
+    """N1: retention frees no block of the disk, because this process has the files open."""
+
+
+@bug("dials-for-each-call", RemotingClient, "_peer")
+async def another(self: RemotingClient, address: str, timeout_ms: int) -> Peer:
+    """N2: the connection before stays, and nobody uses it."""
+    self._peers.pop(address, None)
+    return await peer_of(self, address, timeout_ms)
+
+
+@bug("answered-requests-kept", RequestDispatcher, "_ended")
+def remembered(self: RequestDispatcher, task: asyncio.Task[None]) -> None:
+    """N3: a server remembers each request that it ever waited for, with its connection."""
+
+
+@bug("sweeps-for-each-connection", Connections, "opened")
+def one_more(self: Connections, peer: Peer) -> None:
+    """N4: each connection arms a timer of its own, which nobody stops."""
+    self._sweep_timer = None
+    opened(self, peer)
+
+
+@bug("elects-among-all-only", guard, "replace_lost_master")
+def once_all_are_back(
+    state: ReplicasState, live: Liveness, *, broker_name: str, unclean: bool
+) -> Decision | None:
+    """V2: a set with one member down waits for it, though the others could continue. Once all are back nothing shows."""
+    replicas, members = state.replicas[broker_name], state.sync_states[broker_name].members
+    if not all(live.is_alive((replicas.cluster_name, broker_name, member)) for member in members):
+        return None
+    return replaced(state, live, broker_name=broker_name, unclean=unclean)

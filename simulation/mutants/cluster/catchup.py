@@ -1,0 +1,85 @@
+"""Bugs of catching up."""
+
+from __future__ import annotations
+
+from broker.resync.resync import Resync
+from broker.resync.roomforboth import ResyncSpaceCheck
+from broker.role.membership import Membership
+from controller import givingup
+from controller.decision import Decision
+from controller.events import AlterSyncStateSet, CleanBrokerData
+from controller.heartbeats import Liveness
+from controller.state import ReplicasState
+from ha.master.connection import MasterConnection
+from ha.master.mastership import Mastership
+from ha.master.pace import Pace
+from ha.slave.link import SlaveLink
+from remoting.codes import ResponseCode
+from remoting.command import RemotingCommand
+from simulation.mutants.cluster.bugs import bug
+
+
+@bug("limit-forgotten", Pace, "allowed", plays=("catch-up limits",))
+def whatever_there_is(self: Pace, size: int, now_ms: int) -> int:
+    """A replica that catches up takes the whole capacity of the network, and of the master."""
+    return size
+
+
+@bug("members-held-back", Mastership, "pace_of", plays=("catch-up limits",))
+def for_everybody(self: Mastership, broker_id: int) -> int | None:
+    """Upstream: the limit is for each link, and sends wait for it."""
+    return self._catch_up_limit()
+
+
+@bug("older-master-believed", SlaveLink, "_is_proven")
+def whatever_it_leads(self: SlaveLink) -> bool:
+    """An upstream master that was deposed, and was not notified, is followed because it leads some epoch."""
+    return self._proof is not None
+
+
+@bug("cut-again-counts", Mastership, "_began")
+def whatever_it_had(self: Mastership, connection: MasterConnection, offset: int) -> None:
+    """A Java slave that loses acknowledged data with each connection remains a member."""
+    connection.began_at = offset
+
+
+@bug("set-aside-unasked", Resync, "_refused", plays=("resync",))
+async def whatever_controllers_say(
+    self: Resync, command: RemotingCommand, *, dry_run: bool
+) -> RemotingCommand | None:
+    """An operator empties the folder of a member, which keeps its id: the id counts for data that is gone."""
+    return None
+
+
+@bug("no-room-for-both", ResyncSpaceCheck, "check", plays=("resync",))
+async def room_enough(self: ResyncSpaceCheck) -> None:
+    """A replica deletes its store and has no room for the copy: there is one replica less until an operator makes room."""
+
+
+@bug("aside-removed-at-once", Membership, "in_sync", plays=("resync",))
+def always(self: Membership) -> bool:
+    """The former store is deleted before there is another copy of its data."""
+    return True
+
+
+@bug("given-up-though-needed", givingup, "give_up_replica", plays=("resync",))
+def whoever_asks(
+    state: ReplicasState,
+    live: Liveness,
+    *,
+    broker_name: str,
+    broker_id: int,
+    check_code: str | None,
+    dry_run: bool,
+) -> Decision:
+    """Nobody counts the remaining replicas."""
+    ids = frozenset({broker_id})
+    sync_state = state.sync_states.get(broker_name)
+    if (
+        sync_state is None
+        or sync_state.master_id == broker_id
+        or broker_id not in state.replicas[broker_name].by_id
+    ):
+        return Decision(code=ResponseCode.CONTROLLER_INVALID_REQUEST)
+    alter = AlterSyncStateSet(broker_name, sync_state.members - ids, sync_state.eligible - ids)
+    return Decision(events=(alter, CleanBrokerData(broker_name, ids)))

@@ -1,0 +1,25 @@
+"""Bugs of SQL92 filters."""
+
+from __future__ import annotations
+
+from broker.clients import subscription
+from broker.tables.consumerfilters import ConsumerFilters
+from filters.sql92 import compiled
+from messagestore.messages import PropertyFilter
+from remoting.bodies.heartbeats import SubscriptionData
+from simulation.mutants.cluster.bugs import BUGS
+
+bug = BUGS.playing("filters")
+
+
+@bug("unknown-is-enough", subscription, "compiled")
+def unless_it_is_false(expression: str) -> PropertyFilter:
+    """A message whose properties leave an expression unknown matches."""
+    is_not = compiled(f"NOT ({expression})")
+    return lambda properties: not is_not(properties)
+
+
+@bug("expressions-not-kept", ConsumerFilters, "_put")
+def forgets(self: ConsumerFilters, group: str, wanted: SubscriptionData) -> bool:
+    """The expressions of groups are known only while they are connected."""
+    return False

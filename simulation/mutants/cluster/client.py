@@ -1,0 +1,30 @@
+"""Bugs in the checks of clients' requests."""
+
+from __future__ import annotations
+
+from broker.clients.groups import Subscription, TopicSubscriptions
+from broker.sends import admission
+from messagestore.queues.table import QueueTable
+from remoting.command import Body
+from simulation.mutants.cluster.bugs import bug
+
+
+@bug("members-unchecked", admission, "check_members")
+def envelopes_alone(body: Body) -> None:
+    """As upstream's: only a batch's envelope is checked, and a delayed message in it is delivered at once."""
+
+
+say = TopicSubscriptions.put
+
+
+@bug("clocks-believed", TopicSubscriptions, "put")
+def the_highest_version(self: TopicSubscriptions, client_id: str, subscription: Subscription) -> None:
+    """As upstream's: a client's subscription is ignored after its clock was set back, and its messages are skipped."""
+    known = self.counting()
+    if known is None or known.version <= subscription.version:
+        say(self, client_id, subscription)
+
+
+@bug("former-lives-shown", QueueTable, "topic_begins_at")
+def shown_again(self: QueueTable, topic: str, phy: int) -> None:
+    """A topic that is made again shows the messages that it held when it was deleted."""

@@ -1,0 +1,21 @@
+"""Bugs that let one connection keep others waiting."""
+
+from __future__ import annotations
+
+from controller import turns
+from remoting.turns import TurnShare
+from simulation.mutants.cluster.bugs import BUGS
+
+bug = BUGS.playing("floods")
+
+
+@bug("floods-hold-the-loop", TurnShare, "is_used")
+def never(self: TurnShare) -> bool:
+    """All requests that one connection brought are handled in one turn."""
+    return False
+
+
+@bug("elections-wait-in-line", turns, "order_of")
+def as_they_came(asker: turns.CommandSource) -> int:
+    """Endless commands from strangers keep a controller from replacing a master that died."""
+    return 0

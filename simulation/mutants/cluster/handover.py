@@ -1,0 +1,38 @@
+"""Bugs planted into planned switchover and forwarding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.switchover.forwardingstate import Action, ForwardingState, Successor
+from broker.switchover.forwardlink import ForwardLink
+from broker.switchover.gracefulshutdown import GracefulShutdown
+from remoting.command import RemotingCommand
+from remoting.peer import Peer
+from simulation.mutants.cluster.bugs import bug
+
+passed_on = ForwardLink.pass_on
+
+
+@bug("forwarded-again", ForwardLink, "pass_on", plays=("hand-over in trouble",))
+def asks_again_for_whatever_is_unanswered(
+    self: ForwardLink, peer: Peer, commands: Sequence[RemotingCommand], *, reads: bool
+) -> None:
+    """A message whose answer did not come before the connection ended is forwarded once more."""
+    passed_on(self, peer, commands, reads=True)
+
+
+@bug("forwards-nothing", ForwardingState, "follows")
+def cares_for_nobody(self: ForwardingState, successor: Successor, now_ms: int) -> list[Action]:
+    """Upstream: a former master rejects clients' sends until they have asked for routes."""
+    return self.called_off()
+
+
+@bug("stops-before-it-answers", GracefulShutdown, "settle")
+async def stops_at_once(self: GracefulShutdown) -> None:
+    """A master without a successor stops while its slaves are about to confirm messages: their outcome stays unknown."""
+
+
+@bug("left-links-stay", ForwardLink, "_ends_at_last")
+async def waits_for_the_network(self: ForwardLink) -> None:
+    """A host that lost power ends no connection, and messages that were forwarded to it are not sent elsewhere."""

@@ -1,0 +1,68 @@
+"""Bugs of disks that were set back and of copies of a broker's store."""
+
+from __future__ import annotations
+
+from broker.app import BrokerApp
+from broker.role.memorymark import KeptMemoryMark
+from broker.role.startnumber import FILE, KeptStartNumber, decode
+from controller import commands, elections, livebrokers
+from controller.commands import IdentityRefusal, Process
+from controller.electpolicy import LiveReport
+from controller.heartbeats import BrokerKey, Liveness
+from controller.holdings import Holdings
+from controller.state import Replica, Replicas
+from remoting.codes import ResponseCode
+from simulation.mutants.cluster.bugs import BUGS, bug, nobody_lacks
+
+
+@bug("old-disk-elected", commands, "why_not_this_process")
+def whoever_says_so(replica: Replica, live: Liveness, key: BrokerKey, address: str, process: Process) -> None:
+    """The number of a start is not compared with those that were received before."""
+
+
+BUGS["old-disk-elected"].append((Holdings, "_shortfall", nobody_lacks))
+
+
+@bug("copy-takes-over", commands, "why_not_this_process", plays=("copies",))
+def whoever_came_last(
+    replica: Replica, live: Liveness, key: BrokerKey, address: str, process: Process
+) -> IdentityRefusal | None:
+    """Upstream: a copy of a broker's store is that broker from its registration on, though the broker lives."""
+    known = max(replica.start_number, live.start_number(key))
+    is_old = 0 < process.start_number <= known and process.incarnation != replica.incarnation
+    return IdentityRefusal(ResponseCode.CONTROLLER_INVALID_REQUEST, "", known) if is_old else None
+
+
+BUGS["copy-takes-over"].append((livebrokers, "why_not_this_process", whoever_came_last))
+
+
+@bug("old-disk-leads-alone", elections, "_is_set_back")
+def like_lost_memory(
+    broker_name: str, replicas: Replicas, live: Liveness, broker_id: int, report: LiveReport
+) -> bool:
+    """A disk that was set back is elected once no better one is left, like lost memory: its newer disk, and brokers that left
+    the set, count for nothing."""
+    return False
+
+
+@bug("old-disk-forgotten", KeptMemoryMark, "set_back")
+async def in_memory_alone(self: KeptMemoryMark) -> None:
+    """The next start of a disk that was set back does not know about it."""
+    self._lost = self._set_back = True
+
+
+@bug("old-disk-outgrows", KeptStartNumber, "open")
+async def drawn_at_each_start(self: KeptStartNumber) -> None:
+    """Starts that no controller receives make an old disk new."""
+    data = await self._files.read(FILE)
+    self._is_there = data is not None
+    self.number = decode(data or b"")[0]
+    await self.draw()
+
+
+@bug("old-tables-count", BrokerApp, "_note_caught_up")
+def with_its_log(self: BrokerApp) -> None:
+    """A disk that was set back counts as complete once its log is, whatever tables it has."""
+    if self.memory_mark.may_have_lost_data and self._level_epoch is not None:
+        self._level_epoch = None
+        self._tasks.start(self.memory_mark.caught_up(), name="memory mark")

@@ -1,0 +1,58 @@
+"""Bugs of retention."""
+
+from __future__ import annotations
+
+from broker.sends.delaydelivery import DelayDelivery
+from ha.service.haservice import HAService
+from messagestore.dispatch.savedqueues import SavedQueues
+from messagestore.log import commitlog
+from messagestore.log.files import LogFiles
+from messagestore.queues.consumequeue import ConsumeQueue
+from messagestore.queues.table import QueueTable
+from messagestore.record import RECORD_SIZE_MIN, store_timestamp
+from messagestore.store.trimming import Trimming
+from simulation.mutants.cluster.bugs import BUGS
+
+bug = BUGS.playing("retention")
+
+
+@bug("deletes-what-no-checkpoint-vouches-for", Trimming, "vouched_offset")
+def whatever_is_flushed(self: Trimming) -> int:
+    """Upstream: only age and disk usage decide."""
+    return self._log.flushed_offset
+
+
+@bug("deletes-what-no-checkpoint-vouches-for", SavedQueues, "ends_known_beyond")
+async def however_old_the_ends_are(self: SavedQueues, offset: int) -> bool:
+    """The ends of queues need a checkpoint, too, and would hold the deletion back."""
+    return True
+
+
+@bug("deletes-under-a-link", HAService, "read_from")
+def nobody_reads(self: HAService) -> int | None:
+    """Segments are deleted that a slave still has to read as it catches up."""
+    return None
+
+
+@bug("deletes-undelivered", DelayDelivery, "first_undelivered")
+def all_delivered(self: DelayDelivery) -> int | None:
+    """A delayed message that cannot be delivered for a while is deleted with its segment."""
+    return None
+
+
+@bug("queues-hide-what-a-late-hold-keeps", QueueTable, "lower_min")
+async def they_moved_up(self: QueueTable, log_min: int) -> None:
+    """A hold that comes while queues move up keeps the log, and no reader finds what is in it."""
+
+
+@BUGS.bug("store-times-are-believed", commitlog, "first_time", plays=("rotten store times",))
+async def whatever_it_says(log: LogFiles, offset: int, end: int) -> int | None:
+    """The age of a segment is read from the record after it, unchecked."""
+    if offset + RECORD_SIZE_MIN > end:
+        return None
+    return store_timestamp(await log.read_cold(offset, RECORD_SIZE_MIN), 0) or None
+
+
+@bug("queue-begins-with-what-is-gone", ConsumeQueue, "raise_min")
+def stays_where_it_was(self: ConsumeQueue, log_min: int) -> None:
+    """The log's begin moves up, the queue's does not."""

@@ -1,0 +1,27 @@
+"""Bugs of the CRCs of whole records."""
+
+from __future__ import annotations
+
+from messagestore import record
+from messagestore.log import appender
+from messagestore.recordcrc import Buffer
+from simulation.mutants.cluster.bugs import BUGS
+
+bug = BUGS.playing("record CRCs")
+
+
+@bug("record-crc-unchecked", record, "contradicts")
+def nothing_contradicts(buffer: Buffer, at: int, size: int, properties_bytes: int) -> bool:
+    """Bits that flipped outside a body are served and sent to others."""
+    return False
+
+
+@bug("record-crc-left-out", appender, "with_room")
+def without_room(properties: bytes) -> bytes:
+    """A master whose settings came too late."""
+    return properties
+
+
+@bug("record-crc-left-out", appender, "seal")
+def unsealed(buffer: bytearray | memoryview, at: int, size: int) -> None:
+    """The other half of it."""

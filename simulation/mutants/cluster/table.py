@@ -1,0 +1,44 @@
+"""Bugs of a start on tables that are damaged, missing or of another log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.tables.delayoffsets import DelayOffsets
+from broker.tables.savedtable import SavedTable, TableUnreadable
+from broker.tables.tables import Tables
+from messagestore.dispatch.savedqueues import SavedQueues
+from remoting.bodies.offsets import DelayOffsetWrapper
+from simulation.mutants.cluster.bugs import bug
+
+table_loaded = SavedTable.load
+
+
+@bug("damaged-tables-begin-empty", SavedTable, "load")
+async def empty_instead(self: SavedTable) -> bool:
+    """A start takes a file that does not parse for a missing one."""
+    try:
+        return await table_loaded(self)
+    except TableUnreadable:
+        return False
+
+
+@bug("lost-tables-begin-empty", Tables, "_refuse_missing")
+def nothing_is_missing(self: Tables, missing: list[SavedTable]) -> None:
+    """A start takes the tables that it finds for all that there were."""
+
+
+@bug("tables-not-remembered", SavedQueues, "note_tables")
+def not_noted(self: SavedQueues) -> None:
+    """No checkpoint records that there were tables, so the loss of all of them is not noticed."""
+
+
+@bug("offsets-of-another-log-count", Tables, "_distrust_offsets")
+async def groups_stay(self: Tables, log: Any) -> None:
+    """Groups skip messages of this log below the offsets from a file of another log."""
+
+
+@bug("delay-offsets-of-another-log-count", DelayOffsets, "decode")
+def as_if_of_this_log(self: DelayOffsets, data: bytes) -> None:
+    """Delayed messages below the offsets from a file of another log are never delivered."""
+    self._wrapper = DelayOffsetWrapper.decode(data)

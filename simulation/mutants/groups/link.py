@@ -1,0 +1,19 @@
+"""Bugs of the connections between the members of a Raft-mode set."""
+
+from __future__ import annotations
+
+from dledger.node.transport import PeerTransport
+from remoting.peer import Peer
+from simulation.mutants.groups.bugs import BUGS
+
+bug = BUGS.playing("handed on")
+
+
+@bug("former-links-kept", PeerTransport, "spoke")
+def beside_the_one_before(self: PeerTransport, peer: Peer, sender: str) -> None:
+    """The old connection of a member that lost power stays next to its new one, until it was silent for two minutes."""
+    self.silent_ms = 120_000
+    spoke(self, peer, sender)
+
+
+spoke = PeerTransport.spoke

@@ -1,0 +1,15 @@
+"""Bugs of transactions."""
+
+from __future__ import annotations
+
+from broker.transactions.donequeue import DoneQueue
+from simulation.mutants.groups.bugs import BUGS
+
+bug = BUGS.playing("transactions")
+
+
+@bug("past-before-it-is-reported", DoneQueue, "first_waiting")
+def nothing_waits(self: DoneQueue) -> int | None:
+    """A half counts as past once its end is in the log: the next master writes no op message for it, and the one after checks
+    it."""
+    return None

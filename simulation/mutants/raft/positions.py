@@ -1,0 +1,83 @@
+"""Bugs planted into a log that has each entry at one position on all members, and into the snapshot that replaces its
+beginning, in addition to those of simulation.mutants.raft.bugs.
+
+Invariant: each takes one rule away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dledger.node.node import DLedgerNode
+from dledger.node.proposals import Proposals
+from dledger.raft.entries import Block, block_of
+from dledger.raft.snapshot import Snapshot
+from dledger.storage.entrylog import EntryLog
+from dledger.storage.snapshot import Origin
+from dledger.storage.snapshotfile import SnapshotFile
+from dledger.storage.store import Store
+from simulation.kernel.plants import Bugs
+
+
+def moved(bodies: Sequence[bytes] | Block, term: int) -> Sequence[bytes] | Block:
+    """A block with its term replaced by `term`."""
+    if not isinstance(bodies, Block):
+        return bodies
+    return block_of(term, [bodies.body(number) for number in range(len(bodies))])
+
+
+def plant_positions_bugs(bugs: Bugs) -> None:
+    bug = bugs.playing("positions")
+
+    cut = EntryLog.cut
+    stored_snapshot = SnapshotFile.store
+    all_gathered = Proposals.append
+
+    @bug("closes-a-file-that-others-go-on-in", Store, "reclaim")
+    async def as_without_positions(self: Store) -> None:
+        assert self.log is not None
+        await self.log.delete_before()
+        await self.log.close_file()
+
+    @bug("restarts-at-its-own-end", Store, "begin_of")
+    def behind_all_files(self: Store, log: EntryLog, snapshot: Snapshot) -> int:
+        return log.data.end
+
+    @bug("cut-keeps-the-blank", EntryLog, "cut")
+    async def where_the_first_one_stood(self: EntryLog, count: int) -> None:
+        """The entry that replaces the first entry of a file also begins that file, however small it is."""
+        kept = self.kept
+
+        def where_it_begins(count: int) -> tuple[int, int]:
+            return self.stored_unit(count).position, kept(count)[1]
+
+        self.kept = where_it_begins  # type: ignore[method-assign]
+        try:
+            await cut(self, count)
+        finally:
+            del self.__dict__["kept"]
+
+    @bug("readable-before-durable", DLedgerNode, "_look_at_readable")
+    def once_decided(self: DLedgerNode) -> None:
+        """Others have it."""
+        placing = self._positions
+        decided = min(self._applier.committed_index, self.core.log.last_index if self.core else -1)
+        if placing is not None and placing.reached(decided):
+            self.listener.readable_to(placing.readable[1])
+
+    @bug("lands-in-a-later-term", Proposals, "append")
+    def in_any_term(self: Proposals, first_index: int, term: int) -> list[bytes | Block]:
+        """Entries that were placed behind another log's end are appended."""
+        self._gathered = [
+            replace(each, term=term, bodies=moved(each.bodies, term)) for each in self._gathered
+        ]
+        return all_gathered(self, first_index, term)
+
+    @bug("void-files-count", SnapshotFile, "store")
+    async def as_if_they_were_gone(self: SnapshotFile, snapshot: Snapshot, origin: Origin) -> None:
+        """A crash may leave files of the log that a snapshot has replaced."""
+        await stored_snapshot(self, replace(snapshot, replaces_files=False), origin)
+
+    @bug("cut-in-the-page-cache", EntryLog, "erase_again")
+    def believed(self: EntryLog) -> None:
+        """Entries that a killed process has erased, and not synced, are taken for erased."""

@@ -1,0 +1,1 @@
+"""Clients, consumers, producers in transactions and administrators at work in a world."""
