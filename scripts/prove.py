@@ -2,7 +2,7 @@
 
 The seeds are drawn from the commit, so each commit has its own and a failure can be repeated: it is printed in one line, with
 the command that runs that seed again. No seed begins when the minutes are over, or after SIGINT or SIGTERM; seeds under way
-are ended and all are counted. One that takes longer than SEED_S_MAX has failed."""
+are ended and all are counted. One that takes more CPU than SEED_S_MAX has failed, on a machine however busy."""
 
 from __future__ import annotations
 
@@ -28,6 +28,9 @@ from simulation.worlds import MODULES, features_of
 
 ROOT = Path(__file__).resolve().parents[1]
 SEED_S_MAX = 300
+"""Of CPU."""
+HANG_S_MAX = 20 * SEED_S_MAX
+"""For a process that waits for ever."""
 SEEDS_OF_A_WORKER = 40
 """A process gives the memory of its worlds back only to itself: after a thousand it has gigabytes."""
 SEEDS_APART = 1 << 20
@@ -82,6 +85,7 @@ def serve(requests: Connection) -> None:
         except EOFError:
             return
         began, error, counts = time.process_time(), None, Counter[str]()
+        signal.setitimer(signal.ITIMER_PROF, SEED_S_MAX)  # SIGPROF ends the process
         try:
             counts = WORLDS[name](seed, bug, asked)
         except Exception as found:  # noqa: BLE001 - printed with its seed
@@ -145,8 +149,8 @@ class Proof:
                         worker.pipe.close()
                         worker.process.join()
                         self.replace(worker)
-                elif time.monotonic() - worker.began_s > SEED_S_MAX:
-                    self.failed(worker, f"it did not end within {SEED_S_MAX} s", Counter(), SEED_S_MAX)
+                elif time.monotonic() - worker.began_s > HANG_S_MAX:
+                    self.failed(worker, f"it did not end within {HANG_S_MAX} s", Counter(), 0.0)
                     worker.process.kill()
                     self.replace(worker)
                 else:
@@ -189,7 +193,10 @@ class Proof:
         try:
             error, counts, cpu_s = worker.pipe.recv()
         except EOFError:
-            error, counts, cpu_s = "its process died", Counter(), 0.0
+            worker.process.join()
+            late = worker.process.exitcode == -signal.SIGPROF
+            error = f"it took more than {SEED_S_MAX} s of CPU" if late else "its process died"
+            counts, cpu_s = Counter(), SEED_S_MAX * late
             self.replace(worker)
         self.failed(worker, error, counts, cpu_s)
 
