@@ -27,6 +27,7 @@ import pytest
 
 LAYERS = {
     "unit": ["tests/architecture", "tests/unit"],
+    "cluster": ["tests/cluster"],
     "simulation": ["tests/simulation"],
     "crash": ["tests/crash"],
     "process": ["tests/process"],
@@ -59,6 +60,7 @@ PARTS = [
     LayerPart("simulation", WORKS, ("tests/simulation/test_cluster.py", "tests/simulation/test_compiled.py")),
     LayerPart("simulation", WORKS, ("tests/simulation/test_groups.py",)),
     LayerPart("unit", WORKS),
+    LayerPart("cluster", WORKS),
     LayerPart("crash", WORKS),
     LayerPart("unit", WORKS, ("tests/unit/messagestore", "tests/unit/sparkreplay")),
     LayerPart("crash", WORKS, ("tests/crash/test_ledger_crash_images.py",)),

@@ -233,7 +233,9 @@ def update_topic_perm(
         holders = await topics.holders(client, namesrv, name, clustername if not brokeraddr else None)
         addresses = [holder.address for holder in holders if brokeraddr in (None, holder.address)]
         if not addresses:
-            raise AdminError(f"{brokeraddr} is no master that has topic {name}; topicRoute shows the brokers that have it")
+            raise AdminError(
+                f"{brokeraddr} is no master that has topic {name}; topicRoute shows the brokers that have it"
+            )
         for address in addresses:
             now = await topics.settings_of(client, address, name)
             if now.perm == wanted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.documentedcommands import BLOCK, COMMANDS, DOCUMENTS, PROGRAM, documented
+from tests.support.documentedcommands import BLOCK, COMMANDS, DOCUMENTS, PROGRAM, documented
 
 
 def test_every_documented_command_is_in_the_table() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documentedcommands import BLOCK, INLINE, PROGRAM
+from tests.support.documentedcommands import BLOCK, INLINE, PROGRAM
 
 ROOT = Path(__file__).parents[2]
 PAGES = [

@@ -17,9 +17,9 @@ from remoting.codes import RequestCode
 from remoting.router import Router
 from remoting.server import RemotingServer
 from simulation.kernel.world import World
-from tests.unit.broker.brokerset import Cluster
-from tests.unit.broker.groupset import GroupSet
-from tests.unit.broker.pairset import Pair
+from tests.cluster.brokerset import Cluster
+from tests.cluster.groupset import GroupSet
+from tests.cluster.pairset import Pair
 
 PAGE = Path(__file__).parents[2] / "docs" / "requests.md"
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)

@@ -12,9 +12,9 @@ import pytest
 
 from raftstore import member
 from simulation.kernel.world import World
-from tests.unit.broker.groupset import MEMBERS, small_ledger
-from tests.unit.broker.mixedset import MixedSet, old_files
-from tests.unit.broker.pairset import Pair
+from tests.cluster.groupset import MEMBERS, small_ledger
+from tests.cluster.mixedset import MixedSet, old_files
+from tests.cluster.pairset import Pair
 
 STEPS_MAX = 2_000
 STRIDE = 17

@@ -9,7 +9,7 @@ import pytest
 from simulation.crashimages.ledger import CRASHES, crash_everywhere
 from simulation.kernel.loop import SimulationError
 from simulation.mutants.raft import planted
-from tests.longtests import long
+from tests.support.longtests import long
 
 SEEDS = range(6)
 """`scripts/prove --only ledger-images` runs thousands."""

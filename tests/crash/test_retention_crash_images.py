@@ -20,7 +20,7 @@ from simulation.crashimages import lives
 from simulation.crashimages.store import records_of
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
-from tests.longtests import long
+from tests.support.longtests import long
 
 SEGMENT_SIZE = 8192
 SCRIPT_STEPS = 60

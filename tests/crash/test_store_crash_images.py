@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simulation.crashimages.store import CRASHES, crash_everywhere
-from tests.longtests import long
+from tests.support.longtests import long
 
 
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power-cut"])

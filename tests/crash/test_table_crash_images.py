@@ -20,7 +20,7 @@ from remoting.bodies.topics import TopicConfig
 from simulation.crashimages import lives
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
-from tests.longtests import long
+from tests.support.longtests import long
 
 SCRIPT_STEPS = 30
 CRASHES_PER_SEED = 50

@@ -11,9 +11,9 @@ import pytest
 
 from localcluster.cluster import Cluster
 from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
-from tests.forkedservers import forked_servers
 from tests.interop.javaclient import JavaClient
-from tests.patientclients import patient_clients
+from tests.support.forkedservers import forked_servers
+from tests.support.patientclients import patient_clients
 
 ASKED_SOON = {"transactionTimeOut": "2000", "transactionCheckInterval": "1000"}
 BROKER_SETTINGS = {

@@ -14,7 +14,7 @@ from mqruntime.clock import SystemClock
 from remoting.errors import RemotingError
 from scripts.peers.javaserver import NO_SPIN
 from tests.interop.javabroker import java_broker
-from tests.realpair import TOPIC, RealPair
+from tests.support.realpair import TOPIC, RealPair
 
 MEMBERS = 3
 JAVA = {

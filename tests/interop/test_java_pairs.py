@@ -22,7 +22,7 @@ from scripts.peers.javapeer import broker_missing
 from scripts.peers.javaserver import NO_SPIN
 from tests.interop.javabroker import java_broker
 from tests.interop.ourmqadmin import json_of
-from tests.realpair import SEGMENT_BYTES, TOPIC, RealPair, bodies, ours
+from tests.support.realpair import SEGMENT_BYTES, TOPIC, RealPair, bodies, ours
 from tests.unit.messagestore.storehelp import message, open_store, small_settings
 
 pytestmark = [

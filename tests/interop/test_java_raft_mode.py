@@ -16,7 +16,7 @@ from localcluster.cluster import Cluster
 from scripts.peers.javapeer import broker_missing
 from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
 from tests.interop.raftbrokers import MEMBERS, RaftBrokers, places
-from tests.realpair import ROOT, SEGMENT_BYTES, TOPIC, bodies
+from tests.support.realpair import ROOT, SEGMENT_BYTES, TOPIC, bodies
 
 pytestmark = [
     pytest.mark.skipif(broker_missing() is not None, reason=str(broker_missing())),

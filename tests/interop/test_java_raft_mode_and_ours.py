@@ -13,7 +13,7 @@ import pytest
 
 from scripts.peers.javapeer import broker_missing
 from tests.interop.raftbrokers import MEMBERS, RaftBrokers, places
-from tests.realpair import bodies, ours
+from tests.support.realpair import bodies, ours
 
 pytestmark = [
     pytest.mark.skipif(broker_missing() is not None, reason=str(broker_missing())),

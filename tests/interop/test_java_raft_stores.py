@@ -10,7 +10,7 @@ import pytest
 from scripts.peers.javapeer import broker_missing
 from scripts.peers.javaserver import NO_SPIN
 from tests.interop.javabroker import java_broker
-from tests.realpair import RealPair, bodies
+from tests.support.realpair import RealPair, bodies
 from tests.unit.sparkreplay.commandline import mqreplay
 from tests.unit.sparkreplay.storerows import rows_of
 

@@ -22,7 +22,7 @@ from scripts.peers.waits import WAIT_MS
 from tests.interop.conftest import ASKED_SOON
 from tests.interop.javabroker import java_broker
 from tests.interop.javaclient import JavaClient
-from tests.realpair import TOPIC, RealPair, ours
+from tests.support.realpair import TOPIC, RealPair, ours
 
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=str(missing())),

@@ -29,7 +29,7 @@ from scripts.peers.fleet import Fleet, fleet_missing
 from scripts.peers.javapeer import NEWER, OLDER, newer_missing, peers_of
 from scripts.peers.waits import WAIT_MS
 from tests.interop.javaclient import JavaClient, everything
-from tests.longtests import long
+from tests.support.longtests import long
 from tests.unit.mqadmin.adminpage import NEWER as NEWER_COMMANDS
 from tests.unit.mqadmin.adminpage import UPSTREAMS
 

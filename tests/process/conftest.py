@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.forkedservers import forked_servers
-from tests.patientclients import patient_clients
 from tests.process.forkedcommands import ForkedCommands
+from tests.support.forkedservers import forked_servers
+from tests.support.patientclients import patient_clients
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -16,7 +16,7 @@ from tests.process.serverprocess import ENVIRONMENT, command
 
 class ForkedCommands:
     def __init__(self) -> None:
-        self._forks = PeerProcess(command("tests.moduleforks"), ENVIRONMENT)
+        self._forks = PeerProcess(command("tests.support.moduleforks"), ENVIRONMENT)
 
     def __enter__(self) -> Self:
         return self

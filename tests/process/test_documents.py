@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from localcluster.cluster import Cluster
-from tests.documentedcommands import BLOCK, COMMANDS, DOWN, ROOT, TOPIC, UP, Run
 from tests.process.forkedcommands import ForkedCommands
+from tests.support.documentedcommands import BLOCK, COMMANDS, DOWN, ROOT, TOPIC, UP, Run
 
 
 def environment(folder: Path) -> dict[str, str]:

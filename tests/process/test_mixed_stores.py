@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 from tests.interop.raftbrokers import MEMBERS, RaftBrokers, places
-from tests.realpair import bodies, ours
+from tests.support.realpair import bodies, ours
 
 
 def test_a_raft_set_continues_a_killed_brokers_store_and_fills_an_empty_member(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mqclient.producer import SendStatus
-from tests.realpair import SEGMENT_BYTES, RealPair, bodies, ours
+from tests.support.realpair import SEGMENT_BYTES, RealPair, bodies, ours
 
 
 def test_a_pair_keeps_acknowledged_messages_through_kills_of_either(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from mqclient.client import Client
 from mqclient.message import OutgoingMessage, StoredMessage
 from mqruntime.clock import SystemClock
 from scripts.peers.waits import WAIT_MS, wait_until
-from tests.longtests import long
 from tests.process.forkedcommands import ForkedCommands
+from tests.support.longtests import long
 
 TOPIC = "Orders"
 FILE_BYTES = 8 << 20

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.longtests import long
+from tests.support.longtests import long
 from tests.unit.sparkreplay.commandline import two_days
 
 ROOT = Path(__file__).parents[2]

@@ -23,7 +23,7 @@ SMALL = ["--segment", "131072", "--body", "2048", "--rate", "50"]
 
 
 SOAK = ("localcluster.soak.cli",)
-FORKING = ("tests.forkedservers", *SOAK)
+FORKING = ("tests.support.forkedservers", *SOAK)
 
 
 def begun(folder: Path, *options: str, program: tuple[str, ...] = FORKING) -> subprocess.Popen[str]:

@@ -29,136 +29,136 @@ from simulation.kernel.foundby import find, found_by
 from simulation.kernel.totals import Totals
 from simulation.mutants.cluster import BUGS
 from simulation.mutants.cluster.bugs import kept_for_whole, nobody_lacks, whoever_knows_the_id
-from tests.longtests import long
 from tests.simulation.played import Scenario, played, scenario
 from tests.simulation.unitfind import assert_found
+from tests.support.longtests import long
 
 FOUND_BY = found_by("cluster")
 FOUND_BY_UNIT = {
-    "stops-before-it-answers": "broker/test_hand_over.py"
+    "stops-before-it-answers": "cluster/test_hand_over.py"
     "::test_a_master_without_a_successor_answers_stored_sends_before_it_stops",
-    "due-as-the-entry-says": "broker/test_delay_delivery.py"
+    "due-as-the-entry-says": "unit/broker/test_delay_delivery.py"
     "::test_a_delayed_message_with_a_corrupt_due_time_in_its_entry_waits_its_own_delay",
-    "tags-before-a-corrupt-entry-stay": "messagestore/test_queue_ends.py"
+    "tags-before-a-corrupt-entry-stay": "unit/messagestore/test_queue_ends.py"
     "::test_damaged_queues_are_rebuilt_from_the_log_and_continue",
-    "queues-hide-what-a-late-hold-keeps": "messagestore/test_trimming.py"
+    "queues-hide-what-a-late-hold-keeps": "unit/messagestore/test_trimming.py"
     "::test_queues_keep_entries_that_a_late_hold_protects",
-    "one-file-is-a-setting": "messagestore/test_queue_ends.py"
+    "one-file-is-a-setting": "unit/messagestore/test_queue_ends.py"
     "::test_one_queue_file_of_another_size_is_rebuilt",
-    "lost-memory-forgotten": "broker/test_orders_of_death.py"
+    "lost-memory-forgotten": "cluster/test_orders_of_death.py"
     "::test_nothing_is_lost_when_the_last_live_replica_loses_its_memory",
-    "stored-while-read-forgotten": "broker/test_open_transactions.py"
+    "stored-while-read-forgotten": "unit/broker/test_open_transactions.py"
     "::test_open_half_messages_are_unknown_until_the_whole_log_is_confirmed",
-    "truncation-not-durable": "messagestore/test_store.py"
+    "truncation-not-durable": "unit/messagestore/test_store.py"
     "::test_truncation_cuts_log_queues_and_confirm_offset_together",
-    "restarts-forget-locks": "broker/test_queue_locks.py::test_lock_holders_are_restored_from_the_file",
-    "leases-go-on-under-the-next-master": "broker/test_queue_locks.py"
+    "restarts-forget-locks": "cluster/test_queue_locks.py::test_lock_holders_are_restored_from_the_file",
+    "leases-go-on-under-the-next-master": "cluster/test_queue_locks.py"
     "::test_under_a_new_master_each_lease_restarts",
-    "progress-before-it-is-confirmed": "broker/test_open_transactions.py"
+    "progress-before-it-is-confirmed": "unit/broker/test_open_transactions.py"
     "::test_progress_is_stored_only_for_confirmed_records",
-    "another-leads-settles": "broker/test_controller_calls.py"
+    "another-leads-settles": "unit/broker/test_controller_calls.py"
     "::test_a_newer_master_epoch_leaves_the_outcome_of_an_alter_unknown",
-    "another-handed-back": "broker/test_retries_in_process.py"
+    "another-handed-back": "cluster/test_retries_in_process.py"
     "::test_a_send_back_that_names_another_message_is_refused",
-    "acknowledges-before-notifying": "ha/test_syncstateset.py"
+    "acknowledges-before-notifying": "unit/ha/test_syncstateset.py"
     "::test_a_new_master_announces_its_minimum_before_it_confirms",
-    "asked-again-with-conditions": "broker/test_table_facts.py::"
+    "asked-again-with-conditions": "cluster/test_table_facts.py::"
     "test_a_pending_expansion_by_a_dead_member_without_the_tables_is_resolved",
-    "waits-in-silence": "controller/test_unelected.py"
+    "waits-in-silence": "unit/controller/test_unelected.py"
     "::test_an_unelected_set_is_logged_after_a_delay_and_every_half_minute",
-    "operator-elects-the-forgetful": "controller/test_controller_eligibility.py"
+    "operator-elects-the-forgetful": "unit/controller/test_controller_eligibility.py"
     "::test_an_operator_cannot_elect_a_broker_with_possible_loss_over_a_better_one",
-    "restarts-forget-moves": "broker/test_offset_resets.py::test_a_reset_survives_a_restart_of_all_brokers",
-    "groups-stay-beyond-a-lost-end": "broker/test_offsets_beyond.py"
+    "restarts-forget-moves": "cluster/test_offset_resets.py::test_a_reset_survives_a_restart_of_all_brokers",
+    "groups-stay-beyond-a-lost-end": "cluster/test_offsets_beyond.py"
     "::test_after_a_power_loss_of_all_brokers_no_consumer_skips_new_messages",
-    "limits-die-with-their-master": "broker/test_offsets_beyond.py"
+    "limits-die-with-their-master": "cluster/test_offsets_beyond.py"
     "::test_no_consumer_skips_new_messages_after_a_second_failover",
-    "commits-beyond-a-lost-end": "broker/test_offsets_beyond.py"
+    "commits-beyond-a-lost-end": "cluster/test_offsets_beyond.py"
     "::test_after_a_power_loss_of_all_brokers_no_consumer_skips_new_messages",
-    "stale-unlock-forwarded": "broker/test_stale_requests.py"
+    "stale-unlock-forwarded": "cluster/test_stale_requests.py"
     "::test_a_forwarded_unlock_releases_no_lock_granted_by_the_successor",
-    "passed-on-after-a-nap": "broker/test_stale_requests.py"
+    "passed-on-after-a-nap": "cluster/test_stale_requests.py"
     "::test_requests_that_waited_while_a_former_master_was_paused_are_not_forwarded",
-    "left-links-stay": "broker/test_forwarding.py"
+    "left-links-stay": "cluster/test_forwarding.py"
     "::test_an_abandoned_forwarding_link_ends_even_if_the_other_host_lost_power",
-    "late-grant-taken": "broker/test_membership.py::test_a_grant_to_the_previous_process_is_ignored",
-    "clocks-believed": "broker/test_client_requests.py"
+    "late-grant-taken": "unit/broker/test_membership.py::test_a_grant_to_the_previous_process_is_ignored",
+    "clocks-believed": "cluster/test_client_requests.py"
     "::test_a_client_with_a_clock_set_back_gets_its_newest_subscription",
-    "former-lives-shown": "broker/test_client_requests.py"
+    "former-lives-shown": "cluster/test_client_requests.py"
     "::test_a_recreated_topic_shows_no_message_from_before_its_deletion_under_any_master",
-    "members-unchecked": "broker/test_send.py::test_a_batch_with_delayed_timer_or_half_messages_is_refused",
-    "anybody-hands-over": "broker/test_forged_roles.py"
+    "members-unchecked": "unit/broker/test_send.py::test_a_batch_with_delayed_timer_or_half_messages_is_refused",
+    "anybody-hands-over": "cluster/test_forged_roles.py"
     "::test_a_master_refuses_a_hand_over_request_from_a_stranger",
-    "anonymous-processes-count": "broker/test_forged_roles.py"
+    "anonymous-processes-count": "cluster/test_forged_roles.py"
     "::test_id_and_address_alone_neither_register_nor_heartbeat_for_a_live_broker",
-    "numbers-alone-count": "broker/test_forged_roles.py"
+    "numbers-alone-count": "cluster/test_forged_roles.py"
     "::test_a_forged_start_number_deposes_no_master_and_marks_no_disk_as_set_back[False]",
-    "any-masters-epoch": "ha/test_slavelink.py::test_an_epoch_unknown_to_controllers_is_rejected",
-    "anybody-unregisters": "broker/test_forged_roles.py"
+    "any-masters-epoch": "unit/ha/test_slavelink.py::test_an_epoch_unknown_to_controllers_is_rejected",
+    "anybody-unregisters": "cluster/test_forged_roles.py"
     "::test_a_stranger_neither_removes_a_broker_from_the_routes_nor_keeps_one_in_them",
-    "strangers-pass-on": "broker/test_forged_roles.py::test_a_stranger_is_not_taken_for_a_former_master",
-    "far-epoch-taken": "broker/test_membership.py::test_a_notification_of_an_impossible_epoch_is_refused",
-    "untrue-answer-taken": "ha/test_ha_roles.py"
+    "strangers-pass-on": "cluster/test_forged_roles.py::test_a_stranger_is_not_taken_for_a_former_master",
+    "far-epoch-taken": "unit/broker/test_membership.py::test_a_notification_of_an_impossible_epoch_is_refused",
+    "untrue-answer-taken": "unit/ha/test_ha_roles.py"
     "::test_an_impossible_response_to_an_alter_is_ignored_and_logged",
-    "hint-lost": "broker/test_membership.py"
+    "hint-lost": "unit/broker/test_membership.py"
     "::test_notifications_cause_at_most_ten_queries_a_second_and_none_is_lost",
-    "cut-again-counts": "ha/test_masters_behind.py"
+    "cut-again-counts": "unit/ha/test_masters_behind.py"
     "::test_a_java_slave_that_truncates_again_is_excluded_until_the_next_epoch",
-    "older-master-believed": "ha/test_masters_behind.py"
+    "older-master-believed": "unit/ha/test_masters_behind.py"
     "::test_a_master_without_proof_of_the_accepted_epoch_is_refused_c8",
-    "applied-twice": "broker/test_table_journal.py"
+    "applied-twice": "unit/broker/test_table_journal.py"
     "::test_a_replayed_deletion_removes_no_offset_committed_after_it",
-    "journal-not-synced": "broker/test_table_journal.py"
+    "journal-not-synced": "unit/broker/test_table_journal.py"
     "::test_saved_tables_survive_a_kill_or_power_cut_at_any_moment",
-    "dropped-before-a-file-says-so": "broker/test_table_journal.py"
+    "dropped-before-a-file-says-so": "unit/broker/test_table_journal.py"
     "::test_a_record_written_during_a_save_is_kept_until_a_table_file_contains_it",
-    "taken-over-in-part": "broker/test_table_changes.py"
+    "taken-over-in-part": "unit/broker/test_table_changes.py"
     "::test_a_full_copy_is_sent_in_slices_and_includes_changes_made_meanwhile",
-    "old-disk-leads-alone": "broker/test_set_back_disks.py"
+    "old-disk-leads-alone": "cluster/test_set_back_disks.py"
     "::test_a_last_replica_whose_disk_is_set_back_does_not_lead",
-    "old-disk-forgotten": "broker/test_memory_mark.py"
+    "old-disk-forgotten": "unit/broker/test_memory_mark.py"
     "::test_a_disk_that_was_set_back_may_miss_data_until_it_caught_up_across_boots",
-    "old-disk-outgrows": "broker/test_start_number.py"
+    "old-disk-outgrows": "unit/broker/test_start_number.py"
     "::test_unregistered_starts_do_not_increase_the_start_number",
-    "old-disk-elected": "broker/test_set_back_disks.py"
+    "old-disk-elected": "cluster/test_set_back_disks.py"
     "::test_no_message_is_lost_when_an_old_copy_of_a_slave_is_restored_after_a_kill_of_all",
-    "old-tables-count": "broker/test_set_back_disks.py"
+    "old-tables-count": "cluster/test_set_back_disks.py"
     "::test_a_disk_that_was_set_back_is_incomplete_until_it_copied_the_masters_tables",
-    "enters-without-tables": "broker/test_tables_of_the_set.py"
+    "enters-without-tables": "cluster/test_tables_of_the_set.py"
     "::test_a_slave_with_the_log_but_without_the_tables_stays_outside_the_set",
-    "damaged-tables-begin-empty": "broker/test_rotten_tables.py"
+    "damaged-tables-begin-empty": "unit/broker/test_rotten_tables.py"
     "::test_a_damaged_file_without_a_backup_stops_the_start_with_a_remedy",
-    "lost-tables-begin-empty": "broker/test_rotten_tables.py"
+    "lost-tables-begin-empty": "unit/broker/test_rotten_tables.py"
     "::test_a_missing_file_stops_the_start_if_other_files_were_written_after_it",
-    "tables-not-remembered": "messagestore/test_checkpoint.py"
+    "tables-not-remembered": "unit/messagestore/test_checkpoint.py"
     "::test_a_checkpoint_keeps_the_tables_flag_with_any_values",
-    "offsets-of-another-log-count": "broker/test_rotten_tables.py"
+    "offsets-of-another-log-count": "unit/broker/test_rotten_tables.py"
     "::test_an_offsets_file_of_another_log_lets_no_group_skip_messages",
-    "delay-offsets-of-another-log-count": "broker/test_delay_delivery.py"
+    "delay-offsets-of-another-log-count": "unit/broker/test_delay_delivery.py"
     "::test_a_delay_offset_file_ahead_of_the_log_skips_no_message",
-    "elections-wait-in-line": "controller/test_controller_runner.py"
+    "elections-wait-in-line": "unit/controller/test_controller_runner.py"
     "::test_own_commands_run_first_then_brokers_then_connections_in_turn",
-    "swapped-queues-believed": "messagestore/test_foreign_entries.py"
+    "swapped-queues-believed": "unit/messagestore/test_foreign_entries.py"
     "::test_queues_with_exchanged_files_are_rebuilt[a0-b0]",
-    "foreign-entries-served": "messagestore/test_foreign_entries.py"
+    "foreign-entries-served": "unit/messagestore/test_foreign_entries.py"
     "::test_an_entry_that_points_to_another_queues_record_fails_its_reader[another1-True]",
-    "another-levels-message": "broker/test_delay_delivery.py"
+    "another-levels-message": "unit/broker/test_delay_delivery.py"
     "::test_an_entry_that_points_to_a_message_of_another_queue_waits[1]",
-    "index-files-believed": "messagestore/test_index_damage.py"
+    "index-files-believed": "unit/messagestore/test_index_damage.py"
     "::test_a_query_over_a_broken_chain_ends_and_the_file_is_rebuilt[0-1]",
-    "index-gaps-stay": "messagestore/test_index_damage.py"
+    "index-gaps-stay": "unit/messagestore/test_index_damage.py"
     "::test_one_damaged_index_file_is_logged_and_the_others_stay[2]",
-    "what-its-log-knows": "ha/test_ha_roles.py"
+    "what-its-log-knows": "unit/ha/test_ha_roles.py"
     "::test_a_slave_with_a_newer_epoch_counts_once_its_master_has_that_epoch",
-    "bulk-forgets-tags": "messagestore/test_index_tags.py"
+    "bulk-forgets-tags": "unit/messagestore/test_index_tags.py"
     "::test_every_message_of_a_log_indexed_in_pieces_is_found_by_its_tag",
-    "tag-hash-is-enough": "messagestore/test_index_tags.py"
+    "tag-hash-is-enough": "unit/messagestore/test_index_tags.py"
     "::test_a_search_by_tag_finds_only_messages_of_the_topic_with_that_tag",
-    "gap-end-moves": "messagestore/test_index_damage.py"
+    "gap-end-moves": "unit/messagestore/test_index_damage.py"
     "::test_records_appended_while_a_gap_is_filled_are_indexed_once",
-    "listed-in-part-is-listed": "messagestore/test_index_damage.py"
+    "listed-in-part-is-listed": "unit/messagestore/test_index_damage.py"
     "::test_a_record_with_entries_in_two_java_files_loses_none",
-    "untagged-files-believed": "messagestore/test_index_tags.py"
+    "untagged-files-believed": "unit/messagestore/test_index_tags.py"
     "::test_the_offset_since_which_an_index_has_tags_is_known",
 }
 """Planted bug -> the unit test that finds it; hardly one seed in a hundred does."""

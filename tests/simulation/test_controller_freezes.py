@@ -10,8 +10,8 @@ import pytest
 
 from simulation.controllers.world import CONTROLLER_HOSTS, CONTROLLER_PORT, ControllerWorld
 from simulation.kernel.world import World
-from tests.longtests import long
 from tests.simulation.controllerscene import leader_of, master_of, recorded, whole_cluster
+from tests.support.longtests import long
 
 FREEZES_MS = (1_000, 12_000, 60_000, 600_000)
 HEARTBEAT_TIMEOUT_MS = 10_000

@@ -18,19 +18,19 @@ from tests.simulation.unitfind import assert_found
 
 FOUND_BY = found_by("controllers")
 FOUND_BY_UNIT = {
-    "former-holder-speaks": "controller/test_controller_live_brokers.py"
+    "former-holder-speaks": "unit/controller/test_controller_live_brokers.py"
     "::test_a_former_holder_of_an_id_does_not_block_the_new_holder",
-    "eligible-comes-back-short": "controller/test_controller_live_brokers.py"
+    "eligible-comes-back-short": "unit/controller/test_controller_live_brokers.py"
     "::test_an_eligible_broker_with_an_older_log_is_missing_data",
-    "operator-elects-one-that-may-miss-data": "controller/test_controller_eligibility.py"
+    "operator-elects-one-that-may-miss-data": "unit/controller/test_controller_eligibility.py"
     "::test_an_operator_cannot_elect_a_broker_with_possible_loss_over_a_better_one",
-    "holders-cleaned": "controller/test_controller_commands.py"
+    "holders-cleaned": "unit/controller/test_controller_commands.py"
     "::test_the_only_broker_with_acknowledged_data_is_not_cleaned",
-    "late-heartbeat-revives": "controller/test_controller_live_brokers.py"
+    "late-heartbeat-revives": "unit/controller/test_controller_live_brokers.py"
     "::test_a_late_heartbeat_of_a_dead_process_is_ignored_after_a_restart",
-    "older-connection-reports": "controller/test_controller_holdings.py"
+    "older-connection-reports": "unit/controller/test_controller_holdings.py"
     "::test_a_late_report_from_before_the_loss_is_ignored",
-    "one-that-cannot-lead-is-able": "controller/test_controller_eligibility.py"
+    "one-that-cannot-lead-is-able": "unit/controller/test_controller_eligibility.py"
     "::test_a_damaged_log_ranks_below_an_intact_one_and_above_an_unfit_broker",
 }
 """Planted bug -> the unit test that finds it; hardly one seed in a hundred does."""

@@ -11,21 +11,21 @@ from simulation.groups.world import ACKNOWLEDGED_MIN, GroupWorld, run_seed
 from simulation.kernel.foundby import find, found_by
 from simulation.kernel.totals import Totals
 from simulation.mutants.groups import BUGS
-from tests.longtests import long
 from tests.simulation.played import Scenario, played, scenario
 from tests.simulation.unitfind import assert_found
+from tests.support.longtests import long
 
 FOUND_BY = found_by("groups")
 FOUND_BY_UNIT = {
-    "begins-behind-what-is-known": "broker/test_rotten_beginning.py"
+    "begins-behind-what-is-known": "cluster/test_rotten_beginning.py"
     "::test_old_files_are_kept_while_the_entry_before_the_new_log_start_is_corrupt",
-    "check-value-lost-for-good": "raftstore/test_mending.py"
+    "check-value-lost-for-good": "unit/raftstore/test_mending.py"
     "::test_an_entry_is_rebuilt_with_the_checksums_of_its_own_disk",
-    "first-entry-uncompared": "broker/test_ledger_repair.py"
+    "first-entry-uncompared": "cluster/test_ledger_repair.py"
     "::test_a_log_scan_at_start_creates_no_queue_for_a_corrupt_topic_name[5-0]",
-    "late-copy-of-a-former-leader": "broker/test_group_tables.py"
+    "late-copy-of-a-former-leader": "cluster/test_group_tables.py"
     "::test_a_late_copy_of_an_older_leaders_tables_is_refused",
-    "version-not-persisted": "broker/test_group_tables.py"
+    "version-not-persisted": "cluster/test_group_tables.py"
     "::test_table_versions_are_stored_and_tables_without_one_count_as_oldest",
 }
 """Planted bug -> the unit test that finds it; hardly one seed in a hundred does."""

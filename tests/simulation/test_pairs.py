@@ -11,8 +11,8 @@ from simulation.kernel.totals import Totals
 from simulation.mutants.pairs import BUGS
 from simulation.pairs.members import FEATURES, kind_of
 from simulation.pairs.world import ACKNOWLEDGED_MIN, PairWorld, run_seed
-from tests.longtests import long
 from tests.simulation.played import Scenario, scenario
+from tests.support.longtests import long
 
 FOUND_BY = found_by("pairs")
 

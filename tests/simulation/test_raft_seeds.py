@@ -10,10 +10,10 @@ from simulation.kernel.foundby import find, found_by
 from simulation.kernel.totals import Totals
 from simulation.mutants.raft import BUGS
 from simulation.raft.world import FEATURES, RaftWorld, run_seed
-from tests.longtests import long
 from tests.simulation.played import Scenario, scenario
 from tests.simulation.test_register_seeds import FOUND_BY as FOUND_BY_REGISTERS
 from tests.simulation.unitfind import assert_found
+from tests.support.longtests import long
 
 PLACES = scenario(44, "positions", "kill")
 SCENARIOS = [
@@ -42,15 +42,15 @@ FOUND_BY_SCENARIO = {
 }
 """In tests/simulation/test_raft_scenarios.py and test_raft_positions.py: seeds seldom find them."""
 FOUND_BY_UNIT = {
-    "former-member-not-vouched": "dledger/test_memberguard.py"
+    "former-member-not-vouched": "unit/dledger/test_memberguard.py"
     "::test_a_member_that_was_added_again_is_a_confirmed_peer",
-    "promoted-though-it-counts-for-nothing": "dledger/test_transcripts.py"
+    "promoted-though-it-counts-for-nothing": "unit/dledger/test_transcripts.py"
     "::test_a_transcript_matches_the_result_of_its_commands[members.txt]",
-    "old-disk-forgotten": "dledger/test_dledger_store.py"
+    "old-disk-forgotten": "unit/dledger/test_dledger_store.py"
     "::test_the_newcomer_flag_and_the_members_are_stored_with_the_term",
-    "answer-of-a-former-life-counts": "dledger/test_raft_rejoin.py"
+    "answer-of-a-former-life-counts": "unit/dledger/test_raft_rejoin.py"
     "::test_a_late_acknowledgement_of_an_earlier_session_is_ignored",
-    "vote-not-persisted": "dledger/test_dledger_store.py"
+    "vote-not-persisted": "unit/dledger/test_dledger_store.py"
     "::test_the_newcomer_flag_and_the_members_are_stored_with_the_term",
 }
 FOUND_BY_CRASH_IMAGES = {"cut-in-the-page-cache", "cut-keeps-the-blank", "void-files-count"}

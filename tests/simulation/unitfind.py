@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-UNIT = Path(__file__).parents[1] / "unit"
+TESTS = Path(__file__).parents[1]
 SAYS = "ended:"
 UNIT_TESTS = """
 import json, os, sys
@@ -33,8 +33,8 @@ for bug, test in tests.items():
 
 
 def assert_found(bugs: str, tests: Mapping[str, str], bug: str) -> None:
-    """The unit test `tests[bug]`, below tests/unit, fails once `bug` of the module `bugs` is planted in its process."""
-    codes, said = _ended(bugs, json.dumps({bug: str(UNIT / test) for bug, test in tests.items()}))
+    """The unit test `tests[bug]`, below tests, fails once `bug` of the module `bugs` is planted in its process."""
+    codes, said = _ended(bugs, json.dumps({bug: str(TESTS / test) for bug, test in tests.items()}))
     assert codes.get(bug) == pytest.ExitCode.TESTS_FAILED, said
 
 

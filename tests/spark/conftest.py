@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.forkedservers import forked_servers
 from tests.spark.loadedclasses import java_options
 from tests.spark.sessions import SharedSession, again_where_python_was_slow
+from tests.support.forkedservers import forked_servers
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from tests.unit.doubles import MemoryFiles
+from tests.support.doubles import MemoryFiles
 
 
 class Files(MemoryFiles):

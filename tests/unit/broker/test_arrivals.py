@@ -9,8 +9,8 @@ import pytest
 
 from messagestore.messages import GetResult, QueueEntry, QueueGrew, TagFilter
 from remoting.codes import ResponseCode
-from tests.unit.broker.pullbench import HOLD, Bench, ScriptedQueues, pull
-from tests.unit.broker.recordingpeer import RecordingPeer
+from tests.support.pullbench import HOLD, Bench, ScriptedQueues, pull
+from tests.support.recordingpeer import RecordingPeer
 
 
 class WatchedQueues(ScriptedQueues):

@@ -13,7 +13,7 @@ from broker.role.controllerhosts import ControllerHosts
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.router import Router
-from tests.unit.doubles import ManualClock
+from tests.support.doubles import ManualClock
 
 NAMES = {"one.example": {"10.0.0.1"}, "two.example": {"10.0.0.2"}, "here.example": {"127.0.0.1"}}
 

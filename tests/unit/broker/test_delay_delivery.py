@@ -15,7 +15,7 @@ from messagestore.errors import RecordDamaged
 from messagestore.messages import MessageToStore, PutResult, PutStatus, QueueEntry
 from messagestore.record import Message, encode, pack_host
 from remoting.bodies.offsets import DelayOffsetWrapper
-from tests.unit.doubles import ManualClock
+from tests.support.doubles import ManualClock
 
 LEVELS_MS = [1_000, 5_000]
 HOST = pack_host("10.0.0.1", 10911)

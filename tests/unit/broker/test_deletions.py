@@ -17,7 +17,7 @@ from broker.tables.topics import TOPICS_FILE
 from messagestore.messages import QueueEntry
 from remoting.bodies.offsets import ConsumerOffsetWrapper
 from remoting.bodies.tables import DeletionTable, TablesCopy
-from tests.unit.doubles import ManualClock, MemoryFiles, NoQueues
+from tests.support.doubles import ManualClock, MemoryFiles, NoQueues
 
 
 def deletions(clock: ManualClock | None = None) -> Deletions:

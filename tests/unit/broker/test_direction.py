@@ -11,7 +11,7 @@ from broker.tables.subscriptiongroups import SubscriptionGroups
 from messagestore.messages import GetResult, GetStatus
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.codes import ResponseCode
-from tests.unit.doubles import ManualClock
+from tests.support.doubles import ManualClock
 
 MEMORY = 1_000
 FOUND = ResponseCode.SUCCESS

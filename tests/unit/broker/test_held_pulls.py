@@ -15,8 +15,8 @@ from messagestore.messages import QueueGrew
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.topics import TopicConfig
 from remoting.codes import ResponseCode
-from tests.unit.broker.pullbench import HOLD, Bench, Limits, pull
-from tests.unit.broker.recordingpeer import RecordingPeer
+from tests.support.pullbench import HOLD, Bench, Limits, pull
+from tests.support.recordingpeer import RecordingPeer
 
 
 def test_a_pull_at_the_end_is_held_and_answered_by_the_next_message() -> None:

@@ -9,7 +9,7 @@ import pytest
 from broker.role.identity import Identity, IdentityInvalid, TemporaryIdentity
 from broker.role.identityfiles import MARK_FILE, IdentityFiles, LogFound
 from epochfile.history import EpochHistory
-from tests.unit.doubles import MemoryFiles
+from tests.support.doubles import MemoryFiles
 
 ONE = Identity("DefaultCluster", "broker-a", 1)
 FOUR = Identity("DefaultCluster", "broker-a", 4)

@@ -14,8 +14,8 @@ from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ONEWAY_BIT, RESPONSE_BIT, RemotingCommand
 from remoting.router import Router
-from tests.unit.broker.recordingpeer import RecordingPeer
-from tests.unit.doubles import ManualClock
+from tests.support.doubles import ManualClock
+from tests.support.recordingpeer import RecordingPeer
 
 SEND_WAIT_MS = 3_000
 V1, V2 = RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2

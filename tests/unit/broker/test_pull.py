@@ -22,7 +22,7 @@ from remoting.command import RemotingCommand
 from remoting.errors import HeaderError
 from remoting.frame import encode
 from remoting.headers.pull import PullMessageResponseHeader
-from tests.unit.broker.pullbench import HOLD, Bench, Limits, Role, ScriptedQueues, pull
+from tests.support.pullbench import HOLD, Bench, Limits, Role, ScriptedQueues, pull
 
 
 def test_a_reader_ahead_of_a_new_master_waits_for_messages_at_its_offset() -> None:

@@ -15,7 +15,7 @@ from remoting.bodies.epochs import EpochCache, EpochSpan
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.errors import NotSent
-from tests.unit.doubles import ManualClock
+from tests.support.doubles import ManualClock
 
 MASTER = "10.0.0.1:10911"
 OFFSET = 800

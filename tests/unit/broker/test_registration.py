@@ -16,7 +16,7 @@ from remoting.bodies.topics import PERM_READ, TopicConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import ConnectionLost
-from tests.unit.doubles import ManualClock, MemoryFiles, NoQueues
+from tests.support.doubles import ManualClock, MemoryFiles, NoQueues
 
 NAME_SERVER = "10.0.9.1:9876"
 PERIOD_MS = 30_000

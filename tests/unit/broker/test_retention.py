@@ -19,7 +19,7 @@ from ha.service.haservice import HAService
 from messagestore.leases import LEASE_MS_MAX, Lease
 from messagestore.messages import PutStatus
 from mqruntime.segments import DiskSpace, RealSegmentDirectory
-from tests.unit.doubles import ManualClock, MemoryFiles
+from tests.support.doubles import ManualClock, MemoryFiles
 from tests.unit.messagestore.storehelp import message
 from tests.unit.messagestore.test_trimming import SEGMENT, filled, names, saved
 

@@ -27,7 +27,7 @@ from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.offsets import ConsumerOffsetWrapper
 from remoting.bodies.tables import QueueEnd, QueueEndTable
 from remoting.bodies.topics import TopicConfig
-from tests.unit.doubles import ManualClock, MemoryFiles, NoQueues
+from tests.support.doubles import ManualClock, MemoryFiles, NoQueues
 
 TABLES = (
     TOPICS_FILE, SUBSCRIPTION_GROUPS_FILE, CONSUMER_OFFSETS_FILE, DELAY_OFFSETS_FILE, DELETIONS_FILE, QUEUE_LOCKS_FILE,

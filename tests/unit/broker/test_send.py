@@ -21,9 +21,9 @@ from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ONEWAY_BIT, RemotingCommand
 from remoting.errors import HeaderError
-from tests.unit.broker.recordingpeer import RecordingPeer
+from tests.support.doubles import ManualClock
+from tests.support.recordingpeer import RecordingPeer
 from tests.unit.broker.sendbench import RECORD_BYTES, ScriptedLog, ScriptedReplication
-from tests.unit.doubles import ManualClock
 from tests.unit.messagestore.storehelp import encode_batch
 
 

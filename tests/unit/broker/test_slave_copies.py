@@ -18,7 +18,7 @@ from remoting.bodies.offsets import ConsumerOffsetWrapper, DelayOffsetWrapper
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.group import CopyTablesHeader, TablesVersionHeader
-from tests.unit.doubles import ManualClock, MemoryFiles, NoQueues
+from tests.support.doubles import ManualClock, MemoryFiles, NoQueues
 
 MASTER = "10.0.0.1:10911"
 

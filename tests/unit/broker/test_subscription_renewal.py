@@ -16,7 +16,7 @@ from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, Subscription
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import ConnectionLost
-from tests.unit.broker.askedclient import GROUP, JAVA_ANSWER, TOPIC, VERSION, AskedClient
+from tests.support.askedclient import GROUP, JAVA_ANSWER, TOPIC, VERSION, AskedClient
 
 
 def asked(

@@ -17,7 +17,7 @@ from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.tables import TableChanges
 from remoting.bodies.topics import TopicConfig
 from remoting.headers.group import CopyTablesHeader, TablesVersionHeader
-from tests.unit.doubles import ManualClock, MemoryFiles, NoQueues
+from tests.support.doubles import ManualClock, MemoryFiles, NoQueues
 
 
 class Broker:

@@ -22,7 +22,7 @@ from remoting.bodies.tables import TableChanges
 from remoting.bodies.topics import TopicConfig
 from simulation.kernel.node import SimulatedClock
 from simulation.kernel.world import World
-from tests.unit.doubles import ManualClock, MemoryFiles, NoQueues
+from tests.support.doubles import ManualClock, MemoryFiles, NoQueues
 
 
 def tables(files: Any, **more: Any) -> Tables:

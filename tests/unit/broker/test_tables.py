@@ -28,7 +28,7 @@ from mqruntime.slices import whole
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from remoting.bodies.offsets import ConsumerOffsetWrapper
 from remoting.bodies.topics import TopicConfig, TopicConfigWrapper
-from tests.unit.doubles import ManualClock, MemoryFiles, NoQueues
+from tests.support.doubles import ManualClock, MemoryFiles, NoQueues
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "broker"
 

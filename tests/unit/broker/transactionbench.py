@@ -17,7 +17,7 @@ from messagestore.record import Message, decode, encode, pack_host
 from messagestore.systemtopics import HALF_TOPIC
 from mqruntime.slices import whole
 from remoting.bodies.offsets import ConsumerOffsetWrapper
-from tests.unit.doubles import ManualClock
+from tests.support.doubles import ManualClock
 
 HOST = pack_host("10.0.0.1", 10911)
 

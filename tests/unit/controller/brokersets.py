@@ -9,7 +9,7 @@ from controller.heartbeats import Heartbeat, Heartbeats, Liveness
 from controller.holdings import Holdings
 from controller.livebrokers import LiveBrokers
 from controller.state import ReplicasState
-from tests.unit.doubles import ManualClock
+from tests.support.doubles import ManualClock
 
 NOW = 1_000_000
 

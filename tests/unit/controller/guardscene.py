@@ -20,7 +20,7 @@ from dledger.node.node import DLedgerNode
 from dledger.raft.actions import Role
 from mqruntime.tasks import Tasks
 from remoting.client import RemotingClient
-from tests.unit.doubles import ManualClock
+from tests.support.doubles import ManualClock
 
 SETS = 300
 NOW = 1_000_000

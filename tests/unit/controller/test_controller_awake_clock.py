@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from controller.awakeclock import LATE_MS_MAX, TICK_MS, AwakeClock
-from tests.unit.doubles import ManualClock
+from tests.support.doubles import ManualClock
 
 
 def while_running(scenario: Callable[[AwakeClock, ManualClock], None]) -> None:

@@ -12,7 +12,7 @@ from controller.holdingsfile import FILE as HOLDINGS_FILE
 from controller.holdingsfile import ROWS_A_TURN, HoldingsFile
 from controller.state import ReplicasState
 from remoting.bodies.elections import Elections
-from tests.unit.doubles import ManualClock, MemoryFiles
+from tests.support.doubles import ManualClock, MemoryFiles
 
 NAMES = [f"set-{number}" for number in range(5 * SETS_A_TURN)]
 

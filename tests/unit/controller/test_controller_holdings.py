@@ -8,8 +8,8 @@ import pytest
 
 from controller.holdings import RECORD_BYTES_MAX, Held, HoldingsDamaged, LogReport
 from controller.holdingsfile import FILE, HoldingsFile
+from tests.support.doubles import ManualClock, MemoryFiles
 from tests.unit.controller.offsetstable import ONE, THREE, TWO, Table
-from tests.unit.doubles import ManualClock, MemoryFiles
 
 GIB = 1 << 30
 

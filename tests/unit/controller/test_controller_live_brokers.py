@@ -11,8 +11,8 @@ from controller.livebrokers import LiveBrokers
 from controller.state import ReplicasState
 from remoting.headers.controller import BrokerHeartbeatHeader
 from scripts.peers.waits import WAIT_MS
+from tests.support.doubles import ManualClock
 from tests.unit.controller.brokersets import lives, of_two
-from tests.unit.doubles import ManualClock
 
 
 def hear(brokers: LiveBrokers, broker_id: int) -> None:

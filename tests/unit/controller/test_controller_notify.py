@@ -9,7 +9,7 @@ from remoting.bodies.replicas import SyncStateSetBody
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
 from remoting.headers.controller import NotifyBrokerRoleChangedHeader
-from tests.unit.doubles import ManualClock
+from tests.support.doubles import ManualClock
 
 
 class Client:

@@ -23,9 +23,9 @@ from remoting.headers.controller import (
     GetReplicaInfoHeader,
     RegisterBrokerToControllerHeader,
 )
+from tests.support.doubles import ManualClock
 from tests.unit.controller.brokersets import NOW, alive, applied, lives, members, of_two, replaced, report
 from tests.unit.controller.offsetstable import ONE, Table
-from tests.unit.doubles import ManualClock
 
 KEY = ("c", "a", 2)
 SET_BACK = ResponseCode.CONTROLLER_INVALID_REQUEST

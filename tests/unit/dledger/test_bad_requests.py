@@ -10,9 +10,9 @@ import pytest
 from dledger.node.messagejson import MessageError
 from dledger.node.transport import HOSTS_MAX, REASON_LENGTH_MAX, REMIND_MS, BadRequests
 from dledger.raft.messages import MessageCode
+from tests.support.doubles import ManualClock
 from tests.unit.dledger.ledgergroup import played
 from tests.unit.dledger.servedgroup import Clients, ServedGroup
-from tests.unit.doubles import ManualClock
 
 LOGGER = logging.getLogger("test.badrequests")
 

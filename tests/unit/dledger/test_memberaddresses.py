@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dledger.node.authenticator import RESOLVE_EVERY_MS, MemberAddresses
-from tests.unit.doubles import ManualClock
+from tests.support.doubles import ManualClock
 
 
 @pytest.mark.parametrize(

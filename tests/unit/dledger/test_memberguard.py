@@ -9,7 +9,7 @@ import pytest
 from dledger.node.authenticator import MessageRefusal, PeerAuthenticator, TheirList
 from dledger.raft.membership import Members
 from dledger.raft.messages import HeartBeatRequest, HeartBeatResponse, ResultCode
-from tests.unit.doubles import ManualClock
+from tests.support.doubles import ManualClock
 
 PEERS = {"n0": "10.0.0.1:1", "n1": "10.0.0.2:1", "n2": "10.0.0.3:1"}
 LIST = "n0-10.0.0.1:1;n1-10.0.0.2:1;n2-10.0.0.3:1"

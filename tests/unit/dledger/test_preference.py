@@ -11,7 +11,7 @@ import pytest
 from dledger import ledger
 from dledger.ledger import BACK_OFF_MS_MAX, BACK_OFF_MS_MIN, LED_MS, Trials, yield_to_preferred
 from dledger.raft.progress import Progress
-from tests.unit.doubles import ManualClock
+from tests.support.doubles import ManualClock
 
 
 def test_the_back_off_doubles_each_time_a_preferred_member_gives_up_leadership() -> None:

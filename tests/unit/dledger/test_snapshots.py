@@ -38,9 +38,9 @@ from mqruntime.segments import RealSegmentDirectory
 from mqruntime.slices import run_without_loop
 from mqruntime.smallfiles import RealSmallFiles
 from mqruntime.tasks import Tasks
+from tests.support.doubles import ManualClock
 from tests.unit.dledger import ledgergroup
 from tests.unit.dledger.raftharness import core, elected, entries, held, replies, sent
-from tests.unit.doubles import ManualClock
 
 SETTINGS = DLedgerSettings(
     data_file_bytes=8192, index_file_bytes=32 * 32, entry_bytes_max=1024, snapshot_margin_entries=5

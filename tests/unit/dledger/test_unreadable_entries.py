@@ -21,8 +21,8 @@ from dledger.storage.entrylog import read_entries
 from dledger.storage.store import Store
 from mqruntime.segments import RealSegmentDirectory
 from mqruntime.smallfiles import RealSmallFiles
+from tests.support.doubles import ManualClock
 from tests.unit.dledger.raftharness import core, elected, entries
-from tests.unit.doubles import ManualClock
 
 SETTINGS = DLedgerSettings(data_file_bytes=8192, index_file_bytes=32 * 32, entry_bytes_max=1024)
 

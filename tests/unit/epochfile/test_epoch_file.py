@@ -9,7 +9,7 @@ import pytest
 
 from epochfile.file import EpochFile, EpochFileUnreadable
 from epochfile.history import EpochHistory
-from tests.unit.doubles import MemoryFiles
+from tests.support.doubles import MemoryFiles
 
 MAIN, BACKUP = "epochFileCheckpoint", "epochFileCheckpoint.bak"
 OLD, NEW = EpochHistory([(1, 0)]), EpochHistory([(1, 0), (2, 1580)])

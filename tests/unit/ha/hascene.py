@@ -19,7 +19,7 @@ from ha.service.haservice import HAService
 from ha.settings import HASettings
 from ha.syncstateset import Alter, AlterNotSent, Applied
 from mqruntime.clock import SystemClock
-from tests.unit.doubles import MemoryFiles
+from tests.support.doubles import MemoryFiles
 from tests.unit.ha.memorylog import MemoryLog, record
 
 HOST = "127.0.0.1"

@@ -12,7 +12,7 @@ from epochfile.history import EpochHistory
 from ha.epochs import KeptEpochs
 from ha.frames import Handshake
 from ha.master.link import Action, Batch
-from tests.unit.doubles import MemoryFiles
+from tests.support.doubles import MemoryFiles
 from tests.unit.ha.hascene import Node, fill, greeted, in_step, played_by, turns, until
 
 

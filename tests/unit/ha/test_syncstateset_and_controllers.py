@@ -30,7 +30,7 @@ from ha.syncstateset import (
 )
 from remoting.bodies import replicas
 from remoting.codes import ResponseCode
-from tests.longtests import long
+from tests.support.longtests import long
 
 MASTER = 1
 STEPS = 400

@@ -14,7 +14,7 @@ from epochfile.file import EpochFile
 from ha.service.haservice import HAService
 from ha.settings import PairSettings
 from mqruntime.clock import SystemClock
-from tests.unit.doubles import MemoryFiles
+from tests.support.doubles import MemoryFiles
 from tests.unit.ha.hascene import HOST, LOOPS, SETTINGS, Node, fill, in_step, played_by, turns, until
 from tests.unit.ha.memorylog import MemoryLog, record
 

@@ -17,7 +17,7 @@ from messagestore.log.commitlog import CommitLog
 from messagestore.messages import GetStatus, PutStatus, QueueGrew
 from messagestore.record import pack_host
 from mqruntime import segments
-from tests.unit.doubles import ManualClock
+from tests.support.doubles import ManualClock
 from tests.unit.messagestore.storehelp import (
     dispatch_all,
     encode_batch,

@@ -15,7 +15,7 @@ from messagestore.log.files import LogFiles
 from messagestore.log.retention import RetainedSegment
 from messagestore.record import RECORD_SIZE_MIN, store_timestamp
 from messagestore.store.messagestore import MessageStore
-from tests.unit.doubles import ManualClock
+from tests.support.doubles import ManualClock
 from tests.unit.messagestore.storehelp import NOW_MS, message, open_store, small_settings
 
 SEGMENT = 4096

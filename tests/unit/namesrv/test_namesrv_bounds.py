@@ -17,7 +17,7 @@ from remoting.bodies.registration import RegisterBrokerBody, read_register_body
 from remoting.bodies.routes import QueueData
 from remoting.bodies.topics import TopicConfig, TopicConfigWrapper
 from remoting.errors import BodyError
-from tests.unit.doubles import MemoryFiles
+from tests.support.doubles import MemoryFiles
 from tests.unit.namesrv.registrations import A, B, C, registration_of, topics
 
 

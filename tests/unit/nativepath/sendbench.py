@@ -33,7 +33,7 @@ from raftstore.ledgerlog import LedgerLog
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.command import RESPONSE_BIT, Body, RemotingCommand
 from remoting.frame import FrameReader, encode
-from tests.unit.doubles import ManualClock
+from tests.support.doubles import ManualClock
 
 SEGMENT_BYTES = 1 << 16
 SEGMENTS = 32

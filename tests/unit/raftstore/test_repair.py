@@ -17,7 +17,7 @@ from messagestore.scrub.soundness import Damage
 from raftstore.mending import OWN_END, Around
 from raftstore.repair import EntryNotRepaired, LedgerRepair
 from remoting.router import Router
-from tests.unit.doubles import ManualClock
+from tests.support.doubles import ManualClock
 from tests.unit.raftstore.raftstores import message
 
 POSITION, INDEX, TERM = 4_096, 7, 3

@@ -18,7 +18,7 @@ from mqclient.errors import PullFailed, SendOutcomeUnknown, SendRefused
 from mqclient.message import StoredMessage
 from mqclient.producer import SendResult, SendStatus
 from mqclient.route import MessageQueue
-from tests.unit.doubles import ManualClock
+from tests.support.doubles import ManualClock
 
 MESSAGES = Messages("run", "Soak", "SoakDelayed", 100)
 PLAIN, DELAYED = MessageQueue("Soak", "broker-a", 0), MessageQueue("SoakDelayed", "broker-a", 0)
