@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 WAIT_S = 300
 WAIT_MS = WAIT_S * 1000
 NOBODY_IS_LATE = {"controllerHeartBeatTimeoutMills": str(WAIT_MS)}
 """Settings of brokers: controllers miss one that has ended, by its connection, and none that only waits for its turn."""
-
-
-def wait_until(what: str, reached: Callable[[], bool]) -> None:
-    """Waits for what processes do. Raises TimeoutError after WAIT_S."""
-    deadline = time.monotonic() + WAIT_S
-    while not reached():
-        if time.monotonic() >= deadline:
-            raise TimeoutError(f"{what}: not within {WAIT_S} s")
-        time.sleep(0.1)

@@ -16,8 +16,9 @@ import pytest
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from mqadmin.cli import COMMANDS
-from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS, wait_until
+from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
 from tests.process.forkedcommands import ForkedCommands
+from tests.support.waiting import wait_until
 
 TOPIC, GROUP = "AdminTopic", "AdminGroup"
 asked: set[str] = set()

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.peers.waits import wait_until
 from tests.process.forkedcommands import ForkedCommands
 from tests.process.serverprocess import ServerProcess
+from tests.support.waiting import wait_until
 from tests.unit.dledger.ledgergroup import free_ports
 
 PREFERRED = "n1"

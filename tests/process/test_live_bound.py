@@ -15,11 +15,12 @@ from localcluster.load import SteadyLoad
 from messagestore.contractmark import FILE as CONTRACT_A
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
-from scripts.peers.waits import WAIT_MS, wait_until
+from scripts.peers.waits import WAIT_MS
 from sparkreplay.errors import UncommittedRefused
 from sparkreplay.store.bound import checkpoint_bound
 from sparkreplay.store.files import LocalFiles
 from sparkreplay.store.snapshot import StoreSnapshot, open_store, up_to
+from tests.support.waiting import wait_until
 from tests.unit.sparkreplay.storerows import rows_of_store
 
 TOPIC = "live"

@@ -18,7 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from localcluster.cluster import Cluster
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
-from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS, wait_until
+from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 

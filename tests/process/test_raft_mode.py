@@ -19,9 +19,10 @@ from localcluster.waiting import NotYet, wait_for
 from mqclient.client import Client
 from mqclient.message import OutgoingMessage, StoredMessage
 from mqruntime.clock import SystemClock
-from scripts.peers.waits import WAIT_MS, wait_until
+from scripts.peers.waits import WAIT_MS
 from tests.process.forkedcommands import ForkedCommands
 from tests.support.longtests import long
+from tests.support.waiting import wait_until
 
 TOPIC = "Orders"
 FILE_BYTES = 8 << 20
