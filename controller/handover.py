@@ -1,5 +1,8 @@
 """Planned switchover: a live master lets its successor catch up before an election deposes it.
 
+Each election goes through it (`MasterFailover.elect` in controller/failover.py). The master answers in
+broker/switchover/handover.py.
+
 Invariant: no election depends on it. A master that refuses, does not know the request or does not answer in time is
 deposed all the same. If the election then does not happen, the master is notified; if that message is lost, it
 resumes by itself after HOLD_MS."""
@@ -32,7 +35,7 @@ HOLD_MS = 3_000
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class PlannedSwitchover:
     """A live master at `address`, and its successor."""
 
     broker_name: str
@@ -43,7 +46,7 @@ class Departure:
 
 def departure(
     broker_name: str, decision: Decision | None, state: ReplicasState, live: Liveness
-) -> Departure | None:
+) -> PlannedSwitchover | None:
     """The switchover that `decision`, made on `state` and `live`, would cause; None if it deposes no live master.
     Only a member of the set can be waited for."""
     known = state.known(broker_name)
@@ -63,7 +66,7 @@ def departure(
         return None
     if not live.is_alive((replicas.cluster_name, broker_name, sync_state.master_id or 0)):
         return None
-    return Departure(broker_name, master.address, sync_state.master_epoch, elected)
+    return PlannedSwitchover(broker_name, master.address, sync_state.master_epoch, elected)
 
 
 class HandOver:
@@ -79,7 +82,7 @@ class HandOver:
 
     async def prepare(
         self, broker_name: str, decide: Callable[[ReplicasState, Liveness], Decision | None]
-    ) -> Departure | None:
+    ) -> PlannedSwitchover | None:
         """Prepare the election that `decide` comes to now. The master that holds back its messages, with its
         successor caught up; None if there is none."""
         live = self._liveness()
@@ -103,12 +106,12 @@ class HandOver:
         )
         return None
 
-    def called_off(self, leaving: Departure | None) -> None:
+    def called_off(self, leaving: PlannedSwitchover | None) -> None:
         """Notify the master that there is no election, so that it need not wait."""
         if leaving is not None:
             self._tasks.start(self._call_off(leaving), name=f"call off hand-over of {leaving.broker_name}")
 
-    async def _call_off(self, leaving: Departure) -> None:
+    async def _call_off(self, leaving: PlannedSwitchover) -> None:
         header = HandOverHeader(
             leaving.broker_name, leaving.master_epoch, leaving.successor_id, called_off=True
         )

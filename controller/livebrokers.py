@@ -22,9 +22,9 @@ from controller.commands import (
 from controller.electpolicy import LiveReport
 from controller.eligibility import UPSTREAM
 from controller.events import ApplyBrokerId, Event
-from controller.hearing import Hearing
 from controller.heartbeats import BrokerKey, Heartbeat, Heartbeats, Liveness
 from controller.holdings import Held, Holdings, LogReport
+from controller.isolation import Hearing
 from controller.state import ReplicasState, SyncState
 from mqruntime.clock import Clock
 from mqruntime.log import fields

@@ -17,13 +17,13 @@ from controller.counts import RequestCounts
 from controller.decision import Decision
 from controller.electionrecorder import ElectionRecorder
 from controller.events import AlterSyncStateSet
-from controller.guard import SETS_A_TURN, MasterGuard
+from controller.failover import SETS_A_TURN, MasterFailover
 from controller.livebrokers import LiveBrokers
 from controller.requests import Decide
 from controller.runner import Busy, CommandRunner
+from controller.setlocks import CommandSource, Rank
 from controller.settings import ControllerSettings
 from controller.state import ReplicasState
-from controller.turns import CommandSource, Rank
 from dledger.node.node import DLedgerNode
 from dledger.raft.actions import Role
 from dledger.raft.errors import NotLeader, OutcomeUnknown, TooManyProposals
@@ -61,7 +61,7 @@ class RequestProcessor:
     node: DLedgerNode
     brokers: LiveBrokers
     runner: CommandRunner
-    guard: MasterGuard
+    guard: MasterFailover
     recorder: ElectionRecorder
     counts: RequestCounts
     configuration: ControllerConfiguration

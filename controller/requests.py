@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from controller import commands, elections, givingup
+from controller import commands, elections, resync
 from controller.decision import Decision
 from controller.eligibility import UPSTREAM
 from controller.heartbeats import Liveness
@@ -128,7 +128,7 @@ def clean_broker_data(request: RemotingCommand) -> Decide:
 
 def give_up_replica(request: RemotingCommand) -> Decide:
     header = GiveUpReplicaHeader.from_ext(request.ext)
-    return lambda state, live: givingup.give_up_replica(
+    return lambda state, live: resync.give_up_replica(
         state,
         live,
         broker_name=header.broker_name,

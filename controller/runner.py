@@ -14,8 +14,8 @@ from typing import TypeVar
 from controller.decision import Decision
 from controller.events import encode
 from controller.heartbeats import Liveness
+from controller.setlocks import SOMEBODY, BrokerTurns, CommandSource, Rank, TurnNotCome
 from controller.state import ReplicasState
-from controller.turns import SOMEBODY, BrokerTurns, CommandSource, Rank, TurnNotCome
 from dledger.node.node import DLedgerNode
 from dledger.raft.errors import NotLeader, OutcomeUnknown
 
@@ -66,7 +66,7 @@ class CommandRunner:
         asker: CommandSource = SOMEBODY,
     ) -> D:
         """The decision of `decide` on the set `broker_name`, once it holds. A `decide` that returns None wants
-        nothing. See controller.turns for the order.
+        nothing. See controller.setlocks for the order.
 
         Raises: NotLeader, Busy, TooManyProposals: nothing was done. OutcomeUnknown: it may have been done, or will
         be."""

@@ -14,11 +14,10 @@ from controller.adoption import look_first
 from controller.awakeclock import AwakeClock
 from controller.configuration import ControllerConfiguration
 from controller.counts import RequestCounts
-from controller.deaf import step_down_if_isolated
 from controller.electionrecorder import ElectionRecorder
 from controller.events import Event
+from controller.failover import MasterFailover
 from controller.formerstate import let_go
-from controller.guard import MasterGuard
 from controller.handover import HandOver
 from controller.holdingsfile import HoldingsFile
 from controller.leaderless import log_leaderless
@@ -29,6 +28,7 @@ from controller.runner import CommandRunner
 from controller.settings import ControllerSettings
 from controller.state import ReplicasState
 from controller.statemachine import ReplicasStateMachine
+from controller.stepdown import step_down_if_isolated
 from dledger.node.listener import NodeListener
 from dledger.node.memberservice import MemberService
 from dledger.node.node import DLedgerNode
@@ -101,7 +101,7 @@ class ControllerApp(NodeListener):
         self._runner = CommandRunner(
             self.node, self.state, self.brokers.liveness, self._recorder.proposing, self._counts.proposed
         )
-        self._guard = MasterGuard(
+        self._guard = MasterFailover(
             self.state,
             self.brokers,
             self._runner,

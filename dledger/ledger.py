@@ -288,9 +288,8 @@ class DLedger:
         return found
 
     async def read_index(self, timeout_ms: int = TIMEOUT_MS) -> int:
-        """An index at or above all entries that were committed before the call. It returns once a majority has confirmed that
-        this member led meanwhile, and the state machine has applied the entries up to there: reads from it are linearizable now
-        (thesis 6.4).
+        """An index at or above all entries that were committed before the call. It returns once a majority has confirmed this
+        leader and the state machine has applied that index. Reads of the state machine are linearizable then (thesis 6.4).
 
         Raises: NotLeader."""
         with self._counting():

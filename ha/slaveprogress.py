@@ -32,10 +32,10 @@ class SlaveProgress:
     caught_up_ms: int | None = None
     disconnected_ms: int = 0
     joining_ms: int | None = None  # since when it is waited for before being proposed
-    owes: int | None = None  # a new member has not acked up to here yet
+    catch_up_target: int | None = None  # a new member has not acked up to here yet
     stalled_ms: int | None = None  # since when it was seen behind without progress
 
-    def greeted(self, *, excluded: str | None) -> None:
+    def handshaken(self, *, excluded: str | None) -> None:
         """Note the handshake of a new connection; acks of the one before it no longer count."""
         self.connected = True
         self.excluded = excluded
@@ -53,8 +53,8 @@ class SlaveProgress:
         """`caught_up_ms` as of MasterLink."""
         if self.ack_offset is None or offset > self.ack_offset:
             self.stalled_ms = None
-        if self.owes is not None and offset >= self.owes:
-            self.owes = None
+        if self.catch_up_target is not None and offset >= self.catch_up_target:
+            self.catch_up_target = None
         self.ack_offset = offset
         if caught_up_ms is not None:
             self.caught_up_ms = max(caught_up_ms, self.caught_up_ms or 0)
@@ -75,7 +75,7 @@ class SlaveProgress:
         """Note that it is a member now. Until it has caught up as one, sends may be waiting for a slave that died
         while joining."""
         self.joining_ms = None
-        self.owes = None if self.holds(log_end) else log_end
+        self.catch_up_target = None if self.holds(log_end) else log_end
 
     def look(self, log_end: int, now_ms: int) -> None:
         """Called from time to time while it joins."""
@@ -92,14 +92,14 @@ class SlaveProgress:
         """Time without a connection; 0 while it has one."""
         return 0 if self.connected else now_ms - self.disconnected_ms
 
-    def why_out(self, master_since_ms: int, limits: SetLimits, now_ms: int) -> str | None:
+    def out_of_sync_reason(self, master_since_ms: int, limits: SetLimits, now_ms: int) -> str | None:
         """Reason to remove a member from the set; None while it is in sync."""
         if self.excluded is not None:
             return self.excluded
         gone_ms = self.gone_ms(now_ms)
         if gone_ms > limits.disconnected_ms_max:
             return f"disconnected for {gone_ms} ms"
-        if self.owes is not None and self.stalled_ms is not None and self.stalls(limits, now_ms):
+        if self.catch_up_target is not None and self.stalled_ms is not None and self.stalls(limits, now_ms):
             return f"no progress for {now_ms - self.stalled_ms} ms since it entered"
         late_ms = now_ms - (master_since_ms if self.caught_up_ms is None else self.caught_up_ms)
         return f"not caught up for {late_ms} ms" if late_ms > limits.not_caught_up_ms_max else None

@@ -1,5 +1,8 @@
 """The master's counting of its SyncStateSet, during one mastership, and the one proposal to change it.
 
+`tick` proposes to remove members that are out of sync (`SlaveProgress.out_of_sync_reason` has the reasons) and to add slaves
+that have caught up. The controllers decide (controller/commands.py, request 1001).
+
 Three groups are waited for, by broker id: the set that the controllers have applied, a proposed set with an open
 outcome, and slaves about to be proposed. Acks and the confirm offset are counted over their union.
 
@@ -78,7 +81,7 @@ class AlterRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class NotKept:
+class AnnouncementNotNeeded:
     """The controllers are upstream's: they elect only members of the set, and need no announcement of `members_min`."""
 
 
@@ -93,7 +96,7 @@ class AlterUnknown:
     accepted before, and a slave that it added may be that master."""
 
 
-Fate = Applied | AlterRefused | NotKept | AlterNotSent | AlterUnknown
+AlterOutcome = Applied | AlterRefused | AnnouncementNotNeeded | AlterNotSent | AlterUnknown
 
 
 class SyncStateSet:
@@ -192,7 +195,7 @@ class SyncStateSet:
     def connected(self, broker_id: int, *, excluded: str | None) -> list[Action]:
         """Note a handshake of this id. It replaces any former link, and its end is unknown until it acks. `excluded` is
         the reason not to count it: it does not join the set, a member leaves it, and its acks mean nothing."""
-        self._slaves.setdefault(broker_id, SlaveProgress()).greeted(excluded=excluded)
+        self._slaves.setdefault(broker_id, SlaveProgress()).handshaken(excluded=excluded)
         return self._recount()
 
     def disconnected(self, broker_id: int, now_ms: int) -> list[Action]:
@@ -221,10 +224,10 @@ class SyncStateSet:
         return self._alter_if_wanted(now_ms)
 
     def tick(self, now_ms: int) -> list[Action]:
-        """Call at `next_tick_ms` or later."""
+        """Judge all slaves, and propose another set if that is due. Call at `next_tick_ms` or later."""
         self._check_due_ms = now_ms + self._limits.check_ms
         for slave in self._slaves.values():
-            if slave.joining_ms is not None or slave.owes is not None:
+            if slave.joining_ms is not None or slave.catch_up_target is not None:
                 self._look_at(slave, now_ms)
         self._forget_gone(now_ms)
         return [*self._recount(), *self._alter_again(now_ms), *self._alter_if_wanted(now_ms)]
@@ -272,50 +275,52 @@ class SyncStateSet:
             and members < self._applied
         )
 
-    def why_untrue(self, alter: Alter, fate: Fate) -> str | None:
+    def why_untrue(self, alter: Alter, outcome: AlterOutcome) -> str | None:
         """The reason why no controller can have answered `alter` so; None if one can. Both kinds of controllers accept exactly
         the requested set and increment its epoch by one. A rejection that increments it keeps the set, less members
         that an operator had forgotten."""
-        if not isinstance(fate, Applied | AlterRefused) or fate.members is None:
+        if not isinstance(outcome, Applied | AlterRefused) or outcome.members is None:
             return None
-        if fate.set_epoch != alter.set_epoch + 1:
-            return f"epoch {fate.set_epoch} does not follow {alter.set_epoch}, which was named"
-        if isinstance(fate, Applied):
-            known, is_true = alter.members, fate.members == alter.members
+        if outcome.set_epoch != alter.set_epoch + 1:
+            return f"epoch {outcome.set_epoch} does not follow {alter.set_epoch}, which was named"
+        if isinstance(outcome, Applied):
+            known, is_true = alter.members, outcome.members == alter.members
         else:
             known = self._applied
-            is_true = fate.set_epoch <= self._set_epoch or (
-                self._own_id in fate.members and fate.members <= known
+            is_true = outcome.set_epoch <= self._set_epoch or (
+                self._own_id in outcome.members and outcome.members <= known
             )
-        return None if is_true else f"{sorted(fate.members)} cannot come of {sorted(known)}"
+        return None if is_true else f"{sorted(outcome.members)} cannot come of {sorted(known)}"
 
-    def alter_ended(self, alter: Alter, fate: Fate, now_ms: int) -> list[Action]:
+    def alter_ended(self, alter: Alter, outcome: AlterOutcome, now_ms: int) -> list[Action]:
         """Take in the outcome of the last sending of `alter`; no effect once something else has settled it."""
         if alter.master_epoch != self._master_epoch:
             return []
         self._counted_known = False
-        if isinstance(fate, Applied | NotKept):
+        if isinstance(outcome, Applied | AnnouncementNotNeeded):
             self._note_announced_min(alter)
-        if isinstance(fate, Applied) and (actions := self.observe(fate.members, fate.set_epoch, now_ms)):
+        if isinstance(outcome, Applied) and (
+            actions := self.observe(outcome.members, outcome.set_epoch, now_ms)
+        ):
             return actions
         if alter != self._proposal or not self._in_flight:
             return self._recount()
         self._in_flight = False
-        self._refusals = self._refusals + 1 if isinstance(fate, AlterRefused) else 0
-        self._alter_due_ms = now_ms + (0 if isinstance(fate, NotKept) else self._retry_ms())
+        self._refusals = self._refusals + 1 if isinstance(outcome, AlterRefused) else 0
+        self._alter_due_ms = now_ms + (0 if isinstance(outcome, AnnouncementNotNeeded) else self._retry_ms())
         self._check_due_ms = min(self._check_due_ms, self._alter_due_ms)
-        if self._is_over(fate):
+        if self._is_over(outcome):
             self._still_wanted(alter.members, now_ms)
             self._settle()
             if (
-                isinstance(fate, AlterRefused)
-                and fate.members is not None
-                and fate.set_epoch > self._set_epoch
+                isinstance(outcome, AlterRefused)
+                and outcome.members is not None
+                and outcome.set_epoch > self._set_epoch
             ):
-                return self._adopt(fate.members | {self._own_id}, fate.set_epoch)
+                return self._adopt(outcome.members | {self._own_id}, outcome.set_epoch)
             return self._recount()
         self._resend_now = (
-            isinstance(fate, AlterNotSent) or not self._outcome_open
+            isinstance(outcome, AlterNotSent) or not self._outcome_open
         )  # or it could alternate forever
         self._outcome_open = True
         return [ReadSet()]
@@ -323,12 +328,12 @@ class SyncStateSet:
     def _retry_ms(self) -> int:
         return self._limits.alter_retry_ms << max(0, min(self._refusals, REFUSALS_COUNTED) - 1)
 
-    def _is_over(self, fate: Fate) -> bool:
+    def _is_over(self, outcome: AlterOutcome) -> bool:
         """Whether no sending of the proposal can change the set any more."""
-        if isinstance(fate, AlterRefused) and fate.set_epoch > self._set_epoch:
+        if isinstance(outcome, AlterRefused) and outcome.set_epoch > self._set_epoch:
             return True
-        return isinstance(fate, NotKept) or (
-            isinstance(fate, AlterRefused | AlterNotSent) and not self._outcome_open
+        return isinstance(outcome, AnnouncementNotNeeded) or (
+            isinstance(outcome, AlterRefused | AlterNotSent) and not self._outcome_open
         )
 
     def _note_announced_min(self, alter: Alter) -> None:
@@ -354,7 +359,7 @@ class SyncStateSet:
         for broker_id in entered & self._slaves.keys():
             self._slaves[broker_id].entered(self._log_end)
         for broker_id in left & self._slaves.keys():
-            self._slaves[broker_id].owes = None
+            self._slaves[broker_id].catch_up_target = None
         self._recount()
         # also if it is unchanged: the minimum may be met now, or not any more
         return [Confirmed(self._confirm_offset)]
@@ -419,7 +424,7 @@ class SyncStateSet:
     def _why_out(self, broker_id: int, now_ms: int) -> str | None:
         slave = self._slaves.get(broker_id)
         if slave is not None:
-            return slave.why_out(self._master_since_ms, self._limits, now_ms)
+            return slave.out_of_sync_reason(self._master_since_ms, self._limits, now_ms)
         late_ms = now_ms - self._master_since_ms
         return f"not seen for {late_ms} ms" if late_ms > self._limits.not_caught_up_ms_max else None
 

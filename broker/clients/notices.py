@@ -1,4 +1,4 @@
-"""Notifications of consumers about changes of their groups (40): each then shares the queues again. Upstream:
+"""Notifies consumers that their group changed (40). Each consumer then rebalances. Upstream:
 DefaultConsumerIdsChangeListener.
 
 Invariant: after a change every member is notified once more, however many changes coincide. The first `SLICE`

@@ -20,7 +20,15 @@ from broker.role.membership import Membership
 from broker.role.memorymark import KeptMemoryMark
 from broker.role.startnumber import KeptStartNumber
 from ha.service.replication import Replication
-from ha.syncstateset import Alter, AlterNotSent, AlterRefused, AlterUnknown, Applied, Fate, NotKept
+from ha.syncstateset import (
+    Alter,
+    AlterNotSent,
+    AlterOutcome,
+    AlterRefused,
+    AlterUnknown,
+    AnnouncementNotNeeded,
+    Applied,
+)
 from mqruntime.clock import Clock
 from remoting.bodies.replicas import ElectMasterBody, SyncStateSetBody
 from remoting.codes import RequestCode, ResponseCode
@@ -171,7 +179,7 @@ class ControllerCalls:
         body = SyncStateSetBody(alter.members, alter.set_epoch).encode()
         return RemotingCommand.request(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, body)
 
-    def fate(self, alter: Alter, answer: RemotingCommand) -> Fate:
+    def outcome(self, alter: Alter, answer: RemotingCommand) -> AlterOutcome:
         """The outcome of `alter` by its answer. Raises BodyError."""
         if answer.code == ResponseCode.SUCCESS:
             found = SyncStateSetBody.decode(answer.body)
@@ -187,7 +195,7 @@ class ControllerCalls:
             and alter.same_members
             and is_same
         ):
-            return NotKept()
+            return AnnouncementNotNeeded()
         return AlterNotSent() if answer.code == ResponseCode.CONTROLLER_NOT_LEADER else AlterUnknown()
 
     def reply(self, call: Call, command: RemotingCommand) -> ControllerReply:

@@ -37,7 +37,7 @@ from broker.role.leaderhealth import HealthProblem, LeaderHealth
 from broker.role.membership import Membership, ReplicaRole
 from broker.role.switch import RoleChangeFailed, RoleRefused, RoleSwitch
 from ha.service.replication import Replication
-from ha.syncstateset import Alter, AlterNotSent, AlterUnknown, Fate
+from ha.syncstateset import Alter, AlterNotSent, AlterOutcome, AlterUnknown
 from mqruntime.clock import Clock
 from mqruntime.coretimer import CoreTimer
 from mqruntime.diskfull import RetriedWrite
@@ -271,20 +271,20 @@ class ReplicasManager:
             return
         try:
             command = await self._controllers.call(self._calls.alter(alter, self._clock.now_ms()))
-            fate = self._calls.fate(alter, command)
+            outcome = self._calls.outcome(alter, command)
         except (RemotingError, HeaderError, BodyError) as error:
             self._note_failure(ALTER, error)
-            fate = AlterNotSent() if isinstance(error, NotSent) else AlterUnknown()
+            outcome = AlterNotSent() if isinstance(error, NotSent) else AlterUnknown()
         else:
             self._note_answer(ALTER, command)
             if command.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE):
                 # rejected, or not the leader: the controllers know more than this broker
                 self._perform(us.poll_soon(self._now_ms()))
-        self._alter_ended(alter, fate)
+        self._alter_ended(alter, outcome)
 
-    def _alter_ended(self, alter: Alter, fate: Fate) -> None:
+    def _alter_ended(self, alter: Alter, outcome: AlterOutcome) -> None:
         if self._ha.mastership is not None:
-            self._ha.mastership.alter_ended(alter, fate)
+            self._ha.mastership.alter_ended(alter, outcome)
 
     def read_sync_state_set(self) -> None:
         """Read the SyncStateSet with the next poll."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from broker.clients.refusals import REJECTED
 from broker.neighbours.naps import LOOK_MS, Naps
 from broker.switchover.forwardingstate import (
-    HERE,
+    SERVING,
     Action,
     ForwardingState,
     Leave,
@@ -199,7 +199,7 @@ class Forwarding:
     @property
     def passes_on(self) -> bool:
         """Whether a successor serves the clients that come here, or will soon."""
-        return self.state.stage in (Stage.AWAITING, Stage.OPEN)
+        return self.state.stage in (Stage.AWAITING, Stage.FORWARDING)
 
     @property
     def listed_as_master(self) -> bool:
@@ -208,7 +208,7 @@ class Forwarding:
 
     @property
     def reached(self) -> bool:
-        return self.state.stage is Stage.OPEN
+        return self.state.stage is Stage.FORWARDING
 
     # -- requests
 
@@ -216,11 +216,11 @@ class Forwarding:
         stage = self.state.stage
         if peer not in self.clients:
             self._note_client(peer)
-        if stage is HERE:
+        if stage is SERVING:
             serve(peer, commands)
-        elif stage is Stage.OPEN:
+        elif stage is Stage.FORWARDING:
             self._pass_on(peer, commands, is_late=self.naps.is_late(peer))
-        elif stage is Stage.SHUT or self._full(size := _size(commands), len(commands)):
+        elif stage is Stage.REFUSING or self._full(size := _size(commands), len(commands)):
             _refuse(peer, commands)
         else:
             for command in commands:
@@ -229,7 +229,7 @@ class Forwarding:
             self._wait(peer, commands, size, serve=serve)
 
     def _plain_sends(self, serve: SendsHandler, otherwise: BatchHandler, peer: Peer, sends: Sends) -> None:
-        if self.state.stage is HERE and peer in self.clients:
+        if self.state.stage is SERVING and peer in self.clients:
             serve(peer, sends)
         else:
             self._sends(otherwise, peer, commands_of(sends))
@@ -263,7 +263,7 @@ class Forwarding:
             self._note_client(peer)
         if self._is_here(writes):
             return serve(peer, command)
-        if self.state.stage is Stage.OPEN:
+        if self.state.stage is Stage.FORWARDING:
             self._pass_on(peer, [command], is_late=self.naps.is_late(peer), reads=not writes)
             return None
         if not self.state.holds or self._full(size := _size([command]), 1):
@@ -277,7 +277,7 @@ class Forwarding:
         peer, (command,) = waiting.peer, waiting.commands
         if self._is_here(writes):
             return handler(peer, command)
-        if self.state.stage is Stage.OPEN:
+        if self.state.stage is Stage.FORWARDING:
             is_late = waiting.is_late or waiting.nap != self.naps.number
             self._pass_on(peer, [command], is_late=is_late, reads=not writes)
             return None
@@ -345,11 +345,11 @@ class Forwarding:
 
     def _release_sends(self, waiting: WaitingCommands, serve: BatchHandler) -> None:
         stage, peer, commands = self.state.stage, waiting.peer, waiting.commands
-        if stage is HERE:
+        if stage is SERVING:
             serve(peer, commands)
-        elif stage is Stage.OPEN:
+        elif stage is Stage.FORWARDING:
             self._pass_on(peer, commands, is_late=waiting.is_late or waiting.nap != self.naps.number)
-        elif stage is Stage.SHUT:
+        elif stage is Stage.REFUSING:
             _refuse(peer, commands)
         else:
             self._append(waiting)

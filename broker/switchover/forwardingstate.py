@@ -1,12 +1,13 @@
 """Routing of client requests while mastership passes to another broker: served here, held back, or forwarded.
 
-Invariant: writes are held from the controllers' notice of a successor until that serves or is called off. Nothing is forwarded
+Invariant: writes are held from HAND_OVER, or from the notice of a newer role, until the successor serves or the hand-over is
+called off. Nothing is forwarded
 before the successor reported that it serves, nor after FORWARD_MS, in which every client has asked for routes. Each request
 waits a bounded time.
 
-    HERE --hand over--> PARKING --role taken--> AWAITING --it serves--> OPEN --FORWARD_MS over--> HERE
-    PARKING --called off, or too late--> HERE       AWAITING, OPEN --another successor--> AWAITING
-    AWAITING --too late--> SHUT --it serves--> OPEN      any --elected--> PARKING --followed--> HERE
+    SERVING --hand over--> HOLDING --role taken--> AWAITING --it serves--> FORWARDING --FORWARD_MS over--> SERVING
+    HOLDING --called off, or too late--> SERVING       AWAITING, FORWARDING --another successor--> AWAITING
+    AWAITING --too late--> REFUSING --it serves--> FORWARDING      any --elected--> HOLDING --followed--> SERVING
 
 Pure."""
 
@@ -30,14 +31,14 @@ FORWARD_MS = 35_000
 class Stage(Enum):
     """Handling of requests."""
 
-    HERE = "served here, or refused"
-    PARKING = "writes wait for a successor, or for followers; reads are served here"
+    SERVING = "served here, or refused"
+    HOLDING = "writes wait for a successor, or for followers; reads are served here"
     AWAITING = "all wait until the successor serves"
-    SHUT = "all are refused: the successor does not serve"
-    OPEN = "all are passed on to the successor"
+    REFUSING = "all are refused: the successor does not serve"
+    FORWARDING = "all are passed on to the successor"
 
 
-HERE = Stage.HERE
+SERVING = Stage.SERVING
 """Read for every send: an enum's own attributes are slow to find."""
 
 
@@ -74,7 +75,7 @@ class ForwardingState:
 
     def __init__(self, forward_ms: int = FORWARD_MS) -> None:
         self._forward_ms = forward_ms
-        self._stage = Stage.HERE
+        self._stage = Stage.SERVING
         self._forms = False  # a master waits for its first followers
         self._has_led = False  # clients may take this broker for the master
         self._successor: Successor | None = None
@@ -87,11 +88,11 @@ class ForwardingState:
 
     @property
     def writes_here(self) -> bool:
-        return self._stage is HERE
+        return self._stage is SERVING
 
     @property
     def reads_here(self) -> bool:
-        return self._stage in (Stage.HERE, Stage.PARKING)
+        return self._stage in (Stage.SERVING, Stage.HOLDING)
 
     @property
     def successor(self) -> Successor | None:
@@ -106,7 +107,7 @@ class ForwardingState:
     @property
     def holds(self) -> bool:
         """Whether requests that are not served here wait."""
-        return self._stage in (Stage.PARKING, Stage.AWAITING)
+        return self._stage in (Stage.HOLDING, Stage.AWAITING)
 
     @property
     def next_tick_ms(self) -> int:
@@ -114,18 +115,18 @@ class ForwardingState:
 
     def hand_over(self, hold_ms: int, now_ms: int) -> list[Action]:
         """Hold this master's messages: its successor is about to be elected."""
-        if self._stage is Stage.HERE:
-            self._hold(Stage.PARKING, now_ms + min(hold_ms, HOLD_MS_MAX))
+        if self._stage is Stage.SERVING:
+            self._hold(Stage.HOLDING, now_ms + min(hold_ms, HOLD_MS_MAX))
         return []
 
     def called_off(self) -> list[Action]:
         """Serve again: there will be no successor."""
-        return self._here() if self._stage is Stage.PARKING else []
+        return self._here() if self._stage is Stage.HOLDING else []
 
     def announced(self, now_ms: int) -> list[Action]:
         """A newer role was granted and is about to be taken; another broker may succeed this master."""
-        if self._stage is Stage.HERE and self._has_led:
-            self._hold(Stage.PARKING, now_ms + HOLD_MS_MAX)
+        if self._stage is Stage.SERVING and self._has_led:
+            self._hold(Stage.HOLDING, now_ms + HOLD_MS_MAX)
         return []
 
     def leads(self, now_ms: int, *, is_formed: bool) -> list[Action]:
@@ -137,7 +138,7 @@ class ForwardingState:
         self._forms = not is_formed
         if is_formed:
             return [*actions, *self._here()]
-        self._hold(Stage.PARKING, now_ms + FORM_MS)
+        self._hold(Stage.HOLDING, now_ms + FORM_MS)
         return actions
 
     def formed(self) -> list[Action]:
@@ -158,12 +159,12 @@ class ForwardingState:
         """Forward to `successor`, which serves."""
         if successor != self._successor:
             return []
-        self._hold(Stage.OPEN, NEVER_MS)
+        self._hold(Stage.FORWARDING, NEVER_MS)
         return [Release()]
 
     def closed(self, successor: Successor, now_ms: int) -> list[Action]:
         """The connection to `successor` ended; connect again, unless another one is named."""
-        if successor == self._successor and self._stage is Stage.OPEN:
+        if successor == self._successor and self._stage is Stage.FORWARDING:
             self._hold(Stage.AWAITING, now_ms + PATIENCE_MS)
         return []
 
@@ -174,15 +175,15 @@ class ForwardingState:
             return [Leave(), *self._here()]
         if now_ms < self._hold_until_ms:
             return []
-        if self._stage is Stage.PARKING:
+        if self._stage is Stage.HOLDING:
             return self._here()
-        self._hold(Stage.SHUT, NEVER_MS)
+        self._hold(Stage.REFUSING, NEVER_MS)
         return [Release()]
 
     def _here(self) -> list[Action]:
-        self._hold(Stage.HERE, NEVER_MS)
+        self._hold(Stage.SERVING, NEVER_MS)
         return [Release()]
 
     def _hold(self, stage: Stage, until_ms: int) -> None:
-        self._forms = self._forms and stage is Stage.PARKING
+        self._forms = self._forms and stage is Stage.HOLDING
         self._stage, self._hold_until_ms = stage, until_ms

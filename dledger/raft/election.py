@@ -92,8 +92,8 @@ TERM_COUNTED_MAX = TERM_MAX // 2
 
 
 class TermBound:
-    """`others` are the other members in this member's list; `quorum` of them elect a leader. The word of a sender in another
-    list is no proof: it may have invented that list, with enough names for a majority."""
+    """`others` are the other members in this member's list, `quorum` is a majority of all. A term that a node outside this list
+    reports does not count: that node could have invented members, enough for a majority."""
 
     def __init__(self, others: Iterable[str], quorum: int) -> None:
         self.quorum = quorum

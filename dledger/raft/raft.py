@@ -69,7 +69,7 @@ from dledger.raft.messages import (
     answer_to_push,
 )
 from dledger.raft.progress import Loaded, Progress
-from dledger.raft.rejoin import NO_SESSION, SESSION_MAX, Proving, RejoinState
+from dledger.raft.rejoin import NO_SESSION, SESSION_MAX, DiskFreshnessCheck, RejoinState
 from dledger.raft.settings import DLedgerSettings
 from dledger.raft.snapshot import IncomingSnapshot, Snapshot
 
@@ -109,7 +109,7 @@ class Raft:
         self.recovery_due_ms = now_ms
         self.proven = proven or not self.voters
         """Whether others have vouched for this member's disk."""
-        self.proving = Proving(now_ms, settings.election_timeout_min_ms)
+        self.proving = DiskFreshnessCheck(now_ms, settings.election_timeout_min_ms)
         self.is_candidate = False
         self.leader: LeaderState | None = None
         self.leader_id: str | None = None

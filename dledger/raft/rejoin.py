@@ -19,7 +19,8 @@ and becomes a newcomer that has a log.
 
 Invariant: a member that may vote becomes a newcomer again only by that.
 
-`Proving`: the check whether a member that has started may count. The others must answer that they know no newer disk of it.
+`DiskFreshnessCheck` decides whether a member that has started may count. The others must answer that they know no newer disk
+of it.
 
 The answers of a majority, with this member, are enough, because no election succeeds without them. But each other reachable
 member is waited for, up to the shortest election timeout, so that the first answers do not hide one that knows better.
@@ -76,7 +77,7 @@ class RejoinState:
         return admitted_in == term and index <= held_index
 
 
-class Proving:
+class DiskFreshnessCheck:
     """The check of one start; members that do not answer are waited for `wait_ms`."""
 
     def __init__(self, now_ms: int, wait_ms: int) -> None:

@@ -57,8 +57,8 @@ def nowhere(body: bytes) -> int | None:
 
 
 def outermost_positions(block: Block, position_in_body: PositionInBody) -> list[tuple[int, int]]:
-    """The first and the last entry in `block` that say their position: number and position. The positions between follow from
-    the sizes."""
+    """(number, position) of the first and the last entry in `block` whose body has its position. The positions between follow
+    from the sizes."""
     if position_in_body is nowhere:
         return []
     numbers = range(len(block))

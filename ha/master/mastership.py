@@ -24,7 +24,7 @@ from ha.master.link import Hold, MasterState
 from ha.master.unreadableranges import UnreadableRanges
 from ha.settings import HASettings
 from ha.slaveprogress import SetLimits
-from ha.syncstateset import Action, Alter, AlterUnknown, Confirmed, Fate, SyncStateSet
+from ha.syncstateset import Action, Alter, AlterOutcome, AlterUnknown, Confirmed, SyncStateSet
 from mqruntime.clock import Clock
 from mqruntime.coretimer import CoreTimer
 from mqruntime.log import fields
@@ -200,7 +200,7 @@ class Mastership:
         if present is not None and why is Why.ELSEWHERE:  # a copy of its store may have registered there
             self._duplicate_ids.replaced(broker_id, present.address, connection.address, self._now_ms())
 
-    def greeted(self, connection: MasterConnection, handshake: Handshake) -> None:
+    def handshaken(self, connection: MasterConnection, handshake: Handshake) -> None:
         broker_id = connection.slave_broker_id
         former = self._newest.get(broker_id)
         self._newest[broker_id] = connection
@@ -298,10 +298,10 @@ class Mastership:
         """Take in the controllers' set under the epoch of this mastership, from a read or a notice."""
         self._changing_set(lambda now_ms: self.sync_state_set.observe(members, set_epoch, now_ms))
 
-    def alter_ended(self, alter: Alter, fate: Fate) -> None:
+    def alter_ended(self, alter: Alter, outcome: AlterOutcome) -> None:
         """Take in the outcome of the last sending of `alter`; after an impossible answer it stays unknown."""
-        known: Fate = fate
-        if (why := self.sync_state_set.why_untrue(alter, fate)) is not None:
+        known: AlterOutcome = outcome
+        if (why := self.sync_state_set.why_untrue(alter, outcome)) is not None:
             known = AlterUnknown()
             if self._untrue.failed(why, self._now_ms()):
                 said = fields(source="answer", sender="a controller", why=why, hint=UNTRUE)

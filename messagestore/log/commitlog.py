@@ -246,8 +246,8 @@ class CommitLog(LogFiles):
         return bool(self._files) and not self._cutting and self._blocks_end < wanted
 
     async def prepare_next(self) -> None:
-        """Make the blocks of the tail and of the successor of a half full one, so that no write waits for them. Raises
-        OSError."""
+        """Allocate disk blocks for the last segment, and for the next one once the last is half full, so that no write waits
+        for them. Raises OSError."""
         while self.wants_next():
             offset = max(self._blocks_end, self._end)
             start, cuts = self.segment_start(offset), self._cuts

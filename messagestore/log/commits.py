@@ -1,4 +1,4 @@
-"""Which half messages a part of the log commits.
+"""Finds the half messages that are committed by the records in a part of the log.
 
 Invariant: a scan goes from a record boundary to another one, and needs only the records' heads. Pure."""
 

@@ -17,9 +17,9 @@ from functools import cache, partial
 from unittest.mock import patch
 
 from broker.app import BrokerApp
+from controller.masterless import Unelected
 from controller.state import SyncState
 from controller.statemachine import ReplicasStateMachine
-from controller.unelected import Unelected
 from dledger.node.node import DLedgerNode
 from dledger.raft.raft import Raft
 from ha.epochs import KeptEpochs

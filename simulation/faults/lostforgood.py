@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from controller.elections import WaitingReason
-from controller.unelected import Unelected
+from controller.masterless import Unelected
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand

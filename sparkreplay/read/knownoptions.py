@@ -43,8 +43,8 @@ OPTIONS = (
     Option("startingTimestamp", "ms since 1970", "", "the same time for every queue; overrides both others"),
     Option("endingTimestamp", "ms since 1970", "", "the same time for every queue; overrides both others, but `latest` still "
            "reads beyond the bound"),
-    Option("startingOffsetsByTimestampStrategy", "`error`, `latest`", "`error`", "nothing was stored since the starting time "
-           "(by a queue of the JSON, else by a whole log): fail, or read nothing of it"),
+    Option("startingOffsetsByTimestampStrategy", "`error`, `latest`", "`error`", "if a queue (with JSON) or "
+           "a log has no message from the starting time on: fail, or read nothing of it"),
     Option("failOnDataLoss", "`true`, `false`", "`true`", "fail when messages that were asked for were deleted by retention or "
            "are beyond the end; `false`: read the rest and log a warning"),
     Option("failOnMissingTopic", "`true`, `false`", "`true`", "fail when a topic that `topic` or JSON names is in no store; "
@@ -61,14 +61,14 @@ OPTIONS = (
     Option("mode", "`failfast`", "`failfast`", "damage below the bound fails the job; nothing is ever skipped"),
     Option("index", "`walk`, `consumequeue`", "`walk`", "how a batch finds records: by walking the log, or through the "
            "consume queues"),
-    Option("storeTimesOrdered", "`true`, `false`", "`false`", "your word that store times grow along the log: whole segments "
-           "may stay unread; refused where segments show that it is wrong"),
+    Option("storeTimesOrdered", "`true`, `false`", "`false`", "you state that store times never decrease: segments outside "
+           "the times are skipped; refused where segments show that it is wrong"),
     Option("splitBytes", "bytes, or `64k`, `128m`, `1g`", "`256m`", "size of a partition"),
-    Option("minPartitions", "a number", "", "make partitions smaller than `splitBytes` to have about as many, at most 10000"),
+    Option("minPartitions", "a number", "", "split further, into about this many partitions, at most 10000"),
     Option("maxBytesPerTrigger", "bytes, or `64k`, `512m`, `1g`", "", "streams only: a batch takes about so much of the log"),
     Option("maxOffsetsPerTrigger", "a number", "", "streams only: a batch takes so many messages of the log, counted before "
            "any is filtered out"),
-    Option("minOffsetsPerTrigger", "a number", "", "streams only: wait until there are so many"),
+    Option("minOffsetsPerTrigger", "a number", "", "streams only: wait until this many messages are there"),
     Option("maxTriggerDelay", "`500ms`, `30s`, `15m`, `1h`", "`15m`", "streams only: how long `minOffsetsPerTrigger` waits"),
 )  # fmt: skip
 PATHS = "paths"

@@ -170,7 +170,7 @@ def test_a_master_refuses_a_hand_over_request_from_a_stranger(world: World) -> N
     )
     assert {answer.code for answer in answers} == {ResponseCode.NO_PERMISSION}
     assert "haSlaveHostCheck" in (answers[0].remark or "")
-    assert master.requests.forwarding.state.stage is Stage.HERE
+    assert master.requests.forwarding.state.stage is Stage.SERVING
     began_ms = world.now_ms
     [result] = cluster.run(once(cluster, b"at once"))
     assert result is SendStatus.SEND_OK and world.now_ms - began_ms < 100
@@ -178,7 +178,7 @@ def test_a_master_refuses_a_hand_over_request_from_a_stranger(world: World) -> N
     header = HandOverHeader("broker-a", master.membership.master_epoch, successor, 400, 1_000)
     answer = cluster.run(cluster.ask_as_controller(master.address, RequestCode.HAND_OVER, header))
     assert answer.code == ResponseCode.SUCCESS
-    assert master.requests.forwarding.state.stage is Stage.PARKING
+    assert master.requests.forwarding.state.stage is Stage.HOLDING
 
 
 def test_without_controllers_a_master_refuses_every_hand_over_request(world: World) -> None:
@@ -189,14 +189,14 @@ def test_without_controllers_a_master_refuses_every_hand_over_request(world: Wor
         world, master.address, *hand_overs("broker-a", ids_of(group), master.membership.master_epoch)
     )
     assert {answer.code for answer in answers} == {ResponseCode.REQUEST_CODE_NOT_SUPPORTED}
-    assert master.requests.forwarding.state.stage is Stage.HERE
+    assert master.requests.forwarding.state.stage is Stage.SERVING
     with World(32) as other:
         pair = Pair(other)
         pair.start_up()
         leads = pair.app(pair.master)
         answers = say(other, leads.address, *hand_overs("broker-a", {0: "", 1: ""}, 1))
         assert {answer.code for answer in answers} == {ResponseCode.REQUEST_CODE_NOT_SUPPORTED}
-        assert leads.requests.forwarding.state.stage is Stage.HERE
+        assert leads.requests.forwarding.state.stage is Stage.SERVING
 
 
 def former_masters(monkeypatch: pytest.MonkeyPatch) -> list[str]:

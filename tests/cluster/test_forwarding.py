@@ -47,7 +47,7 @@ def test_a_master_serves_held_sends_itself_when_no_successor_comes() -> None:
         reply = cluster.run(ask_to_hand_over(cluster, 700))
         assert reply.code == 0
         assert int(reply.ext["logEnd"]) == cluster.app(cluster.master).store.max_offset()
-        assert stage_of(cluster, cluster.master) is Stage.PARKING
+        assert stage_of(cluster, cluster.master) is Stage.HOLDING
         assert 600 <= cluster.run(timed_send(cluster)) <= 800
         assert [message.body for message in cluster.run(cluster.read_all())] == [b"one"]
 
@@ -70,7 +70,7 @@ def test_a_master_refuses_a_hand_over_of_another_epoch_or_to_a_non_member() -> N
         for header in (HandOverHeader("broker-a", epoch - 1, 2), HandOverHeader("broker-a", epoch, 77)):
             reply = cluster.run(cluster.ask_as_controller(master.address, RequestCode.HAND_OVER, header))
             assert reply.code == ResponseCode.SYSTEM_ERROR
-        assert stage_of(cluster, cluster.master) is Stage.HERE
+        assert stage_of(cluster, cluster.master) is Stage.SERVING
 
 
 def test_a_master_continues_when_its_successor_does_not_catch_up() -> None:
@@ -91,7 +91,7 @@ def test_a_master_continues_when_its_successor_does_not_catch_up() -> None:
 
         reply = cluster.run(hand_over_to_a_lagging_one())
         assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "the successor is not caught up")
-        assert stage_of(cluster, master) is Stage.HERE
+        assert stage_of(cluster, master) is Stage.SERVING
 
 
 def test_a_slave_answers_await_master_with_an_error_after_the_wait() -> None:
@@ -141,7 +141,7 @@ def test_a_send_whose_answer_is_lost_is_reported_as_unknown_and_stored_once() ->
                 producer = client.producer("PG")
                 await producer.send("orders", b"before", queue_id=0)
                 await cluster.designate(chosen)
-                await until(lambda: stage_of(cluster, old) is Stage.OPEN)
+                await until(lambda: stage_of(cluster, old) is Stage.FORWARDING)
                 assert (await producer.send("orders", b"passed on", queue_id=0)).acknowledged
                 stored = cluster.app(successor).store.max_offset()
                 sending = asyncio.ensure_future(producer.send("orders", b"unknown", queue_id=0))
@@ -170,7 +170,7 @@ def test_an_oversized_header_or_body_is_refused_without_closing_the_forwarding_l
 
         async def asked_with_the_longest_ones() -> None:
             await cluster.designate(chosen)
-            await until(lambda: stage_of(cluster, old) is Stage.OPEN)
+            await until(lambda: stage_of(cluster, old) is Stage.FORWARDING)
             links = cluster.app(old).requests.forwarding._links
             connection = links[-1]._connection
             address = cluster.app(old).address
@@ -200,7 +200,7 @@ def test_an_abandoned_forwarding_link_ends_even_if_the_other_host_lost_power() -
                 producer = client.producer("PG")
                 await producer.send("orders", b"before", queue_id=0)
                 await cluster.designate(chosen)
-                await until(lambda: stage_of(cluster, old) is Stage.OPEN)
+                await until(lambda: stage_of(cluster, old) is Stage.FORWARDING)
                 link = cluster.app(old).requests.forwarding._links[-1]
                 world.network.cut(old.host, successor.host)
                 with pytest.raises(SendOutcomeUnknown):
@@ -226,7 +226,7 @@ def test_a_read_that_a_stopping_broker_cannot_forward_again_is_refused() -> None
 
         async def unanswered() -> RemotingCommand:
             await cluster.designate(chosen)
-            await until(lambda: stage_of(cluster, old) is Stage.OPEN)
+            await until(lambda: stage_of(cluster, old) is Stage.FORWARDING)
             forwarding = cluster.app(old).requests.forwarding
             world.network.cut(old.host, successor.host)
             asked = cluster.ask(cluster.app(old).address, RequestCode.GET_MAX_OFFSET, header)

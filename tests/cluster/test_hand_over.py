@@ -87,7 +87,7 @@ def test_no_send_fails_when_another_master_is_elected(seed: int, members_min: in
         assert cluster.master is not old
         assert [sender.errors for sender in senders] == [[]] * SENDERS
         assert max(sender.longest_ms for sender in senders) <= 120
-        assert cluster.app(old).requests.forwarding.state.stage is Stage.OPEN
+        assert cluster.app(old).requests.forwarding.state.stage is Stage.FORWARDING
         assert cluster.app(old).requests.forwarding.forwarded > 100
         assert cluster.app(old).requests.forwards_to == cluster.app(cluster.master).address
         read = [message.body for message in cluster.run(cluster.read_all())]
@@ -246,7 +246,7 @@ def test_a_consumer_unknown_to_the_successor_reads_on_through_its_former_master(
                 for tag in ("TagA", "TagB", "TagA"):
                     await producer.send("orders", tag.encode(), tags=tag, queue_id=0)
                 await cluster.designate(another(cluster))
-                while stage_of(former) is not Stage.OPEN:  # noqa: ASYNC110 - the simulated world has no events for tests
+                while stage_of(former) is not Stage.FORWARDING:  # noqa: ASYNC110 - the simulated world has no events for tests
                     await asyncio.sleep(0.005)
                 return await call(former, RemotingCommand.request(RequestCode.PULL_MESSAGE, pull))
 

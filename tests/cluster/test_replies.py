@@ -221,7 +221,7 @@ def test_a_client_connected_to_the_former_master_gets_its_reply_from_the_next_on
                 if beats:
                     await asker.beat(asking, cluster.app(old).address)
                 await cluster.designate(chosen)
-                await until(lambda: stage_of(cluster, old) is Stage.OPEN)
+                await until(lambda: stage_of(cluster, old) is Stage.FORWARDING)
                 if not beats:
                     question = OutgoingMessage(b"?", {"REPLY_TO_CLIENT": ASKER, "CORRELATION_ID": "c1"})
                     await asking.producer("askers").send_message("orders", question)

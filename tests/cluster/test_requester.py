@@ -147,7 +147,7 @@ def test_requests_are_answered_throughout_a_hand_over() -> None:
                 requester = asking.requester("askers")
                 replies = [await requester.request("orders", b"before")]
                 await cluster.designate(chosen)
-                await until(lambda: stage_of(cluster, old) is Stage.OPEN)
+                await until(lambda: stage_of(cluster, old) is Stage.FORWARDING)
                 replies += [await requester.request("orders", b"after") for _ in range(3)]
                 answering.cancel()
                 return [reply.plain_body() for reply in replies]

@@ -228,7 +228,7 @@ class Handed:
 
     def wait_until_forwarding(self) -> None:
         """Waits until the former master forwards requests, and has been awake for long enough."""
-        self.world.run_until(lambda: stage_of(self.cluster, self.former) is Stage.OPEN, 60_000)
+        self.world.run_until(lambda: stage_of(self.cluster, self.former) is Stage.FORWARDING, 60_000)
         self.world.run_for_ms(2_000)
 
     @property

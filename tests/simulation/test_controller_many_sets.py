@@ -10,7 +10,7 @@ import pytest
 
 from controller import commands
 from controller.decision import Decision
-from controller.guard import SETS_A_TURN
+from controller.failover import SETS_A_TURN
 from controller.heartbeats import Liveness
 from controller.server import ControllerApp
 from controller.settings import ControllerSettings

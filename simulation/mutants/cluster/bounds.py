@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from controller import elections, guard
+from controller import elections, failover
 from controller.decision import Decision
 from controller.heartbeats import Liveness
 from controller.state import ReplicasState
@@ -45,7 +45,7 @@ def one_more(self: Connections, peer: Peer) -> None:
     opened(self, peer)
 
 
-@bug("elects-among-all-only", guard, "replace_lost_master")
+@bug("elects-among-all-only", failover, "replace_lost_master")
 def once_all_are_back(
     state: ReplicasState, live: Liveness, *, broker_name: str, unclean: bool
 ) -> Decision | None:

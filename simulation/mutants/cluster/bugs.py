@@ -36,8 +36,8 @@ from controller.elections import WaitingReason
 from controller.electpolicy import LiveReport
 from controller.heartbeats import BrokerKey, Liveness
 from controller.holdings import Held, Holdings, LogReport
+from controller.masterless import Unelected
 from controller.state import Replica, Replicas, ReplicasState, SyncState
-from controller.unelected import Unelected
 from dledger.raft.actions import Vote
 from dledger.storage.hardstate import TermFile
 from epochfile.binding import Binding, Seal
@@ -55,7 +55,7 @@ from ha.slave.client import SlaveClient
 from ha.slave.link import Action, SlaveLink
 from ha.slaveprogress import SlaveProgress
 from ha.syncstateset import Action as SetAction
-from ha.syncstateset import Alter, AlterRefused, AlterUnknown, Confirmed, Fate, SyncStateSet
+from ha.syncstateset import Alter, AlterOutcome, AlterRefused, AlterUnknown, Confirmed, SyncStateSet
 from messagestore.bulk.records import Records
 from messagestore.dispatch.bulkentries import ChosenRecords
 from messagestore.dispatch.dispatchloop import DispatchLoop
@@ -97,23 +97,25 @@ judged = SyncStateSet.alter_ended
 
 
 @bug("lost-answer-is-refusal", SyncStateSet, "alter_ended")
-def lost_answer_is_a_refusal(self: SyncStateSet, alter: Alter, fate: Fate, now_ms: int) -> list[SetAction]:
+def lost_answer_is_a_refusal(
+    self: SyncStateSet, alter: Alter, fate: AlterOutcome, now_ms: int
+) -> list[SetAction]:
     """Upstream #5663, other half: a proposal without an answer is dropped from the union."""
     return judged(self, alter, AlterRefused() if isinstance(fate, AlterUnknown) else fate, now_ms)
 
 
-told_fate = ControllerCalls.fate
+known_outcome = ControllerCalls.outcome
 
 
 class AnotherLeads(AlterUnknown):
     """The outcome that replaces a rejection, because another broker leads or the epoch is another one."""
 
 
-@bug("another-leads-settles", ControllerCalls, "fate")
-def a_newer_epoch_is_a_refusal(self: ControllerCalls, alter: Alter, answer: RemotingCommand) -> Fate:
+@bug("another-leads-settles", ControllerCalls, "outcome")
+def a_newer_epoch_is_a_refusal(self: ControllerCalls, alter: Alter, answer: RemotingCommand) -> AlterOutcome:
     """C6, and loss under B: the answer that another broker leads is taken for a rejection of the earlier proposal. The proposed
     member may have been elected. It is no longer waited for, so data that it is missing is acknowledged."""
-    fate, code = told_fate(self, alter, answer), ResponseCode(answer.code)
+    fate, code = known_outcome(self, alter, answer), ResponseCode(answer.code)
     newer = (ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, ResponseCode.CONTROLLER_INVALID_MASTER)
     return AnotherLeads() if code in newer else fate
 
@@ -121,7 +123,7 @@ def a_newer_epoch_is_a_refusal(self: ControllerCalls, alter: Alter, answer: Remo
 over = SyncStateSet._is_over
 
 
-def over_where_another_leads(self: SyncStateSet, fate: Fate) -> bool:
+def over_where_another_leads(self: SyncStateSet, fate: AlterOutcome) -> bool:
     return isinstance(fate, AnotherLeads) or over(self, fate)
 
 
@@ -243,7 +245,7 @@ def counted_by_connection(self: Mastership, actions: Iterable[SetAction]) -> Non
     counted_by_broker(self, [*actions, Confirmed(members.confirm_offset)])
 
 
-@bug("connections-counted", Mastership, "greeted")
+@bug("connections-counted", Mastership, "handshaken")
 def greeted_beside_the_former(self: Mastership, connection: MasterConnection, handshake: Handshake) -> None:
     """The former connection of this slave stays until its end is noticed."""
     self._newest[handshake.slave_broker_id] = connection
@@ -508,13 +510,13 @@ async def stopped_where_all_agree(self: HAService) -> None:
         await self._log.truncate(self._log.confirm_offset())
 
 
-greeted = SlaveProgress.greeted
+handshaken = SlaveProgress.handshaken
 
 
-@bug("learner-counted", SlaveProgress, "greeted", plays=("learner",))
+@bug("learner-counted", SlaveProgress, "handshaken", plays=("learner",))
 def like_any_other(self: SlaveProgress, *, excluded: str | None) -> None:
     """The learner flag of the handshake is ignored: a learner that caught up becomes a member."""
-    greeted(self, excluded=None)
+    handshaken(self, excluded=None)
 
 
 @bug("outsider-elected", elections, "_electable")

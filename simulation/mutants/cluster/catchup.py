@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.resync.resync import Resync
 from broker.resync.roomforboth import ResyncSpaceCheck
 from broker.role.membership import Membership
-from controller import givingup
+from controller import resync
 from controller.decision import Decision
 from controller.events import AlterSyncStateSet, CleanBrokerData
 from controller.heartbeats import Liveness
@@ -62,7 +62,7 @@ def always(self: Membership) -> bool:
     return True
 
 
-@bug("given-up-though-needed", givingup, "give_up_replica", plays=("resync",))
+@bug("given-up-though-needed", resync, "give_up_replica", plays=("resync",))
 def whoever_asks(
     state: ReplicasState,
     live: Liveness,

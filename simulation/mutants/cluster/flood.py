@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller import turns
+from controller import setlocks as turns
 from remoting.turns import TurnShare
 from simulation.mutants.cluster.bugs import BUGS
 

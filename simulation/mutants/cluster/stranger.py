@@ -14,7 +14,7 @@ from controller.state import Replica
 from dledger.node.authenticator import PeerAuthenticator, TheirList
 from dledger.raft.messages import Message
 from ha.slave.link import SlaveLink
-from ha.syncstateset import Alter, Fate, SyncStateSet
+from ha.syncstateset import Alter, AlterOutcome, SyncStateSet
 from namesrv.server import NamesrvApp
 from remoting import header
 from remoting.peer import Peer
@@ -85,7 +85,7 @@ def any_epoch(epoch: int, known: int) -> str | None:
 
 
 @bug("untrue-answer-taken", SyncStateSet, "why_untrue")
-def as_it_stands(self: SyncStateSet, alter: Alter, fate: Fate) -> str | None:
+def as_it_stands(self: SyncStateSet, alter: Alter, fate: AlterOutcome) -> str | None:
     """Upstream: any answer to an alter defines the members of the set, and its epoch."""
     return None
 

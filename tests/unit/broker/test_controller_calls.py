@@ -13,7 +13,7 @@ from broker.role.membership import Membership
 from controller.commands import alter_sync_state_set
 from controller.heartbeats import Heartbeats
 from controller.state import ReplicasState
-from ha.syncstateset import Alter, AlterNotSent, AlterRefused, AlterUnknown, Applied, NotKept
+from ha.syncstateset import Alter, AlterNotSent, AlterRefused, AlterUnknown, AnnouncementNotNeeded, Applied
 from remoting.bodies.replicas import SyncStateSetBody
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -42,29 +42,29 @@ def test_a_proposal_names_the_set_and_the_epochs_it_is_based_on() -> None:
 
 def test_success_returns_the_applied_set() -> None:
     body = SyncStateSetBody(frozenset({1, 2}), 8).encode()
-    assert calls().fate(ALTER, answer(ResponseCode.SUCCESS, body)) == Applied(frozenset({1, 2}), 8)
+    assert calls().outcome(ALTER, answer(ResponseCode.SUCCESS, body)) == Applied(frozenset({1, 2}), 8)
 
 
 @pytest.mark.parametrize(
     "code", [ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, ResponseCode.CONTROLLER_INVALID_MASTER]
 )
 def test_a_newer_master_epoch_leaves_the_outcome_of_an_alter_unknown(code: int) -> None:
-    assert calls().fate(ALTER, answer(code)) == AlterUnknown()
+    assert calls().outcome(ALTER, answer(code)) == AlterUnknown()
 
 
 @pytest.mark.parametrize(
     "code", [ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE]
 )
 def test_an_alter_that_changed_nothing_is_refused_and_may_carry_the_newer_set(code: int) -> None:
-    assert calls().fate(ALTER, answer(code)) == AlterRefused()
+    assert calls().outcome(ALTER, answer(code)) == AlterRefused()
     body = SyncStateSetBody(frozenset({1}), 8).encode()
-    assert calls().fate(ALTER, answer(code, body)) == AlterRefused(frozenset({1}), 8)
+    assert calls().outcome(ALTER, answer(code, body)) == AlterRefused(frozenset({1}), 8)
 
 
 def test_upstreams_controllers_refuse_a_set_that_does_not_change() -> None:
     remark = "The newSyncStateSet is equal with oldSyncStateSet, no needed to update syncStateSet"
     failed = calls().alter(ALTER, 0).reply(ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED, remark)
-    assert calls().fate(replace(ALTER, same_members=True), failed) == NotKept()
+    assert calls().outcome(replace(ALTER, same_members=True), failed) == AnnouncementNotNeeded()
 
 
 def test_a_refusal_for_an_unknown_set_is_not_attributed_to_an_upstream_controller() -> None:
@@ -74,7 +74,7 @@ def test_a_refusal_for_an_unknown_set_is_not_attributed_to_an_upstream_controlle
     )  # fmt: skip
     unknown = calls().alter(ALTER, 0).reply(decision.code, decision.remark)
     assert unknown.code == ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
-    assert calls().fate(replace(ALTER, same_members=True), unknown) == AlterUnknown()
+    assert calls().outcome(replace(ALTER, same_members=True), unknown) == AlterUnknown()
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_a_refusal_for_an_unknown_set_is_not_attributed_to_an_upstream_controlle
     ],
 )
 def test_an_ambiguous_answer_leaves_the_outcome_of_an_alter_unknown(code: int) -> None:
-    assert calls().fate(ALTER, answer(code)) == AlterUnknown()
+    assert calls().outcome(ALTER, answer(code)) == AlterUnknown()
 
 
 def test_an_alter_answered_by_a_follower_counts_as_not_sent() -> None:
-    assert calls().fate(ALTER, answer(ResponseCode.CONTROLLER_NOT_LEADER)) == AlterNotSent()
+    assert calls().outcome(ALTER, answer(ResponseCode.CONTROLLER_NOT_LEADER)) == AlterNotSent()

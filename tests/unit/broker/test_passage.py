@@ -34,11 +34,11 @@ def after_hand_over() -> ForwardingState:
 def test_writes_are_held_from_the_hand_over_and_reads_from_the_new_role() -> None:
     state = of_a_master()
     assert state.hand_over(1_000, 0) == []
-    assert (state.stage, state.writes_here, state.reads_here) == (Stage.PARKING, False, True)
+    assert (state.stage, state.writes_here, state.reads_here) == (Stage.HOLDING, False, True)
     assert state.follows(NEXT, 100) == [Reach(NEXT)]
     assert (state.stage, state.writes_here, state.reads_here) == (Stage.AWAITING, False, False)
     assert state.opened(NEXT) == [Release()]
-    assert state.stage is Stage.OPEN and not state.holds
+    assert state.stage is Stage.FORWARDING and not state.holds
     assert state.successor == NEXT
 
 
@@ -47,9 +47,9 @@ def test_a_former_master_names_its_successor_until_forwarding_ends() -> None:
     state.opened(NEXT)
     state.closed(NEXT, 200)
     state.tick(200 + PATIENCE_MS)
-    assert state.stage is Stage.SHUT and state.successor == NEXT
+    assert state.stage is Stage.REFUSING and state.successor == NEXT
     state.tick(100 + FORWARD_MS)
-    assert state.stage is Stage.HERE and state.successor is None
+    assert state.stage is Stage.SERVING and state.successor is None
 
 
 def test_a_hand_over_without_an_election_ends_at_its_deadline() -> None:
@@ -58,7 +58,7 @@ def test_a_hand_over_without_an_election_ends_at_its_deadline() -> None:
     assert state.tick(999) == []
     assert state.next_tick_ms == 1_000
     assert state.tick(1_000) == [Release()]
-    assert state.stage is Stage.HERE
+    assert state.stage is Stage.SERVING
 
 
 def test_a_hand_over_holds_requests_no_longer_than_the_limit() -> None:
@@ -71,7 +71,7 @@ def test_a_hand_over_that_is_called_off_ends_at_once() -> None:
     state = of_a_master()
     state.hand_over(1_000, 0)
     assert state.called_off() == [Release()]
-    assert state.stage is Stage.HERE
+    assert state.stage is Stage.SERVING
 
 
 def test_calling_off_a_hand_over_after_the_election_changes_nothing() -> None:
@@ -85,7 +85,7 @@ def test_a_reelected_master_serves_the_held_requests() -> None:
     state.announced(0)
     assert state.reads_here and not state.writes_here
     assert state.leads(200, is_formed=True) == [Release()]
-    assert state.stage is Stage.HERE
+    assert state.stage is Stage.SERVING
 
 
 def test_a_new_master_holds_writes_until_its_set_is_formed() -> None:
@@ -106,7 +106,7 @@ def test_a_new_master_without_followers_releases_writes_after_a_limit() -> None:
 def test_a_broker_that_never_led_holds_and_forwards_nothing() -> None:
     state = ForwardingState()
     assert state.announced(0) == [] and state.follows(NEXT, 0) == []
-    assert state.stage is Stage.HERE
+    assert state.stage is Stage.SERVING
 
 
 def test_held_requests_are_released_if_the_successor_is_late_and_forwarded_once_it_serves() -> None:
@@ -114,7 +114,7 @@ def test_held_requests_are_released_if_the_successor_is_late_and_forwarded_once_
     assert state.tick(100 + PATIENCE_MS) == [Release()]
     assert not state.reads_here and not state.holds
     assert state.opened(NEXT) == [Release()]
-    assert state.stage is Stage.OPEN
+    assert state.stage is Stage.FORWARDING
 
 
 def test_a_second_successor_replaces_the_first() -> None:
@@ -138,7 +138,7 @@ def test_forwarding_ends_after_the_forwarding_period() -> None:
     state.opened(NEXT)
     assert state.next_tick_ms == 100 + FORWARD_MS
     assert state.tick(100 + FORWARD_MS) == [Leave(), Release()]
-    assert state.stage is Stage.HERE
+    assert state.stage is Stage.SERVING
     assert state.follows(Successor("10.0.0.3:10911", 9), 100 + FORWARD_MS) == []
 
 
@@ -146,5 +146,5 @@ def test_a_former_master_that_leads_again_stops_forwarding() -> None:
     state = after_hand_over()
     state.opened(NEXT)
     assert state.leads(200, is_formed=True) == [Leave(), Release()]
-    assert state.stage is Stage.HERE
+    assert state.stage is Stage.SERVING
     assert state.tick(100 + FORWARD_MS) == []

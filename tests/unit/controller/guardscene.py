@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from controller.electpolicy import LiveReport
 from controller.events import AlterSyncStateSet, ApplyBrokerId, ElectMaster, decode
-from controller.guard import MasterGuard
+from controller.failover import MasterFailover
 from controller.handover import HandOver
 from controller.heartbeats import Heartbeat, Heartbeats, Liveness
 from controller.livebrokers import LiveBrokers
@@ -129,7 +129,7 @@ class Scene:
         self.failures: list[BaseException] = []
         self.tasks = Tasks(self.failures.append)
         self.notified: list[str] = []
-        self.guard = MasterGuard(
+        self.guard = MasterFailover(
             self.state,
             cast(LiveBrokers, self.brokers),
             self.runner,

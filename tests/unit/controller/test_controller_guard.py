@@ -7,7 +7,7 @@ from collections import Counter
 
 from controller.decision import Decision
 from controller.events import ElectMaster
-from controller.guard import LOOK_AT_ALL_EVERY_MS, LOOK_EVERY_MS, SETS_A_TURN
+from controller.failover import LOOK_AT_ALL_EVERY_MS, LOOK_EVERY_MS, SETS_A_TURN
 from controller.heartbeats import Liveness
 from tests.unit.controller.guardscene import SETS, SETTINGS, Member, Scene, play
 

@@ -14,8 +14,8 @@ from controller.decision import Decision
 from controller.events import ElectMaster
 from controller.heartbeats import Heartbeats, Liveness
 from controller.runner import WAITING_MAX, Busy, CommandRunner
+from controller.setlocks import ITSELF, BrokerTurns, CommandSource, Rank, TurnNotCome
 from controller.state import ReplicasState
-from controller.turns import ITSELF, BrokerTurns, CommandSource, Rank, TurnNotCome
 from dledger.node.node import DLedgerNode
 from dledger.raft.errors import NotLeader, OutcomeUnknown
 from scripts.peers.waits import WAIT_S

@@ -7,8 +7,8 @@ import pytest
 from controller.decision import Decision
 from controller.electpolicy import LiveReport
 from controller.events import CleanBrokerData, ElectMaster, Event
-from controller.givingup import give_up_replica
 from controller.heartbeats import Liveness
+from controller.resync import give_up_replica
 from controller.state import ReplicasState
 from remoting.codes import ResponseCode
 from tests.unit.controller.brokersets import alive, applied, members, report

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.hearing import PATIENCE_MS_MAX, Hearing
+from controller.isolation import PATIENCE_MS_MAX, Hearing
 
 MEMBERS = ["n0", "n1", "n2"]
 LIFETIME_MS = 9_000

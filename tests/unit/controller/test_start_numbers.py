@@ -10,10 +10,10 @@ from controller.commands import Process, register_broker
 from controller.decision import Decision
 from controller.elections import waiting
 from controller.events import ApplyBrokerId, ElectMaster, UpdateBrokerAddress, decode, encode
-from controller.givingup import give_up_replica
 from controller.heartbeats import Heartbeat, Heartbeats, Liveness
 from controller.holdings import Held
 from controller.livebrokers import SURELY_MS
+from controller.resync import give_up_replica
 from controller.state import ReplicasState
 from controller.statemachine import ReplicasStateMachine
 from controller.statesnapshot import row_of, take_row

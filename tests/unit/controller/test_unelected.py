@@ -8,10 +8,10 @@ import pytest
 
 from controller.elections import WaitingReason, waiting
 from controller.events import ElectMaster
-from controller.guard import LOG_EVERY_MS
+from controller.failover import LOG_EVERY_MS
 from controller.heartbeats import Liveness
+from controller.masterless import UNELECTED_MS, Unelected
 from controller.state import ReplicasState
-from controller.unelected import UNELECTED_MS, Unelected
 from mqruntime.repeatedfailure import REMIND_MS
 from tests.unit.controller.brokersets import alive, applied, members, report
 from tests.unit.controller.guardscene import Scene, play
@@ -54,7 +54,7 @@ def test_no_waiting_reason_with_a_master_an_electable_member_or_no_live_broker()
 
 
 def logged_fields(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
-    found = [record.__dict__["fields"] for record in caplog.records if record.name == "controller.unelected"]
+    found = [record.__dict__["fields"] for record in caplog.records if record.name == "controller.masterless"]
     caplog.clear()
     assert all("mqadmin" in each["hint"] or "enableElectUncleanMaster" in each["hint"] for each in found)
     return [{key: value for key, value in each.items() if key != "hint"} for each in found]

@@ -23,7 +23,7 @@ from dledger.raft.messages import (
     VoteResult,
 )
 from dledger.raft.raft import Raft
-from dledger.raft.rejoin import Proving
+from dledger.raft.rejoin import DiskFreshnessCheck
 from dledger.raft.startnumbers import (
     BEYOND,
     NUMBER_MAX,
@@ -161,7 +161,7 @@ def test_a_damaged_or_foreign_start_number_file_counts_as_absent(tmp_path: Path,
 
 def test_proving_waits_for_reachable_members_and_then_needs_a_majority() -> None:
     others = ("b", "c", "d", "e")
-    proving = Proving(0, wait_ms=600)
+    proving = DiskFreshnessCheck(0, wait_ms=600)
     proving.vouched("b")
     assert not proving.is_enough(others, 3, 5_000)
     proving.vouched("c")
@@ -170,7 +170,7 @@ def test_proving_waits_for_reachable_members_and_then_needs_a_majority() -> None
     proving.unreached("d")
     proving.unreached("e")
     assert proving.is_enough(others, 3, 0)
-    assert Proving(0, wait_ms=600).is_enough((), 1, 0)
+    assert DiskFreshnessCheck(0, wait_ms=600).is_enough((), 1, 0)
 
 
 def test_an_unproven_member_does_not_vote_start_elections_or_count() -> None:

@@ -6,7 +6,7 @@ from ha.slaveprogress import SetLimits
 from ha.syncstateset import (
     Action,
     Alter,
-    NotKept,
+    AnnouncementNotNeeded,
     SyncStateSet,
 )
 
@@ -42,7 +42,7 @@ def master(
         members_min=members_min,
     )
     if asked := alter(sss.tick(0)):
-        sss.alter_ended(asked, NotKept(), 0)
+        sss.alter_ended(asked, AnnouncementNotNeeded(), 0)
     return sss
 
 

@@ -17,7 +17,7 @@ from ha.errors import EpochFenced, ReplicasUnread
 from ha.master.admittance import RegisteredReplica, Table
 from ha.service.haservice import HAService
 from ha.settings import HASettings
-from ha.syncstateset import Alter, AlterRefused, AlterUnknown, Applied, Fate
+from ha.syncstateset import Alter, AlterOutcome, AlterRefused, AlterUnknown, Applied
 from mqruntime.runtime import Runtime
 from simulation.kernel.world import World
 from tests.unit.ha.memorylog import MemoryLog, record
@@ -128,7 +128,7 @@ class App:
         accepted = not lost and not late and controllers.alter(*asked)
         reply_lost = chance.random() < 0.3
         await asyncio.sleep(chance.uniform(0, 0.3))
-        outcome: Fate = Applied(alter.members, alter.set_epoch + 1) if accepted else AlterRefused()
+        outcome: AlterOutcome = Applied(alter.members, alter.set_epoch + 1) if accepted else AlterRefused()
         if self.ha.mastership is not None:
             self.ha.mastership.alter_ended(alter, AlterUnknown() if lost or late or reply_lost else outcome)
 

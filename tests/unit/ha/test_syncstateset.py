@@ -12,9 +12,9 @@ from ha.syncstateset import (
     AlterNotSent,
     AlterRefused,
     AlterUnknown,
+    AnnouncementNotNeeded,
     Applied,
     Confirmed,
-    NotKept,
 )
 from tests.unit.ha.syncstatesets import (
     LIMITS,
@@ -227,7 +227,7 @@ def test_a_master_confirms_without_announcing_to_upstreams_controllers() -> None
     sss = newly_elected(1)
     announced = alter(sss.begin(0))
     assert announced is not None
-    assert sss.alter_ended(announced, NotKept(), 5) == [Confirmed(1000)]
+    assert sss.alter_ended(announced, AnnouncementNotNeeded(), 5) == [Confirmed(1000)]
 
 
 def test_an_announcement_with_an_unknown_outcome_is_repeated_with_the_new_set_epoch() -> None:

@@ -22,10 +22,10 @@ from ha.syncstateset import (
     Action,
     Alter,
     AlterNotSent,
+    AlterOutcome,
     AlterRefused,
     AlterUnknown,
     Applied,
-    Fate,
     SyncStateSet,
 )
 from remoting.bodies import replicas
@@ -96,7 +96,7 @@ class Story:
                 table.heard(("c", "a", broker_id), broker_id, said, self.now_ms)
         return table.at(self.now_ms, self.now_ms)
 
-    def judged(self, alter: Alter) -> Fate:
+    def judged(self, alter: Alter) -> AlterOutcome:
         decision = alter_sync_state_set(
             self.state,
             self.live(),
@@ -147,7 +147,7 @@ class Story:
                 self.perform(core.members_min_is(self.members_min, self.now_ms))
             case "deliver" if self.sent:
                 alter = self.sent.pop(0)
-                outcome: Fate = AlterUnknown()
+                outcome: AlterOutcome = AlterUnknown()
                 match chance.choice(["answered", "answered", "unanswered", "late", "unsent"]):
                     case "answered":
                         outcome = self.judged(alter)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from localcluster.logs import marks, read_lines
 
 CONTROLLER = """\
-2026-11-21T13:24:02.000Z INFO controller.guard controller leads term=1 sets=1
-2026-11-21T13:24:03.100Z INFO controller.guard broker connection ended broker=broker-a id=1
-2026-11-21T13:24:03.120Z INFO controller.guard elected broker=broker-a reason="connection lost" new=2 epoch=4
+2026-11-21T13:24:02.000Z INFO controller.failover controller leads term=1 sets=1
+2026-11-21T13:24:03.100Z INFO controller.failover broker connection ended broker=broker-a id=1
+2026-11-21T13:24:03.120Z INFO controller.failover elected broker=broker-a reason="connection lost" new=2 epoch=4
 Traceback (most recent call last):
 """
 OLD_MASTER = """\
@@ -40,7 +40,7 @@ def at(text: str) -> int:
 
 def test_a_line_gives_its_time_its_logger_and_its_fields() -> None:
     line = read_lines("controller-0", CONTROLLER)[2]
-    assert (line.level, line.logger) == ("INFO", "controller.guard")
+    assert (line.level, line.logger) == ("INFO", "controller.failover")
     assert line.fields["reason"] == "connection lost"
     assert line.fields["epoch"] == "4"
     assert line.time_ms % 1000 == 120

@@ -1,4 +1,5 @@
-"""Failover of broker sets: notices lost masters, has them replaced, announces elected ones.
+"""Failover of broker sets: notices lost masters, has them replaced, announces elected ones. All elections go through
+`MasterFailover.elect`.
 
 Invariant: only the leading controller replaces a master, and only when `Liveness.is_dead`. It checks a few sets in a
 turn of the loop; a slow election of one set delays no other."""
@@ -18,13 +19,13 @@ from controller.events import ElectMaster, Event
 from controller.handover import HandOver
 from controller.heartbeats import Liveness
 from controller.livebrokers import LiveBrokers
+from controller.masterless import Unelected
 from controller.notify import Notifier
 from controller.reasons import UNCLEAN
 from controller.runner import Busy, CommandRunner, D
+from controller.setlocks import ITSELF, CommandSource
 from controller.settings import ControllerSettings
 from controller.state import ReplicasState, SyncState
-from controller.turns import ITSELF, CommandSource
-from controller.unelected import Unelected
 from dledger.raft.actions import Role
 from dledger.raft.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from mqruntime.clock import Clock
@@ -44,7 +45,7 @@ SETS_A_TURN = 64
 """Few enough to keep a turn of the loop short."""
 
 
-class MasterGuard:
+class MasterFailover:
     """`state` is read, never changed; elections go through `runner` like any command. `changed` is called with news
     of a broker. `on_master_notified` is called with the broker name and epoch of each elected master that was
     notified."""
