@@ -129,7 +129,7 @@ async def a_client(cluster: Cluster) -> AsyncIterator[tuple[SteadyLoad, PullCons
         reading = asyncio.create_task(read_along(consumer))
         try:
             yield load, consumer
-            assert not reading.done(), "the reader of a queue failed"
+            assert not reading.done(), f"the reader of a queue failed: {reading.exception()}"
         finally:
             await load.stop()
             reading.cancel()
@@ -137,9 +137,10 @@ async def a_client(cluster: Cluster) -> AsyncIterator[tuple[SteadyLoad, PullCons
 
 
 async def read_along(consumer: PullConsumer) -> None:
-    queue, at = (await consumer.queues(TOPIC))[0], 0
-    while True:
-        at = (await consumer.pull(queue, at, suspend_ms=1_000)).next_offset
+    """Read without end, also through an election that a busy machine causes."""
+    queue = (await consumer.queues(TOPIC))[0]
+    async for _ in consumer.read(queue, 0, 1 << 62, patience_ms=WAIT_MS):
+        pass
 
 
 async def reads_what_strangers_sent(consumer: PullConsumer) -> None:
