@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import pytest
 
 from localcluster import ports
+from localcluster.load import read_messages
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError, RequestRefused
@@ -186,14 +187,8 @@ class Scene:
     def bodies(self, namesrv: int) -> set[bytes]:
         async def read() -> set[bytes]:
             async with Client(f"127.0.0.1:{namesrv}", clock=SystemClock(), random=random.Random(1)) as client:
-                consumer = client.consumer("Readers")
-                found: set[bytes] = set()
-                for queue in await consumer.queues(TOPIC):
-                    result = await consumer.pull(queue, 0)
-                    while result.messages:
-                        found |= {message.body for message in result.messages}
-                        result = await consumer.pull(queue, result.next_offset)
-                return found
+                read = read_messages(client.consumer("Readers"), TOPIC, WAIT_MS)
+                return {message.body async for _, message in read}
 
         return asyncio.run(read())
 

@@ -18,6 +18,7 @@ import pytest
 
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
+from localcluster.load import read_messages
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
 from mqclient.client import Client
@@ -54,14 +55,8 @@ def run(module: str, *arguments: str) -> str:
 
 async def readable(cluster: Cluster) -> list[StoredMessage]:
     async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(1)) as client:
-        consumer = client.consumer("Readers")
-        found: list[StoredMessage] = []
-        for queue in await consumer.queues("Orders"):
-            result = await consumer.pull(queue, 0)
-            while result.messages:
-                found += result.messages
-                result = await consumer.pull(queue, result.next_offset)
-        return found
+        read = read_messages(client.consumer("Readers"), "Orders", WAIT_MS)
+        return [message async for _, message in read]
 
 
 async def send(cluster: Cluster, body: bytes) -> SendStatus:
