@@ -143,18 +143,10 @@ def cells(count: int, times: int) -> list[Cell]:
     over = partial(failed_over, count=count)
     mixed = partial(failed_over, count=count, facts=True)
     java, cpp = f"Java client {JAVA}", f"C++ client {CPP}"
-    newer, without = (
-        "test_newer_java.py",
-        "test_newer_java.py::test_a_java_master_that_was_elected_without_a_message",
-    )
-    pair = "test_java_pairs.py::test_"
-    store = pair + "a_java_store_goes_on_in_ours_and_in_javas_again"
-    crcs = pair + "a_java_broker_verifies_the_record_crcs_that_ours_wrote"
-    shrinks = "test_java_mixed_set.py::test_a_set_of_a_java_broker_and_ours_shrinks_and_recovers_under_either_master"
-    first = "test_first_programs.py::test_the_first_program_for_{}_sends_and_reads"
+    newer = "test_newer_java.py"
     return [
         Cell("clients", java, "sends, reads, retries, order; killed masters",
-             partial(tests, "test_java_client.py", "test_java_consumers.py", first.format("java"))),
+             partial(tests, "test_java_client.py", "test_java_consumers.py", FIRST_JAVA)),
         Cell("clients", java, "transactions; killed masters; a store goes on from Java's broker to ours and back",
              partial(tests, "test_java_transactions.py")),
         Cell("clients", java, "a set in Raft mode; its leader killed, its followers read",
@@ -164,7 +156,7 @@ def cells(count: int, times: int) -> list[Cell]:
         Cell("clients", f"DLedgerClient {DLEDGER}", "appends, gets, hands over; our group",
              partial(tests, "test_java_dledger_client.py")),
         Cell("clients", cpp, "sends, reads, retries, order, also of what it refuses; killed masters",
-             partial(tests, "test_cpp_client.py", first.format("cpp"))),
+             partial(tests, "test_cpp_client.py", FIRST_CPP)),
         Cell("clients", f"Java mqadmin {JAVA}", "its commands on ours",
              partial(tests, "test_java_admin.py", "test_java_admin_commands.py")),
         Cell("clients", f"Java client {NEWER_CLIENT}", "sends, reads, retries, order, transactions; killed masters",
@@ -191,15 +183,15 @@ def cells(count: int, times: int) -> list[Cell]:
         Cell("sets", f"Java brokers {JAVA}", "two Java brokers, one here, contract C",
              partial(of_fleet, BROKERS[:2], "C", mixed)),
         Cell("sets", f"Java brokers {JAVA}", "one Java broker, one here, either the master; shrunk, and whole again",
-             partial(tests, shrinks)),
+             partial(tests, SHRINKS)),
         Cell("sets", f"Java brokers {NEWER}", "two Java brokers, one here, contract C",
              partial(of_fleet, BROKERS[:2], "C", over, NEWER)),  # 5.5.1 forgets consumerFilter.json: no facts
         Cell("sets", f"Java brokers {JAVA} and {NEWER}", "elections without a message in between; Java's store goes on in ours",
-             partial(tests, *(f"{without}[{each}]" for each in (JAVA, NEWER)))),
+             partial(tests, *(f"{QUIET_ELECTION}[{each}]" for each in (JAVA, NEWER)))),
         Cell("pairs", f"Java brokers {JAVA}", "Java master, our slave, and the reverse; slave reads",
-             partial(tests, *(pair + name for name in PAIRS))),
+             partial(tests, *PAIRS)),
         Cell("stores", f"Java brokers {JAVA}", "Java's go on in ours, and back; SIGTERM, SIGKILL; records' CRCs",
-             partial(tests, store, crcs)),
+             partial(tests, *STORES)),
         Cell("stores", f"Java brokers {JAVA}", "stores of Raft mode, there and back",
              partial(tests, "test_java_raft_mode.py", "test_java_raft_mode_and_ours.py", "test_java_raft_stores.py")),
         Cell("migration", f"all of Java {JAVA}", f"a live set to ours, server by server, and back, {times} times",
@@ -207,11 +199,22 @@ def cells(count: int, times: int) -> list[Cell]:
     ]  # fmt: skip
 
 
-PAIRS = (
-    "our_slave_follows_a_java_master_through_kills_of_either",
-    "a_java_slave_follows_our_master_through_kills_of_either",
-    "our_slave_stays_out_when_a_java_master_comes_back_with_another_log",
+FIRST_JAVA = "test_first_programs.py::test_the_first_program_for_java_sends_and_reads"
+FIRST_CPP = "test_first_programs.py::test_the_first_program_for_cpp_sends_and_reads"
+SHRINKS = (
+    "test_java_mixed_set.py::test_a_set_of_a_java_broker_and_ours_shrinks_and_recovers_under_either_master"
 )
+QUIET_ELECTION = "test_newer_java.py::test_a_java_master_elected_without_messages_in_between_is_followed"
+PAIRS = (
+    "test_java_pairs.py::test_our_slave_follows_a_java_master_through_kills_of_either",
+    "test_java_pairs.py::test_a_java_slave_follows_our_master_through_kills_of_either",
+    "test_java_pairs.py::test_our_slave_refuses_a_java_master_that_returns_with_another_log",
+)
+STORES = (
+    "test_java_pairs.py::test_a_java_store_is_continued_by_our_broker_and_by_java_again",
+    "test_java_pairs.py::test_a_java_broker_verifies_the_record_crcs_that_ours_wrote",
+)
+"""Whole names, of which tests/architecture checks that they exist."""
 
 
 def row(cell: Cell, result: Result) -> str:
