@@ -1,10 +1,10 @@
 """Elections of masters: requested ones, and replacements of lost masters.
 
-Invariant: a master is deposed only for a designated successor, or because it is known to be gone; a request alone
-never leaves a set without a master. Unless unclean election is on, the elected broker is registered, alive, no
-learner, and a member of the SyncStateSet or eligible. A broker that may be missing confirmed data is elected without
-an operator only when no better one can come back, and never while a newer image of a set-back disk may. A set without
-a master uses up no epoch until a broker can be elected. Upstream: ReplicasInfoManager. Pure."""
+Invariant: a master is deposed only for a designated successor, because it is known to be gone, or because it reports that it
+cannot lead and another can. A request alone never leaves a set without a master. Unless unclean election is on, the elected
+broker is registered, alive, no learner, and a member of the SyncStateSet or eligible. A broker that may be missing confirmed
+data is elected without an operator only when no better one can come back, and never while a newer image of a set-back disk may.
+A set without a master uses up no epoch until a broker can be elected. Upstream: ReplicasInfoManager. Pure."""
 
 from __future__ import annotations
 

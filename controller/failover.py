@@ -1,8 +1,8 @@
 """Failover of broker sets: notices lost masters, has them replaced, announces elected ones. All elections go through
 `MasterFailover.elect`.
 
-Invariant: only the leading controller replaces a master, and only when `Liveness.is_dead`. It checks a few sets in a
-turn of the loop; a slow election of one set delays no other."""
+Invariant: only the leading controller replaces a master, and only one that is dead, reports that it cannot lead, or left its
+set. It checks a few sets in a turn of the loop; a slow election of one set delays no other."""
 
 from __future__ import annotations
 

@@ -83,8 +83,8 @@ class HandOver:
     async def prepare(
         self, broker_name: str, decide: Callable[[ReplicasState, Liveness], Decision | None]
     ) -> PlannedSwitchover | None:
-        """Prepare the election that `decide` comes to now. The master that holds back its messages, with its
-        successor caught up; None if there is none."""
+        """Prepare the election that `decide` comes to now. Returns the switchover whose master holds its messages and whose
+        successor has caught up; None if there is none."""
         live = self._liveness()
         leaving = departure(broker_name, decide(self._state, live), self._state, live)
         if leaving is None:

@@ -195,7 +195,7 @@ class Liveness:
     """Liveness of brokers at one instant.
 
     To enter a SyncStateSet a broker must be heard (`is_alive`); to be elected without an operator, since this
-    controller leads (`has_reported`). To be deposed it must be known to be gone (`is_dead`): its connection ended, or
+    controller leads (`has_reported`). To be deposed as lost it must be known to be gone (`is_dead`): its connection ended, or
     it was silent for its whole lifetime while this controller was judging. Shortly after a change of leader it may be
     neither alive nor dead."""
 

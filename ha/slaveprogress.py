@@ -50,7 +50,7 @@ class SlaveProgress:
         self.disconnected_ms = now_ms
 
     def acked(self, offset: int, caught_up_ms: int | None) -> None:
-        """`caught_up_ms` as of MasterLink."""
+        """`caught_up_ms` has the meaning that MasterLink gives it."""
         if self.ack_offset is None or offset > self.ack_offset:
             self.stalled_ms = None
         if self.catch_up_target is not None and offset >= self.catch_up_target:
@@ -78,14 +78,14 @@ class SlaveProgress:
         self.catch_up_target = None if self.holds(log_end) else log_end
 
     def look(self, log_end: int, now_ms: int) -> None:
-        """Called from time to time while it joins."""
+        """Called from time to time until it has caught up as a member."""
         if self.ack_offset is not None and self.ack_offset >= log_end:
             self.stalled_ms = None
         elif self.stalled_ms is None:
             self.stalled_ms = now_ms
 
     def stalls(self, limits: SetLimits, now_ms: int) -> bool:
-        """Whether it makes no progress while it joins."""
+        """Whether it makes no progress."""
         return self.stalled_ms is not None and now_ms - self.stalled_ms >= limits.join_stall_ms_max
 
     def gone_ms(self, now_ms: int) -> int:

@@ -1,14 +1,15 @@
 """The master's counting of its SyncStateSet, during one mastership, and the one proposal to change it.
 
 `tick` proposes to remove members that are out of sync (`SlaveProgress.out_of_sync_reason` has the reasons) and to add slaves
-that have caught up. The controllers decide (controller/commands.py, request 1001).
+that have caught up. The controllers decide (controller/commands.py, request 1001). Besides, an election leaves the elected
+master alone in the set (controller/state.py), and an operator's cleaning removes a broker.
 
 Three groups are waited for, by broker id: the set that the controllers have applied, a proposed set with an open
 outcome, and slaves about to be proposed. Acks and the confirm offset are counted over their union.
 
 Invariant: every member of the union holds every byte below `confirm_offset`. So whether or not the controllers accept an
 open proposal, all members of their set hold all confirmed data. The union becomes smaller only by an applied set, or
-by a rejection that also covers all earlier sendings of the proposal. A proposal with an unknown outcome is looked up
+once a rejection covers all earlier sendings of the proposal, too. A proposal with an unknown outcome is looked up
 and, unless the controllers' set is known to be newer, sent again unchanged: it may still be queued somewhere, and be
 judged by a controller that leads again.
 
@@ -204,7 +205,8 @@ class SyncStateSet:
         return self._recount()
 
     def acked(self, broker_id: int, offset: int, caught_up_ms: int | None, now_ms: int) -> list[Action]:
-        """Note how far the log of this id goes, by its newest link; `caught_up_ms` as of MasterLink."""
+        """Note how far the log of this id goes, by its newest link; `caught_up_ms` has the meaning that
+        MasterLink gives it."""
         slave = self._slaves[broker_id]
         slave.acked(offset, caught_up_ms)
         if broker_id in self._applied:
@@ -252,7 +254,7 @@ class SyncStateSet:
 
     def observe(self, members: frozenset[int], set_epoch: int, now_ms: int) -> list[Action]:
         """Take in the controllers' set under this master epoch, from a read, a notice or a reply. No effect if it is
-        older, or not this master's. Of one set epoch the smaller set is the later one."""
+        older, or not this master's. Of two sets with one epoch, the smaller one is newer."""
         self._counted_known = False
         if set_epoch > self._set_epoch and self._own_id in members:
             proposal = self._proposal

@@ -2,8 +2,8 @@
 
 Invariant: requests are served, passed on or rejected in the order in which they came; each of them once. Waiting requests are
 bounded in number, bytes and time; a rejected one was neither stored nor passed on. A request that may have waited while this
-process was paused is not passed on: its client may have used the successor since. An upstream broker as successor would undo
-later requests, so it gets none that could."""
+process was paused is not passed on: its client may have used the successor since. An upstream broker as successor
+does not detect requests that undo later ones, so it gets none of these."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ class WaitingCommands:
 
 
 class Forwarding:
-    """`carried_max` limits requests that wait for answers here, and the same at the successor; `forward_ms` as of
-    ForwardingState; `tasks` run the connections."""
+    """`carried_max` limits requests that wait for answers here, and the same at the successor; `forward_ms` is
+    that of ForwardingState; `tasks` run the connections."""
 
     def __init__(self, clock: Clock, tasks: Tasks, *, carried_max: int, forward_ms: int) -> None:
         self.state = ForwardingState(forward_ms)

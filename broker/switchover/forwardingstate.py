@@ -1,9 +1,8 @@
 """Routing of client requests while mastership passes to another broker: served here, held back, or forwarded.
 
 Invariant: writes are held from HAND_OVER, or from the notice of a newer role, until the successor serves or the hand-over is
-called off. Nothing is forwarded
-before the successor reported that it serves, nor after FORWARD_MS, in which every client has asked for routes. Each request
-waits a bounded time.
+called off. Nothing is forwarded before the successor reported that it serves, nor after FORWARD_MS, in which every client has
+asked for routes. Each request waits a bounded time.
 
     SERVING --hand over--> HOLDING --role taken--> AWAITING --it serves--> FORWARDING --FORWARD_MS over--> SERVING
     HOLDING --called off, or too late--> SERVING       AWAITING, FORWARDING --another successor--> AWAITING

@@ -1,7 +1,8 @@
 """Requests of a planned switchover: to the master (HAND_OVER) and to its successor (AWAIT_MASTER).
 
 The leading controller sends HAND_OVER before an election that deposes a live master (controller/handover.py): an operator asked
-for it, or the master stops (broker/switchover/gracefulshutdown.py). `Forwarding` holds sends meanwhile.
+for it, the master reports that it cannot lead, or it stops (broker/switchover/gracefulshutdown.py). `Forwarding` holds sends
+meanwhile.
 
 Invariant: a master answers OK only when all that it stored is confirmed and its successor, a member of the SyncStateSet, holds
 it. From the request on it takes no messages, until that is called off or times out. No election depends on the answer."""

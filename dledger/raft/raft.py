@@ -3,12 +3,12 @@
 After Ongaro, "Consensus: Bridging Theory and Practice" (2014); section numbers of it are in square brackets. The parts: `Raft`,
 below, has what a member is at all times, with elections and following; `LeaderState` (dledger.raft.leader) has what it is
 while it leads, with a `Progress` for each follower (dledger.raft.progress); `RejoinState` (dledger.raft.rejoin) has how a
-member that may have lost its vote gets it back; `RaftLog` (dledger.raft.log) is the log. Upstream: MemberState,
+member that may have forgotten its vote may vote again; `RaftLog` (dledger.raft.log) is the log. Upstream: MemberState,
 DLedgerLeaderElector.
 
 The caller keeps three promises, and the safety of the group rests on them:
-1. it performs the actions in the order given, across calls, but for what waits: nothing passes a PersistThenSend with a
-   vote before that is durable, and no PersistThenSend and no answer to a PUSH passes any other before that is;
+1. it performs the actions in the order given, across calls. Others may overtake a PersistThenSend that waits for the disk, but
+   none overtakes one with a vote, and neither a PersistThenSend nor an answer to a PUSH overtakes another PersistThenSend;
 2. it calls `persisted` once for each PersistThenSend, in order, when the disk has it;
 3. after a failed write it performs nothing any more.
 
@@ -390,7 +390,7 @@ class Raft:
         return self.actions()
 
     def restarted(self, peer: str, now_ms: int) -> list[Action]:
-        """`peer` has begun a new life: it still has the entries that it acknowledged."""
+        """`peer` has restarted and still has the entries that it acknowledged."""
         self.now_ms = now_ms
         if self.leader is not None:
             self.leader.restarted(peer)
@@ -410,7 +410,7 @@ class Raft:
                 self.send(peer, RecoveryRequest(self.term, self.rejoin.session))
 
     def on_recovery_request(self, peer: str, request: RecoveryRequest, known: bool) -> RecoveryResponse:
-        """For a leader a new life of `peer` begins, of which nothing counts. A stranger never makes a group look new."""
+        """A leader counts nothing that `peer` acknowledged before. A stranger never makes a group look new."""
         admits = NO_INDEX if self.leader is None else self.leader.admit(peer, request.session)
         return RecoveryResponse(self.term, request.session, self.has_past or not known, admits)
 

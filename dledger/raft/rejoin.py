@@ -3,13 +3,13 @@
 A member whose disk holds no term file may be new, or may have forgotten its votes and acknowledgements. Until it knows which,
 it is a newcomer: it grants no vote, opens no election, and its acknowledgements do not count. It may vote when
 - every other member answers that it has no past either: then there was no election, because a candidate has a past; or
-- every other member has reported its term, and the leader of the newest of them has caught it up to that leader's commit index
-  when asked. A member for which this one may have voted is in the term of that vote or a later one, and has reported it; an
-  entry that this member may have acknowledged was committed by leaders of terms not above that, so the newest leader had it
-  committed with its no-op. In the term in which it is caught up its vote counts as given.
+- every other member has reported its term, and the leader of the newest of these terms has caught it up to the commit index
+  that this leader had when it was asked. A member for which this one may have voted is in the term of that vote or a later one,
+  and has reported it; an entry that this member may have acknowledged was committed by leaders of terms not above that, so the
+  newest leader had it committed with its no-op. In the term in which it is caught up its vote counts as given.
 
-If the members change meanwhile (dledger.raft.raft has the rule), those of the committed list in this member's log count: a
-member outside that list can win no term newer than the list's entry, because it is missing that entry.
+If the members change meanwhile (dledger.raft.raft has the rule), the members of the committed list in this member's log must
+answer. A member outside that list is missing the list's entry, so it can win no newer term.
 
 The leader forgets what a former life of the newcomer acknowledged: each life has a `session`, which pushes carry and their
 answers echo.
@@ -17,7 +17,7 @@ answers echo.
 A member whose disk was set back to an earlier image of itself has forgotten the same (dledger.raft.startnumbers finds it out),
 and becomes a newcomer that has a log.
 
-Invariant: a member that may vote becomes a newcomer again only by that.
+Invariant: a member that may vote becomes a newcomer again only if its disk was set back.
 
 `DiskFreshnessCheck` decides whether a member that has started may count. The others must answer that they know no newer disk
 of it.
@@ -25,7 +25,7 @@ of it.
 The answers of a majority, with this member, are enough, because no election succeeds without them. But each other reachable
 member is waited for, up to the shortest election timeout, so that the first answers do not hide one that knows better.
 
-Invariant: only `begin` takes anything back. Pure."""
+Invariant: only `begin` forgets an answer. Pure."""
 
 from __future__ import annotations
 
