@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -128,6 +130,7 @@ def test_a_frame_without_header_is_dropped_silently() -> None:
     assert reader.failure is None
 
 
+EDGE_BYTES = 32 << 10
 HOSTILE = {
     "length 0": bytes(8),
     "length 1": (1).to_bytes(4, "big") + bytes(8),
@@ -170,13 +173,22 @@ HOSTILE = {
 }
 
 
+def pieces(data: bytes, step: int) -> Iterator[bytes]:
+    """`data` in steps; of a long one only the edges, with what lies between in one piece."""
+    ends = (
+        (0, len(data)) if len(data) <= 3 * EDGE_BYTES else (0, EDGE_BYTES, len(data) - EDGE_BYTES, len(data))
+    )
+    for part, (begin, end) in enumerate(pairwise(ends)):
+        width = end - begin if part == 1 else step
+        yield from (data[at : min(at + width, end)] for at in range(begin, end, width))
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("step", [1, 7, 1 << 20])
 def test_malformed_bytes_are_a_typed_failure_and_yield_no_command(name: str, step: int) -> None:
     reader = FrameReader()
-    data = HOSTILE[name]
-    for at in range(0, len(data), step):
-        assert reader.receive(data[at : at + step]) == []
+    for piece in pieces(HOSTILE[name], step):
+        assert reader.receive(piece) == []
     assert reader.failure is not None
 
 
