@@ -28,7 +28,11 @@ from simulation.faults.losses import EmptiedMember
 from simulation.kernel.foundby import find, found_by
 from simulation.kernel.totals import Totals
 from simulation.mutants.cluster import BUGS
-from simulation.mutants.cluster.bugs import kept_for_whole, nobody_lacks, whoever_knows_the_id
+from simulation.mutants.cluster.bugs import (
+    emptied_store_elected,
+    emptied_store_elected_2,
+    emptied_store_elected_3,
+)
 from tests.simulation.played import Scenario, played, scenario
 from tests.simulation.unitfind import assert_found
 from tests.support.longtests import long
@@ -194,7 +198,7 @@ LONG_SCENARIOS = [
     LOST_MEMBERS,
 ]
 
-WITHOUT_CODE = patch.object(commands, "_why_not_numbered", whoever_knows_the_id)
+WITHOUT_CODE = patch.object(commands, "_why_not_numbered", emptied_store_elected_3)
 
 DIGEST = """
 import sys
@@ -229,8 +233,8 @@ def test_each_feature_is_played_by_a_scenario() -> None:
 @pytest.mark.parametrize(
     "others",
     [
-        [patch.object(LogFound, "why_lost", kept_for_whole), WITHOUT_CODE],
-        [patch.object(Holdings, "_shortfall", nobody_lacks), WITHOUT_CODE],
+        [patch.object(LogFound, "why_lost", emptied_store_elected), WITHOUT_CODE],
+        [patch.object(Holdings, "_shortfall", emptied_store_elected_2), WITHOUT_CODE],
     ],
     ids=["the controllers'", "the broker's"],
 )

@@ -9,7 +9,7 @@ bug = BUGS.playing("bad sectors")
 
 
 @bug("unread-reads-as-zeros", LogFiles, "read_file")
-async def whatever_came(self: LogFiles, offset: int, end: int) -> bytes:
+async def unread_reads_as_zeros(self: LogFiles, offset: int, end: int) -> bytes:
     """The bytes of a failed read are used as they are."""
     try:
         return await read_file(self, offset, end)

@@ -22,31 +22,31 @@ replaced = elections.replace_lost_master
 
 
 @bug("deleted-segment-stays-open", Trimming, "_release")
-def kept_open(self: Trimming, files: list[SegmentFile]) -> None:
+def deleted_segment_stays_open(self: Trimming, files: list[SegmentFile]) -> None:
     """N1: retention frees no block of the disk, because this process has the files open."""
 
 
 @bug("dials-for-each-call", RemotingClient, "_peer")
-async def another(self: RemotingClient, address: str, timeout_ms: int) -> Peer:
+async def dials_for_each_call(self: RemotingClient, address: str, timeout_ms: int) -> Peer:
     """N2: the connection before stays, and nobody uses it."""
     self._peers.pop(address, None)
     return await peer_of(self, address, timeout_ms)
 
 
 @bug("answered-requests-kept", RequestDispatcher, "_ended")
-def remembered(self: RequestDispatcher, task: asyncio.Task[None]) -> None:
+def answered_requests_kept(self: RequestDispatcher, task: asyncio.Task[None]) -> None:
     """N3: a server remembers each request that it ever waited for, with its connection."""
 
 
 @bug("sweeps-for-each-connection", Connections, "opened")
-def one_more(self: Connections, peer: Peer) -> None:
+def sweeps_for_each_connection(self: Connections, peer: Peer) -> None:
     """N4: each connection arms a timer of its own, which nobody stops."""
     self._sweep_timer = None
     opened(self, peer)
 
 
 @bug("elects-among-all-only", failover, "replace_lost_master")
-def once_all_are_back(
+def elects_among_all_only(
     state: ReplicasState, live: Liveness, *, broker_name: str, unclean: bool
 ) -> Decision | None:
     """V2: a set with one member down waits for it, though the others could continue. Once all are back nothing shows."""

@@ -82,13 +82,13 @@ bug, planted = BUGS.bug, BUGS.planted
 
 
 @bug("ack-before-replication", Acknowledgement, "acked_end")
-def acked_with_the_end_of_the_own_log(self: Acknowledgement) -> int:
+def ack_before_replication(self: Acknowledgement) -> int:
     """Asynchronous replication is presented as synchronous."""
     return self._store.max_offset() if self._membership.accepts_sends else 0
 
 
 @bug("swap-instead-of-union", SyncStateSet, "union")
-def latest_proposal_alone(self: SyncStateSet) -> frozenset[int]:
+def swap_instead_of_union(self: SyncStateSet) -> frozenset[int]:
     """Upstream #5663: acks are counted over the proposed set, accepted or not."""
     return self._proposal.members if self._proposal else self._applied
 
@@ -97,7 +97,7 @@ judged = SyncStateSet.alter_ended
 
 
 @bug("lost-answer-is-refusal", SyncStateSet, "alter_ended")
-def lost_answer_is_a_refusal(
+def lost_answer_is_refusal(
     self: SyncStateSet, alter: Alter, fate: AlterOutcome, now_ms: int
 ) -> list[SetAction]:
     """Upstream #5663, other half: a proposal without an answer is dropped from the union."""
@@ -112,7 +112,7 @@ class AnotherLeads(AlterUnknown):
 
 
 @bug("another-leads-settles", ControllerCalls, "outcome")
-def a_newer_epoch_is_a_refusal(self: ControllerCalls, alter: Alter, answer: RemotingCommand) -> AlterOutcome:
+def another_leads_settles(self: ControllerCalls, alter: Alter, answer: RemotingCommand) -> AlterOutcome:
     """C6, and loss under B: the answer that another broker leads is taken for a rejection of the earlier proposal. The proposed
     member may have been elected. It is no longer waited for, so data that it is missing is acknowledged."""
     fate, code = known_outcome(self, alter, answer), ResponseCode(answer.code)
@@ -131,13 +131,13 @@ BUGS["another-leads-settles"].append((SyncStateSet, "_is_over", over_where_anoth
 
 
 @bug("confirm-skips-unknown", confirm, "confirm_offset")
-def members_known_so_far(previous: int, ends: Iterable[int | None]) -> int:
+def confirm_skips_unknown(previous: int, ends: Iterable[int | None]) -> int:
     """Upstream's computeConfirmOffset: a member that has not acked yet does not hold the offset back."""
     return max(previous, min(end for end in ends if end is not None))
 
 
 @bug("min-in-sync-ignored", confirm, "enough")
-def any_set_is_enough(applied_members: int, members_min: int) -> bool:
+def min_in_sync_ignored(applied_members: int, members_min: int) -> bool:
     """Upstream, measured: sends that wait while the set shrinks to its master are answered."""
     return True
 
@@ -146,7 +146,7 @@ asked_again = SyncStateSet._alter_again
 
 
 @bug("asked-again-with-conditions", SyncStateSet, "_alter_again")
-def like_a_new_wish(self: SyncStateSet, now_ms: int) -> list[SetAction]:
+def asked_again_with_conditions(self: SyncStateSet, now_ms: int) -> list[SetAction]:
     """A proposal with an unknown outcome is held until the entering member has the tables, as a new one is. A dead member never
     gets them."""
     asked = asked_again(self, now_ms)
@@ -157,33 +157,33 @@ counted_disconnected = SyncStateSet.disconnected
 
 
 @bug("leaves-on-disconnect", SyncStateSet, "disconnected")
-def gone_without_being_asked(self: SyncStateSet, broker_id: int, now_ms: int) -> list[SetAction]:
+def leaves_on_disconnect(self: SyncStateSet, broker_id: int, now_ms: int) -> list[SetAction]:
     """A connection that ends takes its member out of the set, without the controllers."""
     self._applied -= {broker_id}
     return counted_disconnected(self, broker_id, now_ms)
 
 
 @bug("truncation-not-durable", CommitLog, "truncate")
-async def truncated_in_memory(self: CommitLog, offset: int) -> None:
+async def truncation_not_durable(self: CommitLog, offset: int) -> None:
     """Upstream #10666: positions move, the old tail stays in the file."""
     self._end = self._written_end = offset
     self._flushed = min(self._flushed, offset)
 
 
 @bug("writes-without-blocks", CommitLog, "_with_blocks")
-def whatever_the_file_has(self: CommitLog, offset: int, size: int) -> SegmentFile:
+def writes_without_blocks(self: CommitLog, offset: int, size: int) -> SegmentFile:
     """A sparse segment is written to: on a full disk the kernel ends the process without an error."""
     return self._segment_at(self.segment_start(offset))
 
 
 @bug("epoch-not-persisted", KeptEpochs, "_store")
-async def epochs_in_memory(self: KeptEpochs, history: EpochHistory) -> None:
+async def epoch_not_persisted(self: KeptEpochs, history: EpochHistory) -> None:
     """Data is acked under an epoch that no file has."""
     self.history = history
 
 
 @bug("foreign-epoch-file-trusted", KeptBinding, "check", plays=("foreign epoch file",))
-async def any_epoch_file(self: KeptBinding, log: ReplicatedLog, history: EpochHistory) -> None:
+async def foreign_epoch_file_trusted(self: KeptBinding, log: ReplicatedLog, history: EpochHistory) -> None:
     """Upstream: an epoch file that can be read is this log's."""
     self._binding = Binding(Seal(entry) for entry in history)
 
@@ -192,7 +192,7 @@ stored_vote = TermFile.store
 
 
 @bug("vote-not-persisted", TermFile, "store")
-async def term_without_vote(self: TermFile, vote: Vote) -> None:
+async def vote_not_persisted(self: TermFile, vote: Vote) -> None:
     """The term survives a crash, the candidate that got the vote does not."""
     await stored_vote(self, Vote(vote.term, None))
 
@@ -201,7 +201,7 @@ confirmed_step = DispatchLoop.step
 
 
 @bug("dispatch-beyond-confirm", DispatchLoop, "step")
-def dispatch_to_the_end(self: DispatchLoop) -> bool:
+def dispatch_beyond_confirm(self: DispatchLoop) -> bool:
     """Upstream #6609: there are queue entries for records that the other replicas may be missing."""
     kept, self._confirm_offset = self._confirm_offset, lambda: self._log.max_offset
     try:
@@ -214,7 +214,7 @@ listed_in_bulk = ChosenRecords.extend
 
 
 @bug("bulk-forgets-the-segment", ChosenRecords, "extend")
-def places_within_the_segment(
+def bulk_forgets_the_segment(
     self: ChosenRecords, records: Records, tags_codes: NDArray[np.int64]
 ) -> list[tuple[bytes, int, int]]:
     """Entries made of many records at once have positions in their segment, not in the log."""
@@ -223,7 +223,7 @@ def places_within_the_segment(
 
 
 @bug("queue-offsets-forgotten", LogTail, "next_offsets")
-async def next_offsets_of_the_queues(self: LogTail) -> tuple[dict[tuple[bytes, int], int], int]:
+async def queue_offsets_forgotten(self: LogTail) -> tuple[dict[tuple[bytes, int], int], int]:
     """Upstream #7689: the new master forgets the messages that it holds and has not dispatched."""
     return self._queues.next_offsets(), self._dispatcher.store_timestamp
 
@@ -232,7 +232,7 @@ counted_by_broker = Mastership._perform
 
 
 @bug("connections-counted", Mastership, "_perform")
-def counted_by_connection(self: Mastership, actions: Iterable[SetAction]) -> None:
+def connections_counted(self: Mastership, actions: Iterable[SetAction]) -> None:
     """Upstream's GroupTransferService: of two connections of one slave both count."""
     members = self.sync_state_set
     ends = sorted(
@@ -246,14 +246,14 @@ def counted_by_connection(self: Mastership, actions: Iterable[SetAction]) -> Non
 
 
 @bug("connections-counted", Mastership, "handshaken")
-def greeted_beside_the_former(self: Mastership, connection: MasterConnection, handshake: Handshake) -> None:
+def connections_counted_2(self: Mastership, connection: MasterConnection, handshake: Handshake) -> None:
     """The former connection of this slave stays until its end is noticed."""
     self._newest[handshake.slave_broker_id] = connection
     self.sync_state_set.connected(handshake.slave_broker_id, excluded=self._why_excluded(handshake))
 
 
 @bug("foreign-ids-believed", Admittance, "_id_of")
-def whoever_says_so(self: Admittance, newcomer: Newcomer) -> int | None:
+def foreign_ids_believed(self: Admittance, newcomer: Newcomer) -> int | None:
     """Upstream: a connection belongs to the broker that its handshake names, whatever controllers know."""
     return newcomer.broker_id
 
@@ -262,7 +262,7 @@ reply_read = SlaveLink._reply_filled
 
 
 @bug("old-master-accepted", SlaveLink, "_reply_filled")
-def any_master_is_followed(self: SlaveLink, now_ms: int) -> list[Action]:
+def old_master_accepted(self: SlaveLink, now_ms: int) -> list[Action]:
     """Upstream's doTruncate: any consistent point is enough, however old the master's newest epoch is, and whatever was
     confirmed."""
     self._epoch_min, self._cut_min = NO_EPOCH, 0
@@ -273,7 +273,7 @@ link_made = SlaveClient._new_link
 
 
 @bug("what-its-log-knows", SlaveClient, "_new_link")
-def bound_by_the_epoch_file(self: SlaveClient) -> SlaveLink:
+def what_its_log_knows(self: SlaveClient) -> SlaveLink:
     """Upstream: a slave only requires of its master that it knows the epochs in the slave's log."""
     link = link_made(self)
     link._epoch_min = self._epochs.history.last_epoch()
@@ -284,7 +284,7 @@ followed = HAService.become_slave
 
 
 @bug("stays-with-former-master", HAService, "become_slave")
-async def the_former_master_is_kept(
+async def stays_with_former_master(
     self: HAService, epoch: int, broker_id: int, master_id: int, master_ha_address: str | None = None
 ) -> None:
     """A slave that is notified of a new master stays with its present one."""
@@ -299,7 +299,7 @@ went_over = SlaveClient.set_address
 
 
 @bug("stays-with-former-master", SlaveClient, "set_address")
-def goes_over_later(self: SlaveClient, address: str) -> None:
+def stays_with_former_master_2(self: SlaveClient, address: str) -> None:
     """A slave that is notified of another address goes there when its present connection ends."""
     if self.connection is None or self.connection.closed.done():
         went_over(self, address)
@@ -309,14 +309,14 @@ walked = Recovery._walk
 
 
 @bug("damage-unchecked", Recovery, "_walk")
-async def bodies_unchecked(self: Recovery, position: int) -> int:
+async def damage_unchecked(self: Recovery, position: int) -> int:
     """A start accepts every record that has the shape of one."""
     self._verify_body = False
     return await walked(self, position)
 
 
 @bug("bad-bytes-served", QueueReader, "load", plays=("rotten segment",))
-async def loaded_as_it_is(self: QueueReader, result: GetResult) -> None:
+async def bad_bytes_served(self: QueueReader, result: GetResult) -> None:
     """Upstream: bytes from disk are served unchecked."""
     result.buffers = [memoryview(await self._log.read_cold(phy, size)) for phy, size in result.ranges]
     result.cold = False
@@ -326,7 +326,7 @@ from_memory = QueueReader._buffers
 
 
 @bug("cached-bytes-served", QueueReader, "_buffers", plays=("rotten segment",))
-def copied_as_it_is(
+def cached_bytes_served(
     self: QueueReader, found: list[tuple[int, int]], size_bytes: int
 ) -> list[memoryview] | None:
     """Old bytes that are in memory are sent at once, checked or not."""
@@ -336,12 +336,12 @@ def copied_as_it_is(
 
 
 @bug("bad-bytes-copied", MessageStore, "check", plays=("rotten segment",))
-async def sent_as_it_is(self: MessageStore, offset: int, size: int) -> None:
+async def bad_bytes_copied(self: MessageStore, offset: int, size: int) -> None:
     """Upstream: bytes from disk are sent to every new replica."""
 
 
 @bug("delivered-without-delay", DelayDelivery, "_wait_ms")
-def due_at_once(self: DelayDelivery, level: int, queue_offset: int, due_ms: int) -> int:
+def delivered_without_delay(self: DelayDelivery, level: int, queue_offset: int, due_ms: int) -> int:
     """Delayed messages are delivered without delay."""
     return 0
 
@@ -350,7 +350,7 @@ begun_anew = DelayDelivery.role_taken
 
 
 @bug("waiting-forgotten", DelayDelivery, "role_taken")
-def what_waited_is_forgotten(self: DelayDelivery, *, leads: bool) -> None:
+def waiting_forgotten(self: DelayDelivery, *, leads: bool) -> None:
     """A new master takes all waiting messages for delivered by the one before."""
     begun_anew(self, leads=leads)
     for level in range(1, len(self._levels_ms) + 1):
@@ -358,24 +358,26 @@ def what_waited_is_forgotten(self: DelayDelivery, *, leads: bool) -> None:
 
 
 @bug("another-handed-back", sendback, "is_named")
-def whatever_stands_there(message: Message, name: str | None) -> bool:
+def another_handed_back(message: Message, name: str | None) -> bool:
     """Upstream: the record at its offset is handed back, also after an election that put another message there."""
     return True
 
 
 @bug("emptied-store-elected", LogFound, "why_lost", plays=("unclean", "emptied member"))
-def kept_for_whole(self: LogFound, *, marked: bool) -> None:
+def emptied_store_elected(self: LogFound, *, marked: bool) -> None:
     """Upstream: a broker that kept its id is a member of the set like any other, whatever happened to its log. A broker never
     gives up its id."""
 
 
 @bug("emptied-store-elected", Holdings, "_shortfall", plays=("unclean", "emptied member"))
-def nobody_lacks(self: Holdings, key: BrokerKey, own: Held, report: LogReport, *, exact: bool) -> None:
+def emptied_store_elected_2(
+    self: Holdings, key: BrokerKey, own: Held, report: LogReport, *, exact: bool
+) -> None:
     """Another part: controllers believe every member."""
 
 
 @bug("emptied-store-elected", commands, "_why_not_numbered", plays=("unclean", "emptied member"))
-def whoever_knows_the_id(
+def emptied_store_elected_3(
     replica: Replica, live: Liveness, key: BrokerKey, process: commands.Process, known: int
 ) -> str | None:
     """And the last one: a broker that lost the check code with its store is accepted all the same."""
@@ -383,7 +385,7 @@ def whoever_knows_the_id(
 
 
 @bug("facts-answered-early", MetadataReplication, "_agreed_at_the_end")
-async def nobody_is_waited_for(
+async def facts_answered_early(
     self: MetadataReplication, members: Callable[[], Iterable[int]], wanted: TablesVersion, deadline_ms: int
 ) -> tuple[bool, list[int]]:
     """Upstream: a topic is answered as created when only the master knows it."""
@@ -391,13 +393,13 @@ async def nobody_is_waited_for(
 
 
 @bug("enters-without-tables", MetadataReplication, "replicated_to")
-async def lets_everybody_in(self: MetadataReplication, members: frozenset[int]) -> bool:
+async def enters_without_tables(self: MetadataReplication, members: frozenset[int]) -> bool:
     """Upstream: a broker that has the log enters the set, whatever it knows of topics and groups."""
     return True
 
 
 @bug("deletions-forgotten", Deletions, "adopt")
-def not_heard_of(self: Deletions, table: DeletionTable) -> tuple[list[Deletion], bool]:
+def deletions_forgotten(self: Deletions, table: DeletionTable) -> tuple[list[Deletion], bool]:
     """Upstream: a slave copies the rows that are there, so deleted ones come back with it."""
     return [], False
 
@@ -406,14 +408,14 @@ rows_after = RowChanges.after
 
 
 @bug("difference-lost", RowChanges, "after")
-def but_for_the_last(self: RowChanges, place: int, count_max: int) -> tuple[list[Row], int | None]:
+def difference_lost(self: RowChanges, place: int, count_max: int) -> tuple[list[Row], int | None]:
     """A slave gets all changes except the newest row, and counts as a holder of it."""
     rows, last = rows_after(self, place, count_max)
     return rows[:-1], last
 
 
 @bug("taken-over-in-part", Slices, "take")
-def at_once(self: Slices, said: TablesVersionHeader, changes: TableChanges) -> bool:
+def taken_over_in_part(self: Slices, said: TablesVersionHeader, changes: TableChanges) -> bool:
     """A slave takes the first slice of its master's tables for all of them."""
     slice_taken(self, said, changes)
     return True
@@ -423,13 +425,13 @@ slice_taken = Slices.take
 
 
 @bug("journal-not-synced", Journal, "append")
-async def by_and_by(self: Journal, record: JournalRecord) -> None:
+async def journal_not_synced(self: Journal, record: JournalRecord) -> None:
     """A change counts as stored once its write is queued."""
     self.last = record.number
 
 
 @bug("dropped-before-a-file-says-so", SavedTable, "in_journal")
-def only_the_rows(self: SavedTable, version: int, record: int) -> None:  # noqa: ARG001 - as the original
+def dropped_before_a_file_says_so(self: SavedTable, version: int, record: int) -> None:  # noqa: ARG001 - as the original
     """A file that happens to have a record's rows, and does not say so, lets the record be dropped."""
     self._journal_version = max(self._journal_version, version)
 
@@ -438,7 +440,7 @@ replay_record = Tables._replay_record  # noqa: SLF001 - to be wrapped
 
 
 @bug("applied-twice", Tables, "_replay_record")
-def whatever_the_files_have(self: Tables, record: JournalRecord) -> None:
+def applied_twice(self: Tables, record: JournalRecord) -> None:
     """A start applies all of the journal to tables whose own files have some of it, and more."""
     for table in self._of_journal:
         table.mark = None if table.mark is None else 0
@@ -446,19 +448,19 @@ def whatever_the_files_have(self: Tables, record: JournalRecord) -> None:
 
 
 @bug("lost-memory-forgotten", KeptMemoryMark, "open")
-async def whatever_became_of_the_machine(self: KeptMemoryMark) -> None:
+async def lost_memory_forgotten(self: KeptMemoryMark) -> None:
     """A broker takes its log for complete, though the machine may have lost memory."""
 
 
 @bug("abort-made-anew", MessageStore, "_mark_running", plays=("full disk",))
-async def a_new_file(self: MessageStore, mark: bytes | None) -> None:
+async def abort_made_anew(self: MessageStore, mark: bytes | None) -> None:
     """Upstream: a start makes the file that marks a store as in use, and a full disk has no room for it."""
     if was_closed(mark):
         await self._files.replace(ABORT_FILE, RUNNING)
 
 
 @bug("nobody-eligible", elections, "after_election")
-def only_the_elected(
+def nobody_eligible(
     members: frozenset[int], eligible: frozenset[int], elected: int, members_min: int
 ) -> frozenset[int]:
     """Upstream: an election leaves only the elected broker, whose memory is the only copy."""
@@ -466,7 +468,7 @@ def only_the_elected(
 
 
 @bug("nobody-eligible", commands, "after_alter")
-def only_the_members(
+def nobody_eligible_2(
     members: frozenset[int], eligible: frozenset[int], altered: frozenset[int], members_min: int
 ) -> frozenset[int]:
     """Upstream, other half: a broker that leaves a set that cannot acknowledge any more is forgotten."""
@@ -474,7 +476,7 @@ def only_the_members(
 
 
 @bug("eligible-for-ever", commands, "after_alter")
-def once_eligible(
+def eligible_for_ever(
     members: frozenset[int], eligible: frozenset[int], altered: frozenset[int], members_min: int
 ) -> frozenset[int]:
     """A broker that left the set may be elected however much was acknowledged without it."""
@@ -482,7 +484,7 @@ def once_eligible(
 
 
 @bug("acknowledges-before-notifying", SyncStateSet, "may_confirm")
-def enough_are_enough(self: SyncStateSet) -> bool:
+def acknowledges_before_notifying(self: SyncStateSet) -> bool:
     """A new master acknowledges before the controllers have made the former members ineligible."""
     return confirm.enough(len(self._applied), self._members_min)
 
@@ -491,7 +493,7 @@ answered = Membership.answered
 
 
 @bug("late-grant-taken", Membership, "answered")
-def any_grant_is_taken(self: Membership, reply: ControllerReply, now_ms: int) -> list[RoleAction]:
+def late_grant_taken(self: Membership, reply: ControllerReply, now_ms: int) -> list[RoleAction]:
     """A restarted broker takes the role that the process before it was given."""
     self._is_current = self._stage is RegistrationStage.REGISTERED
     return answered(self, reply, now_ms)
@@ -501,7 +503,7 @@ ended = HAService.stop
 
 
 @bug("unconfirmed-taken-back", HAService, "stop", plays=("contract A",))
-async def stopped_where_all_agree(self: HAService) -> None:
+async def unconfirmed_taken_back(self: HAService) -> None:
     """A master that stops gracefully truncates records that its slaves do not have: they were acknowledged where no send
     waits."""
     led = self.may_confirm()
@@ -514,19 +516,19 @@ handshaken = SlaveProgress.handshaken
 
 
 @bug("learner-counted", SlaveProgress, "handshaken", plays=("learner",))
-def like_any_other(self: SlaveProgress, *, excluded: str | None) -> None:
+def learner_counted(self: SlaveProgress, *, excluded: str | None) -> None:
     """The learner flag of the handshake is ignored: a learner that caught up becomes a member."""
     handshaken(self, excluded=None)
 
 
 @bug("outsider-elected", elections, "_electable")
-def whoever_lives(sync_state: SyncState, reports: dict[int, LiveReport]) -> frozenset[int]:
+def outsider_elected(sync_state: SyncState, reports: dict[int, LiveReport]) -> frozenset[int]:
     """An election considers live brokers, and not which of them hold acknowledged data."""
     return frozenset(reports)
 
 
 @bug("operator-elects-the-forgetful", elections, "_better")
-def nobody_is_better(
+def operator_elects_the_forgetful(
     broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness, broker_id: int
 ) -> frozenset[int]:
     """An operator's election is carried out although it loses acknowledged data that another broker has."""
@@ -534,7 +536,7 @@ def nobody_is_better(
 
 
 @bug("waits-in-silence", Unelected, "look")
-def nobody_is_told(self: Unelected, waiting: dict[str, WaitingReason], now_ms: int) -> None:
+def waits_in_silence(self: Unelected, waiting: dict[str, WaitingReason], now_ms: int) -> None:
     """A set whose members wait for one that never comes has no master, and nothing is logged for an operator."""
 
 
@@ -542,24 +544,24 @@ cleaned = commands.clean_broker_data
 
 
 @bug("living-forgotten", commands, "clean_broker_data", plays=("operator",))
-def nobody_asked_who_lives(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+def living_forgotten(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
     """A live broker is forgotten without an explicit request."""
     return cleaned(state, live, **asked | {"living_too": True})
 
 
 @bug("remembered", commands, "clean_broker_data", plays=("operator",))
-def answered_and_not_done(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+def remembered(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
     """A replaced broker is answered as forgotten, and stays."""
     return replace(cleaned(state, live, **asked), events=())
 
 
 @bug("never-yields", LeaderHealth, "why_unfit", plays=("disk stall",))
-def always_fit(self: LeaderHealth, now_ms: int) -> str:
+def never_yields(self: LeaderHealth, now_ms: int) -> str:
     """Upstream: a master whose disk hangs keeps the leadership while its process lives."""
     return ""
 
 
 @bug("acknowledges-from-memory", SlaveLink, "_held_end", plays=("contract D",))
-def all_that_came(self: SlaveLink) -> int:
+def acknowledges_from_memory(self: SlaveLink) -> int:
     """Contract D's slave acknowledges all that it has, on its disk or not."""
     return self._log_end

@@ -20,31 +20,31 @@ from simulation.mutants.cluster.bugs import bug
 
 
 @bug("limit-forgotten", Pace, "allowed", plays=("catch-up limits",))
-def whatever_there_is(self: Pace, size: int, now_ms: int) -> int:
+def limit_forgotten(self: Pace, size: int, now_ms: int) -> int:
     """A replica that catches up takes the whole capacity of the network, and of the master."""
     return size
 
 
 @bug("members-held-back", Mastership, "pace_of", plays=("catch-up limits",))
-def for_everybody(self: Mastership, broker_id: int) -> int | None:
+def members_held_back(self: Mastership, broker_id: int) -> int | None:
     """Upstream: the limit is for each link, and sends wait for it."""
     return self._catch_up_limit()
 
 
 @bug("older-master-believed", SlaveLink, "_is_proven")
-def whatever_it_leads(self: SlaveLink) -> bool:
+def older_master_believed(self: SlaveLink) -> bool:
     """An upstream master that was deposed, and was not notified, is followed because it leads some epoch."""
     return self._proof is not None
 
 
 @bug("cut-again-counts", Mastership, "_began")
-def whatever_it_had(self: Mastership, connection: MasterConnection, offset: int) -> None:
+def cut_again_counts(self: Mastership, connection: MasterConnection, offset: int) -> None:
     """A Java slave that loses acknowledged data with each connection remains a member."""
     connection.began_at = offset
 
 
 @bug("set-aside-unasked", Resync, "_refused", plays=("resync",))
-async def whatever_controllers_say(
+async def set_aside_unasked(
     self: Resync, command: RemotingCommand, *, dry_run: bool
 ) -> RemotingCommand | None:
     """An operator empties the folder of a member, which keeps its id: the id counts for data that is gone."""
@@ -52,18 +52,18 @@ async def whatever_controllers_say(
 
 
 @bug("no-room-for-both", ResyncSpaceCheck, "check", plays=("resync",))
-async def room_enough(self: ResyncSpaceCheck) -> None:
+async def no_room_for_both(self: ResyncSpaceCheck) -> None:
     """A replica deletes its store and has no room for the copy: there is one replica less until an operator makes room."""
 
 
 @bug("aside-removed-at-once", Membership, "in_sync", plays=("resync",))
-def always(self: Membership) -> bool:
+def aside_removed_at_once(self: Membership) -> bool:
     """The former store is deleted before there is another copy of its data."""
     return True
 
 
 @bug("given-up-though-needed", resync, "give_up_replica", plays=("resync",))
-def whoever_asks(
+def given_up_though_needed(
     state: ReplicasState,
     live: Liveness,
     *,

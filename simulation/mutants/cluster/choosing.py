@@ -13,13 +13,13 @@ bug = BUGS.playing("filters")
 
 
 @bug("unknown-is-enough", subscription, "compiled")
-def unless_it_is_false(expression: str) -> PropertyFilter:
+def unknown_is_enough(expression: str) -> PropertyFilter:
     """A message whose properties leave an expression unknown matches."""
     is_not = compiled(f"NOT ({expression})")
     return lambda properties: not is_not(properties)
 
 
 @bug("expressions-not-kept", ConsumerFilters, "_put")
-def forgets(self: ConsumerFilters, group: str, wanted: SubscriptionData) -> bool:
+def expressions_not_kept(self: ConsumerFilters, group: str, wanted: SubscriptionData) -> bool:
     """The expressions of groups are known only while they are connected."""
     return False

@@ -10,7 +10,7 @@ from simulation.mutants.cluster.bugs import bug
 
 
 @bug("members-unchecked", admission, "check_members")
-def envelopes_alone(body: Body) -> None:
+def members_unchecked(body: Body) -> None:
     """As upstream's: only a batch's envelope is checked, and a delayed message in it is delivered at once."""
 
 
@@ -18,7 +18,7 @@ say = TopicSubscriptions.put
 
 
 @bug("clocks-believed", TopicSubscriptions, "put")
-def the_highest_version(self: TopicSubscriptions, client_id: str, subscription: Subscription) -> None:
+def clocks_believed(self: TopicSubscriptions, client_id: str, subscription: Subscription) -> None:
     """As upstream's: a client's subscription is ignored after its clock was set back, and its messages are skipped."""
     known = self.counting()
     if known is None or known.version <= subscription.version:
@@ -26,5 +26,5 @@ def the_highest_version(self: TopicSubscriptions, client_id: str, subscription: 
 
 
 @bug("former-lives-shown", QueueTable, "topic_begins_at")
-def shown_again(self: QueueTable, topic: str, phy: int) -> None:
+def former_lives_shown(self: QueueTable, topic: str, phy: int) -> None:
     """A topic that is made again shows the messages that it held when it was deleted."""

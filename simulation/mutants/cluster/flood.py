@@ -10,12 +10,12 @@ bug = BUGS.playing("floods")
 
 
 @bug("floods-hold-the-loop", TurnShare, "is_used")
-def never(self: TurnShare) -> bool:
+def floods_hold_the_loop(self: TurnShare) -> bool:
     """All requests that one connection brought are handled in one turn."""
     return False
 
 
 @bug("elections-wait-in-line", turns, "order_of")
-def as_they_came(asker: turns.CommandSource) -> int:
+def elections_wait_in_line(asker: turns.CommandSource) -> int:
     """Endless commands from strangers keep a controller from replacing a master that died."""
     return 0

@@ -15,7 +15,7 @@ passed_on = ForwardLink.pass_on
 
 
 @bug("forwarded-again", ForwardLink, "pass_on", plays=("hand-over in trouble",))
-def asks_again_for_whatever_is_unanswered(
+def forwarded_again(
     self: ForwardLink, peer: Peer, commands: Sequence[RemotingCommand], *, reads: bool
 ) -> None:
     """A message whose answer did not come before the connection ended is forwarded once more."""
@@ -23,16 +23,16 @@ def asks_again_for_whatever_is_unanswered(
 
 
 @bug("forwards-nothing", ForwardingState, "follows")
-def cares_for_nobody(self: ForwardingState, successor: Successor, now_ms: int) -> list[Action]:
+def forwards_nothing(self: ForwardingState, successor: Successor, now_ms: int) -> list[Action]:
     """Upstream: a former master rejects clients' sends until they have asked for routes."""
     return self.called_off()
 
 
 @bug("stops-before-it-answers", GracefulShutdown, "settle")
-async def stops_at_once(self: GracefulShutdown) -> None:
+async def stops_before_it_answers(self: GracefulShutdown) -> None:
     """A master without a successor stops while its slaves are about to confirm messages: their outcome stays unknown."""
 
 
 @bug("left-links-stay", ForwardLink, "_ends_at_last")
-async def waits_for_the_network(self: ForwardLink) -> None:
+async def left_links_stay(self: ForwardLink) -> None:
     """A host that lost power ends no connection, and messages that were forwarded to it are not sent elsewhere."""

@@ -28,7 +28,7 @@ filled_gap = IndexMending._fill_gap
 
 
 @bug("bulk-forgets-tags", BulkEntries, "_terms")
-def without_tags(
+def bulk_forgets_tags(
     self: BulkEntries, records: Records, by_queue: QueueRows, texts: Texts, tags: Values
 ) -> Terms:
     """Entries of many records at once are in the format of 5.3.3."""
@@ -37,7 +37,7 @@ def without_tags(
 
 
 @bug("tag-hash-is-enough", lookup, "_is_meant")
-def of_any_topic(
+def tag_hash_is_enough(
     content: memoryview, phy: int, topic: bytes, key: bytes, begin_ms: int, end_ms: int, *, by_tag: bool
 ) -> bool:
     """Upstream: all records with the hash of a tag are answered, another topic's or another tag's, too."""
@@ -45,7 +45,7 @@ def of_any_topic(
 
 
 @bug("untagged-files-believed", IndexStart, "_note_tags")
-def all_have_tags(self: IndexStart, start: int) -> None:
+def untagged_files_believed(self: IndexStart, start: int) -> None:
     """Upstream: an index that an older version wrote is searched for tags as if it had them."""
     noted(self, start)
     assert self._index is not None
@@ -53,12 +53,12 @@ def all_have_tags(self: IndexStart, start: int) -> None:
 
 
 @bug("gap-end-moves", IndexMending, "_fill_gap")
-async def up_to_what_is_new(self: IndexMending, gap: Gap, end: int, changes: int) -> None:
+async def gap_end_moves(self: IndexMending, gap: Gap, end: int, changes: int) -> None:
     """A gap ends at the index's end at the time that it is filled: records that came meanwhile are indexed twice."""
     await filled_gap(self, gap, self.index.phy_end if gap.behind is None else end, changes)
 
 
 @bug("listed-in-part-is-listed", IndexTable, "listed_in_part")
-def nothing_in_part(self: IndexTable, gap: Gap) -> dict[int, set[int]]:
+def listed_in_part_is_listed(self: IndexTable, gap: Gap) -> dict[int, set[int]]:
     """A record that any file lists counts as listed, though Java's put its entries into two files and one of them is lost."""
     return {gap.behind.begin_phy: Whatever()} if gap.behind is not None else {}

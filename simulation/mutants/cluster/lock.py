@@ -12,36 +12,40 @@ from simulation.mutants.cluster.bugs import bug
 
 
 @bug("locks-die-with-their-master", RebalanceLocks, "adopt", plays=("ordered readers",))
-def knows_nothing(self: RebalanceLocks, table: QueueLockTable) -> bool:
+def locks_die_with_their_master(self: RebalanceLocks, table: QueueLockTable) -> bool:
     """As upstream's: no slave knows the holder of a queue."""
     return False
 
 
 @bug("locks-die-with-their-master", RebalanceLocks, "apply", plays=("ordered readers",))
-def learns_nothing(self: RebalanceLocks, held: Iterable[QueueLock], gone: Iterable[QueueLock]) -> bool:
+def locks_die_with_their_master_2(
+    self: RebalanceLocks, held: Iterable[QueueLock], gone: Iterable[QueueLock]
+) -> bool:
     """The rest of it: no slave learns changes either."""
     return False
 
 
 @bug("locked-before-others-know", RebalanceLocks, "agreed", plays=("ordered readers",))
-def at_once(self: RebalanceLocks, group: str, queues: Iterable[Queue], client_id: str) -> bool:
+def locked_before_others_know(
+    self: RebalanceLocks, group: str, queues: Iterable[Queue], client_id: str
+) -> bool:
     """A client is answered that it holds a queue while only its master knows it."""
     return True
 
 
 @bug("leases-go-on-under-the-next-master", RebalanceLocks, "led")
-def as_they_were(self: RebalanceLocks) -> None:
+def leases_go_on_under_the_next_master(self: RebalanceLocks) -> None:
     """A lease counts from when a slave was notified of the holder: renewals since are forgotten."""
 
 
 @bug("locks-for-ever", queuelocks, "_is_over", plays=("ordered readers",))
-def never(lock: Lock, now_ms: int) -> bool:
+def locks_for_ever(lock: Lock, now_ms: int) -> bool:
     """A client that fell silent keeps its queues."""
     return False
 
 
 @bug("restarts-forget-locks", RebalanceLocks, "decode", plays=("facts",))
-def begins_anew(self: RebalanceLocks, data: bytes) -> None:
+def restarts_forget_locks(self: RebalanceLocks, data: bytes) -> None:
     """Holders are not read from disk."""
 
 
@@ -49,6 +53,6 @@ commit = ConsumerOffsets.commit
 
 
 @bug("commits-run-ahead", ConsumerOffsets, "commit", plays=("handlers",))
-def one_further(self: ConsumerOffsets, group: str, topic: str, queue_id: int, offset: int) -> bool:
+def commits_run_ahead(self: ConsumerOffsets, group: str, topic: str, queue_id: int, offset: int) -> bool:
     """The next reader of the queue begins behind a message that nobody handled."""
     return commit(self, group, topic, queue_id, offset + 1)

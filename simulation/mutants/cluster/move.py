@@ -16,48 +16,54 @@ bug = BUGS.playing("filters")
 
 
 @bug("moves-die-with-their-master", OffsetResets, "adopt")
-def knows_nothing(self: OffsetResets, table: OffsetResetTable | None) -> dict[Key, int] | None:
+def moves_die_with_their_master(self: OffsetResets, table: OffsetResetTable | None) -> dict[Key, int] | None:
     """As upstream's: no slave knows the resets."""
     return None
 
 
 @bug("moves-die-with-their-master", OffsetResets, "apply")
-def learns_nothing(self: OffsetResets, changed: Mapping[Key, int], gone: Iterable[Key]) -> dict[Key, int]:
+def moves_die_with_their_master_2(
+    self: OffsetResets, changed: Mapping[Key, int], gone: Iterable[Key]
+) -> dict[Key, int]:
     """The rest of it: no slave learns changes either."""
     return {}
 
 
 @bug("notified-moves-are-over", OffsetResets, "pulled")
-def erased(self: OffsetResets, group: str, topic: str, queue_id: int, offset: int) -> int | None:
+def notified_moves_are_over(
+    self: OffsetResets, group: str, topic: str, queue_id: int, offset: int
+) -> int | None:
     """As upstream's: a consumer's commit after it was notified of a reset counts."""
     reset = self._resets.pop((group, topic, queue_id), None)
     return None if reset is None else reset.offset
 
 
 @bug("restarts-forget-moves", ConsumerOffsets, "decode")
-def offsets_alone(self: ConsumerOffsets, data: bytes) -> None:
+def restarts_forget_moves(self: ConsumerOffsets, data: bytes) -> None:
     """Resets are not read from disk."""
     self._wrapper = ConsumerOffsetWrapper.decode(data)
 
 
 @bug("groups-stay-beyond-a-lost-end", Tables, "on_log_tail_lost")
-async def as_ever(self: Tables, log: Any, *, certain: bool) -> None:
+async def groups_stay_beyond_a_lost_end(self: Tables, log: Any, *, certain: bool) -> None:
     """As upstream's: a group that had read lost messages skips those that take their offsets."""
 
 
 @bug("limits-die-with-their-master", OffsetLimits, "adopt")
-def knows_of_no_loss(self: OffsetLimits, table: OffsetResetTable | None) -> dict[Key, int]:
+def limits_die_with_their_master(self: OffsetLimits, table: OffsetResetTable | None) -> dict[Key, int]:
     """The master after the next, and a restart, know no limits."""
     return {}
 
 
 @bug("limits-die-with-their-master", OffsetLimits, "apply")
-def learns_of_no_loss(self: OffsetLimits, changed: Mapping[Key, int], gone: Iterable[Key]) -> dict[Key, int]:
+def limits_die_with_their_master_2(
+    self: OffsetLimits, changed: Mapping[Key, int], gone: Iterable[Key]
+) -> dict[Key, int]:
     """The rest of it: no slave learns changes either."""
     return {}
 
 
 @bug("commits-beyond-a-lost-end", OffsetLimits, "forbids")
-def believed(self: OffsetLimits, key: Key, offset: int) -> bool:
+def commits_beyond_a_lost_end(self: OffsetLimits, key: Key, offset: int) -> bool:
     """Offsets that a consumer had read in a log that is gone count in this one."""
     return False

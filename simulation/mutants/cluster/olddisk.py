@@ -12,19 +12,21 @@ from controller.heartbeats import BrokerKey, Liveness
 from controller.holdings import Holdings
 from controller.state import Replica, Replicas
 from remoting.codes import ResponseCode
-from simulation.mutants.cluster.bugs import BUGS, bug, nobody_lacks
+from simulation.mutants.cluster.bugs import BUGS, bug, emptied_store_elected_2
 
 
 @bug("old-disk-elected", commands, "why_not_this_process")
-def whoever_says_so(replica: Replica, live: Liveness, key: BrokerKey, address: str, process: Process) -> None:
+def old_disk_elected(
+    replica: Replica, live: Liveness, key: BrokerKey, address: str, process: Process
+) -> None:
     """The number of a start is not compared with those that were received before."""
 
 
-BUGS["old-disk-elected"].append((Holdings, "_shortfall", nobody_lacks))
+BUGS["old-disk-elected"].append((Holdings, "_shortfall", emptied_store_elected_2))
 
 
 @bug("copy-takes-over", commands, "why_not_this_process", plays=("copies",))
-def whoever_came_last(
+def copy_takes_over(
     replica: Replica, live: Liveness, key: BrokerKey, address: str, process: Process
 ) -> IdentityRefusal | None:
     """Upstream: a copy of a broker's store is that broker from its registration on, though the broker lives."""
@@ -33,11 +35,11 @@ def whoever_came_last(
     return IdentityRefusal(ResponseCode.CONTROLLER_INVALID_REQUEST, "", known) if is_old else None
 
 
-BUGS["copy-takes-over"].append((livebrokers, "why_not_this_process", whoever_came_last))
+BUGS["copy-takes-over"].append((livebrokers, "why_not_this_process", copy_takes_over))
 
 
 @bug("old-disk-leads-alone", elections, "_is_set_back")
-def like_lost_memory(
+def old_disk_leads_alone(
     broker_name: str, replicas: Replicas, live: Liveness, broker_id: int, report: LiveReport
 ) -> bool:
     """A disk that was set back is elected once no better one is left, like lost memory: its newer disk, and brokers that left
@@ -46,13 +48,13 @@ def like_lost_memory(
 
 
 @bug("old-disk-forgotten", KeptMemoryMark, "set_back")
-async def in_memory_alone(self: KeptMemoryMark) -> None:
+async def old_disk_forgotten(self: KeptMemoryMark) -> None:
     """The next start of a disk that was set back does not know about it."""
     self._lost = self._set_back = True
 
 
 @bug("old-disk-outgrows", KeptStartNumber, "open")
-async def drawn_at_each_start(self: KeptStartNumber) -> None:
+async def old_disk_outgrows(self: KeptStartNumber) -> None:
     """Starts that no controller receives make an old disk new."""
     data = await self._files.read(FILE)
     self._is_there = data is not None
@@ -61,7 +63,7 @@ async def drawn_at_each_start(self: KeptStartNumber) -> None:
 
 
 @bug("old-tables-count", BrokerApp, "_note_caught_up")
-def with_its_log(self: BrokerApp) -> None:
+def old_tables_count(self: BrokerApp) -> None:
     """A disk that was set back counts as complete once its log is, whatever tables it has."""
     if self.memory_mark.may_have_lost_data and self._level_epoch is not None:
         self._level_epoch = None

@@ -21,19 +21,19 @@ bug = BUGS.playing("lost queues")
 
 
 @bug("queue-end-believed", QueueCheck, "run")
-async def as_their_files_say(self: QueueCheck, listed_end: int, loaded_limit: int, *, believes: bool) -> None:
+async def queue_end_believed(self: QueueCheck, listed_end: int, loaded_limit: int, *, believes: bool) -> None:
     """Upstream: a consume queue ends where its own files end."""
     self._queues.broken.clear()
 
 
 @bug("tags-before-a-corrupt-entry-stay", QueueCheck, "_reliable_end")
-async def up_to_the_corrupt_one(self: QueueCheck, queue: ConsumeQueue) -> int:
+async def tags_before_a_corrupt_entry_stay(self: QueueCheck, queue: ConsumeQueue) -> int:
     """What was overwritten began with the tags code of the entry before: a delayed message gets another time."""
     return await queue.intact_end()
 
 
 @bug("one-file-is-a-setting", QueueTable, "_setting_is_wrong")
-def whatever_their_number(self: QueueTable, other: Sequence[OtherSegmentSize]) -> bool:
+def one_file_is_a_setting(self: QueueTable, other: Sequence[OtherSegmentSize]) -> bool:
     """The only queue's only file is cut short, and the broker does not start until somebody changes a setting."""
     return bool(other)
 
@@ -45,37 +45,39 @@ async def some_megabytes_late(self: SavedQueues, offset: int) -> bool:
 
 
 @bug("swapped-queues-believed", QueueCheck, "_ends_at_home")
-def whatever_its_file_leads_to(self: QueueCheck, key: Key, queue: ConsumeQueue) -> bool:
+def swapped_queues_believed(self: QueueCheck, key: Key, queue: ConsumeQueue) -> bool:
     """A file whose entries follow each other belongs to its queue."""
     return True
 
 
 @bug("foreign-entries-served", ConsumeQueue, "is_doubtful")
-def as_the_entry_says(self: ConsumeQueue, queue_offset: int, end: int) -> bool:
+def foreign_entries_served(self: ConsumeQueue, queue_offset: int, end: int) -> bool:
     """Upstream: a reader gets any record that an entry points to."""
     return False
 
 
 @bug("another-levels-message", DelayDelivery, "_record_of")
-async def whatever_lies_there(self: DelayDelivery, entry: QueueEntry, queue_id: int) -> Message | None:
+async def another_levels_message(self: DelayDelivery, entry: QueueEntry, queue_id: int) -> Message | None:
     """An entry that points to another level's message has that delivered, early and twice, and its own never."""
     content = await self._store.message_at(entry.physical_offset, entry.size)
     return None if content is None else decode(content, verify_body=False)
 
 
 @bug("due-as-the-entry-says", DelayDelivery, "_is_early")
-def never(self: DelayDelivery, level: int, queue_offset: int, entry: QueueEntry, waiting: Message) -> bool:
+def due_as_the_entry_says(
+    self: DelayDelivery, level: int, queue_offset: int, entry: QueueEntry, waiting: Message
+) -> bool:
     """Upstream: a queue entry's time counts, whatever its record says."""
     return False
 
 
 @bug("index-files-believed", IndexMending, "_content_fault")
-async def as_its_header_says(self: IndexMending, file: IndexFile) -> str | None:
+async def index_files_believed(self: IndexMending, file: IndexFile) -> str | None:
     """Upstream: nobody checks the entries of an index file."""
     return None
 
 
 @bug("index-gaps-stay", IndexMending, "_fill")
-async def what_was_lost_stays_lost(self: IndexMending) -> None:
+async def index_gaps_stay(self: IndexMending) -> None:
     """A damaged file is deleted, and its records are not indexed again."""
     self.fills = False

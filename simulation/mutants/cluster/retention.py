@@ -17,31 +17,31 @@ bug = BUGS.playing("retention")
 
 
 @bug("deletes-what-no-checkpoint-vouches-for", Trimming, "vouched_offset")
-def whatever_is_flushed(self: Trimming) -> int:
+def deletes_what_no_checkpoint_vouches_for(self: Trimming) -> int:
     """Upstream: only age and disk usage decide."""
     return self._log.flushed_offset
 
 
 @bug("deletes-what-no-checkpoint-vouches-for", SavedQueues, "ends_known_beyond")
-async def however_old_the_ends_are(self: SavedQueues, offset: int) -> bool:
+async def deletes_what_no_checkpoint_vouches_for_2(self: SavedQueues, offset: int) -> bool:
     """The ends of queues need a checkpoint, too, and would hold the deletion back."""
     return True
 
 
 @bug("deletes-under-a-link", HAService, "read_from")
-def nobody_reads(self: HAService) -> int | None:
+def deletes_under_a_link(self: HAService) -> int | None:
     """Segments are deleted that a slave still has to read as it catches up."""
     return None
 
 
 @bug("deletes-undelivered", DelayDelivery, "first_undelivered")
-def all_delivered(self: DelayDelivery) -> int | None:
+def deletes_undelivered(self: DelayDelivery) -> int | None:
     """A delayed message that cannot be delivered for a while is deleted with its segment."""
     return None
 
 
 @bug("queues-hide-what-a-late-hold-keeps", QueueTable, "lower_min")
-async def they_moved_up(self: QueueTable, log_min: int) -> None:
+async def queues_hide_what_a_late_hold_keeps(self: QueueTable, log_min: int) -> None:
     """A hold that comes while queues move up keeps the log, and no reader finds what is in it."""
 
 
@@ -54,5 +54,5 @@ async def whatever_it_says(log: LogFiles, offset: int, end: int) -> int | None:
 
 
 @bug("queue-begins-with-what-is-gone", ConsumeQueue, "raise_min")
-def stays_where_it_was(self: ConsumeQueue, log_min: int) -> None:
+def queue_begins_with_what_is_gone(self: ConsumeQueue, log_min: int) -> None:
     """The log's begin moves up, the queue's does not."""

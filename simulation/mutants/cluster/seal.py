@@ -11,17 +11,17 @@ bug = BUGS.playing("record CRCs")
 
 
 @bug("record-crc-unchecked", record, "contradicts")
-def nothing_contradicts(buffer: Buffer, at: int, size: int, properties_bytes: int) -> bool:
+def record_crc_unchecked(buffer: Buffer, at: int, size: int, properties_bytes: int) -> bool:
     """Bits that flipped outside a body are served and sent to others."""
     return False
 
 
 @bug("record-crc-left-out", appender, "with_room")
-def without_room(properties: bytes) -> bytes:
+def record_crc_left_out(properties: bytes) -> bytes:
     """A master whose settings came too late."""
     return properties
 
 
 @bug("record-crc-left-out", appender, "seal")
-def unsealed(buffer: bytearray | memoryview, at: int, size: int) -> None:
+def record_crc_left_out_2(buffer: bytearray | memoryview, at: int, size: int) -> None:
     """The other half of it."""

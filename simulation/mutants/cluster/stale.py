@@ -17,7 +17,7 @@ bug = BUGS.playing("committers")
 
 
 @bug("stale-unlock-forwarded", RebalanceLocks, "unlock")
-def whenever_it_was_said(
+def stale_unlock_forwarded(
     self: RebalanceLocks, group: str, queues: Iterable[Queue], client_id: str, *, is_passed_on: bool = False
 ) -> None:
     """A lock is released by a forwarded unlock, though its holder asked for the lock since."""
@@ -26,13 +26,13 @@ def whenever_it_was_said(
 
 @bug("stale-unlock-forwarded", Naps, "is_late")
 @bug("passed-on-after-a-nap", Naps, "is_late")
-def never(self: Naps, peer: Peer) -> bool:
+def stale_unlock_forwarded_2(self: Naps, peer: Peer) -> bool:
     """Requests that waited in the socket of a paused master are forwarded to its successor."""
     return False
 
 
 @bug("stale-commit-forwarded", ConsumerOffsets, "commit")
-def at_any_time(
+def stale_commit_forwarded(
     self: ConsumerOffsets, group: str, topic: str, queue_id: int, offset: int, *, is_passed_on: bool = False
 ) -> bool:
     """A forwarded commit counts like any other."""
@@ -40,7 +40,7 @@ def at_any_time(
 
 
 @bug("offsets-die-with-their-master", ConsumerOffsets, "adopt")
-def knows_no_group(
+def offsets_die_with_their_master(
     self: ConsumerOffsets, wrapper: ConsumerOffsetWrapper, own_rests_on: int | None = 0
 ) -> bool:
     """No slave knows the offsets of groups."""

@@ -23,50 +23,50 @@ from simulation.mutants.cluster.bugs import bug
 
 
 @bug("numbers-are-believed", header, "parse_integer", plays=("strangers",))
-def whatever_it_is(text: str, allowed: IntegerRange) -> int | None:
+def numbers_are_believed(text: str, allowed: IntegerRange) -> int | None:
     """A field that is no number fails the server that was asked."""
     return int(text)
 
 
 @bug("strangers-move-terms", PeerAuthenticator, "check_request", plays=("strangers",))
-async def whoever_it_is(
+async def strangers_move_terms(
     self: PeerAuthenticator, sender: str, request: Message, theirs: TheirList, remote_address: str
 ) -> None:
     """R11: a peer that names a member is taken for it, from any address and with any term."""
 
 
 @bug("notification-believed", Membership, "notified", plays=("forger",))
-def as_the_controllers_do(self: Membership, grant: Grant, now_ms: int) -> list[Action]:
+def notification_believed(self: Membership, grant: Grant, now_ms: int) -> list[Action]:
     """Upstream: master and set of any 1008 are accepted, from any sender."""
     return self.granted_by_group(grant, now_ms) if self._is_current else []
 
 
 @bug("anybody-hands-over", ControllerHosts, "_is_one")
-async def wherever_it_comes_from(self: ControllerHosts, peer: Peer) -> bool:
+async def anybody_hands_over(self: ControllerHosts, peer: Peer) -> bool:
     """A stranger makes a master hold back clients' sends, again and again."""
     return True
 
 
 @bug("strangers-pass-on", HandOverRequests, "_is_of_this_set")
-async def whatever_it_says(self: HandOverRequests, peer: Peer, broker_id: int | None) -> bool:
+async def strangers_pass_on(self: HandOverRequests, peer: Peer, broker_id: int | None) -> bool:
     """A peer that asks whether a master serves is taken for its former master, and for one of its clients."""
     return True
 
 
 @bug("anybody-unregisters", NamesrvApp, "_speaks_for")
-def for_any_broker(self: NamesrvApp, peer: Peer, cluster: str, broker_addr: str) -> bool:
+def anybody_unregisters(self: NamesrvApp, peer: Peer, cluster: str, broker_addr: str) -> bool:
     """Upstream: any peer that names a broker takes it out of the routes, or keeps it in them."""
     return True
 
 
 @bug("anonymous-processes-count", commands, "_why_not_anonymous")
-def as_ever(replica: Replica, live: Liveness, key: BrokerKey) -> IdentityRefusal | None:
+def anonymous_processes_count(replica: Replica, live: Liveness, key: BrokerKey) -> IdentityRefusal | None:
     """Upstream: any peer that names an id registers as its broker, and moves its address; a master is deposed by it."""
     return None
 
 
 @bug("numbers-alone-count", commands, "_why_not_numbered")
-def whatever_its_code(
+def numbers_alone_count(
     replica: Replica, live: Liveness, key: BrokerKey, process: Process, known: int
 ) -> str | None:
     """A peer that invents a start number registers as a living broker, which then takes its own disk for an old one."""
@@ -74,24 +74,24 @@ def whatever_its_code(
 
 
 @bug("any-masters-epoch", SlaveLink, "_check_named")
-def whatever_it_leads(self: SlaveLink, epoch: int) -> None:
+def any_masters_epoch(self: SlaveLink, epoch: int) -> None:
     """Upstream: an epoch that only the master at the other end has named gets into the log's history."""
 
 
 @bug("far-epoch-taken", membership, "why_too_far")
-def any_epoch(epoch: int, known: int) -> str | None:
+def far_epoch_taken(epoch: int, known: int) -> str | None:
     """Upstream: an epoch may be as far from the last one as 32 bits allow."""
     return None
 
 
 @bug("untrue-answer-taken", SyncStateSet, "why_untrue")
-def as_it_stands(self: SyncStateSet, alter: Alter, fate: AlterOutcome) -> str | None:
+def untrue_answer_taken(self: SyncStateSet, alter: Alter, fate: AlterOutcome) -> str | None:
     """Upstream: any answer to an alter defines the members of the set, and its epoch."""
     return None
 
 
 @bug("hint-lost", Membership, "_ask_about_hint")
-def only_at_once(self: Membership, now_ms: int) -> list[Action]:
+def hint_lost(self: Membership, now_ms: int) -> list[Action]:
     """A notification that comes soon after another is forgotten."""
     if not self._hinted or not self._may_ask_about_hint():
         return []

@@ -15,7 +15,7 @@ table_loaded = SavedTable.load
 
 
 @bug("damaged-tables-begin-empty", SavedTable, "load")
-async def empty_instead(self: SavedTable) -> bool:
+async def damaged_tables_begin_empty(self: SavedTable) -> bool:
     """A start takes a file that does not parse for a missing one."""
     try:
         return await table_loaded(self)
@@ -24,21 +24,21 @@ async def empty_instead(self: SavedTable) -> bool:
 
 
 @bug("lost-tables-begin-empty", Tables, "_refuse_missing")
-def nothing_is_missing(self: Tables, missing: list[SavedTable]) -> None:
+def lost_tables_begin_empty(self: Tables, missing: list[SavedTable]) -> None:
     """A start takes the tables that it finds for all that there were."""
 
 
 @bug("tables-not-remembered", SavedQueues, "note_tables")
-def not_noted(self: SavedQueues) -> None:
+def tables_not_remembered(self: SavedQueues) -> None:
     """No checkpoint records that there were tables, so the loss of all of them is not noticed."""
 
 
 @bug("offsets-of-another-log-count", Tables, "_distrust_offsets")
-async def groups_stay(self: Tables, log: Any) -> None:
+async def offsets_of_another_log_count(self: Tables, log: Any) -> None:
     """Groups skip messages of this log below the offsets from a file of another log."""
 
 
 @bug("delay-offsets-of-another-log-count", DelayOffsets, "decode")
-def as_if_of_this_log(self: DelayOffsets, data: bytes) -> None:
+def delay_offsets_of_another_log_count(self: DelayOffsets, data: bytes) -> None:
     """Delayed messages below the offsets from a file of another log are never delivered."""
     self._wrapper = DelayOffsetWrapper.decode(data)

@@ -22,18 +22,18 @@ bug = BUGS.playing("transactions")
 
 
 @bug("commits-not-looked-for", Rebuild, "_read_commits")
-async def only_what_is_told(self: Rebuild) -> bool:
+async def commits_not_looked_for(self: Rebuild) -> bool:
     """As upstream's: a half is open for the next master if its op message is missing, though it was committed."""
     return True
 
 
 @bug("ended-stays-open", OpenHalves, "close")
-def stays(self: OpenHalves, root: int) -> None:
+def ended_stays_open(self: OpenHalves, root: int) -> None:
     """As upstream's: any half that a producer names is ended."""
 
 
 @bug("stored-while-read-forgotten", Transactions, "half_stored")
-def unless_known(
+def stored_while_read_forgotten(
     self: Transactions, message: MessageToStore, appended: PutResult, due_ms: int | None = None
 ) -> None:
     """A half that comes while a new master reads its log is not open."""
@@ -42,12 +42,12 @@ def unless_known(
 
 
 @bug("asks-nobody", CheckBack, "_ask")
-def silent(self: CheckBack, asked: Asked) -> None:
+def asks_nobody(self: CheckBack, asked: Asked) -> None:
     """Halves are put back, and no producer is asked."""
 
 
 @bug("notified-in-part", Rebuild, "_note_op_record")
-def first_alone(self: Rebuild, queue_offset: int, record: Message) -> None:
+def notified_in_part(self: Rebuild, queue_offset: int, record: Message) -> None:
     """Of a record that lists ended halves only the first counts."""
     for half in done_offsets(record.body)[:1]:
         if 0 <= half - self._span.half_from < len(self._done_marks):
@@ -56,7 +56,7 @@ def first_alone(self: Rebuild, queue_offset: int, record: Message) -> None:
 
 
 @bug("second-end-answered", EndTransaction, "_ended_before")
-def as_asked(
+def second_end_answered(
     self: EndTransaction, peer: Peer, command: RemotingCommand, root: int, outcome: TransactionOutcome
 ) -> RemotingCommand | None:
     """A second end is answered with success, whatever the first one was."""
@@ -64,7 +64,7 @@ def as_asked(
 
 
 @bug("progress-before-it-is-confirmed", Transactions, "confirmed_end")
-def all_of_it(self: Transactions) -> int:
+def progress_before_it_is_confirmed(self: Transactions) -> int:
     """All records of the master count as confirmed."""
     return self._store.max_offset()
 
@@ -82,7 +82,7 @@ def forgotten(self: CheckBack, half: Half, found: Message) -> None:
 
 
 @bug("given-up-at-once", CheckBack, "_is_old")
-def old_already(self: CheckBack, half: Half, now_ms: int) -> bool:
+def given_up_at_once(self: CheckBack, half: Half, now_ms: int) -> bool:
     """A producer that is away for a moment loses its transactions."""
     return True
 

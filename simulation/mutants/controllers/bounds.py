@@ -11,13 +11,13 @@ from simulation.mutants.controllers.bugs import bug
 
 
 @bug("former-connections-kept", Heartbeats, "_leave_connection")
-def nobodys_any_more(self: Heartbeats, key: BrokerKey, entry: _Heartbeat) -> None:
+def former_connections_kept(self: Heartbeats, key: BrokerKey, entry: _Heartbeat) -> None:
     """N3: each connection of a broker's heartbeats is remembered."""
     del self._of_connection[entry.connection][key]
 
 
 @bug("answered-members-awaited", PeerTransport, "response_to")
-async def for_ever(self: PeerTransport, sender: str, request: Request) -> Response | None:
+async def answered_members_awaited(self: PeerTransport, sender: str, request: Request) -> Response | None:
     """N3: each request of another controller is remembered with its answer."""
     self.last_ticket += 1
     answer = self.answers[self.last_ticket] = asyncio.get_running_loop().create_future()

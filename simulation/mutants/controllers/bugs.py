@@ -41,19 +41,19 @@ def set_of(state: ReplicasState, asked: dict[str, Any]) -> SyncState:
 
 
 @bug("stale-master-epoch", commands, "alter_sync_state_set")
-def any_master_epoch_will_do(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+def stale_master_epoch(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
     """S1: an alter of an earlier epoch of the same master is carried out."""
     return altered(state, live, **asked | {"master_epoch": set_of(state, asked).master_epoch})
 
 
 @bug("stale-set-epoch", commands, "alter_sync_state_set")
-def any_set_epoch_will_do(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+def stale_set_epoch(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
     """S1: an alter that was made for an earlier set is carried out."""
     return altered(state, live, **asked | {"set_epoch": set_of(state, asked).set_epoch})
 
 
 @bug("altered-by-anyone", commands, "alter_sync_state_set")
-def anyone_is_master(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+def altered_by_anyone(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
     """S1: any broker that names the right epochs may alter."""
     master_id = set_of(state, asked).master_id
     return altered(state, live, **asked if master_id is None else asked | {"master_id": master_id})
@@ -71,7 +71,7 @@ def as_it_was_asked(decision: Decision, asked: dict[str, Any]) -> Decision:
 
 
 @bug("strangers-in-the-set", commands, "alter_sync_state_set")
-def whoever_is_named_enters(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+def strangers_in_the_set(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
     """S2: an unregistered broker becomes a member."""
     replicas = state.replicas.get(asked["broker_name"])
     known = frozenset(asked["members"].intersection(replicas.by_id if replicas else ()))
@@ -79,28 +79,28 @@ def whoever_is_named_enters(state: ReplicasState, live: Liveness, **asked: Any) 
 
 
 @bug("empty-set", commands, "alter_sync_state_set")
-def nobody_is_a_set(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+def empty_set(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
     """S2: the set becomes empty."""
     members = asked["members"] or frozenset({asked["master_id"]})
     return as_it_was_asked(altered(state, live, **asked | {"members": members}), asked)
 
 
 @bug("master-left-out", commands, "alter_sync_state_set")
-def the_master_may_leave(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+def master_left_out(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
     """S2: the set loses its master."""
     members = asked["members"] | {asked["master_id"]} if asked["members"] else frozenset()
     return as_it_was_asked(altered(state, live, **asked | {"members": members}), asked)
 
 
 @bug("dead-member-enters", commands, "alter_sync_state_set")
-def everyone_lives(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+def dead_member_enters(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
     """S2: a broker without heartbeats becomes a member."""
     with patch.object(Liveness, "is_alive", lambda self, key: True):
         return altered(state, live, **asked)
 
 
 @bug("eligible-kept-though-the-set-is-large-enough", commands, "after_alter")
-def who_leaves_stays_eligible(
+def eligible_kept_though_the_set_is_large_enough(
     members: frozenset[int], eligible: frozenset[int], altered: frozenset[int], members_min: int
 ) -> frozenset[int]:
     """S1: a broker that leaves a set whose master acknowledges stays electable."""
@@ -108,7 +108,7 @@ def who_leaves_stays_eligible(
 
 
 @bug("refusal-not-fenced", commands, "alter_sync_state_set")
-def refused_and_nothing_else(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+def refusal_not_fenced(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
     """S3: an alter is rejected for the time being only, and its master takes that for final."""
     decision = altered(state, live, **asked)
     return decision if decision.code not in FENCED else replace(decision, body=None, events=())
@@ -121,7 +121,7 @@ proposed = CommandRunner._propose
 
 
 @bug("read-without-barrier", CommandRunner, "read")
-async def read_at_once(self: CommandRunner, decide: Callable[..., Decision]) -> Decision:
+async def read_without_barrier(self: CommandRunner, decide: Callable[..., Decision]) -> Decision:
     """R10: a controller that believes to lead answers without confirming that it does."""
     if not self._node.is_active:
         raise NotLeader(self._node.leader_id, self._node.leader_address)
@@ -129,19 +129,19 @@ async def read_at_once(self: CommandRunner, decide: Callable[..., Decision]) -> 
 
 
 @bug("reads-by-followers", CommandRunner, "read")
-async def read_anywhere(self: CommandRunner, decide: Callable[..., Decision]) -> Decision:
+async def reads_by_followers(self: CommandRunner, decide: Callable[..., Decision]) -> Decision:
     """R10: every controller answers from its own state."""
     return decide(self._state, self._liveness())
 
 
 @bug("no-settling", CommandRunner, "_settle")
-async def nothing_is_unsettled(self: CommandRunner, broker_name: str, end: float) -> None:
+async def no_settling(self: CommandRunner, broker_name: str, end: float) -> None:
     """S1: the next command is decided while an earlier one may yet take effect."""
     self._unsettled.pop(broker_name, None)
 
 
 @bug("commands-side-by-side", CommandRunner, "run")
-async def run_at_once(self: CommandRunner, broker_name: str, decide: Callable[..., Any]) -> Any:
+async def commands_side_by_side(self: CommandRunner, broker_name: str, decide: Callable[..., Any]) -> Any:
     """S1: two commands about a set are decided on the same state."""
     if not self._node.is_active:
         raise NotLeader(self._node.leader_id, self._node.leader_address)
@@ -152,7 +152,7 @@ async def run_at_once(self: CommandRunner, broker_name: str, decide: Callable[..
 
 
 @bug("unknown-is-refused", CommandRunner, "_propose")
-async def not_decided_is_not_done(
+async def unknown_is_refused(
     self: CommandRunner, broker_name: str, bodies: list[bytes], timeout_ms: int
 ) -> None:
     """R8: a command that is not committed in time is answered as not tried."""
@@ -163,7 +163,9 @@ async def not_decided_is_not_done(
 
 
 @bug("answered-before-committed", DLedgerNode, "propose")
-async def appended_is_decided(self: DLedgerNode, bodies: list[bytes], timeout_ms: int = 3000) -> list[object]:
+async def answered_before_committed(
+    self: DLedgerNode, bodies: list[bytes], timeout_ms: int = 3000
+) -> list[object]:
     """R8: an entry that only the leader's log has is answered as done."""
     core = self._serving_core()
     self._take(lambda now_ms: core.propose(bodies, now_ms))
@@ -196,7 +198,7 @@ def with_epoch(self: ReplicasState, event: Event, wrong: Callable[[int], int]) -
 
 
 @bug("epoch-not-bumped", ReplicasState, "apply")
-def elected_in_the_same_epoch(self: ReplicasState, event: Event) -> None:
+def epoch_not_bumped(self: ReplicasState, event: Event) -> None:
     """M1: another master has the epoch of the one before."""
     if isinstance(event, ElectMaster) and event.master_id is not None:
         with_epoch(self, event, lambda before: max(1, before))
@@ -205,7 +207,7 @@ def elected_in_the_same_epoch(self: ReplicasState, event: Event) -> None:
 
 
 @bug("epoch-reused", ReplicasState, "apply")
-def struck_off_for_nothing(self: ReplicasState, event: Event) -> None:
+def epoch_reused(self: ReplicasState, event: Event) -> None:
     """M1: a deposed master may be elected again in its epoch."""
     if isinstance(event, ElectMaster) and event.master_id is None:
         with_epoch(self, event, lambda before: before)
@@ -214,7 +216,7 @@ def struck_off_for_nothing(self: ReplicasState, event: Event) -> None:
 
 
 @bug("set-epoch-not-bumped", ReplicasState, "apply")
-def same_set_epoch(self: ReplicasState, event: Event) -> None:
+def set_epoch_not_bumped(self: ReplicasState, event: Event) -> None:
     """S1: an election leaves the set's epoch."""
     applied(self, event)
     if isinstance(event, ElectMaster) and event.master_id is not None:
@@ -222,7 +224,7 @@ def same_set_epoch(self: ReplicasState, event: Event) -> None:
 
 
 @bug("elected-outside-the-set", elections, "_choose")
-def anyone_is_electable(
+def elected_outside_the_set(
     name: str, replicas: Any, sync_state: Any, live: Any, designated: Any, unclean: bool
 ) -> int | None:
     """M4: unclean elections are always on."""
@@ -230,7 +232,7 @@ def anyone_is_electable(
 
 
 @bug("dead-elected", Liveness, "reports")
-def the_dead_say_what_they_said(
+def dead_elected(
     self: Liveness, cluster_name: str, broker_name: str, ids: Iterable[int]
 ) -> dict[int, LiveReport]:
     """M4: any broker that ever sent a heartbeat may be elected, the lost master only if no other is left."""
@@ -246,44 +248,46 @@ BUGS["dead-elected"].append((elections, "_choose", as_if_there_had_been_no_maste
 
 
 @bug("learner-elected", elections, "_reports", plays=("learner",))
-def learners_lead(broker_name: str, replicas: Replicas, live: Liveness) -> dict[int, LiveReport]:
+def learner_elected(broker_name: str, replicas: Replicas, live: Liveness) -> dict[int, LiveReport]:
     """M4: the first election takes a learner that asks for one."""
     return live.reports(replicas.cluster_name, broker_name, replicas.by_id)
 
 
 @bug("one-that-may-miss-data-is-elected", elections, "_reports")
-def nobody_lost_memory(broker_name: str, replicas: Replicas, live: Liveness) -> dict[int, LiveReport]:
+def one_that_may_miss_data_is_elected(
+    broker_name: str, replicas: Replicas, live: Liveness
+) -> dict[int, LiveReport]:
     """M4: a broker's report that its log may be missing acknowledged data is ignored."""
     reports = reported(broker_name, replicas, live)
     return {broker_id: replace(report, may_lack=False) for broker_id, report in reports.items()}
 
 
 @bug("operator-elects-one-that-may-miss-data", elections, "_better")
-def an_operator_knows_best(*arguments: Any) -> frozenset[int]:
+def operator_elects_one_that_may_miss_data(*arguments: Any) -> frozenset[int]:
     """M4: an operator's request elects a broker that may be missing data that a live one holds."""
     return frozenset()
 
 
 @bug("unfit-elected", elections, "_complete")
-def whoever_lacks_nothing_is_fit(*arguments: Any, fit: bool = False) -> frozenset[int]:
+def unfit_elected(*arguments: Any, fit: bool = False) -> frozenset[int]:
     """M4: a broker that reports that it cannot lead is elected though another could."""
     return whole(*arguments)
 
 
 @bug("one-that-cannot-lead-is-able", elections, "_usable")
-def nobody_is_worse(*arguments: Any) -> frozenset[int]:
+def one_that_cannot_lead_is_able(*arguments: Any) -> frozenset[int]:
     """M4: a broker that cannot lead at all is elected though another could, with a damaged log."""
     return whole(*arguments) if able(*arguments) else frozenset()
 
 
 @bug("eligible-comes-back-short", livebrokers, "_held_all")
-def members_alone_can_lack(sync_state: SyncState, broker_id: int) -> bool:
+def eligible_comes_back_short(sync_state: SyncState, broker_id: int) -> bool:
     """M5: a broker that is eligible outside the set counts as complete when it comes back with an older log."""
     return broker_id in sync_state.members
 
 
 @bug("elects-again", elections, "_keeps_master")
-def whoever_asks_gets_one(*arguments: Any) -> bool:
+def elects_again(*arguments: Any) -> bool:
     """H1: a broker that asks for a master gets a new one, though the present one is alive."""
     return False
 
@@ -292,13 +296,13 @@ BUGS["elects-again"].append((elections, "_choose", as_if_there_had_been_no_maste
 
 
 @bug("impatient-leader", Liveness, "is_dead")
-def not_heard_is_dead(self: Liveness, key: Any) -> bool:
+def impatient_leader(self: Liveness, key: Any) -> bool:
     """H1: a new leader takes a master for dead because it has not received its heartbeat yet."""
     return not self.is_alive(key)
 
 
 @bug("little-patience", Liveness, "is_dead")
-def dead_after_a_quarter_of_the_time(self: Liveness, key: Any) -> bool:
+def little_patience(self: Liveness, key: Any) -> bool:
     """H1: silence counts after a quarter of the time that the broker announced."""
     entry = self.entries.get(key)
     if entry is None or not entry.open:
@@ -307,7 +311,7 @@ def dead_after_a_quarter_of_the_time(self: Liveness, key: Any) -> bool:
 
 
 @bug("frozen-silence-counts", AwakeClock, "monotonic_ms")
-def time_is_time(self: AwakeClock) -> int:
+def frozen_silence_counts(self: AwakeClock) -> int:
     """H1: a controller counts the time of its own pause as a broker's silence."""
     return self._clock.monotonic_ms()
 
@@ -316,7 +320,7 @@ counted = LiveBrokers.heard
 
 
 @bug("another-clusters-heartbeat", LiveBrokers, "heard")
-def whose_ever_cluster(self: LiveBrokers, header: Any, connection: int) -> None:
+def another_clusters_heartbeat(self: LiveBrokers, header: Any, connection: int) -> None:
     """M4, S2: a heartbeat counts for the broker of that name, though it names another cluster."""
     replicas = self._state.replicas.get(header.broker_name)
     if replicas is not None:
@@ -332,7 +336,7 @@ cleaned = commands.clean_broker_data
 
 
 @bug("id-granted-twice", commands, "apply_broker_id")
-def taken_ids_are_free(state: ReplicasState, **asked: Any) -> Decision:
+def id_granted_twice(state: ReplicasState, **asked: Any) -> Decision:
     """B1: an applicant for an id that another holds is answered that it is its own."""
     decision = granted(state, **asked)
     taken = decision.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID and state.known(asked["broker_name"])
@@ -340,7 +344,7 @@ def taken_ids_are_free(state: ReplicasState, **asked: Any) -> Decision:
 
 
 @bug("id-taken-over", commands, "apply_broker_id")
-def the_last_one_owns_it(state: ReplicasState, **asked: Any) -> Decision:
+def id_taken_over(state: ReplicasState, **asked: Any) -> Decision:
     """B1: the grant of a taken id is written."""
     decision = granted(state, **asked)
     if (
@@ -359,7 +363,7 @@ restarted = LiveBrokers.restarted
 
 
 @bug("former-holder-speaks", LiveBrokers, "restarted")
-def whoever_names_the_id(
+def former_holder_speaks(
     self: LiveBrokers, name: str, broker_id: int, connection: int, incarnation: int, check_code: str | None
 ) -> bool:
     """V2: a rejected broker that had the id before counts as the newest process of the id's owner."""
@@ -367,7 +371,7 @@ def whoever_names_the_id(
 
 
 @bug("restarted-master-leads-on", commands, "register_broker")
-def no_new_epoch(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+def restarted_master_leads_on(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
     """M2: a master that was restarted stays master of its epoch."""
     decision = registered(state, live, **asked)
     kept = tuple(event for event in decision.events if not isinstance(event, ElectMaster))
@@ -375,25 +379,25 @@ def no_new_epoch(state: ReplicasState, live: Liveness, **asked: Any) -> Decision
 
 
 @bug("late-registration-deposes", commands, "register_broker")
-def every_registration_is_a_restart(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+def late_registration_deposes(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
     """H1: a late or repeated registration deposes a live master."""
     return registered(state, live, **asked | {"is_late": False})
 
 
 @bug("living-cleaned", commands, "clean_broker_data")
-def whoever_is_named_goes(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+def living_cleaned(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
     """B2: a live broker is forgotten without an explicit request."""
     return cleaned(state, live, **asked | {"living_too": True})
 
 
 @bug("holders-cleaned", commands, "why_needed")
-def the_dead_are_needed_by_nobody(*asked: Any) -> str | None:
+def holders_cleaned(*asked: Any) -> str | None:
     """M5: a broker that may alone hold acknowledged data is forgotten like any other dead one."""
     return None
 
 
 @bug("master-cleaned", commands, "clean_broker_data")
-def masters_go_too(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+def master_cleaned(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
     """S2: a dead master is forgotten like any other."""
     decision = cleaned(state, live, **asked)
     words = (asked["ids_to_clean"] or "").strip()
@@ -407,13 +411,13 @@ answered_info = commands.replica_info
 
 
 @bug("forgotten-is-not-notified", commands, "replica_info")
-def whoever_asks(state: ReplicasState, **asked: Any) -> Decision:
+def forgotten_is_not_notified(state: ReplicasState, **asked: Any) -> Decision:
     """R10: a broker that was forgotten while it lives keeps reading as if nothing had happened."""
     return answered_info(state, **asked | {"asked_by": None})
 
 
 @bug("late-heartbeat-revives", Heartbeats, "of_former")
-def whoever_speaks(self: Heartbeats, key: Any, connection: int, incarnation: int) -> bool:
+def late_heartbeat_revives(self: Heartbeats, key: Any, connection: int, incarnation: int) -> bool:
     """S2, M4: a heartbeat of a dead process makes its broker alive, though its successor has registered."""
     return False
 
@@ -424,14 +428,14 @@ judged = ScriptedBroker._refused
 
 
 @bug("refusal-settles-all", ScriptedBroker, "_refused")
-def judged_once_for_all(self: ScriptedBroker, sending: Any, code: int | None = None) -> None:
+def refusal_settles_all(self: ScriptedBroker, sending: Any, code: int | None = None) -> None:
     """S3: a master takes the rejection of an alter for the end of earlier ones without an answer."""
     self.asked_for.clear()
     self._waits()
 
 
 @bug("refusal-not-fenced", ScriptedBroker, "_refused")
-def judged_for_good(self: ScriptedBroker, sending: Any, code: int | None = None) -> None:
+def refusal_not_fenced_2(self: ScriptedBroker, sending: Any, code: int | None = None) -> None:
     """The other half of it."""
     if code in FENCED:
         self.asked_for.clear()
@@ -444,7 +448,7 @@ heard = Holdings.heard
 
 
 @bug("older-connection-reports", Holdings, "heard")
-def over_whichever_connection(
+def older_connection_reports(
     self: Holdings, key: Any, connection: int, report: LogReport, *, member: bool
 ) -> Held | None:
     """M5: a report over an older connection, from before the log was emptied, clears the broker that is missing data."""
@@ -458,14 +462,14 @@ row = statesnapshot.row_of
 
 
 @bug("snapshot-forgets-the-eligible", statesnapshot, "row_of")
-def without_the_eligible(state: ReplicasState, name: str) -> dict[str, Any]:
+def snapshot_forgets_the_eligible(state: ReplicasState, name: str) -> dict[str, Any]:
     """R5: a loaded state is missing the brokers that left the set and hold all that was acknowledged."""
     saved = row(state, name)
     return saved | {"eligible": []} if "eligible" in saved else saved
 
 
 @bug("snapshot-counts-no-epochs", statesnapshot, "row_of")
-def from_the_first_epoch(state: ReplicasState, name: str) -> dict[str, Any]:
+def snapshot_counts_no_epochs(state: ReplicasState, name: str) -> dict[str, Any]:
     """R5: epochs begin again after a snapshot."""
     saved = row(state, name)
     return saved | {"setEpoch": 1} if "setEpoch" in saved else saved

@@ -33,7 +33,7 @@ from raftstore.mending import Around
 from raftstore.replication import GroupReplication
 from raftstore.sounddispatch import VerifiedDispatch
 from simulation.kernel.plants import Bugs
-from simulation.mutants.raft.bugs import any_log_will_do
+from simulation.mutants.raft.bugs import vote_without_comparing_logs
 
 BUGS = Bugs()
 bug, planted = BUGS.bug, BUGS.planted
@@ -43,37 +43,37 @@ bug, planted = BUGS.bug, BUGS.planted
 
 
 @bug("acknowledged-when-stored", GroupAcknowledgement, "acked_end")
-def all_that_the_log_has(self: GroupAcknowledgement) -> int:
+def acknowledged_when_stored(self: GroupAcknowledgement) -> int:
     """A send is answered when the leader has it in memory."""
     return 1 << 62 if self._membership.accepts_sends else 0
 
 
 @bug("shown-when-durable-here", DLedgerNode, "_committed_and_durable")
-def durable_here(self: DLedgerNode) -> int:
+def shown_when_durable_here(self: DLedgerNode) -> int:
     """Entries on a member's own disk count as committed."""
     return self.core.durable_index if self.core else -1
 
 
 @bug("shown-before-durable-here", DLedgerNode, "_committed_and_durable")
-def committed_somewhere(self: DLedgerNode) -> int:
+def shown_before_durable_here(self: DLedgerNode) -> int:
     """A committed entry is shown before the own disk has it."""
     return self._applier.committed_index
 
 
 @bug("deposed-answers-on", GroupReplication, "acked_end")
-def whoever_leads(self: GroupReplication) -> int:
+def deposed_answers_on(self: GroupReplication) -> int:
     """A deposed leader takes the next leader's progress for its own."""
     return self._store.confirm_offset()
 
 
 @bug("deposed-answers-on", GroupRoles, "_moved")
-def nothing_happened(self: GroupRoles) -> None:
+def deposed_answers_on_2(self: GroupRoles) -> None:
     """The rest of it: it stays master until it follows another."""
     self._news.set()
 
 
 @bug("waiting-sends-kept", PendingSends, "give_up")
-def kept(self: PendingSends) -> None:
+def waiting_sends_kept(self: PendingSends) -> None:
     """A send that waits when leadership is lost is answered once it is regained, whatever its position holds then."""
 
 
@@ -81,22 +81,22 @@ def kept(self: PendingSends) -> None:
 
 
 @bug("any-log-leads", Raft, "on_vote_request")
-def votes_for_any(self: Raft, candidate: str, request: VoteRequest) -> VoteResult:
-    return any_log_will_do(self, candidate, request)
+def any_log_leads(self: Raft, candidate: str, request: VoteRequest) -> VoteResult:
+    return vote_without_comparing_logs(self, candidate, request)
 
 
 @bug("mastership-outlives-its-term", Membership, "deposed")
-def still_master(self: Membership) -> None:
+def mastership_outlives_its_term(self: Membership) -> None:
     """A leader that is elected again continues at once as it was, before the entries in between are dispatched."""
 
 
 @bug("mastership-outlives-its-term", RoleSwitch, "deposed")
-def appends_on(self: RoleSwitch) -> None:
+def mastership_outlives_its_term_2(self: RoleSwitch) -> None:
     """The rest of it: it keeps the queue offsets that it would assign next."""
 
 
 @bug("preferred-never-lead", ledger, "caught_up_among", plays=("preferred",))
-def nobody(
+def preferred_never_lead(
     preferred: Collection[str], progress: Mapping[str, Progress], held_index: int, heard_since_ms: int
 ) -> None: ...
 
@@ -105,7 +105,7 @@ registered_soon = Registration.soon
 
 
 @bug("registered-by-and-by", Registration, "soon", plays=("handed on",))
-def when_it_is_time(self: Registration) -> None:
+def registered_by_and_by(self: Registration) -> None:
     """Name servers are notified of a new master after half a minute, when it would have registered anyway."""
     if asyncio.get_running_loop().time() < 30:
         registered_soon(self)
@@ -115,7 +115,7 @@ look = GroupRoles._look
 
 
 @bug("former-leader-followed", GroupRoles, "_look")
-async def whoever_was_asked(self: GroupRoles) -> None:
+async def former_leader_followed(self: GroupRoles) -> None:
     """A broker that was asked where it serves counts as the master of the term in which its answer comes."""
     member, now_ms = self._member, self._clock.monotonic_ms()
     asked = member.term, member.leader_id
@@ -132,7 +132,7 @@ async def whoever_was_asked(self: GroupRoles) -> None:
 
 
 @bug("full-disk-ends-a-member", Store, "append")
-async def at_once_or_never(
+async def full_disk_ends_a_member(
     self: Store, log: EntryLog, entries: Sequence[Entry], meanwhile: Callable[[], Awaitable[None]]
 ) -> None:
     """Entries that find no room are not tried again."""
@@ -140,7 +140,7 @@ async def at_once_or_never(
 
 
 @bug("appends-before-all-is-dispatched", LedgerStore, "become_master")
-async def master_at_once(self: LedgerStore) -> None:
+async def appends_before_all_is_dispatched(self: LedgerStore) -> None:
     """Queue offsets continue from those that are dispatched so far."""
     newest_ms = await self._newest_store_time()
     self._appender = Appender(
@@ -150,18 +150,18 @@ async def master_at_once(self: LedgerStore) -> None:
 
 
 @bug("store-times-begin-anew", LedgerStore, "_newest_store_time")
-async def long_ago(self: LedgerStore) -> int:
+async def store_times_begin_anew(self: LedgerStore) -> int:
     """A new leader does not look up when the last message was stored."""
     return 0
 
 
 @bug("goes-on-with-a-replaced-log", LedgerStore, "_restarted")
-def without_restart(self: LedgerStore) -> None:
+def goes_on_with_a_replaced_log(self: LedgerStore) -> None:
     """Queues stay as they are when another member's log replaces this one."""
 
 
 @bug("blank-survives-a-cut", EntryLog, "cut")
-async def where_the_cut_entry_stood(self: EntryLog, count: int) -> None:
+async def blank_survives_a_cut(self: EntryLog, count: int) -> None:
     """The log continues where the first truncated entry was: at the beginning of a file, though it would fit before."""
     self.cuts += 1
     end, units_end = self.end, (self.end_index + 2) * INDEX_UNIT.size
@@ -175,13 +175,13 @@ async def where_the_cut_entry_stood(self: EntryLog, count: int) -> None:
 
 
 @bug("deletes-what-is-young", LedgerLog, "_first_time", plays=("retention",))
-async def in_the_year_1970(self: LedgerLog, position: int) -> int | None:
+async def deletes_what_is_young(self: LedgerLog, position: int) -> int | None:
     """The next file's first message is taken for old."""
     return 1
 
 
 @bug("begins-behind-what-is-known", LedgerLog, "delete_former")
-async def whatever_the_member_knows(self: LedgerLog) -> list[object]:
+async def begins_behind_what_is_known(self: LedgerLog) -> list[object]:
     """Files are deleted that the store's checkpoint covers, before the member knows them as committed."""
     if self._node.log_begin() < self._first:
         await self._node.advance_log_start(self._first)
@@ -189,7 +189,9 @@ async def whatever_the_member_knows(self: LedgerLog) -> list[object]:
 
 
 @bug("ends-for-what-a-follower-is-missing", CatchupReader, "read", plays=("rot where a follower needs it",))
-async def or_end(self: CatchupReader, log: EntryLog, load: Load, bytes_max: int) -> list[Entry]:
+async def ends_for_what_a_follower_is_missing(
+    self: CatchupReader, log: EntryLog, load: Load, bytes_max: int
+) -> list[Entry]:
     """A leader ends that cannot read an entry that a follower is missing."""
     return await read_entries(log, load.first_index, load.entries_max, bytes_max)
 
@@ -198,7 +200,7 @@ judged_entry = chain.judged
 
 
 @bug("scrub-compares-no-check-values", chain, "judged", plays=("rot where a follower needs it",))
-def for_itself(
+def scrub_compares_no_check_values(
     entry: memoryview, position: int, before: chain.Checks, verify_record: bool
 ) -> tuple[str, chain.Checks]:
     """Bytes that the CRC of a body does not cover are not checked."""
@@ -206,18 +208,18 @@ def for_itself(
 
 
 @bug("first-entry-uncompared", VerifiedDispatch, "_compared_from")
-def from_itself_on(self: VerifiedDispatch, start: int) -> int:
+def first_entry_uncompared(self: VerifiedDispatch, start: int) -> int:
     """The entry where dispatch begins is not compared."""
     return start
 
 
 @bug("check-value-lost-for-good", Around, "goes_on_from")
-def nothing_proves_it(self: Around, check: int) -> bool:
+def check_value_lost_for_good(self: Around, check: int) -> bool:
     """Where an entry's own check value is corrupt, the entry after it is not used to prove it."""
     return False
 
 
 @bug("mended-with-anothers-checks", repair, "mended", plays=("rot",))
-def as_it_stands_there(own: bytes, theirs: bytes, unit: IndexUnit, around: Around) -> bytes:
+def mended_with_anothers_checks(own: bytes, theirs: bytes, unit: IndexUnit, around: Around) -> bytes:
     """A corrupt entry is replaced by the other member's, with the check values of that disk."""
     return theirs

@@ -31,11 +31,11 @@ class AsItReads:
         return getattr(self._store, name)
 
     async def message_at(self, physical_offset: int, size: int = 0) -> memoryview | None:
-        return await once_compared(self._store, physical_offset, size)
+        return await record_compared_once(self._store, physical_offset, size)
 
 
 @bug("record-compared-once", BrokerStore, "message_at")
-async def once_compared(self: BrokerStore, physical_offset: int, size: int = 0) -> memoryview | None:
+async def record_compared_once(self: BrokerStore, physical_offset: int, size: int = 0) -> memoryview | None:
     """A record that was intact once is copied later without another check."""
     return await self._reader.record_at(physical_offset, self._confirm)
 
@@ -53,7 +53,9 @@ record_of = DelayDelivery._record_of  # noqa: SLF001 - to be wrapped
 
 
 @bug("delayed-copy-of-what-rotted", DelayDelivery, "_record_of")
-async def whatever_was_delayed(self: DelayDelivery, entry: QueueEntry, queue_id: int) -> Message | None:
+async def delayed_copy_of_what_rotted(
+    self: DelayDelivery, entry: QueueEntry, queue_id: int
+) -> Message | None:
     """A delayed message is delivered unchecked, with a CRC that is right."""
     found: Message | None = await with_store_as_it_reads(self, lambda: record_of(self, entry, queue_id))
     return found
@@ -63,7 +65,7 @@ half_at = EndTransaction._half_at  # noqa: SLF001 - to be wrapped
 
 
 @bug("committed-copy-of-what-rotted", EndTransaction, "_half_at")
-async def whatever_was_begun(self: EndTransaction, place: int) -> Message:
+async def committed_copy_of_what_rotted(self: EndTransaction, place: int) -> Message:
     """A transaction is committed with the unchecked half."""
     found: Message = await with_store_as_it_reads(self, lambda: half_at(self, place))
     return found
@@ -73,7 +75,7 @@ checked = SendBack._checked  # noqa: SLF001 - to be wrapped
 
 
 @bug("sent-back-copy-of-what-rotted", SendBack, "_checked")
-async def whatever_came_back(
+async def sent_back_copy_of_what_rotted(
     self: SendBack, command: RemotingCommand, header: ConsumerSendMsgBackHeader
 ) -> RemotingCommand | HandedBack:
     """A message that a consumer hands back is stored again unchecked."""
@@ -84,13 +86,13 @@ async def whatever_came_back(
 
 
 @bug("queues-built-over-what-rotted", LedgerStore, "_may_dispatch")
-async def at_once(self: LedgerStore, start: int, end: int) -> bool:
+async def queues_built_over_what_rotted(self: LedgerStore, start: int, end: int) -> bool:
     """Queues that are rebuilt wait for no repair."""
     return True
 
 
 @bug("cut-behind-what-rotted", EntryLog, "kept")
-def as_it_stands(self: EntryLog, count: int) -> tuple[int, int]:
+def cut_behind_what_rotted(self: EntryLog, count: int) -> tuple[int, int]:
     """A log continues from the check value of the last entry that it keeps, corrupt or not."""
     last = count - 1
     if last == self.begin.index:

@@ -16,46 +16,48 @@ from simulation.mutants.groups.bugs import bug
 
 
 @bug("leads-with-its-own-tables", GroupTables, "read_majority", plays=("handed on",))
-async def whatever_it_has(self: GroupTables, term: int) -> None:
+async def leads_with_its_own_tables(self: GroupTables, term: int) -> None:
     """A new leader asks no member for the changes that were answered before."""
 
 
 @bug("answered-by-the-leader-alone", GroupReplication, "agreed_without", plays=("handed on",))
-def own_disk_is_enough(self: GroupReplication, lacking: Collection[int], epoch: int) -> bool:
+def answered_by_the_leader_alone(self: GroupReplication, lacking: Collection[int], epoch: int) -> bool:
     """A change is answered before others have it."""
     return self._member.leads
 
 
 @bug("former-leader-names-versions", CopyStamp, "leads_no_more", plays=("handed on",))
-def goes_on(self: CopyStamp) -> None:
+def former_leader_names_versions(self: CopyStamp) -> None:
     """A former leader's tables count as a version of the term that it follows in, newer than that leader's own."""
 
 
 @bug("late-copy-of-a-former-leader", GroupTables, "may_take")
-def whoever_sent_it(self: GroupTables, version: TablesVersion) -> bool:
+def late_copy_of_a_former_leader(self: GroupTables, version: TablesVersion) -> bool:
     """A member that has reported its version to a leader still accepts a copy of the one before."""
     return self._stamp.may_take(version)
 
 
 @bug("late-copy-of-a-former-leader", GroupTables, "may_report")
-def to_anyone(self: GroupTables, version: TablesVersion) -> bool:
+def late_copy_of_a_former_leader_2(self: GroupTables, version: TablesVersion) -> bool:
     """The rest of it: it reports that to that leader."""
     return True
 
 
 @bug("version-not-persisted", CopyStamp, "encode")
-def of_unknown_age(self: CopyStamp) -> bytes:
+def version_not_persisted(self: CopyStamp) -> bytes:
     """A restarted member knows its tables, not how new they are."""
     return Stamp(str(OLDEST), ";".join(self._files())).encode()
 
 
 @bug("leases-go-on-under-the-next-leader", RebalanceLocks, "led", plays=("handed on",))
-def as_they_were(self: RebalanceLocks) -> None:
+def leases_go_on_under_the_next_leader(self: RebalanceLocks) -> None:
     """A lease counts from when a follower was notified of the holder."""
 
 
 @bug("deletions-come-back", Tables, "adopt", plays=("facts",))
-def nothing_goes(self: Tables, copy: TablesCopy, version: TablesVersion | None = None, life: int = 0) -> None:
+def deletions_come_back(
+    self: Tables, copy: TablesCopy, version: TablesVersion | None = None, life: int = 0
+) -> None:
     """Rows that a member has and its leader has not stay."""
     former = self.topics.wrapper().topic_config_table
     adopt(self, copy, version, life)
@@ -64,7 +66,7 @@ def nothing_goes(self: Tables, copy: TablesCopy, version: TablesVersion | None =
 
 
 @bug("deletions-come-back", Tables, "adopt_changes", plays=("facts",))
-def none_goes(self: Tables, changes: TableChanges, named: Named) -> None:
+def deletions_come_back_2(self: Tables, changes: TableChanges, named: Named) -> None:
     """The rest of it: nor where only changes come."""
     changes.topics_gone = []
     adopt_changes(self, changes, named)

@@ -10,7 +10,7 @@ bug = BUGS.playing("handed on")
 
 
 @bug("former-links-kept", PeerTransport, "spoke")
-def beside_the_one_before(self: PeerTransport, peer: Peer, sender: str) -> None:
+def former_links_kept(self: PeerTransport, peer: Peer, sender: str) -> None:
     """The old connection of a member that lost power stays next to its new one, until it was silent for two minutes."""
     self.silent_ms = 120_000
     spoke(self, peer, sender)

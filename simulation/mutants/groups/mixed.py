@@ -12,13 +12,13 @@ bug = BUGS.playing("plain log before")
 
 
 @bug("any-plain-log-will-do", Divide, "description")
-def some_log(self: Divide) -> str:
+def any_plain_log_will_do(self: Divide) -> str:
     """Members with different plain logs are not distinguished."""
     return "commitlog"
 
 
 @bug("first-file-is-not-copied", FormerLog, "_copy")
-async def but_for_its_name(self: FormerLog, start: int, size: int, piece: Piece) -> None:
+async def first_file_is_not_copied(self: FormerLog, start: int, size: int, piece: Piece) -> None:
     """A member without a log gets the first file empty: only the last one is compared."""
     if self.log.files:
         await copy(self, start, size, piece)
@@ -30,7 +30,7 @@ copy = FormerLog._copy
 
 
 @bug("old-files-go-a-file-early", OldLog, "delete_below")
-async def one_more(self: OldLog, offset: int) -> list[SegmentFile]:
+async def old_files_go_a_file_early(self: OldLog, offset: int) -> list[SegmentFile]:
     """The next file is deleted with the old ones."""
     return await delete_below(self, offset + self._segment_size if offset > self.first else offset)
 

@@ -9,6 +9,6 @@ bug = BUGS.playing("old disks")
 
 
 @bug("old-number-ignored", StartNumbers, "set_back")
-def whatever_others_heard(self: StartNumbers) -> bool:
+def old_number_ignored(self: StartNumbers) -> bool:
     """A broker counts as complete though others have received a newer number of its starts."""
     return False

@@ -9,7 +9,7 @@ bug = BUGS.playing("transactions")
 
 
 @bug("past-before-it-is-reported", DoneQueue, "first_waiting")
-def nothing_waits(self: DoneQueue) -> int | None:
+def past_before_it_is_reported(self: DoneQueue) -> int | None:
     """A half counts as past once its end is in the log: the next master writes no op message for it, and the one after checks
     it."""
     return None

@@ -22,13 +22,13 @@ bug, planted = BUGS.bug, BUGS.planted
 
 @bug("logs-not-compared", PairSlave, "_prepare")
 @bug("any-report-believed", PairSlave, "_prepare")
-async def followed_unasked(self: PairSlave) -> int | None:
+async def logs_not_compared(self: PairSlave) -> int | None:
     """Upstream: a broker that names itself master is followed, whatever its log holds."""
     return None
 
 
 @bug("any-report-believed", ClassicMasterLink, "_reported")
-def believed(self: ClassicMasterLink, offset: int, now_ms: int) -> None:
+def any_report_believed(self: ClassicMasterLink, offset: int, now_ms: int) -> None:
     """Upstream: the report of a slave that it holds more than its master has is believed."""
     if self.state is ClassicMasterState.WAITING:
         last_file = self._master.log_end - self._master.log_end % self._master.segment_size_bytes
@@ -38,7 +38,7 @@ def believed(self: ClassicMasterLink, offset: int, now_ms: int) -> None:
 
 
 @bug("any-report-believed", ClassicMasterLink, "writable")
-def nothing_below_the_request(self: ClassicMasterLink, now_ms: int) -> list[object]:
+def any_report_believed_2(self: ClassicMasterLink, now_ms: int) -> list[object]:
     """The rest of it: bytes that are not there yet are waited for."""
     if self.state is ClassicMasterState.SENDING and self.next_offset > self._master.log_end:
         return []
@@ -49,32 +49,32 @@ written = ClassicMasterLink.writable
 
 
 @bug("nobody-is-waited-for", PairAcknowledgement, "acked_end")
-def stored_here_is_enough(self: PairAcknowledgement) -> int:
+def nobody_is_waited_for(self: PairAcknowledgement) -> int:
     """Upstream 5.x with its defaults: a SYNC_MASTER answers before any slave has the message."""
     return self.stored_end()
 
 
 @bug("newcomer-answers-for-all", PairAcks, "held_end")
-def by_the_furthest_report(self: PairAcks, waiting_end: int) -> int:
+def newcomer_answers_for_all(self: PairAcks, waiting_end: int) -> int:
     """Upstream: the report of a slave that began with the last file also counts for the file before."""
     self._counted_end = max([self._counted_end, *(held.end for held in self._holdings.values())])
     return self._counted_end
 
 
 @bug("deletes-under-a-slave", PairMastership, "read_from", plays=("retention",))
-def nobody_reads(self: PairMastership) -> int | None:
+def deletes_under_a_slave(self: PairMastership) -> int | None:
     """Upstream: only age and disk usage decide, and the slave waits for ever for deleted segments."""
     return None
 
 
 @bug("reports-ahead", ClassicSlaveLink, "_own_end")
-def with_what_is_on_its_way(self: ClassicSlaveLink) -> int:
+def reports_ahead(self: ClassicSlaveLink) -> int:
     """A slave reports a frame when it has only its header."""
     return 0 if self._empty else self._log_end + self._body_left
 
 
 @bug("shows-what-is-on-its-way", ClassicSlaveLink, "_body_filled")
-def confirmed_ahead(self: ClassicSlaveLink, size: int) -> list[Action]:
+def shows_what_is_on_its_way(self: ClassicSlaveLink, size: int) -> list[Action]:
     """A slave confirms all of a frame when the first bytes are there."""
     self._log_end += size
     self._body_left -= size
@@ -83,7 +83,7 @@ def confirmed_ahead(self: ClassicSlaveLink, size: int) -> list[Action]:
 
 
 @bug("shows-what-is-on-its-way", MessageStore, "set_confirm_offset")
-def confirmed_unbounded(self: MessageStore, offset: int) -> None:
+def shows_what_is_on_its_way_2(self: MessageStore, offset: int) -> None:
     """And its store takes that."""
     if offset > self._confirm:
         self._confirm = offset
@@ -92,10 +92,10 @@ def confirmed_unbounded(self: MessageStore, offset: int) -> None:
 
 
 @bug("restarts-forget-locks", RebalanceLocks, "decode")
-def begins_anew(self: RebalanceLocks, data: bytes) -> None:
+def restarts_forget_locks(self: RebalanceLocks, data: bytes) -> None:
     """Upstream: the holder of a queue is forgotten with the process that knew it."""
 
 
 @bug("facts-answered-before-the-disk", Tables, "save_facts", plays=("facts",))
-async def by_and_by(self: Tables) -> None:
+async def facts_answered_before_the_disk(self: Tables) -> None:
     """Administrators and clients are answered before the master writes a change to disk."""

@@ -17,23 +17,23 @@ bug = BUGS.playing("transactions")
 
 
 @bug("asks-nobody", CheckBack, "_ask")
-def silent(self: CheckBack, asked: Asked) -> None:
+def asks_nobody(self: CheckBack, asked: Asked) -> None:
     """A half whose end was lost is put back, and no producer is asked."""
 
 
 @bug("commits-not-looked-for", Rebuild, "_read_commits")
-async def only_what_is_told(self: Rebuild) -> bool:
+async def commits_not_looked_for(self: Rebuild) -> bool:
     """As upstream's: a master that was killed after a commit without an op message checks the half, and commits again."""
     return True
 
 
 @bug("ended-stays-open", OpenHalves, "close")
-def stays(self: OpenHalves, root: int) -> None:
+def ended_stays_open(self: OpenHalves, root: int) -> None:
     """As upstream's: any half that a producer names is ended."""
 
 
 @bug("ends-answered-at-once", EndTransaction, "_answered_at")
-def by_the_master_alone(
+def ends_answered_at_once(
     self: EndTransaction, end: int | None, peer: Peer, command: RemotingCommand
 ) -> RemotingCommand | None:
     """A SYNC_MASTER answers OK to an end that no slave has."""
@@ -41,7 +41,7 @@ def by_the_master_alone(
 
 
 @bug("half-shown", admission, "half_of")
-def in_its_own_queue(message: MessageToStore) -> MessageToStore:
+def half_shown(message: MessageToStore) -> MessageToStore:
     """Consumers read a half before it is ended."""
     half = half_of(message)
     return MessageToStore(

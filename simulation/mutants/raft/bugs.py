@@ -65,33 +65,33 @@ counted_vote = Ballots.count
 
 
 @bug("vote-not-persisted", TermFile, "store")
-async def term_without_vote(self: TermFile, vote: Vote) -> None:
+async def vote_not_persisted(self: TermFile, vote: Vote) -> None:
     """The term survives a crash, the candidate that got the vote does not."""
     await stored_vote(self, replace(vote, voted_for=None))
 
 
 @bug("vote-without-comparing-logs", Raft, "on_vote_request")
-def any_log_will_do(self: Raft, candidate: str, request: VoteRequest) -> VoteResult:
+def vote_without_comparing_logs(self: Raft, candidate: str, request: VoteRequest) -> VoteResult:
     return asked_for_vote(
         self, candidate, replace(request, ledger_end_index=1 << 40, ledger_end_term=1 << 40)
     )
 
 
 @bug("vote-compares-terms-alone", Raft, "on_vote_request")
-def any_length_will_do(self: Raft, candidate: str, request: VoteRequest) -> VoteResult:
+def vote_compares_terms_alone(self: Raft, candidate: str, request: VoteRequest) -> VoteResult:
     """Of two logs with the same last term the shorter one may lead."""
     return asked_for_vote(self, candidate, replace(request, ledger_end_index=1 << 40))
 
 
 @bug("votes-twice", Raft, "on_vote_request")
-def to_each_who_asks(self: Raft, candidate: str, request: VoteRequest) -> VoteResult:
+def votes_twice(self: Raft, candidate: str, request: VoteRequest) -> VoteResult:
     if request.term == self.term and self.role is Role.FOLLOWER:
         self.voted_for = None
     return asked_for_vote(self, candidate, request)
 
 
 @bug("pre-vote-counts", Raft, "on_vote_response")
-def of_whatever_ballot(self: Raft, voter: str, response: VoteResponse) -> None:
+def pre_vote_counts(self: Raft, voter: str, response: VoteResponse) -> None:
     """A yes counts for the ballot under way, whatever ballot it was given to."""
     pre_voting = self.ballots.pre_voting
     ballot = self.term + 1 if pre_voting else self.term
@@ -99,13 +99,13 @@ def of_whatever_ballot(self: Raft, voter: str, response: VoteResponse) -> None:
 
 
 @bug("any-answer-is-a-vote", Ballots, "count")
-def refusals_too(self: Ballots, voter: str, response: VoteResponse, term: int) -> None:
+def any_answer_is_a_vote(self: Ballots, voter: str, response: VoteResponse, term: int) -> None:
     """R1: a vote for another candidate counts for the one that asked."""
     counted_vote(self, voter, replace(response, result=VoteResult.ACCEPT), term)
 
 
 @bug("quorum-of-half", Raft, "quorum")
-def half_of_all(self: Raft) -> int:
+def quorum_of_half(self: Raft) -> int:
     return max(1, len(self.membership.members.voters) // 2)
 
 
@@ -126,17 +126,17 @@ def told_first(self: Raft, *, votes: bool) -> list[Action]:
 
 
 @bug("vote-sent-before-durable", Raft, "actions", plays=("kill-voter",))
-def votes_first(self: Raft) -> list[Action]:
+def vote_sent_before_durable(self: Raft) -> list[Action]:
     return told_first(self, votes=True)
 
 
 @bug("ack-sent-before-durable", Raft, "actions", plays=("power-all",))
-def acks_first(self: Raft) -> list[Action]:
+def ack_sent_before_durable(self: Raft) -> list[Action]:
     return told_first(self, votes=False)
 
 
 @bug("ack-before-fsync", EntryLog, "sync", plays=("power-all",))
-async def not_synced(self: EntryLog) -> None:
+async def ack_before_fsync(self: EntryLog) -> None:
     """The log reports a sync that did not happen."""
     self.batch_count = 0
 
@@ -145,7 +145,7 @@ counted_replicas = LeaderState.advance_commit
 
 
 @bug("early-durable-count", LeaderState, "advance_commit", plays=("power-all",))
-def own_disk_counts_at_once(self: LeaderState) -> None:
+def early_durable_count(self: LeaderState) -> None:
     """A leader counts itself for entries that its disk has not confirmed."""
     raft = self._member
     kept, raft.disk.durable_index = raft.durable_index, raft.log.last_index
@@ -156,19 +156,19 @@ def own_disk_counts_at_once(self: LeaderState) -> None:
 
 
 @bug("cut-not-durable", Store, "cut", plays=("power-all",))
-async def cut_in_memory(self: Store, log: EntryLog, index: int) -> None:
+async def cut_not_durable(self: Store, log: EntryLog, index: int) -> None:
     """After a power cut the old tail may be back, behind entries that were acknowledged since."""
     log.end = log.stored_unit(index).position
     log.end_index = index - 1
 
 
 @bug("index-not-synced", EntryLog, "sync_index", plays=("power",))
-async def vouched_for_unseen(self: EntryLog) -> None:
+async def index_not_synced(self: EntryLog) -> None:
     """The checkpoint covers index units that a power cut may take."""
 
 
 @bug("cut-still-vouched-for", Store, "vouch_below", plays=("power",))
-def as_if_nothing_was_cut(self: Store, index: int) -> None:
+def cut_still_vouched_for(self: Store, index: int) -> None:
     """The checkpoint covers entries that a truncation removes."""
 
 
@@ -177,13 +177,13 @@ read_runs = runs_of
 
 
 @bug("forgets-what-the-disk-is-missing", RaftLog, "forget")
-def all_of_it(self: RaftLog, durable_index: int) -> None:
+def forgets_what_the_disk_is_missing(self: RaftLog, durable_index: int) -> None:
     """Entries that are still on their way to the disk are read from it."""
     forgot(self, self.last_index)
 
 
 @bug("old-terms-are-the-last", store, "runs_of")
-def one_run(last_index: int, term_of: Callable[[int], int], before: TermRuns) -> TermRuns:
+def old_terms_are_the_last(last_index: int, term_of: Callable[[int], int], before: TermRuns) -> TermRuns:
     """All entries below the checkpoint's are taken for entries of one term."""
     return read_runs(last_index, lambda index: term_of(last_index), before)
 
@@ -195,7 +195,7 @@ accepted = Raft.accept_entries
 
 
 @bug("old-term-push-accepted", Raft, "on_push")
-def of_any_term(self: Raft, leader: str, request: PushRequest, known: bool) -> PushResponse:
+def old_term_push_accepted(self: Raft, leader: str, request: PushRequest, known: bool) -> PushResponse:
     if known and request.term < self.term:
         self.follow = lambda sender, term: ResultCode.SUCCESS  # type: ignore[method-assign]
         try:
@@ -206,7 +206,7 @@ def of_any_term(self: Raft, leader: str, request: PushRequest, known: bool) -> P
 
 
 @bug("term-before-ignored", Raft, "on_push")
-def whatever_stands_before(self: Raft, leader: str, request: PushRequest, known: bool) -> PushResponse:
+def term_before_ignored(self: Raft, leader: str, request: PushRequest, known: bool) -> PushResponse:
     """The entry before those of a push needs only the same index."""
     prev = request.prev_index
     if self.log.prev_index <= prev <= self.log.last_index:
@@ -215,21 +215,21 @@ def whatever_stands_before(self: Raft, leader: str, request: PushRequest, known:
 
 
 @bug("append-compares-nothing", Raft, "on_push")
-def but_for_a_compare(self: Raft, leader: str, request: PushRequest, known: bool) -> PushResponse:
+def append_compares_nothing(self: Raft, leader: str, request: PushRequest, known: bool) -> PushResponse:
     """R3: as with Java's, an APPEND follows any entry with the index before it; only a COMPARE checks the term."""
     if request.entries:
-        return whatever_stands_before(self, leader, request, known)
+        return term_before_ignored(self, leader, request, known)
     return pushed(self, leader, request, known)
 
 
 @bug("conflict-ignored", RaftLog, "find_conflict")
-def first_new(self: RaftLog, entries: Sequence[Entry]) -> int | None:
+def conflict_ignored(self: RaftLog, entries: Sequence[Entry]) -> int | None:
     """An entry with an index that the log has already is taken for the same entry."""
     return next((entry.index for entry in entries if entry.index > self.last_index), None)
 
 
 @bug("cuts-without-conflict", Raft, "accept_entries")
-def cut_to_the_push(self: Raft, request: PushRequest) -> ResultCode:
+def cuts_without_conflict(self: Raft, request: PushRequest) -> ResultCode:
     """Entries that a push does not have are truncated, even if the push came late."""
     start = request.prev_index + 1 + len(request.entries)
     if self.committed_index < start <= self.log.last_index and self.role is not Role.LEADER:
@@ -238,7 +238,7 @@ def cut_to_the_push(self: Raft, request: PushRequest) -> ResultCode:
 
 
 @bug("commit-beyond-proven", Raft, "accept_entries")
-def commit_the_own_tail(self: Raft, request: PushRequest) -> ResultCode:
+def commit_beyond_proven(self: Raft, request: PushRequest) -> ResultCode:
     """A follower applies the leader's commit index to entries that were not compared."""
     code = accepted(self, request)
     if code is ResultCode.SUCCESS:
@@ -247,7 +247,7 @@ def commit_the_own_tail(self: Raft, request: PushRequest) -> ResultCode:
 
 
 @bug("commit-by-counting", LeaderState, "may_count", plays=("short-majority",))
-def any_entry_counts(self: LeaderState, index: int) -> bool:
+def commit_by_counting(self: LeaderState, index: int) -> bool:
     """The leader commits an entry of an old term by counting replicas."""
     return True
 
@@ -261,13 +261,15 @@ gave_up = Progress.not_pushed
 
 
 @bug("sent-is-held", Progress, "holds")
-def as_if_all_were_answered(self: Progress, end_index: int, now_ms: int, *, newcomer: bool) -> None:
+def sent_is_held(self: Progress, end_index: int, now_ms: int, *, newcomer: bool) -> None:
     """The optimistic next index is taken for the end of the follower's log."""
     held_up_to(self, max(end_index, self.next_index - 1), now_ms, newcomer=newcomer)
 
 
 @bug("answer-of-a-former-term-counts", Raft, "receive", plays=("late",))
-def of_this_term(self: Raft, sender: str, message: Message, now_ms: int, ticket: int = 0) -> list[Action]:
+def answer_of_a_former_term_counts(
+    self: Raft, sender: str, message: Message, now_ms: int, ticket: int = 0
+) -> list[Action]:
     """Entries that a follower held in an earlier term of this leader still count, though the follower may have truncated
     them."""
     if isinstance(message, PushResponse) and self.role is Role.LEADER and message.term < self.term:
@@ -276,7 +278,7 @@ def of_this_term(self: Raft, sender: str, message: Message, now_ms: int, ticket:
 
 
 @bug("answer-of-a-former-life-counts", Progress, "answered")
-def of_whatever_life(
+def answer_of_a_former_life_counts(
     self: Progress, response: PushResponse | InstallResponse, log: RaftLog, now_ms: int
 ) -> bool:
     """Entries that a follower held before it lost its disk count when the answer comes late."""
@@ -284,12 +286,12 @@ def of_whatever_life(
 
 
 @bug("window-never-closes", InFlight, "has_room")
-def always(self: InFlight, limits: DLedgerSettings, everywhere: int) -> bool:
+def window_never_closes(self: InFlight, limits: DLedgerSettings, everywhere: int) -> bool:
     return True
 
 
 @bug("level-after-a-failure", Progress, "not_pushed")
-def as_level_as_before(self: Progress) -> None:
+def level_after_a_failure(self: Progress) -> None:
     """What failed is compared as often as there is room."""
     pipelining = self.pipelining
     gave_up(self)
@@ -303,7 +305,7 @@ opened = PendingReads.open_round
 
 
 @bug("stale-read-round", PendingReads, "open_round", plays=("deposed-leader",))
-def in_the_round_before(self: PendingReads, committed_index: int) -> bool:
+def stale_read_round(self: PendingReads, committed_index: int) -> bool:
     """A read is confirmed by a round that began before the read came."""
     if not self._new or not self.round:
         return opened(self, committed_index)
@@ -313,19 +315,19 @@ def in_the_round_before(self: PendingReads, committed_index: int) -> bool:
 
 
 @bug("read-without-round", Raft, "read", plays=("deposed-leader",))
-def believes_to_lead(self: Raft, read_id: int, now_ms: int) -> list[Action]:
+def read_without_round(self: Raft, read_id: int, now_ms: int) -> list[Action]:
     self.now_ms = now_ms
     self.turn.reads.append(ReadReady(read_id, self.committed_index if self.may_serve else None))
     return self.actions()
 
 
 @bug("serves-before-its-no-op", DLedgerNode, "is_active")
-def as_soon_as_elected(self: DLedgerNode) -> bool:
+def serves_before_its_no_op(self: DLedgerNode) -> bool:
     return self.core is not None and not self._closed and self.core.role is Role.LEADER
 
 
 @bug("serves-before-its-no-op", Raft, "may_serve")
-def at_once(self: Raft) -> bool:
+def serves_before_its_no_op_2(self: Raft) -> bool:
     """A leader serves before it knows what its predecessors committed."""
     return self.role is Role.LEADER
 
@@ -337,23 +339,23 @@ answered_beat = LeaderState.on_heartbeat_response
 
 
 @bug("newcomer-votes", Raft, "maybe_finish_recovery", plays=("emptied-acker",))
-def at_its_start(self: Raft) -> None:
+def newcomer_votes(self: Raft) -> None:
     self.election_due_ms = self.random_election_due_ms() if self.peers else self.now_ms
     self.rejoin.newcomer = False
 
 
 @bug("newcomer-counts", LeaderState, "on_push_response", plays=("emptied-and-caught-up",))
-def a_newcomers_ack(self: LeaderState, peer: str, response: PushResponse) -> None:
+def newcomer_counts(self: LeaderState, peer: str, response: PushResponse) -> None:
     answered_push(self, peer, replace(response, newcomer=False))
 
 
 @bug("newcomer-counts", LeaderState, "on_heartbeat_response", plays=("emptied-and-caught-up",))
-def a_newcomers_echo(self: LeaderState, peer: str, response: HeartBeatResponse) -> None:
+def newcomer_counts_2(self: LeaderState, peer: str, response: HeartBeatResponse) -> None:
     answered_beat(self, peer, replace(response, newcomer=False))
 
 
 @bug("admitted-at-once", RejoinState, "answered")
-def whatever_it_holds(self: RejoinState, peer: str, *, has_past: bool, term: int, admits: int) -> None:
+def admitted_at_once(self: RejoinState, peer: str, *, has_past: bool, term: int, admits: int) -> None:
     """A recovering member votes as soon as all have answered and one of them leads."""
     answered(self, peer, has_past=has_past, term=term, admits=min(admits, 0))
 
@@ -362,13 +364,13 @@ answered = RejoinState.answered
 
 
 @bug("admitted-unheard", RejoinState, "is_caught_up", plays=("emptied-beside-a-stale-leader",))
-def by_any_leader(self: RejoinState, term: int, held_index: int) -> bool:
+def admitted_unheard(self: RejoinState, term: int, held_index: int) -> bool:
     """A recovering member votes when a leader has caught it up, though another leader may be newer."""
     return self.admission is not None and self.admission[0] == term and self.admission[1] <= held_index
 
 
 @bug("former-life-counts", Raft, "on_recovery_request", plays=("emptied-under-its-leader",))
-def as_if_it_had_not_died(self: Raft, peer: str, request: RecoveryRequest, known: bool) -> RecoveryResponse:
+def former_life_counts(self: Raft, peer: str, request: RecoveryRequest, known: bool) -> RecoveryResponse:
     """Entries that a member acknowledged before it was emptied still count, while it catches up from its present end."""
     progress = self.progress.get(peer)
     response = asked_to_recover(self, peer, request, known)
@@ -381,7 +383,7 @@ asked_to_recover = Raft.on_recovery_request
 
 
 @bug("silent-peers-count-as-new", RejoinState, "group_is_new", plays=("emptied-acker",))
-def nobody_has_said_no(self: RejoinState) -> bool:
+def silent_peers_count_as_new(self: RejoinState) -> bool:
     return not self.group_has_past
 
 
@@ -389,12 +391,12 @@ def nobody_has_said_no(self: RejoinState) -> bool:
 
 
 @bug("any-term-believed", TermBound, "allows", plays=("forge",))
-def however_far(self: TermBound, sender: str, term: int, own_term: int) -> bool:
+def any_term_believed(self: TermBound, sender: str, term: int, own_term: int) -> bool:
     return True
 
 
 @bug("any-address-believed", MemberAddresses, "is_host", plays=("forge",))
-async def from_anywhere(self: MemberAddresses, host: str, remote_address: str) -> bool:
+async def any_address_believed(self: MemberAddresses, host: str, remote_address: str) -> bool:
     return True
 
 
@@ -409,7 +411,7 @@ def answers(step: object, kind: type) -> bool:
 
 
 @bug("heartbeat-answered-before-vote", Raft, "actions")
-def heartbeats_first(self: Raft) -> list[Action]:
+def heartbeat_answered_before_vote(self: Raft) -> list[Action]:
     """The answer to a leader of a new term leaves before that term is durable."""
     actions: list[Action] = []
     for action in turned(self):
@@ -420,18 +422,18 @@ def heartbeats_first(self: Raft) -> list[Action]:
 
 
 @bug("heartbeat-answered-before-vote", SyncQueue, "must_wait")
-def but_for_heartbeats(self: SyncQueue, step: Step) -> bool:
+def heartbeat_answered_before_vote_2(self: SyncQueue, step: Step) -> bool:
     return not answers(step, HeartBeatResponse) and must_wait(self, step)
 
 
 @bug("push-answered-before-entries", SyncQueue, "must_wait")
-def but_for_pushes(self: SyncQueue, step: Step) -> bool:
+def push_answered_before_entries(self: SyncQueue, step: Step) -> bool:
     """A repeated push is answered while the first one's entries are on their way to the disk."""
     return self._votes > 0 if answers(step, PushResponse) else must_wait(self, step)
 
 
 @bug("late-pre-vote-counts", Ballots, "count")
-def pre_votes_too(self: Ballots, voter: str, response: VoteResponse, term: int) -> None:
+def late_pre_vote_counts(self: Ballots, voter: str, response: VoteResponse, term: int) -> None:
     """A pre-vote that arrives after the election has begun counts as a vote."""
     counted(self, voter, response, term)
     if self.votes and response.result is VoteResult.ACCEPT and response.ballot_term == term:
@@ -439,7 +441,7 @@ def pre_votes_too(self: Ballots, voter: str, response: VoteResponse, term: int) 
 
 
 @bug("transfer-of-any-term", Raft, "on_transfer_request", plays=("late-transfer",))
-def whoever_asks(self: Raft, leader: str, request: TransferRequest) -> ResultCode:
+def transfer_of_any_term(self: Raft, leader: str, request: TransferRequest) -> ResultCode:
     """A leader that was deposed long ago makes a member campaign."""
     if self.promotable:
         self.start_election(transfer=True)
@@ -447,19 +449,19 @@ def whoever_asks(self: Raft, leader: str, request: TransferRequest) -> ResultCod
 
 
 @bug("dropped-push-in-flight", Raft, "unsent", plays=("drop",))
-def believed_sent(self: Raft, peer: str, request: Request, now_ms: int) -> list[Action]:
+def dropped_push_in_flight(self: Raft, peer: str, request: Request, now_ms: int) -> list[Action]:
     """The leader waits for a request that was not sent."""
     return []
 
 
 @bug("bodies-again-unanswered", Progress, "unanswered")
-def with_each_beat(self: Progress) -> None:
+def bodies_again_unanswered(self: Progress) -> None:
     """Entries are sent again to a member that has not answered, however often that was."""
     self.not_pushed()
 
 
 @bug("ended-connection-is-a-dead-leader", Raft, "connection_lost")
-def taken_for_dead(self: Raft, peer: str, now_ms: int) -> list[Action]:
+def ended_connection_is_a_dead_leader(self: Raft, peer: str, now_ms: int) -> list[Action]:
     """A new leader does not ask the old one whether it leads."""
     self.now_ms = now_ms
     if peer == self.leader_id:
@@ -469,13 +471,13 @@ def taken_for_dead(self: Raft, peer: str, now_ms: int) -> list[Action]:
 
 
 @bug("checkpoint-ahead-of-disk", DLedgerNode, "_committed_and_durable")
-def what_is_applied(self: DLedgerNode) -> int:
+def checkpoint_ahead_of_disk(self: DLedgerNode) -> int:
     """The checkpoint names entries as committed that the own disk does not have yet."""
     return self.applied_index
 
 
 @bug("preferred-never-lead", ledger, "caught_up_among")
-def nobody(*known: object) -> None:
+def preferred_never_lead(*known: object) -> None:
     """Nobody's answer makes the leader step down."""
 
 
@@ -485,7 +487,7 @@ applied_batch = Applier._apply
 
 
 @bug("part-of-a-batch-is-all", Applier, "_apply")
-def as_if_all_was_taken(self: Applier, batch: Sequence[Entry]) -> None:
+def part_of_a_batch_is_all(self: Applier, batch: Sequence[Entry]) -> None:
     """The rest of a batch, which a state machine has left, is not applied again."""
     applied_batch(self, batch)
     self.applied_index = batch[-1].index
@@ -499,7 +501,7 @@ read_chunk = SnapshotSender.chunk
 
 
 @bug("reclaims-before-the-snapshot", Store, "save_snapshot")
-async def files_first(self: Store, snapshot: Snapshot) -> None:
+async def reclaims_before_the_snapshot(self: Store, snapshot: Snapshot) -> None:
     """The beginning of the log is deleted before the snapshot that replaces it is durable."""
     assert self.log is not None
     begin = await begin_up_to(self.log, snapshot.last_index - self.settings.snapshot_margin_entries)
@@ -508,19 +510,19 @@ async def files_first(self: Store, snapshot: Snapshot) -> None:
 
 
 @bug("begin-not-in-the-snapshot", Snapshot, "behind")
-def where_it_always_began(self: Snapshot, begin: Begin) -> Snapshot:
+def begin_not_in_the_snapshot(self: Snapshot, begin: Begin) -> Snapshot:
     """A start looks for entries that are gone."""
     return self
 
 
 @bug("snapshot-of-committed-entries", DLedgerNode, "_made_snapshot")
-def as_if_all_was_applied(self: DLedgerNode, index: int, state: bytearray) -> None:
+def snapshot_of_committed_entries(self: DLedgerNode, index: int, state: bytearray) -> None:
     """A snapshot claims entries that its state has not in it."""
     made_snapshot(self, self._applier.committed_index, state)
 
 
 @bug("snapshot-forgets-its-term", SnapshotSender, "chunk")
-async def of_no_term(self: SnapshotSender, load: LoadChunk) -> Chunk | None:
+async def snapshot_forgets_its_term(self: SnapshotSender, load: LoadChunk) -> Chunk | None:
     """The receiver does not know the term of the entry before its log."""
     chunk = await read_chunk(self, load)
     return None if chunk is None else replace(chunk, index_term=0)
@@ -530,8 +532,6 @@ echoed = Progress.echoed
 
 
 @bug("restarted-unreported", Progress, "echoed")
-def what_was_sent_is_known(
-    self: Progress, response: HeartBeatResponse, newest_round: int, now_ms: int
-) -> bool:
+def restarted_unreported(self: Progress, response: HeartBeatResponse, newest_round: int, now_ms: int) -> bool:
     """A restarted follower learns the commit index only with the next proposal."""
     return echoed(self, replace(response, committed_index=TERM_MAX), newest_round, now_ms)

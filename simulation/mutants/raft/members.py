@@ -39,12 +39,12 @@ def plant_members_bugs(bugs: Bugs) -> None:
     turned = Raft.actions
 
     @bug("members-when-committed", RaftMembership, "_changed")
-    def not_yet(self: RaftMembership, changed: bool) -> bool:
+    def members_when_committed(self: RaftMembership, changed: bool) -> bool:
         """A configuration is in force once it is committed."""
         return False
 
     @bug("members-when-committed", Raft, "actions")
-    def those_that_are_decided(self: Raft) -> list[Action]:
+    def members_when_committed_2(self: Raft) -> list[Action]:
         history, membership = self.membership.history, self.membership
         configuration = history.up_to(self.committed_index)
         if configuration is not None and configuration[0] != membership.index:
@@ -56,7 +56,7 @@ def plant_members_bugs(bugs: Bugs) -> None:
         return turned(self)
 
     @bug("learner-counts", LeaderState, "voting")
-    def all_of_them(self: Raft) -> dict[str, Progress]:
+    def learner_counts(self: Raft) -> dict[str, Progress]:
         return dict(self.progress)
 
     @bugs.bug("promoted-though-it-counts-for-nothing", LeaderState, "lag")
@@ -78,27 +78,29 @@ def plant_members_bugs(bugs: Bugs) -> None:
     judged = PeerAuthenticator._judge_changed
 
     @bug("former-member-not-vouched", PeerAuthenticator, "_judge_changed")
-    def as_it_was_known(
+    def former_member_not_vouched(
         self: PeerAuthenticator, sender: str, theirs: TheirList, others: Mapping[str, str]
     ) -> MessageRefusal | None:
         """A leader that had been removed, and was added again, stays a stranger to a member that was away meanwhile."""
         return None if sender in self._before else judged(self, sender, theirs, others)
 
     @bug("cut-members-stay", ConfigurationHistory, "cut")
-    def as_they_were(self: ConfigurationHistory, index: int) -> bool:
+    def cut_members_stay(self: ConfigurationHistory, index: int) -> bool:
         """A configuration whose entry was truncated is still in force."""
         return False
 
     @bug("removed-member-is-a-candidate", Raft, "promotable")
-    def though_it_does_not_vote(self: Raft) -> bool:
+    def removed_member_is_a_candidate(self: Raft) -> bool:
         return self.counts and self.now_ms >= self.elections_suppressed_until_ms
 
     @bug("snapshot-forgets-members", RaftMembership, "at")
-    def none_said_so(self: RaftMembership, index: int) -> tuple[ConfigurationAt, ...]:
+    def snapshot_forgets_members(self: RaftMembership, index: int) -> tuple[ConfigurationAt, ...]:
         return ()
 
     @bug("checkpoint-forgets-members", ConfigurationHistory, "span")
-    def none_is_there(self: ConfigurationHistory, decided: int, last: int) -> list[ConfigurationAt]:
+    def checkpoint_forgets_members(
+        self: ConfigurationHistory, decided: int, last: int
+    ) -> list[ConfigurationAt]:
         """A start ignores configurations that it has not read."""
         return []
 

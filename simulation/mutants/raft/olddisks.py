@@ -18,16 +18,16 @@ def plant_old_disks_bugs(bugs: Bugs) -> None:
     stored_vote = TermFile.store
 
     @bug("old-number-ignored", StartNumbers, "set_back")
-    def whatever_others_heard(self: StartNumbers) -> bool:
+    def old_number_ignored(self: StartNumbers) -> bool:
         return False
 
     @bug("heard-number-not-kept", StartsFile, "store")
-    async def the_own_alone(self: StartsFile, own: Start, numbers: StartNumbers) -> None:
+    async def heard_number_not_kept(self: StartsFile, own: Start, numbers: StartNumbers) -> None:
         """A start does not know the numbers that were received from others."""
         await stored_starts(self, own, StartNumbers(numbers.self_id, numbers.own, {}, life=numbers.life))
 
     @bug("old-disk-votes-all-the-same", Starts, "_was_set_back")
-    def it_draws_a_newer_one(self: Starts, core: Raft, sender: str) -> None:
+    def old_disk_votes_all_the_same(self: Starts, core: Raft, sender: str) -> None:
         """The leader counts it, as a member that has no number yet."""
         self.numbers.is_there = False
 
@@ -40,6 +40,6 @@ def plant_old_disks_bugs(bugs: Bugs) -> None:
         return [] if self.rejoin.newcomer else set_back(self, now_ms)
 
     @bug("old-disk-forgotten", TermFile, "store")
-    async def as_if_it_voted(self: TermFile, vote: Vote) -> None:
+    async def old_disk_forgotten(self: TermFile, vote: Vote) -> None:
         """The vote file does not say that the member is recovering: its next start, whose number is a new one, votes."""
         await stored_vote(self, replace(vote, newcomer=False))

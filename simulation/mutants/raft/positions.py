@@ -34,17 +34,17 @@ def plant_positions_bugs(bugs: Bugs) -> None:
     all_gathered = Proposals.append
 
     @bug("closes-a-file-that-others-go-on-in", Store, "reclaim")
-    async def as_without_positions(self: Store) -> None:
+    async def closes_a_file_that_others_go_on_in(self: Store) -> None:
         assert self.log is not None
         await self.log.delete_before()
         await self.log.close_file()
 
     @bug("restarts-at-its-own-end", Store, "begin_of")
-    def behind_all_files(self: Store, log: EntryLog, snapshot: Snapshot) -> int:
+    def restarts_at_its_own_end(self: Store, log: EntryLog, snapshot: Snapshot) -> int:
         return log.data.end
 
     @bug("cut-keeps-the-blank", EntryLog, "cut")
-    async def where_the_first_one_stood(self: EntryLog, count: int) -> None:
+    async def cut_keeps_the_blank(self: EntryLog, count: int) -> None:
         """The entry that replaces the first entry of a file also begins that file, however small it is."""
         kept = self.kept
 
@@ -58,7 +58,7 @@ def plant_positions_bugs(bugs: Bugs) -> None:
             del self.__dict__["kept"]
 
     @bug("readable-before-durable", DLedgerNode, "_look_at_readable")
-    def once_decided(self: DLedgerNode) -> None:
+    def readable_before_durable(self: DLedgerNode) -> None:
         """Others have it."""
         placing = self._positions
         decided = min(self._applier.committed_index, self.core.log.last_index if self.core else -1)
@@ -66,7 +66,7 @@ def plant_positions_bugs(bugs: Bugs) -> None:
             self.listener.readable_to(placing.readable[1])
 
     @bug("lands-in-a-later-term", Proposals, "append")
-    def in_any_term(self: Proposals, first_index: int, term: int) -> list[bytes | Block]:
+    def lands_in_a_later_term(self: Proposals, first_index: int, term: int) -> list[bytes | Block]:
         """Entries that were placed behind another log's end are appended."""
         self._gathered = [
             replace(each, term=term, bodies=moved(each.bodies, term)) for each in self._gathered
@@ -74,10 +74,10 @@ def plant_positions_bugs(bugs: Bugs) -> None:
         return all_gathered(self, first_index, term)
 
     @bug("void-files-count", SnapshotFile, "store")
-    async def as_if_they_were_gone(self: SnapshotFile, snapshot: Snapshot, origin: Origin) -> None:
+    async def void_files_count(self: SnapshotFile, snapshot: Snapshot, origin: Origin) -> None:
         """A crash may leave files of the log that a snapshot has replaced."""
         await stored_snapshot(self, replace(snapshot, replaces_files=False), origin)
 
     @bug("cut-in-the-page-cache", EntryLog, "erase_again")
-    def believed(self: EntryLog) -> None:
+    def cut_in_the_page_cache(self: EntryLog) -> None:
         """Entries that a killed process has erased, and not synced, are taken for erased."""
