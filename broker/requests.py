@@ -107,7 +107,7 @@ class Requests:
         self._add_administration()
         self._add_clients()
         self._add_hand_over()
-        parts.events.role_taken.add(self._share_anew)
+        parts.events.role_taken.add(self._rebalance_consumers)
         self.forwarding.guard(self.router)
 
     # The features, in the order in which they are notified of an event
@@ -405,7 +405,7 @@ class Requests:
         parts.events.confirmed.add(confirmed)
         parts.events.role_taken.add(lambda taken: hand_over.moved())
 
-    def _share_anew(self, taken: RoleTaken) -> None:
+    def _rebalance_consumers(self, taken: RoleTaken) -> None:
         """Consumers of a new master rebalance."""
         if taken.became_master:
             self.clients.notify_all_groups()

@@ -500,8 +500,8 @@ def why_needed(
     whole = [
         broker_id
         for broker_id, report in reports.items()
-        if not report.may_lack
-        and (key := (replicas.cluster_name, broker_name, broker_id)) not in live.lacking
+        if not report.may_miss
+        and (key := (replicas.cluster_name, broker_name, broker_id)) not in live.incomplete
         and live.has_reported(key)
     ]
     named = f"{sorted(holders & ids)} of {broker_name}"

@@ -98,13 +98,13 @@ def replace_lost_master(
 class WaitingReason:
     """The reason why a set with live brokers has no master.
 
-    - `may_lack`: live, electable brokers that may be missing data of the `missing` ones, broker id -> log end in
+    - `may_miss`: live, electable brokers that may be missing data of the `missing` ones, broker id -> log end in
       bytes.
     - `best`: the one of those that the rules prefer, if any.
     - `set_back`: those of them whose newer disks are missing.
-    - `outside`: live brokers that may not be elected, as `may_lack`."""
+    - `outside`: live brokers that may not be elected, as `may_miss`."""
 
-    may_lack: dict[int, int]
+    may_miss: dict[int, int]
     missing: frozenset[int]
     best: int | None
     set_back: frozenset[int] = frozenset()
@@ -194,7 +194,7 @@ def _complete(
     return frozenset(
         broker_id
         for broker_id in _electable(sync_state, reports) & reports.keys()
-        if not _may_lack(broker_name, replicas, live, broker_id, reports[broker_id])
+        if not _may_miss(broker_name, replicas, live, broker_id, reports[broker_id])
         and not (fit and reports[broker_id].unfit)
     )
 
@@ -216,10 +216,10 @@ def _all_reported(broker_name: str, replicas: Replicas, sync_state: SyncState, l
     return living <= _fresh_reports(broker_name, replicas, live).keys()
 
 
-def _may_lack(
+def _may_miss(
     broker_name: str, replicas: Replicas, live: Liveness, broker_id: int, report: LiveReport
 ) -> bool:
-    return report.may_lack or (replicas.cluster_name, broker_name, broker_id) in live.lacking
+    return report.may_miss or (replicas.cluster_name, broker_name, broker_id) in live.incomplete
 
 
 def _is_set_back(
@@ -228,7 +228,7 @@ def _is_set_back(
     """Whether a newer disk of this broker may exist: it reports so, or its log is shorter than reported before for no
     known reason."""
     key = (replicas.cluster_name, broker_name, broker_id)
-    return report.set_back or (key in live.lacking and not report.may_lack and live.start_number(key) > 0)
+    return report.set_back or (key in live.incomplete and not report.may_miss and live.start_number(key) > 0)
 
 
 def _better(
@@ -242,7 +242,7 @@ def _better(
         return frozenset()
     unreported = _electable(sync_state, reports) & reports.keys() - fresh - {broker_id}
     may_be_gone = broker_id not in fresh and broker_id != sync_state.master_id
-    if not may_be_gone and not _may_lack(broker_name, replicas, live, broker_id, reports[broker_id]):
+    if not may_be_gone and not _may_miss(broker_name, replicas, live, broker_id, reports[broker_id]):
         return frozenset()
     return _complete(broker_name, replicas, sync_state, live) | unreported
 
@@ -285,7 +285,7 @@ def _choose(
             broker_id
             for broker_id in electable
             if reports[broker_id].max_offset > 0
-            or (replicas.cluster_name, broker_name, broker_id) not in live.lacking
+            or (replicas.cluster_name, broker_name, broker_id) not in live.incomplete
         )
     fit, whole = (_complete(broker_name, replicas, sync_state, live, fit=only) for only in (True, False))
     able = _usable(broker_name, replicas, sync_state, live)
@@ -322,7 +322,7 @@ def _elected(
     eligible = after_election(sync_state.members, sync_state.eligible, chosen, report.members_min)
     clean = sync_state.master_epoch == 0
     if not clean and chosen in sync_state.members | sync_state.eligible:
-        clean = not _may_lack(broker_name, replicas, live, chosen, report)
+        clean = not _may_miss(broker_name, replicas, live, chosen, report)
     elif not clean:
         eligible = frozenset()  # their data counts no more
     return Decision(

@@ -19,13 +19,13 @@ class LiveReport:
     max_offset: int
     election_priority: int
     members_min: int = 0
-    may_lack: bool = False
+    may_miss: bool = False
     unfit: str = ""
     is_learner: bool = False
     could_lead: bool = False
     """Whether it can lead though it reports why it should not: parts of its log are damaged, and it accepts messages."""
     set_back: bool = False
-    """Its disk was set back to an earlier image, and a newer one may hold more; `may_lack` is set too."""
+    """Its disk was set back to an earlier image, and a newer one may hold more; `may_miss` is set too."""
 
 
 def elect(

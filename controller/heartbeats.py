@@ -182,12 +182,12 @@ class Heartbeats:
         self,
         now_ms: int,
         judging_since_ms: int,
-        lacking: frozenset[BrokerKey] = frozenset(),
+        incomplete: frozenset[BrokerKey] = frozenset(),
         start_number: Callable[[BrokerKey], int] = lambda key: 0,
     ) -> Liveness:
-        """The table at one instant; silence counts from `judging_since_ms` on. `lacking`, `start_number`: see
+        """The table at one instant; silence counts from `judging_since_ms` on. `incomplete`, `start_number`: see
         controller.holdings."""
-        return Liveness(self._entries, now_ms, judging_since_ms, lacking, start_number)
+        return Liveness(self._entries, now_ms, judging_since_ms, incomplete, start_number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ class Liveness:
     entries: dict[BrokerKey, _Heartbeat]
     now_ms: int
     judging_since_ms: int
-    lacking: frozenset[BrokerKey] = frozenset()
+    incomplete: frozenset[BrokerKey] = frozenset()
     """Brokers whose logs are known to be missing data that their sets confirmed."""
     start_number: Callable[[BrokerKey], int] = lambda key: 0
     """The greatest start number in a broker's heartbeats."""

@@ -66,7 +66,7 @@ class Holdings:
         self._on_change = on_change
         self._of: dict[BrokerKey, _Holding] = {}
         self._of_set: dict[tuple[str, str], dict[BrokerKey, _Holding]] = {}
-        self.lacking: frozenset[BrokerKey] = frozenset()
+        self.incomplete: frozenset[BrokerKey] = frozenset()
         """The brokers whose logs are known to be missing data that their sets confirmed."""
 
     def heard(self, key: BrokerKey, connection: int, report: LogReport, *, member: bool) -> Held | None:
@@ -89,8 +89,8 @@ class Holdings:
         if report.start_number > holding.start_number:
             holding.start_number = report.start_number
             self._on_change()
-        if (key in self.lacking) != (holding.missing is not None):
-            self.lacking ^= {key}
+        if (key in self.incomplete) != (holding.missing is not None):
+            self.incomplete ^= {key}
         if holding.missing is not None:
             return holding.missing if before is None else None
         held = Held(report.epoch, max(0, report.confirm_offset))

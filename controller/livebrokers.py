@@ -77,7 +77,7 @@ class LiveBrokers:
         """Liveness of all brokers now."""
         now_ms = self._clock.monotonic_ms()
         holdings = self._holdings
-        return self._heartbeats.at(now_ms, self._judging_since_ms, holdings.lacking, holdings.start_number)
+        return self._heartbeats.at(now_ms, self._judging_since_ms, holdings.incomplete, holdings.start_number)
 
     def judge_from_now(self) -> None:
         """Begin a leadership of this controller."""
@@ -116,7 +116,7 @@ class LiveBrokers:
             header.max_offset,
             header.election_priority,
             max(UPSTREAM, header.min_in_sync_replicas),
-            header.may_lack_acknowledged,
+            header.may_miss_acknowledged,
             header.unfit_to_lead,
             header.async_learner,
             bool(header.could_lead),
@@ -128,7 +128,7 @@ class LiveBrokers:
             logger.info("broker alive", extra=fields(cluster=key[0], broker=key[1], id=key[2]))
             if header.disk_set_back:
                 _warn_of_old_disk(key, header.max_offset)
-            elif header.may_lack_acknowledged:
+            elif header.may_miss_acknowledged:
                 _warn_of_lost_memory(key, header.max_offset)
             self._on_change(key[1])
         elif yields:

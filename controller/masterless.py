@@ -52,12 +52,12 @@ class Unelected:
                 ),
             )
             return
-        if not missing and not any(waiting.may_lack.values()):
+        if not missing and not any(waiting.may_miss.values()):
             logger.warning(
                 "nobody is elected, for the logs of all members are empty although messages were confirmed",
                 extra=fields(
                     broker=broker_name,
-                    may_lack=sorted(waiting.may_lack),
+                    may_miss=sorted(waiting.may_miss),
                     best=waiting.best,
                     hint="check that their own disks are mounted; if the logs are lost for good, elect the best with mqadmin "
                     "electMaster and start empty",
@@ -71,9 +71,9 @@ class Unelected:
                     broker=broker_name,
                     set_back=sorted(waiting.set_back),
                     missing=missing,
-                    may_lack=sorted(waiting.may_lack),
+                    may_miss=sorted(waiting.may_miss),
                     best=waiting.best,
-                    log_end=waiting.may_lack[waiting.best],
+                    log_end=waiting.may_miss[waiting.best],
                     outside=waiting.outside,
                     hint="the newer disks of set_back may hold acknowledged data: start those and the missing brokers; if they "
                     "are lost for good, elect the best with mqadmin electMaster and lose what it is missing "
@@ -86,9 +86,9 @@ class Unelected:
             extra=fields(
                 broker=broker_name,
                 missing=missing,
-                may_lack=sorted(waiting.may_lack),
+                may_miss=sorted(waiting.may_miss),
                 best=waiting.best,
-                log_end=waiting.may_lack[waiting.best],
+                log_end=waiting.may_miss[waiting.best],
                 hint="start the missing brokers; if they are lost for good, elect the best with mqadmin electMaster and lose "
                 "what it is missing",
             ),

@@ -98,12 +98,12 @@ class EpochFile:
             await self._files.replace(self._name, data)
             await self._files.replace(backup, data)
         except OSError as error:
-            if error.errno not in DISK_FULL or not await self._stands_twice():
+            if error.errno not in DISK_FULL or not await self._occurs_twice():
                 raise
             await self._files.overwrite(backup, data)
             await self._files.overwrite(self._name, data)
 
-    async def _stands_twice(self) -> bool:
+    async def _occurs_twice(self) -> bool:
         """Whether the main file is whole and a second copy exists, so that overwriting the second copy in place is safe."""
         main = await self._files.read(self._name)
         backup = await self._files.read(self._name + BACKUP_SUFFIX)

@@ -152,7 +152,7 @@ class Cluster:
                     continue
                 identity = table[name].identity
                 if number in ENDING_SIGNALS:
-                    table[name] = ProcessRecord(identity, told_to_end=True)
+                    table[name] = ProcessRecord(identity, asked_to_end=True)
                 if identity.send(number):
                     hit.append(name)
                     if number == signal.SIGKILL:
@@ -167,8 +167,8 @@ class Cluster:
             order = [name for name in reversed(self._checked(names)) if name in table]
             for name in order:
                 identity = table[name].identity
-                was_ending = table[name].told_to_end  # a second SIGTERM would end a forwarding broker
-                table[name] = ProcessRecord(identity, told_to_end=True)
+                was_ending = table[name].asked_to_end  # a second SIGTERM would end a forwarding broker
+                table[name] = ProcessRecord(identity, asked_to_end=True)
                 if was_ending or identity.send(signal.SIGTERM):
                     ended.append(name)
                 identity.send(signal.SIGCONT)  # a paused process handles SIGTERM only when it continues
@@ -219,7 +219,7 @@ class Cluster:
     def check_alive(self) -> None:
         """Raises `ProcessDied` for a started process that ended although nothing stopped it."""
         for name, record in self._table.read().items():
-            if record.identity.state() is None and not record.told_to_end:
+            if record.identity.state() is None and not record.asked_to_end:
                 raise ProcessDied(f"{name} has ended; its log ends with:\n{self.log_tail(name)}")
 
     # Files

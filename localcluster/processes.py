@@ -143,10 +143,10 @@ def environment() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:
-    """A started process; `told_to_end` once a signal was sent that ends it."""
+    """A started process; `asked_to_end` once a signal was sent that ends it."""
 
     identity: ProcessIdentity
-    told_to_end: bool = False
+    asked_to_end: bool = False
 
 
 class ProcessTable:
@@ -160,7 +160,7 @@ class ProcessTable:
         """The newest process of each name that was ever started, living or not. Raises `BooksDamaged`."""
         try:
             return {
-                name: ProcessRecord(ProcessIdentity(**row["identity"]), row["told_to_end"])
+                name: ProcessRecord(ProcessIdentity(**row["identity"]), row["asked_to_end"])
                 for name, row in json.loads(self._file.read_text()).items()
             }
         except FileNotFoundError:

@@ -22,12 +22,12 @@ class RepeatedFailures:
 
     def failed(self, what: Hashable, now_ms: int) -> bool:
         """The operation `what` failed; returns whether to log that now."""
-        told_ms = self._logged_ms.get(what)
-        if told_ms is not None and now_ms - told_ms < self._remind_ms:
+        reported_ms = self._logged_ms.get(what)
+        if reported_ms is not None and now_ms - reported_ms < self._remind_ms:
             return False
-        if told_ms is None and len(self._logged_ms) >= self._kept_max:
-            oldest, told_ms = next(iter(self._logged_ms.items()))
-            if now_ms - told_ms < self._remind_ms:
+        if reported_ms is None and len(self._logged_ms) >= self._kept_max:
+            oldest, reported_ms = next(iter(self._logged_ms.items()))
+            if now_ms - reported_ms < self._remind_ms:
                 return False
             del self._logged_ms[oldest]
         self._logged_ms.pop(what, None)

@@ -108,10 +108,10 @@ class GroupReplication:
     def may_confirm(self) -> bool:
         return self._member.leads
 
-    def agreed_without(self, lacking: Collection[int], epoch: int) -> bool:
+    def agreed_without(self, missing: Collection[int], epoch: int) -> bool:
         """Whether a majority has it, this member included: the leader of each later term asks a majority before it is
         a master."""
-        held = [peer for peer in self._member.voters() if self._broker_id_of(peer) not in lacking]
+        held = [peer for peer in self._member.voters() if self._broker_id_of(peer) not in missing]
         return self._member.leads and self._member.term == epoch and self._member.is_majority(held)
 
     async def still_leads(self) -> bool:

@@ -74,12 +74,12 @@ class MetadataReplication:
         except OSError as error:
             why = f"{what} is not on this broker's disk: {error}{cure(error)}; then try again"
             return command.reply(ResponseCode.SYSTEM_ERROR, why)
-        agreed, lacking = await self._agreed_at_the_end(self._ha.counted_members, wanted, deadline_ms)
-        if not role.accepts_sends or not (agreed or lacking):
+        agreed, missing = await self._agreed_at_the_end(self._ha.counted_members, wanted, deadline_ms)
+        if not role.accepts_sends or not (agreed or missing):
             why = f"this broker is not the master any more; the next one may not know the change: {what}"
             return command.reply(ResponseCode.SYSTEM_ERROR, why)
         if not agreed:
-            ids = ", ".join(map(str, lacking))
+            ids = ", ".join(map(str, missing))
             why = f"{what} is stored here, not yet on broker {ids} after {wait_ms} ms; try again"
             return command.reply(ResponseCode.FLUSH_SLAVE_TIMEOUT, why)
         while not self._ha.may_confirm():
@@ -122,10 +122,10 @@ class MetadataReplication:
             return (
                 f"the tables of this leader are not on its disk: {str(error) or 'it takes long'}{cure(error)}"
             )
-        agreed, lacking = await self._agreed_at_the_end(self._ha.counted_members, wanted, deadline_ms)
+        agreed, missing = await self._agreed_at_the_end(self._ha.counted_members, wanted, deadline_ms)
         if agreed:
             return None
-        ids = ", ".join(map(str, lacking))
+        ids = ", ".join(map(str, missing))
         return f"a majority must have the leader's tables first, broker {ids} is missing them; try again"
 
     async def _agreed_at_the_end(
@@ -136,11 +136,11 @@ class MetadataReplication:
         while True:
             others = [member for member in members() if member != self._role.broker_id]
             epoch = self._tables.version.epoch
-            lacking = self._holders.lacking(others, wanted, self._hosts(), epoch)
-            agreed = self._ha.agreed_without(lacking, wanted.epoch)
+            missing = self._holders.missing(others, wanted, self._hosts(), epoch)
+            agreed = self._ha.agreed_without(missing, wanted.epoch)
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if agreed or left_ms <= 0 or not self._role.accepts_sends:
-                return agreed, lacking
+                return agreed, missing
             await wait_event(self._news, min(left_ms, LOOK_MS))
 
     def _wait_ms(self) -> int:

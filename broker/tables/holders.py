@@ -63,7 +63,7 @@ class Holders:
         epoch."""
         return broker_id not in self._held and host in self._old_hosts
 
-    def lacking(
+    def missing(
         self, members: Iterable[int], wanted: TablesVersion, hosts: Mapping[int, str], epoch: int
     ) -> list[int]:
         """The `members` that may be missing version `wanted` under masterEpoch `epoch`; `hosts` has the hosts of slaves."""

@@ -395,9 +395,9 @@ class HAService:
         mastership = self.mastership
         return mastership is not None and mastership.sync_state_set.may_confirm()
 
-    def agreed_without(self, lacking: Collection[int], epoch: int) -> bool:
+    def agreed_without(self, missing: Collection[int], epoch: int) -> bool:
         """Whether all members have it, because each of them may be elected."""
-        return not lacking
+        return not missing
 
     async def still_leads(self) -> bool:
         """True: controllers are asked instead (see broker.role.membership), and in a pair nothing is."""

@@ -65,10 +65,10 @@ class Gatherer:
         sets = await asyncio.gather(
             *(self._set(name, states.get(name), registered.get(name)) for name in self._broker_names)
         )
-        told_sets = [
+        reported_sets = [
             self._with_reported(row, [table.get(row.broker_name, []) for table in tables]) for row in sets
         ]
-        return View(self._client.clock.now_ms(), controllers, tuple(map(_dated, told_sets)), trouble)
+        return View(self._client.clock.now_ms(), controllers, tuple(map(_dated, reported_sets)), trouble)
 
     async def _elected_by_themselves(self, registered: dict[str, BrokerSet]) -> dict[str, SyncStateInfo]:
         found: dict[str, SyncStateInfo] = {}

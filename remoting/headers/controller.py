@@ -36,7 +36,7 @@ class BrokerHeartbeatHeader(Header):
     heartbeat_timeout_mills: I64 = 10_000
     election_priority: I32 = ELECTION_PRIORITY_LOWEST
     min_in_sync_replicas: I32 = 0
-    may_lack_acknowledged: bool = False
+    may_miss_acknowledged: bool = False
     unfit_to_lead: str = ""
     async_learner: bool = False
     incarnation: I64 = 0

@@ -70,7 +70,7 @@ class Service:
     def is_healthy(self, look: BrokerLook) -> bool:
         machines = self.machines
         node = machines.world.nodes[look.name]
-        if look.may_lack or look.stays_out is not None or not runs_well(node):
+        if look.may_miss or look.stays_out is not None or not runs_well(node):
             return False
         is_lost = look.broker_id in machines.lost_ids or node.name in {
             *machines.losing,

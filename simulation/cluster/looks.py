@@ -51,7 +51,7 @@ class BrokerLook(NamedTuple):
     is_learner: bool = False
     stays_out: StayOut | LeftBehind | None = None
     """Why it follows no master until an operator acts."""
-    may_lack: bool = False
+    may_miss: bool = False
     """It reports that its log may be missing data that it was counted for, and waits for a broker with all of it."""
 
 
@@ -93,7 +93,7 @@ def broker_on(node: Node) -> BrokerLook | None:
         accepts_sends=membership.accepts_sends,
         is_learner=app.settings.async_learner,
         stays_out=app.ha.stays_out,
-        may_lack=app.memory_mark.may_have_lost_data,
+        may_miss=app.memory_mark.may_have_lost_data,
     )
 
 

@@ -149,14 +149,14 @@ class Machines:
         """Whether another electable broker is complete, so far as is known: a failed sync counts as memory lost."""
         looks = [broker_on(other) for other in self.slaves(node)]
         return len(self.check.electable) > 1 and any(
-            look is None or (look.broker_id in self.check.electable and not look.may_lack) for look in looks
+            look is None or (look.broker_id in self.check.electable and not look.may_miss) for look in looks
         )
 
     def elected_though_incomplete(self, broker_id: int, electable: frozenset[int]) -> bool:
         """Whether this broker lost memory and has not caught up, and either an operator has just requested its election, or the
         leading controller receives heartbeats of no other of these that is complete."""
         lost = {id_on_disk(self.world.nodes[name]) for name in self.check.forgetful}
-        incomplete = {look.broker_id for look in self.broker_looks() if look.may_lack}
+        incomplete = {look.broker_id for look in self.broker_looks() if look.may_miss}
         leading = [look for look in self.controller_looks() if look.raft.is_active]
         alive = {other for look in leading for other in electable if look.takes_for_alive(other)}
         asked_for = self.world.now_ms - self.asked_for_ms.get(broker_id, -ASKED_FOR_MS) < ASKED_FOR_MS

@@ -293,7 +293,7 @@ class ControllerCheck:
         expect("M4", better is None, f"{what}: {better}")
         if designated:
             return
-        if liveness.of(new).may_lack and not self.unclean:
+        if liveness.of(new).may_miss and not self.unclean:
             missing = (was.members | was.eligible) - liveness.alive
             expect("M4", not missing, f"{what}, which may be missing data that {sorted(missing)} may have")
             self.counts["elected though it may lack"] += 1

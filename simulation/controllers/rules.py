@@ -25,7 +25,7 @@ class Said:
     `overtaken`: a copy of earlier reports came over a newer connection than these, so its log may be taken for shorter."""
 
     members_min: int = 0
-    may_lack: bool = False
+    may_miss: bool = False
     unfit: Unfitness = Unfitness.FIT
     log_end: int = 0
     once: int = 0
@@ -72,7 +72,7 @@ def better_than(state: SetState, elected: int, liveness: LivenessView, *, design
         rival = liveness.of(other)
         if rival.overtaken or not _is_whole(rival):
             continue
-        if said.may_lack:
+        if said.may_miss:
             return f"{elected} may be missing data that {other} holds"
         if said.unfit > rival.unfit and not designated:
             return f"{elected} cannot lead, or not well, and {other} is fitter"
@@ -84,13 +84,13 @@ def yields_to(old: Said, new: Said) -> bool:
     not."""
     if old.unfit > new.unfit:
         return True
-    old_may_lack = old.overtaken or not _is_whole(old)
-    return old.unfit == new.unfit == Unfitness.COULD_LEAD and _is_whole(new) and old_may_lack
+    old_may_miss = old.overtaken or not _is_whole(old)
+    return old.unfit == new.unfit == Unfitness.COULD_LEAD and _is_whole(new) and old_may_miss
 
 
 def _is_whole(said: Said) -> bool:
     """Whether it has a log, no shorter than once, and does not report that it may be missing data."""
-    return 0 < said.log_end >= said.once and not said.may_lack
+    return 0 < said.log_end >= said.once and not said.may_miss
 
 
 def _electable(state: SetState, liveness: LivenessView) -> frozenset[int]:
@@ -120,7 +120,7 @@ def may_be_forgotten(state: SetState, gone: frozenset[int], liveness: LivenessVi
     left = holders - gone
     if left == holders:
         return None
-    if not any(not liveness.of(other).may_lack for other in left & liveness.alive):
+    if not any(not liveness.of(other).may_miss for other in left & liveness.alive):
         return f"none of the remaining {sorted(left)} certainly holds all"
     least = max((liveness.of(other).members_min for other in left & liveness.surely_alive), default=0)
     return None if len(left) >= least else f"the remaining {sorted(left)} are fewer than {least}"

@@ -132,7 +132,7 @@ class ScriptedBroker:
         self.registered = False
         self._is_current = False  # the controllers were asked since it registered
         self._reported_epoch = 0  # in which an alter reported `members_min` to them
-        self._may_lack_until_ms = 0
+        self._may_miss_until_ms = 0
         self._unfit_until_ms = 0
         self._alone_until_ms = 0
         self._failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
@@ -195,7 +195,7 @@ class ScriptedBroker:
         saved = await self.runtime.files.read("identity")
         draw = self.runtime.random
         if saved is not None and self.part.members_min and self.around.restless and draw.random() < 0.4:
-            self._may_lack_until_ms = self._now_ms + draw.randint(500, FORGETFUL_MS_MAX)
+            self._may_miss_until_ms = self._now_ms + draw.randint(500, FORGETFUL_MS_MAX)
         if saved is None:
             header = GetNextBrokerIdHeader(self.part.broker_name, CLUSTER_NAME)
             reply = await self._call(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, header)
@@ -359,7 +359,7 @@ class ScriptedBroker:
                     CLUSTER_NAME, self.address, self.part.broker_name, self.broker_id, epoch, length, length
                 )
                 header.min_in_sync_replicas = self.part.members_min
-                header.may_lack_acknowledged = self._now_ms < self._may_lack_until_ms
+                header.may_miss_acknowledged = self._now_ms < self._may_miss_until_ms
                 if self._now_ms < self._unfit_until_ms:
                     header.unfit_to_lead = "its disk is slow"
                     header.could_lead = self._unfit_until_ms % 2 == 0 or None

@@ -307,7 +307,7 @@ def said_in(heartbeat: dict[str, str]) -> Said:
     """A field that upstream's brokers leave out has its default."""
     return Said(
         max(0, int(heartbeat.get("minInSyncReplicas", 0))),
-        heartbeat.get("mayLackAcknowledged") == "true",
+        heartbeat.get("mayMissAcknowledged") == "true",
         unfitness(heartbeat),
         int(heartbeat.get("maxOffset", 0)),
     )

@@ -66,7 +66,7 @@ class LostForGood(Fault):
             everybody
             and bool(missing or set_back)
             and not missing & looks.keys()
-            and all(look.may_lack for broker_id, look in looks.items() if broker_id in electable)
+            and all(look.may_miss for broker_id, look in looks.items() if broker_id in electable)
         )
 
     def elect(self, broker_id: int) -> None:

@@ -103,7 +103,7 @@ class OldDisks(Fault):
         """No other loss counts on this broker."""
         on = self.machines
         damaged = on.losing or on.damaged.flipped or on.damaged.where or on.check.forgetful or on.check.forked
-        short = any(look.may_lack for look in on.broker_looks())
+        short = any(look.may_miss for look in on.broker_looks())
         return not (damaged or short or on.lost_ids & on.check.electable or node.disk.stalled)
 
     def heal(self) -> None:

@@ -77,7 +77,7 @@ class Copied:
             self._delayed(f"delayed-{number}")
             self._committed(f"committed-{number}")
             self._handed_back(f"back-{number}")
-        self._listed_anew()
+        self._listed_again()
         self._cut_behind()
 
     # What is copied
@@ -175,7 +175,7 @@ class Copied:
 
     # Queues that are rebuilt
 
-    def _listed_anew(self) -> None:
+    def _listed_again(self) -> None:
         """An operator deletes the queues of a member that is down, and bits flip in two of its old messages."""
         self._flips.until(self._flips.caught_up, MENDED_LIMIT_MS, "the set has not caught up")
         self._world.run_for_ms(CHECKPOINT_MS)

@@ -256,16 +256,16 @@ def test_an_uncleanly_elected_master_may_miss_data_that_it_lost_before() -> None
 
 
 @pytest.mark.parametrize(
-    ("allowed", "lacking", "unclean"), [(True, {2}, True), (True, {1}, False), (False, {2}, False)]
+    ("allowed", "incomplete", "unclean"), [(True, {2}, True), (True, {1}, False), (False, {2}, False)]
 )
 def test_a_member_that_lost_data_is_elected_only_with_unclean_elections(
-    allowed: bool, lacking: set[int], unclean: bool
+    allowed: bool, incomplete: set[int], unclean: bool
 ) -> None:
     asked: list[tuple[int, frozenset[int]]] = []
 
     def is_incomplete(broker_id: int, electable: frozenset[int]) -> bool:
         asked.append((broker_id, electable))
-        return broker_id in lacking
+        return broker_id in incomplete
 
     check = ClusterCheck(grants=Grants(unclean_allowed=allowed, is_incomplete=is_incomplete))
     apply = check.grants.noting()
@@ -279,7 +279,7 @@ def test_a_member_that_lost_data_is_elected_only_with_unclean_elections(
         machine = ReplicasStateMachine()
         for index, event in enumerate(events):
             apply(machine, index, encode(event))
-        lacking.clear()  # before the other controller applies it
+        incomplete.clear()  # before the other controller applies it
     assert check.forked is unclean
     assert asked == ([(2, frozenset({1, 2}))] if allowed else [])
 

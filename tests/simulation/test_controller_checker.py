@@ -298,7 +298,7 @@ def test_a_broker_that_may_have_lost_data_is_elected_only_after_the_others(histo
     history.ask(alter())
     history.event(AlterSyncStateSet("a", BOTH))
     history.event(ElectMaster("a", None), LivenessView("n0", BOTH, frozenset({1})))
-    incomplete = Said(may_lack=True, log_end=9)
+    incomplete = Said(may_miss=True, log_end=9)
     for liveness in (
         LivenessView("n0", frozenset({2}), frozenset({1}), frozenset({2}), said={2: incomplete}),
         LivenessView("n0", BOTH, frozenset(), BOTH, said={1: Said(log_end=1), 2: incomplete}),

@@ -39,7 +39,7 @@ class LostStore(ClusterWorld):
         self.lose(last)
         machines.restart_at_ms.clear()
         world.run_until(self.all_run, WHOLE_MS)
-        assert {look.may_lack for look in machines.broker_looks() if look.name != last.name} == {True}
+        assert {look.may_miss for look in machines.broker_looks() if look.name != last.name} == {True}
         self.waited = machines.master() is None
 
     def lose(self, node: Node) -> None:

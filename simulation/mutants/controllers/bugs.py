@@ -259,7 +259,7 @@ def one_that_may_miss_data_is_elected(
 ) -> dict[int, LiveReport]:
     """M4: a broker's report that its log may be missing acknowledged data is ignored."""
     reports = reported(broker_name, replicas, live)
-    return {broker_id: replace(report, may_lack=False) for broker_id, report in reports.items()}
+    return {broker_id: replace(report, may_miss=False) for broker_id, report in reports.items()}
 
 
 @bug("operator-elects-one-that-may-miss-data", elections, "_better")

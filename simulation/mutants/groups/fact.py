@@ -21,7 +21,7 @@ async def leads_with_its_own_tables(self: GroupTables, term: int) -> None:
 
 
 @bug("answered-by-the-leader-alone", GroupReplication, "agreed_without", plays=("handed on",))
-def answered_by_the_leader_alone(self: GroupReplication, lacking: Collection[int], epoch: int) -> bool:
+def answered_by_the_leader_alone(self: GroupReplication, missing: Collection[int], epoch: int) -> bool:
     """A change is answered before others have it."""
     return self._member.leads
 

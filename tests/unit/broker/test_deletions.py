@@ -258,7 +258,7 @@ NOW = TablesVersion(4, 20)
 
 
 def missing(holders: Holders, members: list[int], wanted: Any = NOW, epoch: int = 4) -> list[int]:
-    return holders.lacking(members, wanted, {2: "10.0.0.2", 3: "10.0.0.3"}, epoch)
+    return holders.missing(members, wanted, {2: "10.0.0.2", 3: "10.0.0.3"}, epoch)
 
 
 def test_a_broker_holds_the_reported_version_and_all_older_ones() -> None:

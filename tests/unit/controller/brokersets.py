@@ -18,7 +18,7 @@ def report(end: int, members_min: int = 2, **said: bool | str) -> LiveReport:
     return LiveReport(1, end, 0, members_min, **said)  # type: ignore[arg-type]
 
 
-def alive(lacking: tuple[int, ...] = (), **reports: LiveReport) -> Liveness:
+def alive(incomplete: tuple[int, ...] = (), **reports: LiveReport) -> Liveness:
     """b1=report(100): broker 1 is alive and sent this report; brokers that are not named are dead."""
     table = Heartbeats()
     for broker_id in (1, 2, 3):
@@ -26,7 +26,7 @@ def alive(lacking: tuple[int, ...] = (), **reports: LiveReport) -> Liveness:
         table.heard(("c", "a", broker_id), broker_id, Heartbeat("", 10_000, said or report(0)), NOW)
         if said is None:
             table.connection_closed(broker_id, NOW)
-    return table.at(NOW, NOW, frozenset(("c", "a", broker_id) for broker_id in lacking))
+    return table.at(NOW, NOW, frozenset(("c", "a", broker_id) for broker_id in incomplete))
 
 
 def granted(broker_id: int) -> ApplyBrokerId:

@@ -75,12 +75,12 @@ class Brokers:
             self.hear(broker_id, names)
         self.lose(1, names)
 
-    def hear(self, broker_id: int, names: list[str], *, may_lack: bool = False) -> None:
+    def hear(self, broker_id: int, names: list[str], *, may_miss: bool = False) -> None:
         """Send a heartbeat of each over a new connection."""
         for name in names:
             self._last += 1
             self._connections[name, broker_id] = self._last
-            beat = Heartbeat("", 10_000, LiveReport(1, 100, 0, may_lack=may_lack))
+            beat = Heartbeat("", 10_000, LiveReport(1, 100, 0, may_miss=may_miss))
             self._table.heard(("c", name, broker_id), self._last, beat, NOW)
 
     def lose(self, broker_id: int, names: list[str]) -> None:

@@ -37,5 +37,5 @@ class Table:
         return LogReport(1, end, confirmed, start_number)
 
     @property
-    def lacking(self) -> frozenset[tuple[str, str, int]]:
-        return self.holdings.lacking
+    def incomplete(self) -> frozenset[tuple[str, str, int]]:
+        return self.holdings.incomplete

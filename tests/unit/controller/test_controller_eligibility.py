@@ -16,14 +16,14 @@ from tests.unit.controller.brokersets import NOW, alive, applied, members, repla
 
 def test_an_eligible_broker_is_elected_when_the_last_member_lost_data() -> None:
     state = applied(members(1, eligible=(2, 3)), ElectMaster("a", None))
-    live = alive(b1=report(50, may_lack=True), b2=report(100), b3=report(90))
+    live = alive(b1=report(50, may_miss=True), b2=report(100), b3=report(90))
     assert replaced(state, live) == ElectMaster("a", 2, frozenset({1, 3}))
 
 
 def test_a_member_with_possible_data_loss_is_not_elected_before_others_return() -> None:
     state = applied(members(1, 2), ElectMaster("a", None))
-    assert replaced(state, alive(b1=report(50, may_lack=True))) is None
-    assert replaced(state, alive(b1=report(50, may_lack=True), b2=report(40))) == ElectMaster(
+    assert replaced(state, alive(b1=report(50, may_miss=True))) is None
+    assert replaced(state, alive(b1=report(50, may_miss=True), b2=report(40))) == ElectMaster(
         "a", 2, frozenset({1})
     )
 
@@ -42,27 +42,29 @@ def test_a_broker_without_a_fresh_report_is_elected_only_by_an_operator() -> Non
 
 def test_the_longest_log_is_elected_once_all_members_are_back_with_possible_loss() -> None:
     state = applied(members(1, eligible=(2, 3)), ElectMaster("a", None))
-    short = {"b1": report(50, may_lack=True), "b2": report(70, may_lack=True)}
+    short = {"b1": report(50, may_miss=True), "b2": report(70, may_miss=True)}
     assert replaced(state, alive(**short)) is None
-    assert replaced(state, alive(b3=report(0, may_lack=True), **short)) == ElectMaster(
+    assert replaced(state, alive(b3=report(0, may_miss=True), **short)) == ElectMaster(
         "a", 2, frozenset({1, 3})
     )
 
 
 def test_with_possible_loss_a_longer_log_wins_and_then_a_fit_broker() -> None:
     state = applied(members(1, 2), ElectMaster("a", None))
-    slow = report(70, may_lack=True, unfit="its disk is slow")
-    equal = alive(b1=slow, b2=report(70, may_lack=True))
+    slow = report(70, may_miss=True, unfit="its disk is slow")
+    equal = alive(b1=slow, b2=report(70, may_miss=True))
     assert replaced(state, equal) == ElectMaster("a", 2, frozenset({1}))
-    shorter = alive(b1=slow, b2=report(69, may_lack=True))
+    shorter = alive(b1=slow, b2=report(69, may_miss=True))
     assert replaced(state, shorter) == ElectMaster("a", 1, frozenset({2}))
 
 
 def test_an_empty_set_elects_a_master_after_all_machines_restarted() -> None:
     state = applied(members(1, 2, 3), ElectMaster("a", None))
-    empty = {f"b{broker_id}": report(0, may_lack=True) for broker_id in (1, 2, 3)}
+    empty = {f"b{broker_id}": report(0, may_miss=True) for broker_id in (1, 2, 3)}
     assert replaced(state, alive(**empty)) == ElectMaster("a", 1, frozenset({2, 3}))
-    assert replaced(state, alive(lacking=(1, 2, 3), **empty)) is None, "emptied stores are a different case"
+    assert replaced(state, alive(incomplete=(1, 2, 3), **empty)) is None, (
+        "emptied stores are a different case"
+    )
 
 
 def test_the_next_member_is_elected_when_the_new_master_dies_too() -> None:
@@ -93,7 +95,7 @@ def test_an_unfit_master_is_replaced_by_a_fit_member() -> None:
     decision = replace_lost_master(state, alive(b1=unfit, b2=report(90)), broker_name="a", unclean=False)
     assert decision is not None and decision.events == (ElectMaster("a", 2, frozenset({1, 3})),)
     assert decision.reason == "could not lead"
-    alone = alive(b1=unfit, b2=report(90, may_lack=True))
+    alone = alive(b1=unfit, b2=report(90, may_miss=True))
     assert replace_lost_master(state, alone, broker_name="a", unclean=False) is None
     both = alive(b1=unfit, b2=report(200, unfit="disk hangs"))
     assert replace_lost_master(state, both, broker_name="a", unclean=False) is None, "no broker is better"
@@ -156,12 +158,12 @@ def test_an_operator_may_designate_an_eligible_broker() -> None:
 
 
 def test_an_operator_cannot_elect_a_broker_with_possible_loss_over_a_better_one() -> None:
-    state, short = applied(members(1, eligible=(2,))), report(90, may_lack=True)
+    state, short = applied(members(1, eligible=(2,))), report(90, may_miss=True)
 
     def designated(live: Liveness, *, unclean: bool = False) -> Decision:
         return elect_master(state, live, broker_name="a", broker_id=2, designate=True, unclean=unclean)
 
-    for live in (alive(b1=report(100), b2=short), alive(lacking=(2,), b1=report(100), b2=report(90))):
+    for live in (alive(b1=report(100), b2=short), alive(incomplete=(2,), b1=report(100), b2=report(90))):
         refused = designated(live)
         assert (refused.code, refused.events) == (ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, ())
         assert (
@@ -176,7 +178,7 @@ def test_an_operator_cannot_elect_a_broker_with_possible_loss_over_a_better_one(
 
 def test_an_operator_cannot_elect_past_live_brokers_without_a_fresh_report() -> None:
     """A broker without a fresh report may be complete, or its process died and its log is shorter now."""
-    state, short = applied(members(1, 2), ElectMaster("a", None)), report(90, may_lack=True)
+    state, short = applied(members(1, 2), ElectMaster("a", None)), report(90, may_miss=True)
 
     def designated(
         said: LiveReport, *reported: int, others: tuple[int, ...] = (1,), unclean: bool = False
@@ -209,7 +211,7 @@ def test_an_operator_cannot_elect_past_live_brokers_without_a_fresh_report() -> 
 
 def test_an_unclean_election_takes_a_broker_with_possible_data_loss() -> None:
     state = applied(members(1, 2), ElectMaster("a", None))
-    decision = replace_lost_master(state, alive(b1=report(50, may_lack=True)), broker_name="a", unclean=True)
+    decision = replace_lost_master(state, alive(b1=report(50, may_miss=True)), broker_name="a", unclean=True)
     assert decision is not None and decision.events == (ElectMaster("a", 1, frozenset({2})),)
     assert decision.reason == "no master, unclean"
 

@@ -18,9 +18,9 @@ def test_an_emptied_log_is_missing_confirmed_data() -> None:
     table = Table()
     table.hear(ONE, 1, 900)
     assert table.hear(ONE, 2, 0, epoch=-1) == Held(1, 900)
-    assert table.lacking == {ONE}
+    assert table.incomplete == {ONE}
     assert table.hear(ONE, 2, 0, epoch=-1) is None, "reported once"
-    assert table.lacking == {ONE}
+    assert table.incomplete == {ONE}
 
 
 def test_an_empty_log_is_missing_data_that_another_broker_reported() -> None:
@@ -35,7 +35,7 @@ def test_an_empty_log_is_complete_while_nothing_is_confirmed() -> None:
         assert table.hear(key, connection, 0, epoch=1 if key == ONE else -1) is None
     table.hear(ONE, 1, 900, 0)
     assert table.hear(TWO, 4, 0, epoch=-1) is None, "it came back before the first message was confirmed"
-    assert table.lacking == frozenset()
+    assert table.incomplete == frozenset()
 
 
 def test_a_log_that_is_behind_within_one_connection_is_not_missing_data() -> None:
@@ -53,7 +53,7 @@ def test_a_new_replica_and_a_replica_that_joined_are_not_missing_data() -> None:
     table.hear(ONE, 1, 900)
     assert table.hear(TWO, 2, 0, epoch=-1, member=False) is None
     assert table.hear(TWO, 2, 0, epoch=-1, member=True) is None, "its master reports that it is complete"
-    assert table.lacking == frozenset()
+    assert table.incomplete == frozenset()
 
 
 def test_a_broker_that_left_the_set_is_not_missing_data() -> None:
@@ -61,7 +61,7 @@ def test_a_broker_that_left_the_set_is_not_missing_data() -> None:
     table.hear(ONE, 1, 900)
     table.hear(ONE, 2, 0, epoch=-1)
     table.hear(ONE, 2, 0, epoch=-1, member=False)
-    assert table.lacking == frozenset()
+    assert table.incomplete == frozenset()
 
 
 def test_an_emptied_log_is_missing_data_until_it_reaches_its_former_end() -> None:
@@ -71,9 +71,9 @@ def test_an_emptied_log_is_missing_data_until_it_reaches_its_former_end() -> Non
     assert table.hear(ONE, 3, GIB // 2) == Held(1, GIB)
     for connection in (3, 4):
         assert table.hear(ONE, connection, GIB - 1) is None, "reported once"
-        assert table.lacking == {ONE}
+        assert table.incomplete == {ONE}
     table.hear(ONE, 4, GIB)
-    assert table.lacking == frozenset()
+    assert table.incomplete == frozenset()
 
 
 def test_one_torn_record_at_a_start_is_no_loss() -> None:
@@ -89,8 +89,8 @@ def test_a_copy_from_before_the_last_epoch_is_missing_confirmed_data() -> None:
     table.hear(ONE, 1, 1000, epoch=1)
     table.hear(ONE, 1, 1300, epoch=2)
     assert table.hear(ONE, 2, 1000, epoch=1) == Held(2, 1300)
-    assert table.hear(ONE, 3, 1200, epoch=2) is None and table.lacking == {ONE}
-    assert table.hear(ONE, 3, 1300, epoch=2) is None and table.lacking == frozenset()
+    assert table.hear(ONE, 3, 1200, epoch=2) is None and table.incomplete == {ONE}
+    assert table.hear(ONE, 3, 1300, epoch=2) is None and table.incomplete == frozenset()
 
 
 def test_a_newer_epoch_in_the_log_outranks_its_end() -> None:
@@ -99,7 +99,7 @@ def test_a_newer_epoch_in_the_log_outranks_its_end() -> None:
     assert table.hear(ONE, 2, 100, epoch=5) is None, "the master of epoch 5 had no more"
     assert table.hear(ONE, 3, 0, epoch=4) == Held(5, 100)
     table.hear(ONE, 3, 0, epoch=6)
-    assert table.lacking == frozenset()
+    assert table.incomplete == frozenset()
 
 
 def test_reports_of_an_emptied_log_do_not_lower_its_recorded_offset() -> None:
@@ -107,14 +107,14 @@ def test_reports_of_an_emptied_log_do_not_lower_its_recorded_offset() -> None:
     table.hear(ONE, 1, 900)
     for connection in (2, 3):
         table.hear(ONE, connection, 0, epoch=-1)
-        assert table.lacking == {ONE}
+        assert table.incomplete == {ONE}
 
 
 def test_a_log_report_over_an_older_connection_is_ignored() -> None:
     table = Table()
     table.hear(ONE, 2, 900)
     assert table.hear(ONE, 1, 0, epoch=-1) is None
-    assert table.lacking == frozenset()
+    assert table.incomplete == frozenset()
     assert table.hear(ONE, 2, 0, epoch=-1) is None, "the newer connection is not new again"
 
 
@@ -123,8 +123,8 @@ def test_a_late_report_from_before_the_loss_is_ignored() -> None:
     table.hear(ONE, 1, 900)
     table.hear(ONE, 2, 0, epoch=-1)
     assert table.hear(ONE, 1, 1_000) is None
-    assert table.lacking == {ONE}
-    assert table.hear(ONE, 2, 950) is None and table.lacking == frozenset(), "its confirmed end was 900"
+    assert table.incomplete == {ONE}
+    assert table.hear(ONE, 2, 950) is None and table.incomplete == frozenset(), "its confirmed end was 900"
 
 
 def test_an_unreported_log_end_is_not_an_empty_log() -> None:
@@ -138,11 +138,11 @@ def test_an_id_granted_again_after_cleaning_has_no_recorded_offset() -> None:
     table.hear(ONE, 1, 900)
     table.hear(TWO, 2, 900)
     table.hear(ONE, 3, 0, epoch=-1)
-    assert table.lacking == {ONE}
+    assert table.incomplete == {ONE}
     table.check_codes.clear()
     table.check_codes[ONE] = "h9:1;8"
     assert table.hear(ONE, 4, 0, epoch=-1) is None
-    assert table.lacking == frozenset()
+    assert table.incomplete == frozenset()
 
 
 def test_the_next_process_restores_recorded_offsets() -> None:

@@ -77,9 +77,9 @@ def test_a_broker_with_possible_data_loss_is_logged_once_with_a_hint(
 ) -> None:
     brokers = of_two()
     for broker_id in (1, 1, 2):
-        may_lack = broker_id == 1
+        may_miss = broker_id == 1
         heartbeat = BrokerHeartbeatHeader(
-            "c", f"h{broker_id}:1", "a", broker_id, may_lack_acknowledged=may_lack
+            "c", f"h{broker_id}:1", "a", broker_id, may_miss_acknowledged=may_miss
         )
         brokers.heard(heartbeat, broker_id)
     [warning] = [each for each in caplog.records if each.levelname == "WARNING"]
@@ -191,7 +191,7 @@ def test_an_eligible_broker_with_an_older_log_is_missing_data(eligible: bool) ->
     brokers.connection_closed(2)
     restored = BrokerHeartbeatHeader("c", "h2:1", "a", 2, epoch=1, max_offset=400, confirm_offset=400)
     brokers.heard(restored, 3)
-    assert brokers.liveness().lacking == (frozenset({("c", "a", 2)}) if eligible else frozenset())
+    assert brokers.liveness().incomplete == (frozenset({("c", "a", 2)}) if eligible else frozenset())
 
 
 def test_a_former_holder_of_an_id_does_not_block_the_new_holder() -> None:

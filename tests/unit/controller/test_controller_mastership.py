@@ -18,7 +18,7 @@ def three_brokers(*members: int) -> ReplicasState:
     return state_of(granted(1), granted(2), granted(3), ElectMaster("a", 1), alter)
 
 
-def brokers(*, lacking: tuple[int, ...] = (), **lives: int | str) -> Liveness:
+def brokers(*, incomplete: tuple[int, ...] = (), **lives: int | str) -> Liveness:
     """b1=100: broker 1 is alive and its log ends at 100; "gone": its connection closed; "unheard": never
     heard."""
     table = Heartbeats()
@@ -30,7 +30,7 @@ def brokers(*, lacking: tuple[int, ...] = (), **lives: int | str) -> Liveness:
         table.heard(("c", "a", broker_id), broker_id, beat, NOW)
         if life == GONE:
             table.connection_closed(broker_id, NOW)
-    return table.at(NOW, NOW, frozenset(("c", "a", broker_id) for broker_id in lacking))
+    return table.at(NOW, NOW, frozenset(("c", "a", broker_id) for broker_id in incomplete))
 
 
 def elect(
@@ -178,30 +178,30 @@ def test_every_election_has_a_reason() -> None:
 
 def test_a_member_missing_data_is_not_elected_while_others_may_have_it() -> None:
     state = three_brokers(1, 2, 3)
-    decision = replace(state, brokers(b1=GONE, b2=UNHEARD, b3=0, lacking=(3,)))
+    decision = replace(state, brokers(b1=GONE, b2=UNHEARD, b3=0, incomplete=(3,)))
     assert decision is not None and decision.events == (ElectMaster("a", None),), (
         "the lost master is removed once"
     )
     state.apply(ElectMaster("a", None))
-    alone = brokers(b1=GONE, b2=UNHEARD, b3=500, lacking=(3,))
+    alone = brokers(b1=GONE, b2=UNHEARD, b3=500, incomplete=(3,))
     assert replace(state, alone) is None or replace(state, alone).events == ()  # type: ignore[union-attr]
     assert elect(state, alone, 3).code == 2012, "also when it asks itself"
-    decision = replace(state, brokers(b1=GONE, b2=100, b3=500, lacking=(3,)))
+    decision = replace(state, brokers(b1=GONE, b2=100, b3=500, incomplete=(3,)))
     assert decision is not None and decision.events == (ElectMaster("a", 2),)
 
 
 def test_the_longest_log_is_elected_when_all_members_are_missing_data() -> None:
     state = three_brokers(1, 2)
     state.apply(ElectMaster("a", None))
-    assert replace(state, brokers(b1=UNHEARD, b2=100, b3=900, lacking=(2,))) is None
-    decision = replace(state, brokers(b1=80, b2=100, b3=900, lacking=(1, 2)))
+    assert replace(state, brokers(b1=UNHEARD, b2=100, b3=900, incomplete=(2,))) is None
+    decision = replace(state, brokers(b1=80, b2=100, b3=900, incomplete=(1, 2)))
     assert decision is not None and decision.events == (ElectMaster("a", 2),)
 
 
 def test_an_emptied_log_is_not_elected_without_an_operator() -> None:
     state = three_brokers(1, 2)
     state.apply(ElectMaster("a", None))
-    assert replace(state, brokers(b1=0, b2=0, lacking=(1, 2))) is None
+    assert replace(state, brokers(b1=0, b2=0, incomplete=(1, 2))) is None
     decision = replace(state, brokers(b1=0, b2=0))
     assert decision is not None and decision.events == (ElectMaster("a", 1),), "nothing was confirmed"
 
@@ -209,16 +209,16 @@ def test_an_emptied_log_is_not_elected_without_an_operator() -> None:
 def test_an_operator_may_elect_a_member_missing_data() -> None:
     state = three_brokers(1, 2, 3)
     state.apply(ElectMaster("a", None))
-    live = brokers(b1=GONE, b2=GONE, b3=0, lacking=(3,))
+    live = brokers(b1=GONE, b2=GONE, b3=0, incomplete=(3,))
     assert elect(state, live, 3, designate=True).events == (ElectMaster("a", 3),)
 
 
 def test_an_unclean_election_prefers_a_broker_with_a_log() -> None:
     state = three_brokers(1, 2)
     state.apply(ElectMaster("a", None))
-    decision = replace(state, brokers(b1=0, b2=GONE, b3=70, lacking=(1,)), unclean=True)
+    decision = replace(state, brokers(b1=0, b2=GONE, b3=70, incomplete=(1,)), unclean=True)
     assert decision is not None and decision.events == (ElectMaster("a", 3),), (
         "outside the set, but with a log"
     )
-    decision = replace(state, brokers(b1=0, b2=GONE, b3=GONE, lacking=(1,)), unclean=True)
+    decision = replace(state, brokers(b1=0, b2=GONE, b3=GONE, incomplete=(1,)), unclean=True)
     assert decision is not None and decision.events == (ElectMaster("a", 1),)

@@ -65,11 +65,11 @@ def test_a_replica_outside_the_set_may_always_resign() -> None:
         (applied(members(1, 3)), ALL, 3, "minInSyncReplicas is 2"),
         (applied(members(1, 2, 3)), alive(b2=report(1), b3=report(1)), 3, "no living master"),
         (applied(members(1, 2, 3), ElectMaster("a", None)), ALL, 3, "no living master"),
-        (applied(members(1, eligible=(2, 3))), alive(b1=report(9), b3=report(9), b2=report(9, may_lack=True)), 3, None),
+        (applied(members(1, eligible=(2, 3))), alive(b1=report(9), b3=report(9), b2=report(9, may_miss=True)), 3, None),
         (applied(members(1, eligible=(3,))), ALL, 3, "only [1] would hold"),
         (
             applied(members(1, eligible=(2, 3))),
-            alive(b1=report(9, may_lack=True), b2=report(9, may_lack=True), b3=report(9)),
+            alive(b1=report(9, may_miss=True), b2=report(9, may_miss=True), b3=report(9)),
             3,
             "may alone hold all that was acknowledged",
         ),

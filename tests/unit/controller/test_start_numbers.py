@@ -236,13 +236,13 @@ def test_only_the_registered_process_is_heard() -> None:
 
 
 def test_a_restored_disk_is_not_elected_without_an_unclean_election() -> None:
-    old = report(50, may_lack=True, set_back=True)
+    old = report(50, may_miss=True, set_back=True)
     state = applied(members(1), ElectMaster("a", None))
     assert replaced(state, alive(b1=old)) is None
-    assert replaced(state, alive(b1=report(50, may_lack=True))) == ElectMaster("a", 1), "only memory was lost"
+    assert replaced(state, alive(b1=report(50, may_miss=True))) == ElectMaster("a", 1), "only memory was lost"
     assert replaced(state, alive(b1=old), unclean=True) == ElectMaster("a", 1)
     state = applied(members(1, 2), ElectMaster("a", None))
-    assert replaced(state, alive(b1=old, b2=report(70, may_lack=True))) is None, (
+    assert replaced(state, alive(b1=old, b2=report(70, may_miss=True))) is None, (
         "its newer disk may hold more"
     )
     assert replaced(state, alive(b1=old, b2=report(40))) == ElectMaster("a", 2, frozenset({1}))
@@ -250,7 +250,7 @@ def test_a_restored_disk_is_not_elected_without_an_unclean_election() -> None:
 
 def test_a_set_that_waits_for_a_newer_disk_names_the_other_brokers() -> None:
     state = applied(members(1), ElectMaster("a", None))
-    live = alive(b1=report(50, may_lack=True, set_back=True), b2=report(90), b3=report(80))
+    live = alive(b1=report(50, may_miss=True, set_back=True), b2=report(90), b3=report(80))
     found = waiting(state, live, broker_name="a")
     assert found is not None
     assert (found.set_back, found.best, found.outside) == (frozenset({1}), 1, {2: 90, 3: 80})

@@ -26,14 +26,14 @@ def waiting_reason(state: ReplicasState, live: Liveness) -> WaitingReason | None
 
 def test_an_unelected_set_names_the_missing_member() -> None:
     state = applied(members(1, 2), STRUCK_OFF)
-    assert waiting_reason(state, alive(b1=report(50, may_lack=True), b3=report(90))) == WAITS
-    lacking = alive(b1=report(50), lacking=(1,))
-    assert waiting_reason(state, lacking) == WAITS, "also if only the controllers know of the loss"
+    assert waiting_reason(state, alive(b1=report(50, may_miss=True), b3=report(90))) == WAITS
+    incomplete = alive(b1=report(50), incomplete=(1,))
+    assert waiting_reason(state, incomplete) == WAITS, "also if only the controllers know of the loss"
 
 
 def test_an_unelected_set_also_waits_for_eligible_brokers() -> None:
     state = applied(members(1, eligible=(2, 3)), STRUCK_OFF)
-    live = alive(b1=report(50, may_lack=True), b2=report(70, may_lack=True))
+    live = alive(b1=report(50, may_miss=True), b2=report(70, may_miss=True))
     assert waiting_reason(state, live) == WaitingReason({1: 50, 2: 70}, frozenset({3}), 2)
 
 
@@ -44,11 +44,11 @@ def test_a_broker_outside_the_set_is_not_named_as_the_best() -> None:
 
 
 def test_no_waiting_reason_with_a_master_an_electable_member_or_no_live_broker() -> None:
-    assert waiting_reason(applied(members(1, 2)), alive(b2=report(50, may_lack=True))) is None, (
+    assert waiting_reason(applied(members(1, 2)), alive(b2=report(50, may_miss=True))) is None, (
         "the lost master is not removed yet"
     )
     state = applied(members(1, 2), STRUCK_OFF)
-    assert waiting_reason(state, alive(b1=report(50, may_lack=True), b2=report(40))) is None
+    assert waiting_reason(state, alive(b1=report(50, may_miss=True), b2=report(40))) is None
     assert waiting_reason(state, alive()) is None
     assert waiting_reason(ReplicasState(), alive()) is None
 
@@ -69,7 +69,7 @@ def test_an_unelected_set_is_logged_after_a_delay_and_every_half_minute(
     assert logged_fields(caplog) == []
     unelected.look(found, UNELECTED_MS)
     assert logged_fields(caplog) == [
-        {"broker": "a", "missing": [2], "may_lack": [1], "best": 1, "log_end": 50}
+        {"broker": "a", "missing": [2], "may_miss": [1], "best": 1, "log_end": 50}
     ]
     unelected.look(found, UNELECTED_MS + REMIND_MS - 1)
     assert logged_fields(caplog) == []
@@ -79,13 +79,13 @@ def test_an_unelected_set_is_logged_after_a_delay_and_every_half_minute(
 
 def test_a_set_with_only_empty_logs_names_no_missing_member(caplog: pytest.LogCaptureFixture) -> None:
     state = applied(members(1, 2), STRUCK_OFF)
-    empty = {f"b{each}": report(0, may_lack=True) for each in (1, 2)}
-    found = waiting_reason(state, alive(**empty, lacking=(1, 2)))
+    empty = {f"b{each}": report(0, may_miss=True) for each in (1, 2)}
+    found = waiting_reason(state, alive(**empty, incomplete=(1, 2)))
     assert found == WaitingReason({1: 0, 2: 0}, frozenset(), 1)
     Unelected().log("a", found)
     assert "the logs of all members are empty" in caplog.text
     assert all("missing" not in record.__dict__["fields"]["hint"] for record in caplog.records)
-    assert logged_fields(caplog) == [{"broker": "a", "may_lack": [1, 2], "best": 1}]
+    assert logged_fields(caplog) == [{"broker": "a", "may_miss": [1, 2], "best": 1}]
 
 
 def test_a_set_that_had_a_master_since_starts_its_delay_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -111,7 +111,7 @@ def test_a_leader_logs_only_the_set_that_waits(caplog: pytest.LogCaptureFixture)
         scene.brokers.hear(1, [name for name in scene.names if name != waits])
         scene.brokers.lose(2, [waits])
         scene.state.apply(ElectMaster(waits, None))
-        scene.brokers.hear(2, [waits], may_lack=True)
+        scene.brokers.hear(2, [waits], may_miss=True)
         scene.lead()
         for _ in range(0, UNELECTED_MS + 2 * LOG_EVERY_MS, LOG_EVERY_MS):
             scene.clock.ms += LOG_EVERY_MS
