@@ -2,9 +2,9 @@
 
 Every controller keeps its own table, from the heartbeats that each broker sends to all of them; it is never
 replicated. Invariant: an entry belongs to the newest connection that a heartbeat of its broker came over, so only the
-end of that connection ends the broker, and the late end of an older one does not. Messages of a dead process that
-arrive late count for nothing: its connection is older than its successor's, and so is its incarnation, if sent. Both
-are needed, because clocks are set back and requests are sent twice. Pure."""
+end of that connection ends the broker, and the late end of an older one does not. Late messages of a dead process are ignored:
+their connection is older than the successor's, and so is their incarnation, if one was sent. Both comparisons are needed,
+because clocks are set back and requests are sent twice. Pure."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ class LedgerLog(LogFiles):
         self._replaced = False
 
     def opened(self, vouched_for: int, old: OldLog | None = None) -> None:
-        """Use the opened files of the node, which begin where those of `old` end. Data below `vouched_for` was
-        dispatched before, so it was committed, whatever the node's own checkpoint knows."""
+        """Use the opened files of the node, which begin where those of `old` end. Data below `vouched_for` was dispatched
+        before, so it is committed, even if the node's own checkpoint does not show it yet."""
         self._old = old
         self._first = self._node.log_begin() if old is None or not old.files else old.first
         self._end = max(self._node.readable()[1], min(vouched_for, self._node.log_end()))
@@ -208,7 +208,7 @@ class LedgerLog(LogFiles):
 
     def _proven_time(self, head: bytes, position: int) -> int | None:
         """Store time in `head`, if the entry is intact: a corrupt time would delete young files, or keep old ones.
-        Read from the mapping, because these are few and their heads were read a moment ago."""
+        The entry is read from the mapping: few entries are checked this way, and their heads were read a moment ago."""
         log, unit = self._node.store.log, index_header(head)
         assert log is not None and unit is not None
         try:

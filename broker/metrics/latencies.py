@@ -1,7 +1,8 @@
-"""Latencies of answers to clients, and of topics and groups that administrators create; kept only while metrics are on.
+"""Latencies of answers to clients, and of the creation of topics and groups by administrators. They are kept only while metrics
+are on.
 
-Invariant: an answer is observed once, in whole milliseconds from the arrival of its request: a handler's result by
-`watch`, later and batched answers by their sender. Sends that came together and are answered together are one
+Invariant: each answer is observed once, in whole milliseconds since its request arrived. `watch` observes a handler's result;
+the code that sends later or batched answers observes these. Sends that came together and are answered together are one
 observation. A one-way request has no answer, so it is not counted."""
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Deletion of old segments in rounds.
 
-Invariant: nothing is deleted at or above the confirmed end of the checkpoint on disk, data that a connected slave still reads
-(within slaveCatchupReserveBytes of the log's end), the first undelivered delayed message, the first open half message,
-or data that a lease in force holds. Nothing here stops a broker: failed deletions
-are repeated in the next round."""
+Invariant: nothing is deleted at or above the lowest of these positions: the confirmed end in the checkpoint on disk, where a
+connected slave still reads (at most slaveCatchupReserveBytes before the log's end), the first undelivered delayed message, the
+first open half message, and the begin of data that a valid lease holds. Nothing here stops a broker: failed deletions are
+repeated in the next round."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The version of a Raft-mode broker's tables: the term of the leader that made it, and that leader's count.
 
-Invariant: it never decreases, and is on disk only after tables that are no older. A broker that lost tables has none, and
-records that before it writes any: it does not count in a majority of copies. Pure."""
+Invariant: the version never decreases. It is written to disk only after tables of that version or a newer one are. A broker
+that lost tables has no version. It records this before it writes any table, so it does not count in a majority of copies.
+Pure."""
 
 from __future__ import annotations
 

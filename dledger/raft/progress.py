@@ -173,7 +173,8 @@ def answers(response: PushResponse | InstallResponse, request: PushRequest | Ins
 
 @dataclass(slots=True)
 class Progress:
-    """`next_index` is the next entry to send. It begins behind the leader's end, and runs ahead of the follower's answers."""
+    """`next_index` is the next entry to send. It starts with the entry after the leader's last one, and runs ahead of the
+    follower's answers."""
 
     next_index: int
     held_index: int = NO_INDEX

@@ -1,7 +1,7 @@
 """The consume queues that have files open: a store with ten thousand topics has more queues than a process may map files
 (vm.max_map_count, 65,530 by default) or hold descriptors; a mapped file takes two.
 
-Invariant: after each call at most `most` queues have files open, and the one that opened one last is among them."""
+Invariant: after each call at most `most` queues have files open. The queue that opened a file last is one of them."""
 
 from __future__ import annotations
 

@@ -135,8 +135,8 @@ def beyond_the_end(
 
 
 def require_times(starting: Edge, store: StoreSnapshot, stretches: Sequence[Stretch]) -> None:
-    """A starting time that no message reaches is an error unless the strategy is `latest`. Clocks may have gone back, so
-    proving it needs a walk of the whole log; a time that is reached is mostly found at the log's end."""
+    """A starting time that no message reaches is an error unless the strategy is `latest`. Clocks may have gone back, so only a
+    walk of the whole log proves that no message reaches the time. If one does, it is usually found at the log's end."""
     backwards = list(reversed(stretches))
     cure = "give an earlier time, or startingOffsetsByTimestampStrategy=latest to read nothing there"
     if starting.timestamp is not None:

@@ -36,7 +36,8 @@ ORIGIN, ORIGIN_QUEUE, ORIGIN_EPOCH = "REPLAY_SRC", "REPLAY_QUEUE", "REPLAY_EPOCH
 class QueueMessage(NamedTuple):
     """One message of one queue; `end` is the end of its record, or of its part of a batch's record.
 
-    `born_ms` is its time of birth, ms, None if no timestamp holds it; `properties` are the stored ones if they are `text`."""
+    `born_ms` is its time of birth in ms, None if a timestamp cannot hold it. `properties` are the stored ones only if `text` is
+    true."""
 
     queue_id: int
     queue_offset: int
