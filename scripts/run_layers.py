@@ -26,7 +26,7 @@ from typing import TextIO
 import pytest
 
 LAYERS = {
-    "unit": ["tests/architecture", "tests/unit"],
+    "unit": ["tests/unit"],
     "cluster": ["tests/cluster"],
     "simulation": ["tests/simulation"],
     "crash": ["tests/crash"],

@@ -69,6 +69,7 @@ def test_the_document_lists_every_planted_bug() -> None:
     assert listed == {bug: "a seed" if bug in FOUND_BY else "a unit test" for bug in BUGS}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bug", sorted(FOUND_BY_UNIT))
 def test_a_planted_bug_is_found_by_its_unit_test(bug: str) -> None:
     assert_found("simulation.mutants.controllers", FOUND_BY_UNIT, bug)

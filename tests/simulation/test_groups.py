@@ -68,6 +68,7 @@ def test_every_planted_bug_has_a_seed_that_finds_it() -> None:
     assert FOUND_BY.keys() | FOUND_BY_UNIT.keys() == BUGS.keys()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bug", sorted(FOUND_BY_UNIT))
 def test_a_planted_bug_is_found_by_its_unit_test(bug: str) -> None:
     assert_found("simulation.mutants.groups", FOUND_BY_UNIT, bug)

@@ -96,6 +96,7 @@ def test_every_planted_bug_has_a_seed_or_a_scenario_that_finds_it() -> None:
     assert FOUND_BY.keys() | by_other_means == BUGS.keys()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bug", sorted(FOUND_BY_UNIT))
 def test_a_planted_bug_is_found_by_its_unit_test(bug: str) -> None:
     assert_found("simulation.mutants.raft", FOUND_BY_UNIT, bug)
