@@ -17,6 +17,7 @@ from broker.role.controllercalls import ControllerCalls
 from broker.role.controllerclient import ControllerClient
 from broker.role.membership import Membership
 from broker.switchover.forwarding import Forwarding
+from broker.switchover.forwardingstate import HOLD_MS_MAX
 from ha.service.replication import Replication
 from mqruntime.clock import Clock
 from mqruntime.log import fields
@@ -82,8 +83,10 @@ class GracefulShutdown:
     async def settle(self) -> None:
         """Hold new messages until those that are stored are answered, at most SETTLE_MS: what the slaves are about to confirm
         does not become a message of unknown outcome."""
+        if not self._membership.accepts_sends:
+            return
         deadline_ms = self._clock.monotonic_ms() + SETTLE_MS
-        self._forwarding.hand_over(SETTLE_MS)
+        self._forwarding.hand_over(HOLD_MS_MAX)  # longer than this takes: what is held is never stored
         while self._membership.accepts_sends and len(self._pending):
             if self._clock.monotonic_ms() >= deadline_ms:
                 logger.info(

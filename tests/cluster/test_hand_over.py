@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
+from unittest.mock import patch
 
 import pytest
 
+from broker.switchover import gracefulshutdown
 from broker.switchover.forwardingstate import Stage
+from broker.switchover.gracefulshutdown import GracefulShutdown
 from mqclient import routetable
 from mqclient.client import Client
 from mqclient.errors import ClientError
 from mqclient.message import decode_messages
 from mqclient.producer import SendStatus
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
-from remoting.codes import RequestCode
+from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
 from remoting.headers.pull import PullMessageHeader
+from remoting.headers.send import SendMessageHeader
 from simulation.kernel.world import World
 from tests.cluster.brokerset import Cluster
 from tests.cluster.handovers import another
@@ -109,6 +115,49 @@ def test_no_send_fails_in_an_election_while_clients_keep_asking_for_routes(
         senders = cluster.run(sent_through(cluster, lambda: cluster.designate(designate), asking=True))
         assert [sender.errors for sender in senders] == [[]] * SENDERS
         assert cluster.bodies() == sorted(body for sender in senders for body in sender.sent)
+
+
+def test_a_stopping_master_stores_no_message_that_it_holds() -> None:
+    """No slave confirms the stored ones, so that it waits as long as it may."""
+    with World(1) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        old, app = cluster.master, cluster.app(cluster.master)
+        settle = GracefulShutdown.settle
+        ends: list[int] = []
+        answers: list[int] = []
+        settling = asyncio.Event()
+
+        async def noted(self: GracefulShutdown) -> None:
+            ends.append(app.store.max_offset())
+            settling.set()
+            await settle(self)
+
+        async def stop() -> None:
+            for number in range(3):
+                world.nodes[f"controller-{number}"].pause(5_000)
+            for node in cluster.slaves:
+                world.network.cut(old.host, node.host)
+            await asyncio.sleep(0.05)
+            held = asyncio.ensure_future(send_while_it_waits())
+            await old.stop()
+            await held
+
+        async def send_while_it_waits() -> None:
+            await settling.wait()
+            header = SendMessageHeader("producers", "orders", "TBW102", 4, 0, 0, 0, 0)
+            with suppress(RemotingError):
+                answers.append(
+                    (await cluster.ask(app.address, RequestCode.SEND_MESSAGE, header, b"held")).code
+                )
+
+        late_look = patch.object(
+            gracefulshutdown, "LOOK_MS", 37
+        )  # the end of the wait falls between two looks
+        with late_look, patch.object(GracefulShutdown, "settle", noted):
+            cluster.run(sent_through(cluster, stop))
+        assert answers == [ResponseCode.SYSTEM_BUSY]
+        assert ends == [app.store.max_offset()] and app.store.max_offset() > app.store.confirm_offset()
 
 
 @pytest.mark.parametrize("seed", [1, *long([2])])
