@@ -144,6 +144,7 @@ class BrokerApp:
             ha=self.ha,
             tables=self.tables,
             clock=clock,
+            network=runtime.network,
             tasks=self._tasks,
             events=self._events,
             fence=group_tables(self._log, self.tables, clock),
@@ -161,12 +162,13 @@ class BrokerApp:
                 delivered=delivered,
                 contract_mark=self._contract_mark,
                 clock=clock,
+                network=runtime.network,
                 random=runtime.random,
                 tasks=self._tasks,
                 memory_bytes=runtime.memory_bytes,
             )
         )
-        self._ports = Ports(settings, self.requests.router, clock, self._events.disconnected)
+        self._ports = Ports(settings, self.requests.router, clock, runtime.network, self._events.disconnected)
 
     def _build_role(self) -> None:
         settings, clock, membership, ha = self.settings, self._clock, self.membership, self.ha
@@ -512,5 +514,10 @@ class BrokerApp:
         )
         collectors = [collector, *group_figures(self._log, self.settings)]
         return await serve_broker_probes(
-            self.membership, settings=self.settings, store=self.store, ha=self.ha, collectors=collectors
+            self.membership,
+            settings=self.settings,
+            store=self.store,
+            ha=self.ha,
+            collectors=collectors,
+            network=self._runtime.network,
         )

@@ -75,6 +75,7 @@ def replicated_log(
         EpochFile(runtime.files, settings.store_path_epoch_file or EPOCH_FILE),
         settings=settings.replication,
         clock=runtime.clock,
+        network=runtime.network,
         host=settings.listens_on,
         port=settings.ha_port,
         advertised_host=settings.ha_host,

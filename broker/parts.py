@@ -14,6 +14,7 @@ from broker.tables.tables import Tables
 from ha.service.replication import Replication
 from messagestore.store.brokerstore import BrokerStore
 from mqruntime.clock import Clock
+from mqruntime.network import Network
 from mqruntime.tasks import Tasks
 
 
@@ -31,6 +32,7 @@ class Parts:
     """What delayed messages and ends of transactions wait for."""
     contract_mark: KeptContractMark
     clock: Clock
+    network: Network
     random: Random
     tasks: Tasks
     """Run what a request leaves behind."""

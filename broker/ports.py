@@ -9,6 +9,7 @@ from collections.abc import Callable
 from broker.settings.broker import BrokerSettings
 from messagestore.record import pack_host
 from mqruntime.clock import Clock
+from mqruntime.network import Network
 from remoting.limits import Limits
 from remoting.peer import Peer
 from remoting.router import Router
@@ -19,7 +20,12 @@ class Ports:
     """`on_disconnect` is called with every connection that has ended."""
 
     def __init__(
-        self, settings: BrokerSettings, router: Router, clock: Clock, on_disconnect: Callable[[Peer], None]
+        self,
+        settings: BrokerSettings,
+        router: Router,
+        clock: Clock,
+        network: Network,
+        on_disconnect: Callable[[Peer], None],
     ) -> None:
         self._ip = settings.broker_ip1
         limits = Limits(idle_ms_max=settings.server_channel_max_idle_time_seconds * 1000)
@@ -29,6 +35,7 @@ class Ports:
                 host=settings.listens_on,
                 port=port,
                 clock=clock,
+                network=network,
                 limits=limits,
                 on_disconnect=on_disconnect,
             )

@@ -139,6 +139,7 @@ class Requests:
         self.forwarding = forwarding = Forwarding(
             parts.clock,
             Tasks(parts.tasks.fail),
+            parts.network,
             carried_max=settings.waiting_sends_max,
             forward_ms=max(FORWARD_MS, 1000 * settings.shutdown_forward_seconds),
         )

@@ -74,7 +74,9 @@ class ControllerApp(NodeListener):
         self._awake_clock = AwakeClock(clock)
         self.faileded: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks(self.failed)
-        self._client = RemotingClient(clock=clock, connect_timeout_ms=CONNECT_TIMEOUT_MS)
+        self._client = RemotingClient(
+            clock=clock, network=runtime.network, connect_timeout_ms=CONNECT_TIMEOUT_MS
+        )
         machine = ReplicasStateMachine()
         self.state = machine.state
         self.node = DLedgerNode(
@@ -135,6 +137,7 @@ class ControllerApp(NodeListener):
             host=settings.listens_on,
             port=settings.listen_port,
             clock=clock,
+            network=runtime.network,
             limits=Limits(idle_ms_max=settings.server_channel_max_idle_time_seconds * 1000),
             on_connect=processor.connected,
             on_disconnect=processor.disconnected,
@@ -229,6 +232,7 @@ class ControllerApp(NodeListener):
                 "leaderAddress": node.leader_address,
             },
             {"/leader": lambda: node.is_active},
+            self._runtime.network,
         )
 
 

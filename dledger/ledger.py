@@ -154,7 +154,9 @@ class DLedger:
         self._events = Events(self.counts)
         self._tasks = Tasks(self._events.failed)
         self.clock = runtime.clock
-        self._client = RemotingClient(clock=runtime.clock, connect_timeout_ms=CONNECT_TIMEOUT_MS)
+        self._client = RemotingClient(
+            clock=runtime.clock, network=runtime.network, connect_timeout_ms=CONNECT_TIMEOUT_MS
+        )
         self._node = DLedgerNode(
             self_id=self_id,
             peers=peers,
@@ -172,7 +174,11 @@ class DLedger:
         MemberService(self._node, group, lambda: self.counts).register(self.router)
         host, _, port = peers[self_id].rpartition(":")
         self._server = RemotingServer(
-            self.router, host=listens_on or host, port=int(port), clock=runtime.clock
+            self.router,
+            host=listens_on or host,
+            port=int(port),
+            clock=runtime.clock,
+            network=runtime.network,
         )
 
     # Start and stop

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from mqruntime.listening import accepts_no_more, why_not_listening
+from mqruntime.listening import why_not_listening
+from mqruntime.network import PLAIN, Link, Listener, Network
 
 logger = logging.getLogger(__name__)
 
@@ -47,29 +48,30 @@ class PagesCannotListen(Exception):
 class HttpPages:
     """Serves `pages` by path on `host:port`; port 0 takes a free one, `port` then says which."""
 
-    def __init__(self, pages: Mapping[str, Callable[[], HttpPage]], *, host: str, port: int) -> None:
+    def __init__(
+        self, pages: Mapping[str, Callable[[], HttpPage]], *, host: str, port: int, network: Network = PLAIN
+    ) -> None:
         self.host = host
         self.port = port
         self._pages = pages
         self._connections: dict[_Connection, None] = {}
-        self._server: asyncio.AbstractServer | None = None
+        self._network = network
+        self._listener: Listener | None = None
 
     async def start(self) -> None:
         """Listens. Raises PagesCannotListen."""
         try:
-            server = await asyncio.get_running_loop().create_server(self._accept, self.host, self.port)
+            self._listener = await self._network.listen(self._accept, self.host, self.port, Link.PAGES)
         except OSError as error:
             why = why_not_listening(error)
             key = "metricsPromExporterPort" if error.errno == errno.EADDRINUSE else "metricsPromExporterHost"
             raise PagesCannotListen(f"{key} {self.host}:{self.port}: {why}") from error
-        self._server = server
-        self.port = int(server.sockets[0].getsockname()[1])
+        self.port = self._listener.port
 
     async def stop(self) -> None:
         """Stop accepting; requests in progress are dropped."""
-        if self._server is not None:
-            await accepts_no_more(self._server)
-            self._server.close()
+        if self._listener is not None:
+            await self._listener.close()
         for connection in list(self._connections):
             connection.cut()
 

@@ -1,10 +1,9 @@
-"""The ports of a server: which addresses other machines can reach, why one cannot be used, and how one is closed.
+"""The ports of a server: which addresses other machines can reach, and why one cannot be used.
 
 Invariant: only a loopback address counts as private; a host name is judged by its text, never looked up."""
 
 from __future__ import annotations
 
-import asyncio
 import errno
 from ipaddress import ip_address
 
@@ -20,21 +19,6 @@ REASONS = {
 def why_not_listening(error: OSError) -> str:
     """An explanation of a failed bind for the person who chose the address."""
     return REASONS.get(error.errno or 0) or f"cannot listen: {error.strerror or error}"
-
-
-HANDED_OVER_TURNS = 3
-"""After this many turns of asyncio's loop each accepted connection has its transport."""
-
-
-async def accepts_no_more(server: asyncio.AbstractServer) -> None:
-    """Await this before closing `server`. Otherwise a connection that asyncio has accepted, and whose transport is made
-    later, would stay open without an owner (`Server._attach` of Python 3.11); uvloop accepts in one step."""
-    loop = asyncio.get_running_loop()
-    if isinstance(loop, asyncio.SelectorEventLoop) and isinstance(server, asyncio.Server):
-        for each in server.sockets:
-            loop.remove_reader(each.fileno())
-        for _ in range(HANDED_OVER_TURNS):
-            await asyncio.sleep(0)
 
 
 def beyond_this_machine(host: str) -> str | None:

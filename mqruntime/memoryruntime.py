@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from mqruntime.clock import SystemClock
+from mqruntime.network import PLAIN
 from mqruntime.runtime import Runtime
 from mqruntime.segments import DiskSpace, SoleFile, check_component
 from mqruntime.smallfiles import check_name
@@ -40,6 +41,7 @@ class MemoryFiles:
             segments=MemoryDirectory(self),
             lock=MemoryLock(self),
             boot_id="",
+            network=PLAIN,
         )
 
 

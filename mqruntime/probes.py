@@ -17,6 +17,7 @@ from mqruntime.figures import Labelled
 from mqruntime.httppages import JSON, HttpPage, HttpPages
 from mqruntime.listening import beyond_this_machine
 from mqruntime.metricsettings import MetricsSettings
+from mqruntime.network import Network
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ async def serve_probes(
     collectors: Sequence[Collector],
     facts: Callable[[], Facts],
     roles: Mapping[str, Callable[[], bool]],
+    network: Network,
 ) -> HttpPages:
     """The pages, being served. `facts` are shown by probes; `roles` maps a path ("/master") to whether the role holds now.
 
@@ -45,7 +47,7 @@ async def serve_probes(
         **{path: probe(holds) for path, holds in roles.items()},
     }
     host = settings.metrics_prom_exporter_host or settings.listens_on or "127.0.0.1"
-    served = HttpPages(pages, host=host, port=settings.metrics_prom_exporter_port)
+    served = HttpPages(pages, host=host, port=settings.metrics_prom_exporter_port, network=network)
     await served.start()
     if (shown := beyond_this_machine(host)) is not None:
         logger.warning(

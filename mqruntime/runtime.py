@@ -1,7 +1,7 @@
 """Everything of the outside world that an app gets.
 
-Invariant: an app reads time, randomness and disk only through these fields, and uses the network only through the running event
-loop; so the same app runs on a machine and in the simulator."""
+Invariant: an app reads time, randomness and disk, and opens ports and connections, only through these fields; so the same app
+runs on a machine and in the simulator."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mqruntime.clock import Clock
+    from mqruntime.network import Network
     from mqruntime.segments import SegmentDirectory
     from mqruntime.smallfiles import SmallFiles
     from mqruntime.storelock import StoreLock
@@ -34,6 +35,7 @@ class Runtime:
     segments: SegmentDirectory
     lock: StoreLock
     boot_id: str
+    network: Network
     side_files: SmallFiles | None = None
     local_hour: Callable[[int], int] = utc_hour
     memory_bytes: int = 0

@@ -65,6 +65,7 @@ class NamesrvApp:
         self._shown_elsewhere = shown_elsewhere
         self.table = RouteTable()
         self._clock = runtime.clock
+        self._network = runtime.network
         self._kv = KVConfig(runtime.files, settings.kv_config_path.name)
         self._scan_timer: asyncio.TimerHandle | None = None
         self.probes: HttpPages | None = None
@@ -74,6 +75,7 @@ class NamesrvApp:
             host=settings.listens_on,
             port=settings.listen_port,
             clock=runtime.clock,
+            network=runtime.network,
             limits=Limits(idle_ms_max=settings.server_channel_max_idle_time_seconds * 1000),
             on_disconnect=self._disconnected,
         )
@@ -91,7 +93,9 @@ class NamesrvApp:
             from mqruntime.probes import serve_probes  # only here: it imports the Prometheus library
 
             facts = {"port": self.port}
-            self.probes = await serve_probes(self.settings, [self.collector()], lambda: facts, {})
+            self.probes = await serve_probes(
+                self.settings, [self.collector()], lambda: facts, {}, self._network
+            )
         logger.info("name server started", extra=fields(address=self.settings.bind_address, port=self.port))
 
     def collector(self) -> Collector:

@@ -99,7 +99,9 @@ class Member(NodeListener):
         self._preferred = frozenset(preferred)
         self._clock: Clock = runtime.clock
         self._tasks = Tasks(on_fatal)
-        self._client = RemotingClient(clock=runtime.clock, connect_timeout_ms=CONNECT_TIMEOUT_MS)
+        self._client = RemotingClient(
+            clock=runtime.clock, network=runtime.network, connect_timeout_ms=CONNECT_TIMEOUT_MS
+        )
         self._readable: Callable[[int], None] = lambda end: None
         self._replaced: Callable[[int], None] = lambda position: None
         self._restarted: Callable[[], None] = lambda: None
@@ -127,7 +129,11 @@ class Member(NodeListener):
         self.router.add(RequestCode.EXCHANGE_BROKER_HA_INFO, self._on_where_request)
         host, _, port = self.address.rpartition(":")
         self._server = RemotingServer(
-            self.router, host=listens_on or host, port=int(port), clock=runtime.clock
+            self.router,
+            host=listens_on or host,
+            port=int(port),
+            clock=runtime.clock,
+            network=runtime.network,
         )
 
     def set_listeners(

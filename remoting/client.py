@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable
 
 from mqruntime.clock import Clock
-from mqruntime.connecting import connect
+from mqruntime.network import PLAIN, Link, Network
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 from remoting.connections import Connections
@@ -45,12 +45,14 @@ class RemotingClient:
         self,
         *,
         clock: Clock,
+        network: Network = PLAIN,
         router: Router | None = None,
         connect_timeout_ms: int = 3000,
         limits: Limits = CLIENT_LIMITS,
         on_disconnect: Callable[[str], None] | None = None,
     ) -> None:
         self.on_disconnect = on_disconnect
+        self._network = network
         self._connect_timeout_ms = connect_timeout_ms
         self._connections = Connections(router or Router(), clock, limits)
         self._peers: dict[str, Peer] = {}
@@ -141,7 +143,9 @@ class RemotingClient:
             raise ConnectFailed(address, "not an address of the form host:port")
         host = host.removeprefix("[").removesuffix("]")
         try:
-            peer = await connect(self._connections.protocol, host, int(port), self._connect_timeout_ms)
+            peer = await self._network.connect(
+                self._connections.protocol, host, int(port), self._connect_timeout_ms, Link.REMOTING
+            )
         except TimeoutError:
             raise ConnectFailed(address, f"not connected within {self._connect_timeout_ms} ms") from None
         except OSError as error:

@@ -5,19 +5,17 @@ Invariant: between `start` and `stop` the port accepts connections; after `stop`
 
 from __future__ import annotations
 
-import asyncio
 import errno
 from collections.abc import Callable
 
 from mqruntime.clock import Clock
-from mqruntime.listening import accepts_no_more, why_not_listening
+from mqruntime.listening import why_not_listening
+from mqruntime.network import PLAIN, Link, Listener, Network
 from remoting.connections import Connections
 from remoting.errors import AddressInUse, CannotListen
 from remoting.limits import Limits
 from remoting.peer import Peer
 from remoting.router import Router
-
-BACKLOG = 1024
 
 
 class RemotingServer:
@@ -30,6 +28,7 @@ class RemotingServer:
         host: str,
         port: int,
         clock: Clock,
+        network: Network = PLAIN,
         limits: Limits | None = None,
         on_connect: Callable[[Peer], None] | None = None,
         on_disconnect: Callable[[Peer], None] | None = None,
@@ -37,24 +36,22 @@ class RemotingServer:
         self.host = host
         self.port = port
         self._connections = Connections(router, clock, limits or Limits(), on_connect, on_disconnect)
-        self._server: asyncio.AbstractServer | None = None
+        self._network = network
+        self._listener: Listener | None = None
 
     async def start(self) -> None:
         """Listen. Raises AddressInUse, or CannotListen when this process cannot bind the address."""
-        loop = asyncio.get_running_loop()
         try:
-            server = await loop.create_server(
-                self._connections.protocol, self.host, self.port, backlog=BACKLOG, reuse_address=True
+            self._listener = await self._network.listen(
+                self._connections.protocol, self.host, self.port, Link.REMOTING
             )
         except OSError as error:
             kind = AddressInUse if error.errno == errno.EADDRINUSE else CannotListen
             raise kind(f"{self.host}:{self.port}", why_not_listening(error)) from error
-        self._server = server
-        self.port = int(server.sockets[0].getsockname()[1])
+        self.port = self._listener.port
 
     async def stop(self) -> None:
         """Stop accepting and close accepted connections."""
-        if self._server is not None:
-            await accepts_no_more(self._server)
-            self._server.close()
+        if self._listener is not None:
+            await self._listener.close()
         await self._connections.stop()

@@ -11,6 +11,7 @@ from broker.settings.broker import BrokerSettings
 from ha.service.replication import Replication
 from messagestore.store.brokerstore import BrokerStore
 from mqruntime.httppages import HttpPages
+from mqruntime.network import Network
 from mqruntime.probes import serve_probes
 
 
@@ -21,6 +22,7 @@ async def serve_broker_probes(
     store: BrokerStore,
     ha: Replication,
     collectors: Sequence[Collector],
+    network: Network,
 ) -> HttpPages:
     """Serve /metrics, /health, /master (200 on the broker that accepts sends) and /slave. Raises PagesCannotListen."""
     return await serve_probes(
@@ -41,4 +43,5 @@ async def serve_broker_probes(
             "/master": lambda: membership.accepts_sends and store.takes_messages(),
             "/slave": lambda: membership.is_slave,
         },
+        network,
     )

@@ -18,6 +18,7 @@ from broker.tables.tables import Tables
 from ha.service.replication import Replication
 from mqruntime.clock import Clock
 from mqruntime.log import fields
+from mqruntime.network import Network
 from mqruntime.tasks import Tasks
 from remoting.client import RemotingClient
 
@@ -38,6 +39,7 @@ class Neighbours:
         ha: Replication,
         tables: Tables,
         clock: Clock,
+        network: Network,
         tasks: Tasks,
         events: BrokerEvents,
         fence: Fence | None = None,
@@ -48,7 +50,7 @@ class Neighbours:
         self._ha = ha
         self._tasks = tasks
         self._leaving = False
-        self.client = RemotingClient(clock=clock, on_disconnect=self._lost)
+        self.client = RemotingClient(clock=clock, network=network, on_disconnect=self._lost)
         self.finder = MasterFinder(self.client, self._master_found)
         self.registration = Registration(
             membership,

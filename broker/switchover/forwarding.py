@@ -32,6 +32,7 @@ from broker.switchover.forwardlink import Carried, ForwardLink
 from mqruntime.clock import Clock
 from mqruntime.coretimer import CoreTimer
 from mqruntime.log import fields
+from mqruntime.network import PLAIN, Network
 from mqruntime.tasks import Tasks
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -95,8 +96,17 @@ class Forwarding:
     """`carried_max` limits requests that wait for answers here, and the same at the successor; `forward_ms` is
     that of ForwardingState; `tasks` run the connections."""
 
-    def __init__(self, clock: Clock, tasks: Tasks, *, carried_max: int, forward_ms: int) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        tasks: Tasks,
+        network: Network = PLAIN,
+        *,
+        carried_max: int,
+        forward_ms: int,
+    ) -> None:
         self.state = ForwardingState(forward_ms)
+        self._network = network
         self.clients: dict[Peer, None] = {}
         """Open connections with requests that may be passed on."""
         self.on_reply: PassBack | None = None
@@ -388,6 +398,7 @@ class Forwarding:
             successor,
             self._clock,
             self._tasks,
+            self._network,
             own_id=self.own_id(),
             carried_max=self._carried_max,
             on_opened=partial(self._opened, successor),

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from broker.switchover.forwardingstate import Successor
 from mqruntime.clock import Clock
-from mqruntime.connecting import connect
 from mqruntime.log import fields
+from mqruntime.network import Link, Network
 from mqruntime.tasks import Tasks
 from remoting.client import CLIENT_LIMITS
 from remoting.codes import RequestCode, ResponseCode
@@ -60,6 +60,7 @@ class ForwardLink:
         successor: Successor,
         clock: Clock,
         tasks: Tasks,
+        network: Network,
         *,
         own_id: int | None,
         carried_max: int,
@@ -70,6 +71,7 @@ class ForwardLink:
         self.successor = successor
         self._clock = clock
         self._tasks = tasks
+        self._network = network
         self._own_id = own_id
         self._carried_max = carried_max
         self._on_opened = on_opened
@@ -163,7 +165,9 @@ class ForwardLink:
         host, _, port = self.successor.address.rpartition(":")
         self._gone.clear()
         try:
-            self._connection = await connect(self._protocol, host, int(port), CONNECT_TIMEOUT_MS)
+            self._connection = await self._network.connect(
+                self._protocol, host.strip("[]"), int(port), CONNECT_TIMEOUT_MS, Link.REMOTING
+            )
         except (OSError, TimeoutError, ValueError) as error:
             said = fields(successor=self.successor.address, why=str(error) or "timeout")
             logger.debug("successor not reached", extra=said)

@@ -20,6 +20,7 @@ from ha.slave.follower import Follower
 from ha.slave.link import Cut, LeftBehind, PersistEpochs, StayOut
 from mqruntime.clock import Clock
 from mqruntime.log import fields
+from mqruntime.network import Network
 from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.tasks import Tasks
 
@@ -58,6 +59,7 @@ class PairSlave(Follower):
         *,
         settings: HASettings,
         clock: Clock,
+        network: Network,
         tasks: Tasks,
         counters: HACounters,
         on_confirm: Callable[[], None],
@@ -71,6 +73,7 @@ class PairSlave(Follower):
             log,
             settings=settings,
             clock=clock,
+            network=network,
             tasks=tasks,
             counters=counters,
             on_confirm=on_confirm,

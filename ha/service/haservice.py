@@ -31,8 +31,9 @@ from ha.slave.client import MasterWitness, SlaveClient
 from ha.slave.follower import Follower, cut_partial_record
 from ha.slave.link import LeftBehind, SlaveState, StayOut
 from mqruntime.clock import Clock
-from mqruntime.listening import accepts_no_more, why_not_listening
+from mqruntime.listening import why_not_listening
 from mqruntime.log import fields
+from mqruntime.network import PLAIN, Link, Listener, Network
 from mqruntime.tasks import Tasks
 
 logger = logging.getLogger("ha")
@@ -61,6 +62,7 @@ class HAService:
         catch_up_limit: Callable[[], int | None],
         on_fatal: Callable[[BaseException], None],
         pair: PairSettings | None = None,
+        network: Network = PLAIN,
     ) -> None:
         """Listens on `host`; slaves connect to `advertised_host`. Three values may change: `members_min` is
         minInSyncReplicas, `truncation_allowed` is allowTruncationTo (None: not set), `catch_up_limit` is
@@ -87,7 +89,8 @@ class HAService:
         self._caught_up_callbacks: list[Callable[[], None]] = []
         self._ended_callbacks: list[Callable[[], None]] = []
         self._tasks = Tasks(on_fatal)
-        self._server: asyncio.Server | None = None
+        self._network = network
+        self._listener: Listener | None = None
         self._change_of_role = asyncio.Lock()
         # the master's or slave's end of the links
         self._end: Mastership | PairMastership | Follower | None = None
@@ -111,18 +114,17 @@ class HAService:
         if self._settings.acks_flushed and self._pair is None:
             self._log.on_flush(self._flushed)
         try:
-            self._server = await asyncio.get_running_loop().create_server(
-                self._accept, self._host, self._port
+            self._listener = await self._network.listen(
+                self._accept, self._host, self._port, Link.REPLICATION
             )
         except OSError as error:
             kind = HAAddressInUse if error.errno == errno.EADDRINUSE else HACannotListen
             raise kind(self._host, self._port, why_not_listening(error)) from error
-        self._port = self._server.sockets[0].getsockname()[1]
+        self._port = self._listener.port
 
     async def stop(self) -> None:
-        if self._server is not None:
-            await accepts_no_more(self._server)
-            self._server.close()
+        if self._listener is not None:
+            await self._listener.close()
         async with self._change_of_role:
             await self._end_links("shutdown")
         await self._tasks.stop()
@@ -268,6 +270,7 @@ class HAService:
                     epoch=lambda: self._epoch,
                     settings=self._settings,
                     clock=self._clock,
+                    network=self._network,
                     tasks=self._tasks,
                     counters=self.counters,
                     on_confirm=self._confirmed,
@@ -322,6 +325,7 @@ class HAService:
                 self._records,
                 settings=self._settings,
                 clock=self._clock,
+                network=self._network,
                 tasks=self._tasks,
                 counters=self.counters,
                 on_confirm=self._confirmed,

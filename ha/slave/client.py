@@ -20,6 +20,7 @@ from ha.slave.follower import Follower
 from ha.slave.link import Cut, LeftBehind, MasterProof, PersistEpochs, SlaveLink, StayOut
 from mqruntime.clock import Clock
 from mqruntime.log import fields
+from mqruntime.network import Network
 from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.tasks import Tasks
 
@@ -69,6 +70,7 @@ class SlaveClient(Follower):
         epoch: Callable[[], int],
         settings: HASettings,
         clock: Clock,
+        network: Network,
         tasks: Tasks,
         counters: HACounters,
         on_confirm: Callable[[], None],
@@ -97,6 +99,7 @@ class SlaveClient(Follower):
             log,
             settings=settings,
             clock=clock,
+            network=network,
             tasks=tasks,
             counters=counters,
             on_confirm=on_confirm,

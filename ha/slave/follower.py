@@ -16,9 +16,9 @@ from ha.settings import HASettings
 from ha.slave.connection import ReceivingLink, SlaveConnection
 from ha.slave.link import Cut, PersistEpochs
 from mqruntime.clock import Clock
-from mqruntime.connecting import connect
 from mqruntime.diskfull import RetriedWrite
 from mqruntime.log import fields
+from mqruntime.network import Link, Network
 from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.tasks import Tasks
 
@@ -56,6 +56,7 @@ class Follower:
         *,
         settings: HASettings,
         clock: Clock,
+        network: Network,
         tasks: Tasks,
         counters: HACounters,
         on_confirm: Callable[[], None],
@@ -65,6 +66,7 @@ class Follower:
         self._log = log
         self._settings = settings
         self._clock = clock
+        self._network = network
         self._tasks = tasks
         self._counters = counters
         self._on_confirm = on_confirm
@@ -158,8 +160,12 @@ class Follower:
             return self._settings.full_log_wait_ms
         host, _, port = address.rpartition(":")
         try:
-            connection = await connect(
-                self._new_connection, host.strip("[]"), int(port), self._settings.connect_timeout_ms
+            connection = await self._network.connect(
+                self._new_connection,
+                host.strip("[]"),
+                int(port),
+                self._settings.connect_timeout_ms,
+                Link.REPLICATION,
             )
         except (OSError, TimeoutError, ValueError) as error:
             if self._unreached.failed(address, self._clock.monotonic_ms()):

@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import Callable
 
+from mqruntime.network import PLAIN
 from mqruntime.runtime import App, RestartWanted, Runtime
 from mqruntime.serve import is_bug
 from simulation.kernel.disk import SimulatedDirectory, SimulatedDisk, SimulatedSmallFiles, SimulatedStoreLock
@@ -76,6 +77,7 @@ class Node:
             segments=SimulatedDirectory(self.disk, process),
             lock=SimulatedStoreLock(self.disk, process),
             boot_id=f"{self.name}/{self.boots}",
+            network=PLAIN,
         )
 
     def start(self, make_app: Callable[[Runtime], App]) -> None:

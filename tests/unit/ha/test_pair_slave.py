@@ -13,6 +13,7 @@ from ha.counters import HACounters
 from ha.errors import MasterUnread
 from ha.settings import HASettings
 from mqruntime.clock import SystemClock
+from mqruntime.network import PLAIN
 from mqruntime.tasks import Tasks
 from tests.unit.ha.memorylog import MemoryLog, record
 
@@ -50,6 +51,7 @@ def prepared(log: MemoryLog, records: Records | None) -> int | None:
             records,
             settings=SETTINGS,
             clock=SystemClock(),
+            network=PLAIN,
             tasks=tasks,
             counters=HACounters(),
             on_confirm=lambda: None,

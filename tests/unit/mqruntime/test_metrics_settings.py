@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from mqruntime.figures import Families, Figure, Labelled
 from mqruntime.histogram import Histogram
 from mqruntime.metricsettings import MetricsSettings, labels_of
+from mqruntime.network import PLAIN
 from mqruntime.probes import serve_probes
 
 
@@ -71,7 +72,7 @@ def test_pages_that_others_reach_are_warned_of_in_one_line(
     settings = MetricsSettings(metricsPromExporterHost=host, metricsPromExporterPort=0)
 
     async def serve() -> None:
-        pages = await serve_probes(settings, [Scripted()], dict, {})
+        pages = await serve_probes(settings, [Scripted()], dict, {}, PLAIN)
         await pages.stop()
 
     with caplog.at_level(logging.WARNING):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mqruntime.clock import SystemClock
+from mqruntime.network import PLAIN
 from mqruntime.runtime import Runtime
 from mqruntime.segments import RealSegmentDirectory
 from mqruntime.settings import SettingsError
@@ -56,6 +57,7 @@ class Scene:
             RealSegmentDirectory(root),
             RealStoreLock(root),
             "one boot",
+            PLAIN,
         )
         settings = NamesrvSettings.load(None, ["listenPort=0", "bindAddress=127.0.0.1", *overrides])
         self.app = NamesrvApp(settings, runtime)

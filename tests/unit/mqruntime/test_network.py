@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 import uvloop
 
-from mqruntime.connecting import connect
+from mqruntime.network import PLAIN, Link
 
 HOST = "127.0.0.1"
 STEPS_MAX = 20
@@ -36,7 +37,7 @@ async def given_up_after(steps: int, port: int) -> list[str] | None:
         made.append(RecordingProtocol())
         return made[-1]
 
-    task = asyncio.get_running_loop().create_task(connect(make, HOST, port, 3_000))
+    task = asyncio.get_running_loop().create_task(PLAIN.connect(make, HOST, port, 3_000, Link.REMOTING))
     for _ in range(steps):
         await asyncio.sleep(0)
     if task.done():
@@ -81,4 +82,38 @@ def test_connecting_to_a_malformed_host_name_raises_os_error(
     new_loop: Callable[[], asyncio.AbstractEventLoop], host: str
 ) -> None:
     with asyncio.Runner(loop_factory=new_loop) as runner, pytest.raises(OSError):
-        runner.run(connect(RecordingProtocol, host, 9, 3_000))
+        runner.run(PLAIN.connect(RecordingProtocol, host, 9, 3_000, Link.REMOTING))
+
+
+class Accepted(asyncio.Protocol):
+    def __init__(self, made: list[asyncio.Transport]) -> None:
+        self.made = made
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.made.append(transport)
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_a_connection_accepted_while_the_server_closes_is_closed(turns: int) -> None:
+    """After two turns asyncio has accepted the socket, and makes its transport in the next one."""
+
+    async def scenario() -> None:
+        made: list[asyncio.Transport] = []
+        loop = asyncio.get_running_loop()
+        listener = await PLAIN.listen(lambda: Accepted(made), HOST, 0, Link.REMOTING)
+        with socket.create_connection((HOST, listener.port)) as client:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await listener.close()
+            for each in made:
+                each.close()
+            await asyncio.sleep(0)
+            client.setblocking(False)
+            try:
+                ended = await asyncio.wait_for(loop.sock_recv(client, 1), 5)
+            except ConnectionResetError:  # it was not accepted
+                ended = b""
+            assert ended == b""
+
+    asyncio.run(scenario())
