@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from tests.architecture.test_module_rules import HOUSE
+from tests.architecture.house import HOUSE
 
 NAMED = re.compile(r'"([A-Z]\w*)\.(\w+)(?:\[\])*"')
 BOUNDS = re.compile(r"simulation\.\w+\.bounds")

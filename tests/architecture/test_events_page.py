@@ -20,7 +20,7 @@ GONE = f"the disk is gone: {CURE}"
 class Server:
     def reported(self, why):
         us, said = self.us, fields(epoch=1, **self.more)
-        logger.error("%s, trying on", GONE, extra=said)
+        logger.error("%s, retrying", GONE, extra=said)
         logger.warning("role refused: %s", why, extra=fields(why=why, hint=CURES[why]))
         logger.info("began" if why else "ended")
         logger.debug("not shown")
@@ -39,7 +39,7 @@ def test_an_event_has_the_level_text_fields_and_hint_of_its_call(tmp_path: Path)
     path.write_text(SOURCE)
     found = {(event.level, event.text): event for event in Module(path).events()}
     assert found.keys() == {
-        ("ERROR", "the disk is gone: stop it; start it empty, trying on"),
+        ("ERROR", "the disk is gone: stop it; start it empty, retrying"),
         ("WARNING", "role refused: …"),
         ("INFO", "began"),
         ("INFO", "ended"),
@@ -50,7 +50,7 @@ def test_an_event_has_the_level_text_fields_and_hint_of_its_call(tmp_path: Path)
     assert found["WARNING", "role refused: …"] == Event(
         "WARNING", "role refused: …", ("why",), "stop it. Or: wait"
     )
-    assert found["ERROR", "the disk is gone: stop it; start it empty, trying on"].fields == ("epoch",)
+    assert found["ERROR", "the disk is gone: stop it; start it empty, retrying"].fields == ("epoch",)
 
 
 @pytest.mark.parametrize("package", [package for package, _ in PACKAGES])

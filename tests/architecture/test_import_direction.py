@@ -1,62 +1,14 @@
-"""The allowed imports between packages. The tables are the architecture; docs/architecture.md describes each
-package."""
+"""Packages import only what the tables of house.py allow. Nothing else imports tests, and no test imports another."""
 
 from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 
-from tests.architecture.sourcetree import SourceTree
-
-ROOT = Path(__file__).parent.parent.parent
-
-MAY_IMPORT: dict[str, set[str]] = {
-    "mqruntime": set(),
-    "epochfile": {"mqruntime"},
-    "nativepath": set(),
-    "remoting": {"nativepath", "mqruntime"},
-    "messagestore": {"nativepath", "mqruntime"},
-    "ha": {"epochfile", "mqruntime"},
-    "dledger": {"nativepath", "remoting", "mqruntime"},
-    "raftstore": {"dledger", "epochfile", "ha", "messagestore", "remoting", "mqruntime"},
-    "controller": {"dledger", "remoting", "mqruntime"},
-    "filters": set(),
-    "broker": {
-        "filters",
-        "ha",
-        "epochfile",
-        "messagestore",
-        "raftstore",
-        "remoting",
-        "nativepath",
-        "mqruntime",
-    },
-    "namesrv": {"remoting", "mqruntime"},
-    "mqclient": {"remoting", "mqruntime"},
-    "mqadmin": {"mqclient", "remoting", "mqruntime"},
-    "sparkreplay": {"messagestore", "epochfile", "mqclient"},
-    "localcluster": {"dledger", "mqclient", "mqadmin", "sparkreplay", "mqruntime"},
-}
-"""Package -> our packages that it may import. localcluster runs mqreplay's reader in the quickstart, and is a
-client of the members of a Raft-mode set."""
-
-ALSO_ALLOWED = {
-    "namesrv/__main__.py": {"controller"},
-    "sparkreplay/commands/resend.py": {"mqruntime"},
-    "sparkreplay/resend/job.py": {"mqruntime"},
-    "sparkreplay/resend/lane.py": {"remoting"},
-    "sparkreplay/store/livebroker.py": {"mqruntime"},
-}
-"""The name server's process may carry a controller inside (enableControllerInNamesrv). A resend gives the
-client its clock, and distinguishes refusals by their codes. One module checks all addresses."""
-
-TREE = SourceTree(ROOT, MAY_IMPORT)
-WITH_A_DOOR = {ROOT / name / "__init__.py" for name in ("sparkreplay", "dledger", "mqclient")}
-"""Markers with code: the public interfaces `sparkreplay.register` and `sparkreplay.open`, `dledger.DLedger`,
-and `mqclient.Client`."""
+from tests.architecture.house import ALSO_ALLOWED, MAY_IMPORT, ROOT, TREE, WITH_A_DOOR
+from tests.architecture.sourcetree import imports_in
 
 
 def modules_of(package: str) -> list[str]:
@@ -69,6 +21,16 @@ def test_nothing_but_tests_imports_tests(folder: str) -> None:
     assert sources
     importing = re.compile(r"^\s*(from|import) tests\b", re.MULTILINE)
     assert [str(path) for path in sources if importing.search(path.read_text())] == []
+
+
+def test_no_test_imports_from_another_test() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {imported.module} {imported.names}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for imported in imports_in(path)
+        if any(name.startswith("test_") for name in (imported.module.rpartition(".")[2], *imported.names))
+    ]
+    assert not found, "\n" + "\n".join(found)
 
 
 @pytest.mark.parametrize("package", sorted(MAY_IMPORT))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.architecture.test_import_direction import ROOT
+from tests.architecture.house import ROOT
 
 INTEROP = ROOT / "tests" / "interop"
 NAMED = re.compile(r'"(test_\w+\.py)(?:::(test_\w+))?"')

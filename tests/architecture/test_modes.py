@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.architecture.test_import_direction import TREE
+from tests.architecture.house import TREE
 
 ASKS = {
     "raft_group", "pair", "under_controllers", "is_pair_slave", "enable_d_leger_commit_log", "enable_controller_mode",

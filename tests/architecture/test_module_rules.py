@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.architecture.sourcetree import SourceTree
-from tests.architecture.test_import_direction import MAY_IMPORT, ROOT, TREE
+from tests.architecture.house import HOUSE, TREE
 
-HOUSE = SourceTree(ROOT, [*MAY_IMPORT, "simulation", "scripts"])
 CORES = {
     "broker", "controller", "dledger", "epochfile", "filters", "ha", "localcluster", "messagestore", "mqruntime", "namesrv",
     "raftstore", "remoting", "sparkreplay",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.test_import_direction import MAY_IMPORT, ROOT
+from tests.architecture.house import MAY_IMPORT, ROOT
 
 NOT_USED = ("told", "tells", "stands", "lacks", "anew", "lest", "whoever", "of ours", "in the place of")
 FORBIDDEN = re.compile(rf"(?<![\w'\"`])({'|'.join(NOT_USED)})(?![\w'\"`])", re.IGNORECASE)

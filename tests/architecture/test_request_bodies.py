@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.architecture.test_import_direction import TREE
+from tests.architecture.house import TREE
 
 SERVERS = ("broker.", "controller.", "namesrv.")
 READERS = {"decode", "loads"}

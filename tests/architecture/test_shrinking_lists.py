@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.architecture.house import TREE
 from tests.architecture.sourcetree import SourceTree
-from tests.architecture.test_import_direction import TREE
 
 KEPT = Path(__file__).with_name("class_names.kept")
 

@@ -10,7 +10,7 @@ import pytest
 
 from dledger.raft.messages import ResultCode
 from scripts.peers.javapeer import BROKER_JARS, QUICK_START, SOURCES, broker_missing, compiled, missing
-from tests.unit.dledger.test_ledger_clients import ServedGroup
+from tests.unit.dledger.servedgroup import ServedGroup
 
 LEADERS_MAX = 10
 """On a busy machine the group may change its leader; the client is then started with the new one."""

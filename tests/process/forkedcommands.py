@@ -28,3 +28,12 @@ class ForkedCommands:
         """Returns the same as subprocess.run."""
         ended = self._forks.ask(json.dumps([module, *arguments]))
         return subprocess.CompletedProcess([module, *arguments], ended["code"], ended["out"], ended["err"])
+
+
+def run(commands: ForkedCommands, module: str, *arguments: str, code: int = 0) -> str:
+    """The output of a command that exits with `code`."""
+    done = commands.run(module, *arguments)
+    said = done.stdout + done.stderr
+    assert done.returncode == code, said
+    assert "Traceback" not in said
+    return said

@@ -260,4 +260,4 @@ def test_a_controller_on_a_full_disk_waits_with_a_hint_until_sigterm(
         with ServerProcess("controller", *controller(tmp_path, where)) as waiting:
             waiting.wait_to_say("make room")
             assert waiting.stop() == 0
-    assert "No space left on device" in waiting.said and "trying on" in waiting.said
+    assert "No space left on device" in waiting.said and "retrying" in waiting.said

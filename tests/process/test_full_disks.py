@@ -131,6 +131,6 @@ def test_a_raft_mode_leader_with_a_full_disk_hands_over_leadership(raft_set: Clu
     before = raft_set.states()
     asyncio.run(filled(raft_set, goes_on=True))
     text = raft_set.log_file(FULL).read_text()
-    assert "takes no entries, trying on; make room on this member's disk" in text
+    assert "takes no entries, retrying; make room on this member's disk" in text
     assert raft_set.states() == before  # no process has ended
     assert said_calmly(raft_set)

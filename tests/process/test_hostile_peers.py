@@ -32,7 +32,7 @@ from remoting.headers.send import SendMessageHeader
 from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
 from simulation.hostile import frames, links, members, requests, roles
 from tests.process.hostilepeer import HostilePeer
-from tests.process.test_probes import pages_port
+from tests.process.pagesport import pages_port
 
 TOPIC, STRANGE_TOPIC = "Orders", "Strange"
 REAL = {"topic": STRANGE_TOPIC, "b": STRANGE_TOPIC}

@@ -19,6 +19,7 @@ from localcluster.cluster import Cluster
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
 from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
+from tests.process.pagesport import pages_port
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -38,11 +39,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         made.start()
         asyncio.run(made.wait_whole(timeout_ms=WAIT_MS))
         yield made
-
-
-def pages_port(cluster: Cluster, name: str) -> int:
-    """A port outside the leased block of the cluster and below those of outgoing connections."""
-    return int(cluster.layout.address(name).rpartition(":")[2]) - 12_000
 
 
 def page(cluster: Cluster, name: str, path: str) -> tuple[int, str]:

@@ -20,7 +20,7 @@ from mqclient.client import Client
 from mqclient.message import OutgoingMessage, StoredMessage
 from mqruntime.clock import SystemClock
 from scripts.peers.waits import WAIT_MS
-from tests.process.forkedcommands import ForkedCommands
+from tests.process.forkedcommands import ForkedCommands, run
 from tests.support.longtests import long
 from tests.support.waiting import wait_until
 
@@ -43,15 +43,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def client(cluster: Cluster) -> Client:
     return Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(1))
-
-
-def run(commands: ForkedCommands, module: str, *arguments: str, code: int = 0) -> str:
-    """The output of a command that exits with `code`."""
-    done = commands.run(module, *arguments)
-    said = done.stdout + done.stderr
-    assert done.returncode == code, said
-    assert "Traceback" not in said
-    return said
 
 
 def changed(cluster: Cluster, name: str, **settings: object) -> str:

@@ -13,8 +13,7 @@ from mqclient.client import Client
 from mqruntime.clock import SystemClock
 from raftstore.folder import read_log
 from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
-from tests.process.forkedcommands import ForkedCommands
-from tests.process.test_raft_mode import run
+from tests.process.forkedcommands import ForkedCommands, run
 from tests.unit.raftstore import raftstores
 
 TOPIC = "Orders"

@@ -11,7 +11,6 @@ from simulation.kernel.totals import Totals
 from simulation.mutants.raft import BUGS
 from simulation.raft.world import FEATURES, RaftWorld, run_seed
 from tests.simulation.played import Scenario, scenario
-from tests.simulation.test_register_seeds import FOUND_BY as FOUND_BY_REGISTERS
 from tests.simulation.unitfind import assert_found
 from tests.support.longtests import long
 
@@ -31,6 +30,7 @@ LONG_SCENARIOS = [
 ]
 
 FOUND_BY = found_by("raft")
+FOUND_BY_REGISTERS = found_by("registers")
 FOUND_BY_SCENARIO = {
     "bodies-again-unanswered",
     "checkpoint-ahead-of-disk",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from sparkreplay.engine.engine import missing_for_spark
+from tests.spark.writtenrows import ROWS, SEGMENT_BYTES, export, written
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
 pytestmark = [
@@ -17,8 +17,6 @@ pytestmark = [
     ),
     pytest.mark.filterwarnings("ignore"),
 ]
-SEGMENT_BYTES = 16384
-ROWS = 300
 
 
 @pytest.fixture
@@ -28,17 +26,6 @@ def folder(tmp_path: Path) -> StoreFolder:
         made.add(queue_id=number % 2, body=b"%d" % number * 20)
     made.write()
     return made
-
-
-def written(output: Path) -> list[tuple[int, bytes]]:
-    """Every row of every part file, in the log's order."""
-    table = pq.read_table(output, columns=["physical_offset", "body"])
-    return sorted(zip(*(table[name].to_pylist() for name in ("physical_offset", "body")), strict=True))
-
-
-def export(rows: Any, output: Path) -> Path:
-    rows.write.parquet(str(output))
-    return output
 
 
 def test_tasks_whose_worker_is_killed_once_write_the_same_rows(

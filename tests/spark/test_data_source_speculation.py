@@ -19,7 +19,7 @@ from sparkreplay.engine.engine import missing_for_spark
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import plan_read, read_all
 from tests.spark.sessions import ROOT, SharedSession, session
-from tests.spark.test_data_source_faults import ROWS, SEGMENT_BYTES, export, written
+from tests.spark.writtenrows import ROWS, SEGMENT_BYTES, export, written
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
 pytestmark = [

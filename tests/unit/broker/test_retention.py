@@ -20,8 +20,7 @@ from messagestore.leases import LEASE_MS_MAX, Lease
 from messagestore.messages import PutStatus
 from mqruntime.segments import DiskSpace, RealSegmentDirectory
 from tests.support.doubles import ManualClock, MemoryFiles
-from tests.unit.messagestore.storehelp import message
-from tests.unit.messagestore.test_trimming import SEGMENT, filled, names, saved
+from tests.unit.messagestore.storehelp import SEGMENT, filled, message, names, saved
 
 HOUR_MS = 3_600_000
 Scenario = Callable[["Scene"], Awaitable[None]]

@@ -29,10 +29,11 @@ INDEX_GEOMETRY = {  # slots, entries
 SEGMENT_SIZES = {"clean-shutdown": 262144, "after-kill-9": 262144, "non-controller-record-crc": 65536}
 RECORD_CRC_BYTES = 20
 NOW_MS = 1_700_000_000_000
+SEGMENT = 4096
 
 
 def small_settings(**values: Any) -> StoreSettings:
-    chosen = {"mapped_file_size_commit_log": 4096, "mapped_file_size_consume_queue": 400, **values}
+    chosen = {"mapped_file_size_commit_log": SEGMENT, "mapped_file_size_consume_queue": 400, **values}
     return StoreSettings(**chosen)
 
 
@@ -175,3 +176,25 @@ def dispatch_all(store: MessageStore) -> None:
     store.set_confirm_offset(store.max_offset())
     while store.dispatch():
         pass
+
+
+def names(root: Path, folder: str) -> list[int]:
+    return sorted(int(path.name) for path in (root / folder).iterdir() if path.is_file())
+
+
+async def saved(store: MessageStore) -> None:
+    """Confirm and dispatch all, and save the checkpoint."""
+    dispatch_all(store)
+    await store.flush()
+    await store._saved.sync()
+    await store._saved.save_checkpoint()
+
+
+async def filled(root: Path, segments: int = 5, **settings: Any) -> MessageStore:
+    """A master with `segments` full segments and a partial one; queue 1 ends with the first segment."""
+    store = await master(root, max_index_num=16, max_hash_slot_num=5, **settings)
+    store.append([message(b"old", queue_id=1, properties=b"KEYS\x01old\x02") for _ in range(3)])
+    while store.max_offset() < segments * SEGMENT + 1_000:
+        store.append([message(bytes(400), properties=b"KEYS\x01k\x02")])
+    await saved(store)
+    return store

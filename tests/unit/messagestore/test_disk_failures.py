@@ -63,7 +63,7 @@ def test_a_full_disk_is_retried_once_a_second_and_logged_every_half_minute(
     with caplog.at_level("INFO", "messagestore"):
         on_a_disk(scenario)
     logged = [record.getMessage() for record in caplog.records]
-    no_segment = "no segment of the log can be written, trying on; make room on this broker's disk"
+    no_segment = "no segment of the log can be written, retrying; make room on this broker's disk"
     assert logged == [no_segment, no_segment, "segment of the log can be written again"]
 
 

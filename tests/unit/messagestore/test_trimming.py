@@ -13,23 +13,24 @@ import pytest
 from messagestore.errors import OffsetOutOfRange
 from messagestore.messages import GetStatus
 from messagestore.queues.ends import FILE as ENDS_FILE
-from messagestore.store.messagestore import MessageStore
 from messagestore.store.trimming import Trimmed
 from mqruntime import segments
 from mqruntime.realruntime import real_runtime
 from mqruntime.segments import RealSegmentDirectory
 from tests.unit.messagestore.storehelp import (
+    SEGMENT,
     dispatch_all,
+    filled,
     in_loop,
     master,
     message,
+    names,
     nothing_cached,
     open_store,
     queue_entries,
+    saved,
     small_settings,
 )
-
-SEGMENT = 4096
 
 
 def always() -> bool:
@@ -38,28 +39,6 @@ def always() -> bool:
 
 def never() -> bool:
     return False
-
-
-def names(root: Path, folder: str) -> list[int]:
-    return sorted(int(path.name) for path in (root / folder).iterdir() if path.is_file())
-
-
-async def saved(store: MessageStore) -> None:
-    """Confirm and dispatch all, and save the checkpoint."""
-    dispatch_all(store)
-    await store.flush()
-    await store._saved.sync()
-    await store._saved.save_checkpoint()
-
-
-async def filled(root: Path, segments: int = 5, **settings: Any) -> MessageStore:
-    """A master with `segments` full segments and a partial one; queue 1 ends with the first segment."""
-    store = await master(root, max_index_num=16, max_hash_slot_num=5, **settings)
-    store.append([message(b"old", queue_id=1, properties=b"KEYS\x01old\x02") for _ in range(3)])
-    while store.max_offset() < segments * SEGMENT + 1_000:
-        store.append([message(bytes(400), properties=b"KEYS\x01k\x02")])
-    await saved(store)
-    return store
 
 
 @in_loop

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from remoting.codes import RequestCode
-from tests.unit.mqadmin.test_admin_messages import PULLED, RECORD, sent_as, two_queues
+from tests.unit.mqadmin.messageanswers import PULLED, RECORD, sent_as, two_queues
 
 if TYPE_CHECKING:
     from tests.unit.mqadmin.conftest import ScriptedServer

@@ -21,17 +21,21 @@ from mqadmin.errors import AdminError
 from mqclient.message import StoredMessage, decode_messages
 from mqclient.route import MessageQueue
 from remoting.codes import RequestCode
+from tests.unit.mqadmin.messageanswers import (
+    OFFSET_ID,
+    PULLED,
+    RECORD,
+    REPLIES,
+    VECTORS,
+    sent_as,
+    two_queues,
+)
 
 if TYPE_CHECKING:
     from remoting.command import RemotingCommand
     from tests.unit.mqadmin.conftest import ScriptedServer
 
-VECTORS = Path(__file__).parents[2] / "vectors" / "config"
-REPLIES = json.loads((VECTORS / "replies.json").read_text())
-RECORD = bytes.fromhex(REPLIES["queryMsgById"][0]["body_hex"])
-OFFSET_ID = "7F00000100005E9C0000000000000340"
 UNIQUE_ID = "FD0000000000000000000000000000021C444E0E2F2A69389F900003"
-PULLED = {"nextBeginOffset": "1", "minOffset": "0", "maxOffset": "1", "suggestWhichBrokerId": "0"}
 
 
 def stored(name: str) -> StoredMessage:
@@ -189,11 +193,6 @@ def test_a_message_is_found_by_its_queue_offset(server: ScriptedServer, folder: 
     assert server.run(*options, "-o", "0", "-f", "klingon").exit_code == 1
 
 
-def sent_as(server: ScriptedServer, status: int) -> None:
-    ext = {"msgId": OFFSET_ID, "queueId": "1", "queueOffset": "7"}
-    server.says(RequestCode.SEND_MESSAGE_V2, ext=ext, status=status)
-
-
 def test_a_message_is_sent_to_the_queue_that_is_named(server: ScriptedServer) -> None:
     sent_as(server, 0)
     options = ("sendMessage", "-t", "T", "-p", "hi", "-k", "k", "-c", "tag")
@@ -233,16 +232,6 @@ def test_messages_of_a_span_of_time_are_read(server: ScriptedServer) -> None:
     assert report["messages"][0]["offsetMsgId"] == OFFSET_ID
     assert server.run("consumeMessage", "-t", "VecTopic", "-o", "3").exit_code == 1
     assert server.run("consumeMessage", "-t", "VecTopic", "-b", "broker-x").exit_code == 1
-
-
-def two_queues(server: ScriptedServer) -> None:
-    """Queue 0 has the stored message, queue 1 none."""
-    ends = {"0": "1", "1": "0"}
-    for code, bound in ((RequestCode.GET_MIN_OFFSET, None), (RequestCode.GET_MAX_OFFSET, ends)):
-        server.answers[code] = lambda asked, bound=bound: asked.reply(
-            0, None, {"offset": "0" if bound is None else bound[asked.ext["queueId"]]}
-        )
-    server.says(RequestCode.PULL_MESSAGE, RECORD, ext=PULLED)
 
 
 def test_a_topic_is_printed_queue_by_queue(server: ScriptedServer) -> None:

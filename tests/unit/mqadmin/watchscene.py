@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
 from datetime import UTC
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -13,12 +11,11 @@ from rich.console import Console
 from mqadmin.watch.screen import screen
 from mqadmin.watch.view import MemberView, SetView, View
 from remoting.codes import RequestCode
+from tests.unit.mqadmin.messageanswers import RECORD
 
 if TYPE_CHECKING:
     from tests.unit.mqadmin.conftest import ScriptedServer
 
-VECTORS = Path(__file__).parents[2] / "vectors" / "config"
-RECORD = bytes.fromhex(json.loads((VECTORS / "replies.json").read_text())["queryMsgById"][0]["body_hex"])
 NOON_MS = 1795262400000  # 2026-11-21 12:00:00
 ADDRESSES = ("192.168.100.201:10911", "192.168.100.202:10911", "192.168.100.203:10911")
 

@@ -1,4 +1,4 @@
-"""A record as upstream's broker returns it."""
+"""Records as upstream's broker returns them."""
 
 from __future__ import annotations
 
@@ -8,3 +8,5 @@ WORKED_RECORD = bytes.fromhex(
     "09546f70696354657374001154414753015461674102"
     "4b455953016b31"
 )
+HALF = WORKED_RECORD.replace(b"TAGS\x01TagA\x02KEYS\x01k1", b"PGROUP\x01PG\x02A\x01BCDEF")
+"""The same record as the half message of a transaction of group PG."""

@@ -13,10 +13,8 @@ from mqclient.transactions import TransactionState
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.headers.transactions import CheckTransactionStateHeader, EndTransactionHeader
-from tests.unit.mqclient.records import WORKED_RECORD
+from tests.unit.mqclient.records import HALF
 from tests.unit.mqclient.servers import cluster, stored_as, with_servers
-
-HALF = WORKED_RECORD.replace(b"TAGS\x01TagA\x02KEYS\x01k1", b"PGROUP\x01PG\x02A\x01BCDEF")
 
 
 @pytest.mark.parametrize("answer", [None, True, 8, "COMMIT"])

@@ -14,8 +14,8 @@ from mqclient.transactions import TransactionState
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.headers.transactions import CheckTransactionStateHeader, EndTransactionHeader
+from tests.unit.mqclient.records import HALF
 from tests.unit.mqclient.servers import Server, cluster, stored_as, with_servers
-from tests.unit.mqclient.test_checks import HALF
 
 END = RequestCode.END_TRANSACTION
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from messagestore import record
 from nativepath import presence
-from tests.unit.messagestore.test_bulk import Case, both_ways
+from tests.unit.messagestore.bulkcases import Case, both_ways
 
 pytestmark = pytest.mark.skipif(presence.native is None, reason=f"the compiled module is {presence.why_not}")
 
@@ -25,7 +25,7 @@ def places_of(case: Case) -> list[int]:
 
 
 CASES = [Case(seed, 60, odd=odd, segment_size=1 << 16) for seed, odd in ((1, 0.0), (2, 0.1), (3, 0.5))]
-"""`both_ways` of test_bulk compares all ways of dispatch, the compiled one among them."""
+"""`both_ways` compares all ways of dispatch, the compiled one among them."""
 RECORDS = [places_of(case) for case in CASES]
 
 

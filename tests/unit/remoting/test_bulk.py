@@ -14,7 +14,7 @@ from remoting.command import RemotingCommand
 from remoting.header import Header
 from remoting.limits import Limits
 from remoting.peer import Peer
-from tests.unit.remoting.test_turns import Bench, wire
+from tests.unit.remoting.connectionbench import Bench, wire
 
 STEPS = 3
 

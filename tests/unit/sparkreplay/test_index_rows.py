@@ -8,40 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkreplay.errors import IndexUnusable
 from sparkreplay.read import index
-from sparkreplay.read.index import indexed_end, read_indexed
+from sparkreplay.read.index import indexed_end
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import plan_read, read_all
 from sparkreplay.store.files import LocalFiles
 from tests.unit.sparkreplay.storefolder import StoreFolder
+from tests.unit.sparkreplay.storerows import both_ways
 from tests.unit.sparkreplay.stores import MIXES, folder, grown
-
-Rows = list[dict[str, Any]]
-
-
-def both_ways(path: str, **options: str) -> tuple[Rows, Rows]:
-    """By the walk, and by the index."""
-    read = plan_read(
-        read_options({"path": path, "columns": "full", "failOnMissingTopic": "false", **options})
-    )
-    source = read.sources[0]
-    end = indexed_end(source.store, source.end)
-    batches = [
-        batch
-        for stretch in read.stretches
-        for batch in read_indexed(source.store.files, stretch, source.selection, end)
-    ]
-    return rows(list(read_all(read))), rows(batches)
-
-
-def rows(batches: list[pa.RecordBatch]) -> Rows:
-    return [row for batch in batches for row in batch.to_pylist()]
 
 
 def some_store(root: Path, count: int = 300, segment_bytes: int = 16384) -> StoreFolder:

@@ -30,10 +30,9 @@ from tests.unit.sparkreplay.ledgerfolder import LEAD, LedgerFolder, grown
 from tests.unit.sparkreplay.ledgerfolder import MEMBERS as A_LIST
 from tests.unit.sparkreplay.reference import SYSTEM_TOPICS, Row, plain, record_row
 from tests.unit.sparkreplay.storefolder import StoreFolder
-from tests.unit.sparkreplay.storerows import keys, rows_of, stretches_of
+from tests.unit.sparkreplay.storerows import both_ways, keys, rows_of, stretches_of
 from tests.unit.sparkreplay.stores import MIXES, add
 from tests.unit.sparkreplay.streamscene import Query
-from tests.unit.sparkreplay.test_index_rows import both_ways
 
 
 def bodies(path: Path | str, **options: str) -> list[bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +15,7 @@ import sparkreplay.resend.lane
 import sparkreplay.resend.run
 from mqclient.errors import SendOutcomeUnknown, SendRefused
 from mqclient.message import OutgoingMessage
-from mqclient.producer import SendResult, SendStatus
-from mqclient.route import MessageQueue
+from mqclient.producer import SendResult
 from remoting.codes import ResponseCode
 from sparkreplay.commands.resend import default_ledger
 from sparkreplay.errors import OptionError
@@ -32,53 +30,20 @@ from sparkreplay.resend.job import (
     open_ledger,
     prepare,
     refuse_other_workers,
-    rows_by,
     send_share,
     what_is_left,
 )
 from sparkreplay.resend.lane import Sender
 from sparkreplay.resend.ledger import Ledger, SourceProgress, decode_ledger
 from sparkreplay.resend.rate import RateLimit
-from sparkreplay.resend.run import ResendCounts, ResendLimits, Run, WorkerShare
-from sparkreplay.resend.target import TargetQueue
+from sparkreplay.resend.run import ResendCounts, Run, WorkerShare
 from tests.unit.sparkreplay.ledgerfolder import LedgerFolder
+from tests.unit.sparkreplay.resendtarget import NO_LIMIT, QUEUES, Target, ids, job_of, run_of
 from tests.unit.sparkreplay.storefolder import StoreFolder
-
-QUEUES = [TargetQueue("copy", "broker-z", number) for number in range(4)]
-NO_LIMIT = ResendLimits(RateLimit(None), RateLimit(None), not_taken_s_max=0.2)
 
 
 class Killed(BaseException):
     """The process ends here; nothing after it runs."""
-
-
-class Target:
-    """Stores each message. `answer(n)` may raise, before or after storing, instead of acknowledging request n."""
-
-    def __init__(self, answer: Callable[[int], BaseException | None] = lambda request: None) -> None:
-        self.stored: dict[int, list[OutgoingMessage]] = {}
-        self.requests = 0
-        self.answer = answer
-        self.stores_before_failing = True
-
-    def sender_of(self, queue_id: int) -> Sender:
-        async def send(messages: list[OutgoingMessage]) -> SendResult:
-            await asyncio.sleep(0)
-            self.requests += 1
-            failure = self.answer(self.requests)
-            if failure is None or self.stores_before_failing:
-                self.stored.setdefault(queue_id, []).extend(messages)
-            if failure is not None:
-                raise failure
-            return SendResult(SendStatus.SEND_OK, MessageQueue("copy", "broker-z", queue_id), 0, (), "")
-
-        return send
-
-    def origins(self, queue_id: int) -> list[int]:
-        return [
-            int(message.properties["REPLAY_SRC"].partition("@")[2])
-            for message in self.stored.get(queue_id, [])
-        ]
 
 
 def source_store(root: Path, count: int = 60, kind: type[StoreFolder] = StoreFolder) -> StoreFolder:
@@ -93,39 +58,12 @@ def source_store(root: Path, count: int = 60, kind: type[StoreFolder] = StoreFol
     return store
 
 
-def job_of(
-    path: str, ledger: Path, namesrv: str = "ns:9876", topic: str = "orders", **options: str
-) -> ResendJob:
-    read = plan_read(read_options({"path": path, "splitBytes": "4096", **options}))
-    return prepare(
-        ResendJob(read, topic, "C", "copy", namesrv, str(ledger), rows=rows_by(options)), force=True
-    )
-
-
-def run_of(
-    job: ResendJob, target: Target, share: WorkerShare | None = None, limits: ResendLimits = NO_LIMIT
-) -> Run:
-    path = Path(job.ledger)
-    ledger = open_ledger(path, job, QUEUES)
-    return Run(
-        what_is_left(job.read, ledger, str(path)), ledger, path, topic=job.topic, sender_of=target.sender_of, limits=limits,
-        share=share or WorkerShare(),
-    )  # fmt: skip
-
-
 def expected(store: StoreFolder, count: int = 60) -> dict[int, list[str]]:
     wanted: dict[int, list[str]] = {}
     for number in range(count):
         if number % 3 != 2:
             wanted.setdefault(number % 4, []).append(f"K{number}")
     return wanted
-
-
-def ids(target: Target) -> dict[int, list[str]]:
-    return {
-        queue: [message.properties["UNIQ_KEY"] for message in messages]
-        for queue, messages in target.stored.items()
-    }
 
 
 def test_each_queue_is_resent_completely_and_in_order(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sparkreplay.resend.errors import ResendFailed
+from tests.unit.sparkreplay.resendtarget import Target, ids, job_of, run_of
 from tests.unit.sparkreplay.storefolder import StoreFolder
-from tests.unit.sparkreplay.test_resend import Target, ids, job_of, run_of
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 
