@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from mqruntime.listening import why_not_listening
-from mqruntime.network import PLAIN, Link, Listener, Network
+from mqruntime.network import PLAIN, Link, Network, OpenPort
 
 logger = logging.getLogger(__name__)
 
@@ -56,22 +56,22 @@ class HttpPages:
         self._pages = pages
         self._connections: dict[_Connection, None] = {}
         self._network = network
-        self._listener: Listener | None = None
+        self._open_port: OpenPort | None = None
 
     async def start(self) -> None:
         """Listens. Raises PagesCannotListen."""
         try:
-            self._listener = await self._network.listen(self._accept, self.host, self.port, Link.PAGES)
+            self._open_port = await self._network.listen(self._accept, self.host, self.port, Link.PAGES)
         except OSError as error:
             why = why_not_listening(error)
             key = "metricsPromExporterPort" if error.errno == errno.EADDRINUSE else "metricsPromExporterHost"
             raise PagesCannotListen(f"{key} {self.host}:{self.port}: {why}") from error
-        self.port = self._listener.port
+        self.port = self._open_port.port
 
     async def stop(self) -> None:
         """Stop accepting; requests in progress are dropped."""
-        if self._listener is not None:
-            await self._listener.close()
+        if self._open_port is not None:
+            await self._open_port.close()
         for connection in list(self._connections):
             connection.cut()
 

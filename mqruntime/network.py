@@ -28,7 +28,7 @@ class Link(Enum):
     PAGES = "pages"
 
 
-class Listener(Protocol):
+class OpenPort(Protocol):
     """An open port."""
 
     port: int
@@ -44,7 +44,7 @@ class Network(Protocol):
 
     async def listen(
         self, make: Callable[[], asyncio.BaseProtocol], host: str, port: int, link: Link
-    ) -> Listener:
+    ) -> OpenPort:
         """An open port, each of whose connections gets a protocol from `make`. Raises OSError."""
         ...
 
@@ -59,11 +59,11 @@ class PlainNetwork:
 
     async def listen(
         self, make: Callable[[], asyncio.BaseProtocol], host: str, port: int, link: Link
-    ) -> Listener:
+    ) -> OpenPort:
         server = await asyncio.get_running_loop().create_server(
             make, host, port, backlog=BACKLOG, reuse_address=True
         )
-        return _PlainListener(server)
+        return _PlainPort(server)
 
     async def connect(self, make: Callable[[], P], host: str, port: int, timeout_ms: int, link: Link) -> P:
         return await open_connection(make, host, port, timeout_ms)
@@ -72,7 +72,7 @@ class PlainNetwork:
 PLAIN = PlainNetwork()
 
 
-class _PlainListener:
+class _PlainPort:
     def __init__(self, server: asyncio.Server) -> None:
         self._server = server
         self.port = int(server.sockets[0].getsockname()[1])

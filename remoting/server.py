@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from mqruntime.clock import Clock
 from mqruntime.listening import why_not_listening
-from mqruntime.network import PLAIN, Link, Listener, Network
+from mqruntime.network import PLAIN, Link, Network, OpenPort
 from remoting.connections import Connections
 from remoting.errors import AddressInUse, CannotListen
 from remoting.limits import Limits
@@ -37,21 +37,21 @@ class RemotingServer:
         self.port = port
         self._connections = Connections(router, clock, limits or Limits(), on_connect, on_disconnect)
         self._network = network
-        self._listener: Listener | None = None
+        self._open_port: OpenPort | None = None
 
     async def start(self) -> None:
         """Listen. Raises AddressInUse, or CannotListen when this process cannot bind the address."""
         try:
-            self._listener = await self._network.listen(
+            self._open_port = await self._network.listen(
                 self._connections.protocol, self.host, self.port, Link.REMOTING
             )
         except OSError as error:
             kind = AddressInUse if error.errno == errno.EADDRINUSE else CannotListen
             raise kind(f"{self.host}:{self.port}", why_not_listening(error)) from error
-        self.port = self._listener.port
+        self.port = self._open_port.port
 
     async def stop(self) -> None:
         """Stop accepting and close accepted connections."""
-        if self._listener is not None:
-            await self._listener.close()
+        if self._open_port is not None:
+            await self._open_port.close()
         await self._connections.stop()

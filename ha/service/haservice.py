@@ -33,7 +33,7 @@ from ha.slave.link import LeftBehind, SlaveState, StayOut
 from mqruntime.clock import Clock
 from mqruntime.listening import why_not_listening
 from mqruntime.log import fields
-from mqruntime.network import PLAIN, Link, Listener, Network
+from mqruntime.network import PLAIN, Link, Network, OpenPort
 from mqruntime.tasks import Tasks
 
 logger = logging.getLogger("ha")
@@ -90,7 +90,7 @@ class HAService:
         self._ended_callbacks: list[Callable[[], None]] = []
         self._tasks = Tasks(on_fatal)
         self._network = network
-        self._listener: Listener | None = None
+        self._open_port: OpenPort | None = None
         self._change_of_role = asyncio.Lock()
         # the master's or slave's end of the links
         self._end: Mastership | PairMastership | Follower | None = None
@@ -114,17 +114,17 @@ class HAService:
         if self._settings.acks_flushed and self._pair is None:
             self._log.on_flush(self._flushed)
         try:
-            self._listener = await self._network.listen(
+            self._open_port = await self._network.listen(
                 self._accept, self._host, self._port, Link.REPLICATION
             )
         except OSError as error:
             kind = HAAddressInUse if error.errno == errno.EADDRINUSE else HACannotListen
             raise kind(self._host, self._port, why_not_listening(error)) from error
-        self._port = self._listener.port
+        self._port = self._open_port.port
 
     async def stop(self) -> None:
-        if self._listener is not None:
-            await self._listener.close()
+        if self._open_port is not None:
+            await self._open_port.close()
         async with self._change_of_role:
             await self._end_links("shutdown")
         await self._tasks.stop()

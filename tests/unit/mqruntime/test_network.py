@@ -101,11 +101,11 @@ def test_a_connection_accepted_while_the_server_closes_is_closed(turns: int) -> 
     async def scenario() -> None:
         made: list[asyncio.Transport] = []
         loop = asyncio.get_running_loop()
-        listener = await PLAIN.listen(lambda: Accepted(made), HOST, 0, Link.REMOTING)
-        with socket.create_connection((HOST, listener.port)) as client:
+        opened = await PLAIN.listen(lambda: Accepted(made), HOST, 0, Link.REMOTING)
+        with socket.create_connection((HOST, opened.port)) as client:
             for _ in range(turns):
                 await asyncio.sleep(0)
-            await listener.close()
+            await opened.close()
             for each in made:
                 each.close()
             await asyncio.sleep(0)
