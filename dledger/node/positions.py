@@ -18,6 +18,7 @@ from dledger.raft.actions import PersistThenSend
 from dledger.raft.entries import NO_INDEX, Block, Entries
 from dledger.raft.errors import LogDamaged
 from dledger.raft.raft import Raft
+from dledger.raft.snapshot import Begin
 from dledger.storage.entry import ENTRY_HEADER_BYTES
 from dledger.storage.entrylog import EntryLog
 from dledger.storage.snapshot import position_in
@@ -26,6 +27,7 @@ from dledger.storage.snapshot import position_in
 class Disk(Protocol):
     """The part of a log on disk that is used here."""
 
+    begin: Begin
     end: int
 
     def start_of(self, size: int, end: int) -> int: ...
@@ -139,7 +141,7 @@ class PositionTracker:
 
     def reached(self, index: int) -> bool:
         """Entries up to `index` are committed and durable. Returns whether that is further than before. Raises LogDamaged."""
-        if index <= self.readable[0]:
+        if index <= self.readable[0] or self._is_replaced(index):
             return False
         while self._ends and self._ends[0].last_index < index:
             self._ends.popleft()
@@ -147,6 +149,10 @@ class PositionTracker:
         self.readable = index, self._end_of(index)
         assert self.readable[1] >= before, f"what was readable up to {before} ends at {self.readable[1]} now"
         return True
+
+    def _is_replaced(self, index: int) -> bool:
+        """Whether the disk already has a snapshot in place of entry `index`. The commit of its last entry is about to come."""
+        return index < self._disk.begin.index
 
     def _cut(self, index: int) -> None:
         while self._ends and self._ends[-1].last_index >= index:

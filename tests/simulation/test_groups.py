@@ -25,6 +25,8 @@ FOUND_BY_UNIT = {
     "::test_a_log_scan_at_start_creates_no_queue_for_a_corrupt_topic_name[5-0]",
     "late-copy-of-a-former-leader": "cluster/test_group_tables.py"
     "::test_a_late_copy_of_an_older_leaders_tables_is_refused",
+    "looks-up-replaced-entries": "unit/dledger/test_placing.py"
+    "::test_a_commit_of_entries_that_a_snapshot_has_replaced_on_the_disk_is_passed_over",
     "version-not-persisted": "cluster/test_group_tables.py"
     "::test_table_versions_are_stored_and_tables_without_one_count_as_oldest",
 }

@@ -17,6 +17,7 @@ from broker.settings.raft import broker_id_of
 from dledger import ledger
 from dledger.node.catchup import CatchupReader
 from dledger.node.node import DLedgerNode
+from dledger.node.positions import PositionTracker
 from dledger.raft.actions import Load
 from dledger.raft.entries import Entry
 from dledger.raft.messages import VoteRequest, VoteResult
@@ -58,6 +59,12 @@ def shown_when_durable_here(self: DLedgerNode) -> int:
 def shown_before_durable_here(self: DLedgerNode) -> int:
     """A committed entry is shown before the own disk has it."""
     return self._applier.committed_index
+
+
+@bug("looks-up-replaced-entries", PositionTracker, "_is_replaced")
+def looks_up_replaced_entries(self: PositionTracker, index: int) -> bool:
+    """A member looks for the end of an entry that a snapshot has replaced on its disk."""
+    return False
 
 
 @bug("deposed-answers-on", GroupReplication, "acked_end")

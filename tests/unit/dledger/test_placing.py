@@ -15,6 +15,7 @@ FILE = 1000
 class Disk:
     """Two entries that end at 148 and 296; the first one is committed."""
 
+    begin = Begin(-1, -1, 0)
     end = 296
 
     def start_of(self, size: int, end: int) -> int:
@@ -80,3 +81,13 @@ def test_after_a_snapshot_positions_continue_from_the_position_in_it() -> None:
     assert positions.reached(2) and positions.readable == (2, 346)
     assert positions.reached(3) and positions.readable == (3, 3000)
     assert positions.reached(4) and positions.readable == (4, 3150)
+
+
+def test_a_commit_of_entries_that_a_snapshot_has_replaced_on_the_disk_is_passed_over() -> None:
+    """One batch of the disk can hold both: the disk has the snapshot before the commit of older entries is performed."""
+    disk = Disk()
+    positions = PositionTracker(disk, 0)
+    positions.took(step(first=0, snapshot=snapshot_at(Begin(3, 7, 3000), ())))
+    disk.begin = Begin(3, 7, 3000)
+    assert not positions.reached(2) and positions.readable == (0, 148)
+    assert positions.reached(3) and positions.readable == (3, 3000)
