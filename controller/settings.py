@@ -1,6 +1,6 @@
 """The controller's settings, under upstream's keys and spelling.
 
-Invariant: the own id is one of the peers, and the served port is that peer's."""
+Invariant: this controller's id is one of the peers, and the controller listens at the port of that peer."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from mqruntime.hostports import check_host
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.nettykeys import NETTY_SERVER_KEYS
 from mqruntime.settings import OURS
+from mqruntime.tlssettings import TlsSettings
 
 TIMING = DLedgerSettings()
 ALWAYS_BLACK_LISTED = frozenset({"rocketmqHome"})
 
 
-class ControllerSettings(MetricsSettings):
-    """Settings of a controller. Scan intervals are upper bounds: a lost master is noticed at once."""
+class ControllerSettings(MetricsSettings, TlsSettings):
+    """Settings of a controller. Scan intervals are only upper bounds: a lost master is usually noticed at once."""
 
     IGNORED: ClassVar[frozenset[str]] = (
         MetricsSettings.IGNORED
@@ -39,7 +40,7 @@ class ControllerSettings(MetricsSettings):
         )
     )
 
-    UPSTREAM: ClassVar[dict[str, str]] = MetricsSettings.UPSTREAM | {
+    UPSTREAM: ClassVar[dict[str, str]] = MetricsSettings.UPSTREAM | TlsSettings.UPSTREAM | {
         "bindAddress": "every address",
         "controllerDLegerGroup": "null",
         "controllerDLegerPeers": "null",
@@ -171,7 +172,7 @@ class ControllerSettings(MetricsSettings):
 
     @model_validator(mode="after")
     def _timeouts_fit(self) -> Self:
-        """Raises ValueError."""
+        """Check that the timeouts fit together. Raises ValueError."""
         assert self.timing
         return self
 
@@ -194,17 +195,18 @@ class ControllerSettings(MetricsSettings):
 
     @property
     def listen_port(self) -> int:
-        """Port of the own entry in the peers, shared by Raft and controller requests."""
+        """Port of this controller in the peers, shared by Raft and controller requests."""
         return int(self.peers[self.self_id].rpartition(":")[2])
 
     @property
     def listens_on(self) -> str:
-        """Host of the own entry in the peers, unless bindAddress is set."""
+        """bindAddress if it is set, else the host of this controller in the peers."""
         return self.bind_address or self.peers[self.self_id].rpartition(":")[0]
 
     @property
     def store_root(self) -> Path:
-        """Default: one folder per id, so that controllers with upstream's sample files share a machine."""
+        """The store's folder. The default is one folder per id, so that controllers with upstream's sample files can share a
+        machine."""
         return Path(self.store_path) if self.store_path else Path.home() / "DLedgerController" / self.self_id
 
     @property

@@ -1,7 +1,7 @@
 """`python -m dledger`: runs a member of a group, and sends requests to a group.
 
-Invariant: the exit code says what is certain: 0 done, 1 certainly not done, 2 the command line cannot be used, 3 the outcome is
-unknown. Each failure is one line that says what to do."""
+Invariant: the exit code is 0 if the work is done, 1 if it is certainly not done, 2 if the command line is invalid, and 3 if the
+outcome is unknown. Each failure is reported in one line with a remedy."""
 
 from __future__ import annotations
 
@@ -28,6 +28,9 @@ from mqruntime import log, serve
 from mqruntime.clock import SystemClock
 from mqruntime.realruntime import real_runtime
 from mqruntime.slices import whole
+from mqruntime.tls import network_of_environment
+from mqruntime.tlsconnector import connector_of_environment
+from mqruntime.tlsfiles import TlsUnusable
 from remoting.client import RemotingClient
 from remoting.errors import RemotingError
 
@@ -69,10 +72,9 @@ def of_group(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def dledger() -> None:
-    """A replicated log: `serve` runs a member, the other commands send requests to a group.
+    """A replicated log. `serve` runs a member; the other commands send requests to a group.
 
-    --peers lists the members, alike everywhere: "n0-127.0.0.1:20911;n1-127.0.0.1:20912;n2-127.0.0.1:20913".
-    """
+    --peers lists all members, and is the same in every command: "n0-127.0.0.1:20911;n1-127.0.0.1:20912;n2-127.0.0.1:20913"."""
 
 
 @dledger.command("serve")
@@ -132,12 +134,17 @@ def serve_command(
         pushes_in_flight_max=pushes_in_flight, bytes_in_flight_max=bytes_in_flight, push_gap_ms=push_gap_ms
     )
 
+    try:
+        network = network_of_environment(SystemClock())
+    except TlsUnusable as error:
+        raise click.UsageError(str(error)) from None
+
     def make_member() -> DLedger:
         ledger = DLedger(
             self_id=self_id,
             peers=peers,
             group=group,
-            runtime=real_runtime(store),
+            runtime=real_runtime(store, network),
             preferred=wanted,
             listens_on=listen,
             settings=settings,
@@ -145,7 +152,7 @@ def serve_command(
         ClientService(ledger).register()
         return ledger
 
-    sys.exit(serve.run(make_member))
+    sys.exit(serve.run(make_member, [network]))
 
 
 @dledger.command("append")
@@ -155,7 +162,7 @@ def serve_command(
     "--timeout", "timeout_ms", type=click.IntRange(1), default=CALL_MS, show_default=True, metavar="MS"
 )
 def append_command(peers: Mapping[str, str], group: str, bodies: tuple[str, ...], timeout_ms: int) -> None:
-    """Append an entry for each of BODIES ("-": one for each line of the input), one behind the other."""
+    """Append an entry for each of BODIES, in this order. "-" appends an entry for each line of the input."""
     lines = sys.stdin.read().splitlines() if bodies == ("-",) else bodies
     if not all(lines) or not lines:
         raise click.BadParameter("an entry has one byte at least", param_hint="BODIES")
@@ -170,7 +177,7 @@ def append_command(peers: Mapping[str, str], group: str, bodies: tuple[str, ...]
 @of_group
 @click.argument("index", type=click.IntRange(0))
 def get_command(peers: Mapping[str, str], group: str, index: int) -> None:
-    """Print the body of the committed entry INDEX; nothing for the no-op that opens a term."""
+    """Print the body of the committed entry INDEX. The no-op that opens a term has an empty body."""
     entry = asked(peers, group, lambda client: client.get(index))
     click.echo(entry.body)
 
@@ -187,7 +194,7 @@ def transfer_command(peers: Mapping[str, str], group: str, target: str | None) -
 @dledger.command("members")
 @of_group
 def members_command(peers: Mapping[str, str], group: str) -> None:
-    """Show the members of the group, from its leader; --peers may be an older list."""
+    """Show the group's members as the leader knows them; --peers may be an older list."""
     found = asked(peers, group, lambda client: client.members())
     by = "the list it was started with" if found["index"] < 0 else f"entry {found['index']}"
     click.echo(f"by {by}" + ("" if found["committed"] else ", not committed yet"))
@@ -212,9 +219,9 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Only ask whether 
 @click.option("--level-within", "catch_up_ms", default=60_000, show_default=True, metavar="MS")
 @dry_run_option
 def add_command(peers: Mapping[str, str], group: str, newcomer: str, catch_up_ms: int, dry_run: bool) -> None:
-    """Add a member as a learner, which votes once it has caught up.
+    """Add a member as a learner, and make the learner a voter once it has caught up.
 
-    Start the member first, with a list that has the group's members and itself."""
+    Start the new member first. Its --peers must list the group's members and the new member."""
     try:
         ((member, address),) = parsed_peers(newcomer, "ID-HOST:PORT").items()
     except ValueError as error:
@@ -231,7 +238,7 @@ def add_command(peers: Mapping[str, str], group: str, newcomer: str, catch_up_ms
 @click.argument("member", metavar="ID")
 @dry_run_option
 def remove_command(peers: Mapping[str, str], group: str, member: str, dry_run: bool) -> None:
-    """Remove a member; a leader transfers its leadership first. Stop the member then."""
+    """Remove a member. If the member leads, it transfers its leadership first. Stop the removed member afterwards."""
     if dry_run:
         change = Change(Step.REMOVE, member)
         show_change(asked(peers, group, lambda client: client.change(change, dry_run=True)), would=True)
@@ -245,7 +252,7 @@ def show_change(found: Fields, *, would: bool = False) -> None:
 
 
 def listing(found: Fields) -> str:
-    """The voters in the form of --peers, and the learners behind a bar."""
+    """The voters in the form of --peers, followed by a bar and the learners."""
     learners = peer_list(found["learners"])
     return peer_list(found["voters"]) + (f" | {learners}" if learners else "")
 
@@ -253,7 +260,7 @@ def listing(found: Fields) -> str:
 @dledger.command("status")
 @of_group
 def status_command(peers: Mapping[str, str], group: str) -> None:
-    """Show each member's role, term and log; --peers may be an older list. Exit code 1 if nobody leads."""
+    """Show each member's role, term and log; --peers may be an older list. The exit code is 1 if no member leads."""
     rows, addresses = asked(peers, group, status_of)
     click.echo(
         f"{'member':10} {'address':22} {'role':10} {'term':>6} {'first':>9} {'last':>9} {'committed':>9}"
@@ -271,7 +278,7 @@ def status_command(peers: Mapping[str, str], group: str) -> None:
 async def status_of(
     client: DLedgerClient,
 ) -> tuple[dict[str, Fields | RemotingError | Refused], dict[str, str]]:
-    """The status and the addresses of all members, also of those that --peers does not name."""
+    """The status and the addresses of all members, also of members that --peers does not name."""
     return await client.status(), client.peers
 
 
@@ -289,8 +296,13 @@ def asked(
 ) -> T:
     """Returns the result of one call of a client."""
 
+    try:
+        connector = connector_of_environment()
+    except TlsUnusable as error:
+        raise click.UsageError(str(error)) from None
+
     async def run() -> T:
-        remoting = RemotingClient(clock=SystemClock(), connect_timeout_ms=timeout_ms)
+        remoting = RemotingClient(clock=SystemClock(), network=connector, connect_timeout_ms=timeout_ms)
         try:
             return await ask(DLedgerClient(peers, group, remoting, timeout_ms))
         finally:
@@ -313,10 +325,10 @@ def asked(
     "folders", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path)
 )
 def inspect_command(folders: tuple[Path, ...]) -> None:
-    """Read the stores of members, Java controllers' too, and change nothing. Several stores of one group are compared.
+    """Read the stores of members or of Java controllers, and change nothing. Several stores of one group are compared.
 
-    Each of FOLDERS is a member's own (dledger-n0) or holds one. Exit code 1 if one is damaged.
-    """
+    Each of FOLDERS is a member's folder (dledger-n0), or contains a member's folder. The exit code is 1 if a store is
+    damaged."""
     found: list[Inspection] = []
     try:
         for folder in folders:
@@ -328,7 +340,7 @@ def inspect_command(folders: tuple[Path, ...]) -> None:
 
 
 def conclude(found: Sequence[Inspection]) -> None:
-    """Compares several members. Raises ClickException if one is damaged, or two contradict each other."""
+    """Compares several stores. Raises ClickException if a store is damaged, or if two stores contradict each other."""
     wrong = [f"{one.name} is damaged" for one in found if one.damage]
     for one, other in combinations(found, 2):
         wrong += [f"{one.name} and {other.name}: {line}" for line in differences(one, other)]
@@ -340,7 +352,7 @@ def conclude(found: Sequence[Inspection]) -> None:
 
 
 def described(found: Inspection, folder: Path) -> str:
-    """A few lines for an operator."""
+    """A description of the store in a few lines for an operator."""
     runs = ", ".join(f"{term} from {first}" for first, term in found.terms[-TERMS_SHOWN:])
     if len(found.terms) > TERMS_SHOWN:
         runs = f"... {runs}"

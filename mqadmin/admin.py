@@ -28,6 +28,7 @@ from mqadmin.replies import (
 )
 from mqruntime import hostports
 from mqruntime.clock import Clock
+from mqruntime.network import PLAIN, Connector
 from remoting import fastjson
 from remoting.bodies.body import Body
 from remoting.client import RemotingClient
@@ -46,10 +47,10 @@ NOT_SERVED = "this server does not serve that request"
 class AdminClient:
     """Admin calls over its own connections; close it when done. Each call waits at most `answer_ms_max`."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, connector: Connector = PLAIN) -> None:
         self.clock = clock
         self.answer_ms_max = CALL_TIMEOUT_MS
-        self.remoting = RemotingClient(clock=clock)
+        self.remoting = RemotingClient(clock=clock, network=connector)
 
     async def close(self) -> None:
         await self.remoting.close()

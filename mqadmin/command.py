@@ -16,6 +16,8 @@ from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.report import Report
 from mqruntime.clock import SystemClock
+from mqruntime.tlsconnector import connector_of_environment
+from mqruntime.tlsfiles import TlsUnusable
 
 USAGE_WIDTH = 110
 JSON_KEY = "mqadmin.json"
@@ -176,6 +178,10 @@ def run(calls: Calls, *, interval: str | None = None) -> None:
 
     Raises `AdminError` as the calls do, and `UsageWanted` for an interval that is no number."""
     seconds = interval_seconds(interval)
+    try:
+        connector = connector_of_environment()
+    except TlsUnusable as error:
+        raise AdminError(str(error)) from None
     report = Report(as_json=bool(click.get_current_context().meta.get(JSON_KEY)))
 
     async def one_round(client: AdminClient) -> None:
@@ -187,7 +193,7 @@ def run(calls: Calls, *, interval: str | None = None) -> None:
         report.finish()
 
     async def session() -> None:
-        client = AdminClient(SystemClock())
+        client = AdminClient(SystemClock(), connector)
         try:
             await one_round(client)
             while seconds is not None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from random import Random
+from ssl import SSLContext
 from types import TracebackType
 from typing import Self
 
@@ -17,6 +18,8 @@ from mqclient.requester import Awaited, Requester
 from mqclient.routetable import TopicRoutes
 from mqclient.transactions import Check, CheckRequests, TransactionProducer
 from mqruntime.clock import Clock, SystemClock
+from mqruntime.network import PLAIN
+from mqruntime.tlsconnector import TlsConnector
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.router import Router
@@ -32,8 +35,10 @@ class Client:
         clock: Clock | None = None,
         random: Random | None = None,
         asks_after_failures: bool = True,
+        tls: SSLContext | None = None,
     ) -> None:
-        """`namesrv` is "host:port;..."; without a clock and a random generator the machine's are used;
+        """`namesrv` is "host:port;..."; `tls` is the context of all connections, plain without one, which
+        `ssl.create_default_context(cafile=...)` makes; without a clock and a random generator the machine's are used;
         `asks_after_failures` as of RouteTable. Raises ValueError if `namesrv` is no such list."""
         self.clock = clock or SystemClock()
         self.random = random or Random()
@@ -42,7 +47,9 @@ class Client:
         router = Router()
         router.add(RequestCode.CHECK_TRANSACTION_STATE, self._checks.handle)
         self._awaited.add_to(router)
-        self.remoting = RemotingClient(clock=self.clock, router=router)
+        self.remoting = RemotingClient(
+            clock=self.clock, network=PLAIN if tls is None else TlsConnector(tls), router=router
+        )
         self._client_id = ""
         self.routes = TopicRoutes(namesrv, self.remoting, self.clock, asks_after_failures=asks_after_failures)
 

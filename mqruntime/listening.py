@@ -7,6 +7,8 @@ from __future__ import annotations
 import errno
 from ipaddress import ip_address
 
+from mqruntime.network import Protection
+
 WILDCARDS = ("", "*")
 
 REASONS = {
@@ -33,12 +35,14 @@ def beyond_this_machine(host: str) -> str | None:
         return host
 
 
-def exposure(host: str) -> str | None:
-    """A warning for ports opened on `host`; None where only this machine reaches them."""
+def exposure(host: str, protection: Protection) -> str | None:
+    """A warning for ports opened on `host`; None where only this machine, or only the holder of a certificate, reaches
+    them."""
     shown = beyond_this_machine(host)
-    if shown is None:
+    if shown is None or protection is Protection.CERTIFICATE:
         return None
+    missing = "TLS and access control" if protection is Protection.NONE else "access control"
     return (
-        f"listening on {shown}: without TLS and access control, anyone who reaches these ports may read, write and "
+        f"listening on {shown}: without {missing}, anyone who reaches these ports may read, write and "
         "administer; keep them in a private network"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from ssl import SSLContext
 from typing import Protocol, TypeVar
@@ -39,14 +39,16 @@ class OpenPort(Protocol):
         ...
 
 
-class Network(Protocol):
-    """Opens ports and connections."""
+class Protection(Enum):
+    """What all ports of a network ask of a connection."""
 
-    async def listen(
-        self, make: Callable[[], asyncio.BaseProtocol], host: str, port: int, link: Link
-    ) -> OpenPort:
-        """An open port, each of whose connections gets a protocol from `make`. Raises OSError."""
-        ...
+    NONE = "none"
+    TLS = "TLS"
+    CERTIFICATE = "TLS and a certificate"
+
+
+class Connector(Protocol):
+    """Opens connections."""
 
     async def connect(self, make: Callable[[], P], host: str, port: int, timeout_ms: int, link: Link) -> P:
         """The protocol of an open connection. Raises TimeoutError after `timeout_ms`; OSError without a route or a listener,
@@ -54,8 +56,36 @@ class Network(Protocol):
         ...
 
 
+class Network(Connector, Protocol):
+    """Opens ports, too."""
+
+    @property
+    def protection(self) -> Protection: ...
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Warnings about its settings."""
+        ...
+
+    async def watch(self) -> None:
+        """Notices changes from outside, until it is cancelled."""
+        ...
+
+    async def listen(
+        self, make: Callable[[], asyncio.BaseProtocol], host: str, port: int, link: Link
+    ) -> OpenPort:
+        """An open port, each of whose connections gets a protocol from `make`. Raises OSError."""
+        ...
+
+
 class PlainNetwork:
     """The network of the running event loop, without encryption."""
+
+    protection = Protection.NONE
+    warnings: Sequence[str] = ()
+
+    async def watch(self) -> None:
+        """There is nothing that could change."""
 
     async def listen(
         self, make: Callable[[], asyncio.BaseProtocol], host: str, port: int, link: Link
@@ -116,6 +146,8 @@ async def open_connection(
             transport.close()
         for protocol in made:
             protocol.connection_lost(None)
-        if isinstance(error, ValueError):
+        if isinstance(error, ValueError) and not isinstance(
+            error, OSError
+        ):  # a failed verification of TLS is both
             raise OSError(errno.EINVAL, f"not the name of a host: {error}") from error
         raise

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
@@ -25,8 +26,10 @@ from mqruntime.listening import exposure
 from mqruntime.logfile import FILE_BYTES, FILES_KEPT, LogFile
 from mqruntime.runtime import RestartWanted, StartRefused
 from mqruntime.storelock import StoreLocked, StoreUnusable
+from mqruntime.tlsfiles import TlsUnusable
 
 if TYPE_CHECKING:
+    from mqruntime.network import Network
     from mqruntime.runtime import App, Runtime
     from mqruntime.settings import Settings
 
@@ -54,7 +57,7 @@ logger = logging.getLogger(__name__)
 S = TypeVar("S", bound="Settings")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ServerPlan:
     """The content of one process: the settings of its servers, the store root of each, and the app, made of a runtime for
     each root, in the same order. Two servers may share a root."""
@@ -63,13 +66,25 @@ class ServerPlan:
     roots: Sequence[Path]
     make_app: Callable[[Sequence[Runtime]], App]
 
+    @cached_property
+    def networks(self) -> list[Network]:
+        """The network of each server. Raises SettingsError, TlsUnusable."""
+        return [network_of(settings) for settings in self.settings]
+
     @property
     def warnings(self) -> list[str]:
         """Warnings about the settings, each once."""
-        hosts = dict.fromkeys(settings.listens_on for settings in self.settings)
-        exposed = [warning for host in hosts if host is not None and (warning := exposure(host)) is not None]
-        messages = dict.fromkeys(warning for settings in self.settings for warning in settings.warnings)
-        return [*messages, *exposed]
+        hosts = dict.fromkeys(
+            (settings.listens_on, network.protection)
+            for settings, network in zip(self.settings, self.networks, strict=True)
+        )
+        exposed = [exposure(host, protection) for host, protection in hosts if host is not None]
+        messages = dict.fromkeys(
+            warning
+            for settings, network in zip(self.settings, self.networks, strict=True)
+            for warning in (*settings.warnings, *network.warnings)
+        )
+        return [*messages, *filter(None, exposed)]
 
 
 class Planning(Protocol):
@@ -114,11 +129,12 @@ def main_of(
     try:
         where = [f"namesrvAddr={chosen.namesrv}"] if asks_name_servers and chosen.namesrv is not None else []
         plan = planned(chosen.config, [*chosen.overrides, *where], strict=chosen.strict)
-    except SettingsError as error:
+        warnings = plan.warnings
+    except (SettingsError, TlsUnusable) as error:
         sys.stderr.write(f"{name}: {error}\n")
         return EXIT_USAGE
     if chosen.print:
-        sys.stderr.writelines(f"{name}: {warning}\n" for warning in plan.warnings)
+        sys.stderr.writelines(f"{name}: {warning}\n" for warning in warnings)
         sys.stdout.write("\n".join(settings.effective() for settings in plan.settings))
         return 0
     try:
@@ -126,7 +142,7 @@ def main_of(
     except OSError as error:
         sys.stderr.write(f"{name}: cannot write the log file {chosen.log_file}: {error.strerror}\n")
         return EXIT_USAGE
-    for warning in plan.warnings:
+    for warning in warnings:
         logger.warning(warning)
     return serve(name, plan)
 
@@ -188,7 +204,7 @@ def serve(name: str, plan: ServerPlan) -> int:
     """Take the store roots, run the app on uvloop until a signal or a fatal error, return the exit code."""
     from mqruntime.realruntime import real_runtime
 
-    runtimes = [real_runtime(root) for root in plan.roots]
+    runtimes = [real_runtime(root, network) for root, network in zip(plan.roots, plan.networks, strict=True)]
     locks = {root.resolve(): runtime.lock for root, runtime in zip(plan.roots, runtimes, strict=True)}
     with ExitStack() as held:
         try:
@@ -198,15 +214,28 @@ def serve(name: str, plan: ServerPlan) -> int:
         except (StoreLocked, StoreUnusable, OSError) as error:
             sys.stderr.write(f"{name}: {error}\n")
             return EXIT_USAGE
-        return run(lambda: plan.make_app(runtimes))
+        return run(lambda: plan.make_app(runtimes), plan.networks)
 
 
-def run(make_app: Callable[[], App]) -> int:
+def network_of(settings: Settings) -> Network:
+    """The network that `settings` ask for. Raises SettingsError, TlsUnusable."""
+    from mqruntime.clock import SystemClock
+    from mqruntime.network import PLAIN
+    from mqruntime.tlssettings import TlsSettings
+
+    if not isinstance(settings, TlsSettings) or not settings.names_tls:
+        return PLAIN
+    from mqruntime.tls import TlsNetwork
+
+    return TlsNetwork(settings, SystemClock())
+
+
+def run(make_app: Callable[[], App], networks: Sequence[Network] = ()) -> int:
     """Run an app that locks its store root itself on uvloop, until a signal or a fatal error; return the exit code."""
     import uvloop
 
     raise_open_files_limit()
-    return exit_code(uvloop.run(run_app(make_app)))
+    return exit_code(uvloop.run(run_app(make_app, networks)))
 
 
 def raise_open_files_limit() -> None:
@@ -218,18 +247,22 @@ def raise_open_files_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def run_app(make_app: Callable[[], App]) -> BaseException | None:
+async def run_app(make_app: Callable[[], App], networks: Sequence[Network] = ()) -> BaseException | None:
     """Make and start the app and let it serve until SIGTERM, SIGINT or its own failure; at RestartWanted, start another one.
 
     Returns None once it has stopped on request, else the error, logged. A failed app is not stopped gracefully: its process
     ends as in a crash, so nothing on disk claims a clean end."""
     stop_requested = asyncio.Event()
     _on_signals(stop_requested)
+    watching = [asyncio.create_task(network.watch(), name="watch-network") for network in networks]
     try:
         while isinstance(failure := await _serve_until_stopped(make_app(), stop_requested), RestartWanted):
             logger.info("starting again")
     except Exception as error:
         failure = error
+    finally:
+        for watch in watching:
+            watch.cancel()
     if failure is not None:
         bug = failure if is_bug(failure) else None
         logger.critical("fatal: %s", explain(failure), exc_info=bug)

@@ -1,7 +1,6 @@
 """The name server's settings, under upstream's keys.
 
-Invariant: a setting that asks for an unsupported feature is rejected, not ignored.
-"""
+Invariant: a setting that asks for an unsupported feature is rejected and never ignored."""
 
 from __future__ import annotations
 
@@ -14,9 +13,10 @@ from mqruntime.hostports import check_host
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.nettykeys import NETTY_SERVER_KEYS
 from mqruntime.settings import OURS
+from mqruntime.tlssettings import TlsSettings
 
 
-class NamesrvSettings(MetricsSettings):
+class NamesrvSettings(MetricsSettings, TlsSettings):
     """Settings of a name server."""
 
     IGNORED: ClassVar[frozenset[str]] = NETTY_SERVER_KEYS | frozenset(
@@ -37,7 +37,7 @@ class NamesrvSettings(MetricsSettings):
         }
     )
 
-    UPSTREAM: ClassVar[dict[str, str]] = {
+    UPSTREAM: ClassVar[dict[str, str]] = TlsSettings.UPSTREAM | {
         "bindAddress": "every address",
         "metricsExporterType": OURS,
         "metricsLabel": OURS,

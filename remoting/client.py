@@ -1,7 +1,6 @@
 """Calls to other processes over one connection per address.
 
-Invariant: at most one connection, or one attempt to connect, exists per address; a call timeout does not
-close it.
+Invariant: at most one connection, or one attempt to connect, exists per address. A call timeout does not close the connection.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import socket
 from collections.abc import Callable
 
 from mqruntime.clock import Clock
-from mqruntime.network import PLAIN, Link, Network
+from mqruntime.network import PLAIN, Connector, Link
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 from remoting.connections import Connections
@@ -45,7 +44,7 @@ class RemotingClient:
         self,
         *,
         clock: Clock,
-        network: Network = PLAIN,
+        network: Connector = PLAIN,
         router: Router | None = None,
         connect_timeout_ms: int = 3000,
         limits: Limits = CLIENT_LIMITS,
@@ -60,12 +59,12 @@ class RemotingClient:
         self._closed = False
 
     async def call(self, address: str, command: RemotingCommand, timeout_ms: int = 3000) -> RemotingCommand:
-        """The reply of the process at `address` ("host:port") to `command`, at most `timeout_ms` after a connection is open;
-        waiting for room behind other calls' requests counts.
+        """Return the reply of the process at `address` ("host:port") to `command`, at most `timeout_ms` after a connection
+        is open. Time in which the request waits for room behind other requests counts.
 
-        Raises NotSent (ConnectFailed and FrameTooLong are), CallTimeout, ConnectionLost (both: perhaps executed).
-        A server that answers GO_AWAY is stopping: the request was not executed and is tried once on a
-        new connection.
+        Raises NotSent (with its subclasses ConnectFailed and FrameTooLong), or CallTimeout or ConnectionLost, after which
+        the request may have been executed. A server that answers GO_AWAY is stopping: the request was not executed, and is
+        sent once more on a new connection.
         """
         peer = await self._peer(address, timeout_ms)
         reply = await self._call(peer, address, command, timeout_ms)
@@ -135,7 +134,7 @@ class RemotingClient:
     def _connect_ended(self, address: str, task: asyncio.Task[Peer]) -> None:
         del self._connecting[address]
         if not task.cancelled():
-            task.exception()  # retrieved here too: every caller may have been cancelled
+            task.exception()  # mark as retrieved: every caller may have been cancelled
 
     async def _connect(self, address: str) -> Peer:
         host, colon, port = address.rpartition(":")
@@ -161,7 +160,7 @@ class RemotingClient:
             self.on_disconnect(address)
 
     def _forget(self, address: str, peer: Peer) -> None:
-        """Use `peer` for no further call; it stays open for its pending ones."""
+        """Use `peer` for no further call. It stays open for its pending calls."""
         if self._peers.get(address) is peer:
             del self._peers[address]
         if not peer.calls_pending:

@@ -1,7 +1,7 @@
-"""The open connections of one server or client, and the one timer that sweeps them.
+"""The open connections of one server or client, and the timer whose sweeps cut idle and stalled ones.
 
-Invariant: a connection is in `peers` from connection_made to connection_lost, and at no other time. No connection is cut for
-a time in which this process did not run.
+Invariant: a connection is in `peers` from connection_made to connection_lost, and at no other time. Time in which this
+process did not run never causes a cut.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from mqruntime.clock import Clock
+from mqruntime.repeatedfailures import RepeatedFailures
 from nativepath import presence
 from remoting.command import RemotingCommand
 from remoting.deadlines import Deadlines
@@ -21,8 +22,9 @@ from remoting.turns import Turns
 
 SWEEP_MS = 5_000
 ASLEEP_MS = 5_000
-"""A sweep that is this late follows a pause of the whole process. It cuts no connection: peers' data was not read yet."""
-STOP_MS = 1_000  # how long closing waits for peers to read what was sent to them
+"""A sweep that is this late follows a pause of the whole process. It cuts no connection, because data sent in the pause has
+not been read."""
+STOP_MS = 1_000  # closing waits this long for peers to read what was sent
 
 
 class Connections:
@@ -41,6 +43,7 @@ class Connections:
         self._limits = limits
         self._deadlines = Deadlines(clock)
         self._turns = Turns(clock)
+        self._reports = RepeatedFailures()
         self._dispatcher = RequestDispatcher(router, limits.running_max)
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
@@ -54,7 +57,7 @@ class Connections:
         sends = None
         if presence.native is not None and self._dispatcher.takes_sends:
             sends = presence.native.read_sends, self._dispatcher.deliver_sends
-        return Peer(self, self._limits, self._clock, self._deadlines, self._turns, sends)
+        return Peer(self, self._limits, self._clock, self._deadlines, self._turns, sends, self._reports)
 
     def opened(self, peer: Peer) -> None:
         self.peers[peer] = None

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from mqruntime.otherprotocols import PREFIX_BYTES, other_protocol
 from remoting.command import Body, RemotingCommand
 from remoting.errors import FrameError
 from remoting.headercodec import decode_header, encode_header, unread_header
@@ -24,15 +25,15 @@ if TYPE_CHECKING:
 
     ReadSends = Callable[[memoryview, int, int, int, int], Sends | None]
 
-FRAME_BYTES_MAX = 16 * 1024 * 1024  # with the length field, as in Java's decoder
+FRAME_BYTES_MAX = 16 * 1024 * 1024  # including the length field, as in Java's decoder
 HEADER_BYTES_MAX = 1024 * 1024
-"""Limit of a request's header; properties of 32,767 bytes may take 196,602 in JSON."""
+"""Limit of a request's header. Properties of 32,767 bytes may take 196,602 bytes in JSON."""
 LENGTH = Struct(">I")
 START = Struct(">II")
 ALL_BYTES = 1 << 30
-BUFFER_BYTES_FIRST = 512  # of a quiet connection; a controller has thousands of them
+BUFFER_BYTES_FIRST = 512  # for a quiet connection; a controller has thousands
 BUFFER_BYTES_FREE_MIN = 4 * 1024
-BUFFER_BYTES_KEPT = 256 * 1024  # a bigger one is released as soon as it is empty
+BUFFER_BYTES_KEPT = 256 * 1024  # a bigger buffer is released as soon as it is empty
 
 
 def encode(command: RemotingCommand) -> list[Body]:
@@ -63,8 +64,8 @@ def commands_in(view: memoryview) -> list[RemotingCommand]:
 
 
 class FrameReader:
-    """A receive buffer and the frames in it. A header above `header_bytes_max` is left `unread`; if that limit is a whole
-    frame, headers that are slow to read are read too.
+    """A receive buffer and the frames in it. A header above `header_bytes_max` is left `unread`. So is a header that is
+    slow to read, unless `header_bytes_max` allows a whole frame.
 
     A connection lets its transport fill `buffer()` and then calls `filled(n)`; tests and tools call
     `receive(data)`.
@@ -75,7 +76,7 @@ class FrameReader:
     ) -> None:
         self.failure: FrameError | None = None
         self.has_more = False
-        """Whether whole frames of `taken` may remain, to be read by `read`."""
+        """Whether bytes passed to `taken` may hold whole frames that `read` has not returned."""
         self._frame_bytes_max = frame_bytes_max
         self._header_bytes_max = header_bytes_max
         self._bounded = header_bytes_max < frame_bytes_max - START.size
@@ -88,7 +89,7 @@ class FrameReader:
         return self._begin < self._end
 
     def buffer(self) -> memoryview:
-        """The buffer for the next bytes; never empty. Bodies returned by `filled` become invalid."""
+        """The buffer for the next bytes, which is never empty. Bodies returned by `filled` become invalid."""
         if self._begin == self._end:
             self._begin = self._end = 0
             if len(self._view) > BUFFER_BYTES_KEPT:
@@ -102,7 +103,7 @@ class FrameReader:
         return self._view[self._end :]
 
     def filled(self, count: int) -> list[RemotingCommand]:
-        """Take `count` bytes written to `buffer()`; returns the commands whose frames they complete.
+        """Take `count` bytes written to `buffer()`, and return the commands whose frames they complete.
 
         Bodies are memoryviews of the buffer, valid until the next `buffer()` call.
         """
@@ -115,8 +116,8 @@ class FrameReader:
         self.has_more = True
 
     def read(self, frames_max: int, bytes_max: int = ALL_BYTES) -> list[RemotingCommand]:
-        """The commands of the next whole frames, at most `frames_max`, and no more once those have `bytes_max`; bodies as in
-        `filled`."""
+        """The commands of the next whole frames. Reading stops after `frames_max` frames, or after the frame that reaches
+        `bytes_max`. Bodies are valid as long as those of `filled`."""
         commands, view, at, end = list[RemotingCommand](), self._view, self._begin, self._end
         frames, bytes_end = 0, at + bytes_max
         try:
@@ -134,11 +135,12 @@ class FrameReader:
         self._begin = at
         self.has_more = frame_end is not None
         if not self.has_more and end == len(view) < BUFFER_BYTES_KEPT:
-            self._grow()  # more bytes are waiting than the buffer holds
+            self._grow()  # the buffer was full, so more bytes are waiting
         return commands
 
     def filled_with_sends(self, count: int, read_sends: ReadSends) -> Sends | None:
-        """`filled` if these bytes complete frames of plain sends and no others; else None, with nothing taken."""
+        """Do as `filled` if these bytes complete frames of plain sends and no other frames. Else take nothing and return
+        None."""
         end = self._end + count
         sends = read_sends(self._view, self._begin, end, self._frame_bytes_max, self._header_bytes_max)
         if sends is not None:
@@ -177,7 +179,10 @@ class FrameReader:
         (length,) = LENGTH.unpack_from(view, at)
         frame_bytes: int = 4 + length
         if not 8 <= frame_bytes <= self._frame_bytes_max:
-            raise FrameError(f"frame of {frame_bytes} bytes; 8 to {self._frame_bytes_max} are allowed")
+            found = other_protocol(bytes(view[at : at + PREFIX_BYTES]))
+            raise FrameError(
+                found or f"frame of {frame_bytes} bytes; 8 to {self._frame_bytes_max} are allowed"
+            )
         if end - at < 8:
             return None
         (word,) = LENGTH.unpack_from(view, at + 4)
@@ -187,8 +192,8 @@ class FrameReader:
         return at + frame_bytes if at + frame_bytes <= end else None
 
     def _command(self, view: memoryview, at: int, frame_end: int) -> RemotingCommand | None:
-        """The command of the whole frame at `at`; None for one without header, which is dropped, as Java does. Raises
-        FrameError."""
+        """The command of the whole frame at `at`; None for a frame without header, which is dropped, as Java drops it.
+        Raises FrameError."""
         (word,) = LENGTH.unpack_from(view, at + 4)
         header_bytes = word & 0xFFFFFF
         if not header_bytes:

@@ -1,9 +1,9 @@
-"""One open connection, as handlers and callers see it; also the protocol that the event loop feeds.
+"""One open connection, as handlers and callers see it. It is also the protocol that the event loop feeds.
 
-Invariant: every call ends: with its reply, CallTimeout, ConnectionLost when the connection ends, or NotSent. While the other
-end leaves more than `unsent_bytes_high` unread, requests to it wait for room, in order, and nothing more is read from it, nor
-handled, unless the limits say `reads_on`. A connection that used its share of a round is not read either until its next turn;
-data that was read before is handled then, in order.
+Invariant: every call ends with its reply, CallTimeout, NotSent or, when the connection ends, ConnectionLost. While the
+other end leaves more than `unsent_bytes_high` unread, requests to it wait for room, in order. Meanwhile nothing more is
+read from the other end or handled, unless the limits say `reads_on`. A connection that used its share of a round is not
+read until its next turn. Data that was read before is handled then, in order.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from mqruntime.clock import Clock
 from mqruntime.log import fields
+from mqruntime.repeatedfailures import RepeatedFailures
 from remoting.command import ONEWAY_BIT, Body, RemotingCommand
 from remoting.deadlines import Deadlines
 from remoting.errors import CallTimeout, ConnectionLost, FrameTooLong, NotSent
@@ -33,7 +34,7 @@ IDLE, REPLACED = "idle", "replaced by a newer one"
 
 OPAQUE_MAX = 2**31 - 1
 FRAMES_AT_ONCE, BYTES_AT_ONCE = 64, 256 << 10
-"""Sends of one read are stored in one call."""
+"""Frames, and their bytes, that are handled together: the sends among them are stored in one call."""
 
 
 class Owner(Protocol):
@@ -43,8 +44,8 @@ class Owner(Protocol):
         """`peer` is connected."""
 
     def received(self, peer: Peer, commands: list[RemotingCommand]) -> int:
-        """`peer` received `commands`; their bodies are valid until this returns. Returns how many were handled; if
-        `peer.had_its_turn`, the others are passed again."""
+        """Handle `commands` that `peer` received, and return how many were handled. If `peer.had_its_turn`, the remaining
+        commands are passed again later. Bodies are valid until this returns."""
 
     def gone(self, peer: Peer) -> None:
         """`peer` is no longer connected."""
@@ -53,9 +54,10 @@ class Owner(Protocol):
 class Peer(asyncio.BufferedProtocol):
     """The other end of a connection, accepted or opened by this process.
 
-    `remote_address` is its "ip:port", `own_host` the ip of this end; `closed` is true from the moment nothing more can be
-    sent. Handlers may keep their own facts about the connection in `attributes`. `turns` are shared by all connections that
-    this one waits for; by default it has its own. `sends`: the reader of receives that are only plain sends, and its handler.
+    `remote_address` is the other end's "ip:port", and `own_host` is the ip of this end. `closed` is true as soon as nothing
+    more can be sent. Handlers may keep their own facts about the connection in `attributes`. Connections that take turns
+    with each other share one `turns`; by default a connection has its own. `sends` are the reader and the handler of
+    receives that consist only of plain sends. `reports` limits the log lines about one host.
     """
 
     def __init__(
@@ -66,25 +68,27 @@ class Peer(asyncio.BufferedProtocol):
         deadlines: Deadlines,
         turns: Turns | None = None,
         sends: tuple[ReadSends, Callable[[Peer, Sends], None]] | None = None,
+        reports: RepeatedFailures | None = None,
     ) -> None:
         self.remote_address = self.own_host = ""
         self.closed = False
         self.attributes: dict[str, object] = {}
         self.active_at_ms = 0
         self.number = 0
-        """Counts the connections of its owner: of two the newer one has the greater number."""
+        """Counts the connections of the owner: a newer connection has a greater number."""
         self.behind_since_ms: int | None = None
-        """Since when more data than it has read may wait for this process; None while all data was read at once."""
+        """Since when received data may wait unread; None while each receive returned all available data."""
         self._owner = owner
         self._limits = limits
         self._clock = clock
         self._deadlines = deadlines
         self._reader = FrameReader(limits.frame_bytes_max, limits.header_bytes_max)
         self._sends = sends
+        self._reports = reports or RepeatedFailures()
         self._transport: asyncio.Transport | None = None
         self._pending: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._waiting: OrderedDict[int, tuple[RemotingCommand, list[Body]]] = OrderedDict()
-        """Requests that wait for room, with their frames; each is pending too."""
+        """Requests that wait for room, with their frames. Each is in `_pending` too."""
         self._last_opaque = 0
         self._close_callbacks: list[Callable[[Peer], None]] = []
         self._frame_begun_ms: int | None = None
@@ -93,9 +97,9 @@ class Peer(asyncio.BufferedProtocol):
         self._turns = turns or Turns(clock)
         self._share = self._turns.share()
         self._left: list[RemotingCommand] = []
-        """Commands already read: they are handled first at its next turn."""
-        self._waits = False  # whether it waits for its turn
-        self._parked = False  # whether its requests wait for room, or for other handlers to end
+        """Commands that are read but not handled. They come first in this connection's next turn."""
+        self._waits = False  # whether this connection waits for its turn
+        self._parked = False  # whether requests wait for room, or for running handlers to end
         self._room = 0
         self._for_room: list[asyncio.Future[None]] = []
         self._caught_up = True
@@ -122,8 +126,8 @@ class Peer(asyncio.BufferedProtocol):
             self.cut("it does not read what it asked for")
 
     async def call(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """The other end's reply to `command`, its opaque set here. Raises NotSent (also when there was no room to send it for
-        `timeout_ms`; FrameTooLong is one), CallTimeout, ConnectionLost.
+        """Set the command's opaque, send the command and return the other end's reply. Raises CallTimeout, ConnectionLost,
+        or NotSent, also if there was no room for `timeout_ms`, or if the frame is too long (FrameTooLong).
         """
         if self.closed:
             why = self._cut_why or "the connection is closed"
@@ -132,7 +136,7 @@ class Peer(asyncio.BufferedProtocol):
         frame = self._frame_of(command)
         future: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
         self._pending[opaque] = future
-        code = command.code  # so that nothing holds the body until the deadline
+        code = command.code  # the deadline must not keep the body in memory
         self._deadlines.add(future, timeout_ms, lambda: self._no_reply(code, timeout_ms))
         if self._writing_paused_ms is None:
             self._send_request(command, frame)
@@ -150,7 +154,7 @@ class Peer(asyncio.BufferedProtocol):
             self._waiting.pop(opaque, None)
 
     async def one_way_in_turn(self, command: RemotingCommand, timeout_ms: int) -> None:
-        """Send a request without a reply, after those that wait for room. Raises NotSent."""
+        """Send a request without a reply, after the requests that wait for room. Raises NotSent."""
         command.flag |= ONEWAY_BIT
         await self.call(command, timeout_ms)
 
@@ -162,12 +166,11 @@ class Peer(asyncio.BufferedProtocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes sent that wait in this process for the other end to read."""
+        """Bytes sent that wait in this process, because the other end has not read enough."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     async def room(self) -> None:
-        """Return, at once if possible, when the other end has read enough of what was sent to it, or the connection has
-        ended."""
+        """Wait until the other end has read enough of what was sent to it, or the connection has ended."""
         if self._writing_paused_ms is not None and not self.closed:
             waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._for_room.append(waits)
@@ -181,7 +184,7 @@ class Peer(asyncio.BufferedProtocol):
 
     @property
     def had_its_turn(self) -> bool:
-        """Whether its remaining commands are handled later."""
+        """Whether the connection's remaining commands are handled later."""
         return self._share.is_used or self._is_held
 
     def began(self) -> None:
@@ -190,7 +193,7 @@ class Peer(asyncio.BufferedProtocol):
         self._share.started()
 
     def ended(self) -> None:
-        """That handler has ended."""
+        """A handler that answers later has ended."""
         self._running -= 1
         if self._parked and not self._is_held:
             self._wait_for_turn()
@@ -217,8 +220,10 @@ class Peer(asyncio.BufferedProtocol):
     def cut(self, why: str) -> None:
         """End the connection at once."""
         if not self.closed:
-            level = logging.INFO if why in (IDLE, REPLACED) else logging.WARNING  # no error
-            logger.log(level, "connection cut", extra=fields(peer=self.remote_address, why=why))
+            level = logging.INFO if why in (IDLE, REPLACED) else logging.WARNING  # these are no errors
+            host = self.remote_address.rpartition(":")[0]
+            if level == logging.INFO or self._reports.failed((host, why), self._clock.monotonic_ms()):
+                logger.log(level, "connection cut", extra=fields(peer=self.remote_address, why=why))
             self._cut_why = f"cut by this end: {why}"
         self.closed = True
         if self._transport is not None:
@@ -282,7 +287,7 @@ class Peer(asyncio.BufferedProtocol):
         self._handle()
 
     def go_on(self) -> None:
-        """Its turn has come: handle remaining commands, then read more."""
+        """The connection's turn has come: handle the remaining commands, then read more."""
         self._waits = False
         if self.closed:
             return
@@ -318,7 +323,7 @@ class Peer(asyncio.BufferedProtocol):
 
     @property
     def _is_held(self) -> bool:
-        """Whether its requests wait for it to read replies, or for its own handlers to end."""
+        """Whether the peer's requests wait until the peer has read replies, or until its running handlers have ended."""
         is_behind = self._writing_paused_ms is not None and not self._limits.reads_on
         return is_behind or self._running >= self._limits.running_of_one_max
 
@@ -360,7 +365,7 @@ class Peer(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._transport is None:
-            return  # never made, or already lost
+            return  # the connection was never made, or is already lost
         self.closed = True
         self._transport = None
         self._has_room()
@@ -376,7 +381,7 @@ class Peer(asyncio.BufferedProtocol):
         self._owner.gone(self)
 
     def _frame_of(self, command: RemotingCommand) -> list[Body]:
-        """Its frame. Raises FrameTooLong if the other end would not read it."""
+        """The command's frame. Raises FrameTooLong if the other end would not read the frame."""
         frame = encode(command)
         frame_bytes = sum(map(len, frame))
         if frame_bytes <= FRAME_BYTES_MAX:

@@ -18,6 +18,7 @@ from broker.settings.transactions import TransactionSettings
 from messagestore.store.settings import FlushDiskType, StoreSettings
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.nettykeys import NETTY_SERVER_KEYS
+from mqruntime.tlssettings import TlsSettings
 
 UNDER_CONTROLLERS = frozenset(
     {
@@ -36,6 +37,7 @@ class BrokerSettings(
     ClientSettings,
     TransactionSettings,
     MetricsSettings,
+    TlsSettings,
 ):
     """Settings of a broker; ms and bytes unless a key says otherwise."""
 
@@ -63,6 +65,7 @@ class BrokerSettings(
         | PairKeys.UPSTREAM
         | ClientSettings.UPSTREAM
         | MetricsSettings.UPSTREAM
+        | TlsSettings.UPSTREAM
         | {
             "brokerName": "the host's name",
         }

@@ -31,6 +31,7 @@ from ha.frames import (
     state_of,
 )
 from ha.master.pace import Pace
+from mqruntime.otherprotocols import PREFIX_BYTES, other_protocol
 
 UNKNOWN = -1
 _STATE_SIZE = 4
@@ -182,7 +183,7 @@ class MasterLink:
             del received[: ACK.size]
             return self._ack_frame(offset, now_ms)
         if state != HANDSHAKE_STATE:
-            raise HAFrameError(f"a frame of state {state}")
+            raise HAFrameError(other_protocol(bytes(received[:PREFIX_BYTES])) or f"a frame of state {state}")
         size = Handshake.size_of(received)
         if size is None or len(received) < size:
             return None

@@ -1,8 +1,8 @@
-"""A running broker's report on its log: requests over a separate socket, with nothing but the standard library, so that a
-Spark driver or worker needs no other package of this project for it.
+"""A running broker's report on its log. The requests use a separate socket and only the standard library, so that a Spark
+driver or worker needs no other package of this project.
 
-Invariant: epochs and confirm offset belong together: the epochs were the same before and after the offset was read. Sizes and
-times of replies are bounded whatever the other side sends."""
+Invariant: epochs and confirm offset belong together, because the epochs were the same before and after the offset was read.
+Sizes and times of replies are bounded, whatever the other side sends."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from time import monotonic
 from typing import Any
 
 from mqruntime import hostports
+from mqruntime.tlsfiles import FILE_VARIABLE, TlsUnusable, environment_file
 from sparkreplay.errors import LiveBrokerFailed, OptionError
 from sparkreplay.store.epochs import Epochs
 
 GET_BROKER_RUNTIME_INFO = 28
 GET_BROKER_EPOCH_CACHE = 1007
-FRAME = struct.Struct(">II")  # bytes that follow this field, bytes of the header in JSON
+FRAME = struct.Struct(">II")  # number of bytes that follow, size of the JSON header
 REPLY_BYTES_MAX = 8 << 20
 TIMEOUT_S = 5.0
-"""For all requests to one broker."""
+"""Time limit of all requests to one broker together."""
 LOOKS_MAX = 5
 CURE = (
     "name a running broker of the store's set (HOST:PORT), or leave address out to read up to the checkpoint"
@@ -45,7 +46,7 @@ class BrokerView:
 
 
 def look_at(addresses: str, cluster_name: str = "", broker_name: str = "") -> BrokerView:
-    """The first broker of `HOST:PORT;HOST:PORT` that answers and is of the set `broker_name`, if one is named. Raises
+    """The first broker of `HOST:PORT;HOST:PORT` that answers and belongs to the set `broker_name`, if a set is named. Raises
     OptionError or LiveBrokerFailed."""
     failure: LiveBrokerFailed | None = None
     for address in addresses_in(addresses):
@@ -89,13 +90,30 @@ def view_of(address: str) -> BrokerView:
 
 
 class Questions:
-    """One connection, for one request at a time. Raises OSError when it fails."""
+    """One connection, for one request at a time. Raises OSError if the connection fails."""
 
     def __init__(self, address: str) -> None:
         self.address = address
         self.deadline = monotonic() + TIMEOUT_S
         host, _, port = address.rpartition(":")
-        self.connection = socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_S)
+        self.connection = self._connect(host.strip("[]"), int(port))
+
+    def _connect(self, host: str, port: int) -> socket.socket:
+        file = environment_file()
+        if file is None:
+            return socket.create_connection((host, port), TIMEOUT_S)
+        from mqruntime.tlsclient import context_from  # it loads the library of settings
+
+        try:
+            context = context_from(file)
+        except TlsUnusable as error:
+            raise LiveBrokerFailed(self.address, f"was not asked: {FILE_VARIABLE}: {error}") from None
+        connection = socket.create_connection((host, port), TIMEOUT_S)
+        try:
+            return context.wrap_socket(connection, server_hostname=host)
+        except BaseException:
+            connection.close()
+            raise
 
     def __enter__(self) -> Questions:
         return self
@@ -104,7 +122,7 @@ class Questions:
         self.connection.close()
 
     def ask(self, code: int) -> dict[str, Any]:
-        """The body of the reply to request `code`, which has neither header fields nor a body."""
+        """Send request `code`, without header fields and body, and return the body of the reply."""
         asked = {"code": code, "flag": 0, "language": "PYTHON", "opaque": code, "version": 479}
         header = json.dumps(asked | {"serializeTypeCurrentRPC": "JSON"}).encode()
         self.connection.sendall(FRAME.pack(4 + len(header), len(header)) + header)

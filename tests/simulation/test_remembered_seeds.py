@@ -25,7 +25,7 @@ REMEMBERED = {
     "groups": {
         5_044: "a stop in the midst of a start",
         3_088_769_975_582_728: "a second disk is lost before the first member votes",
-        32_000_400: "a log begins anew while the commit of older entries waits for the disk",
+        32_000_400: "a log begins later while the commit of older entries waits for the disk",
         1_469_714_995_871_766: "the clock jumps back while retention deletes",
     },
     "pairs": {3_088_769_975_583_422: "an ASYNC_MASTER loses an end of a transaction"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from dledger import DLedger
 from dledger.cli import dledger
 from dledger.raft.settings import DLedgerSettings
 from mqruntime import serve
+from mqruntime.network import Network
 
 PEERS = "n0-127.0.0.1:1;n1-127.0.0.1:2;n2-127.0.0.1:3"
 
@@ -22,7 +23,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[DLedger]:
     """The members that would have run."""
     members: list[DLedger] = []
 
-    def run(make: Callable[[], DLedger]) -> int:
+    def run(make: Callable[[], DLedger], networks: Sequence[Network]) -> int:
         async def make_one() -> None:
             members.append(make())
 

@@ -7,16 +7,17 @@ import errno
 import pytest
 
 from mqruntime.listening import exposure, why_not_listening
+from mqruntime.network import Protection
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "localhost"])
 def test_a_loopback_address_is_not_warned_of(host: str) -> None:
-    assert exposure(host) is None
+    assert exposure(host, Protection.NONE) is None
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "10.1.2.3", "broker-1.example"])
 def test_an_address_reachable_from_other_hosts_is_warned_of(host: str) -> None:
-    warning = exposure(host)
+    warning = exposure(host, Protection.NONE)
     assert warning is not None and (host in warning or "every address" in warning)
 
 

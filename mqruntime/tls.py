@@ -1,0 +1,214 @@
+"""TLS contexts from files that may change, and the network that uses them.
+
+Invariant: a connection is plain only if the settings allow it for its port and its other end; none becomes plain because TLS
+failed. A changed file counts once all files load together; until then the former contexts stay in use. Open connections
+stay open."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from mqruntime.certificatedates import NoCertificate, Validity, validity_of
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from mqruntime.network import PLAIN, Connector, Link, Network, OpenPort, Protection
+from mqruntime.repeatedfailures import RepeatedFailures
+from mqruntime.settings import SettingsError
+from mqruntime.tlsclient import client_context, load_pair, load_trusted
+from mqruntime.tlsconnector import TlsConnector
+from mqruntime.tlsfiles import TlsUnusable, environment_file
+from mqruntime.tlsport import TlsPort, listening_sockets
+from mqruntime.tlssettings import ClientAuth, KeyPair, TlsMode, TlsOptions, TlsSettings, tls_options
+
+logger = logging.getLogger(__name__)
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+LOOK_MS = 1_000
+EXPIRES_SOON_MS = 30 * 86_400_000
+REMIND_MS = 86_400_000
+
+
+class TlsContexts:
+    """The contexts of `options`: `server` for accepted connections, `pages` for those of HTTP pages. `client` opens own
+    ones."""
+
+    def __init__(self, options: TlsOptions) -> None:
+        """Reads the files. Raises TlsUnusable."""
+        self.options = options
+        self.validity = None if options.server is None else _validity_of(options.server)
+        self.server = self._server_context(options.client_auth)
+        self.pages = self._server_context(
+            ClientAuth.OPTIONAL if options.client_auth is ClientAuth.REQUIRE else options.client_auth
+        )
+        self.client: Connector = TlsConnector(client_context(options)) if options.connects else PLAIN
+
+    def _server_context(self, client_auth: ClientAuth) -> ssl.SSLContext | None:
+        options = self.options
+        if options.mode is TlsMode.DISABLED:
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if options.server is None:
+            from mqruntime.certificates import CannotIssue, self_signed_pair
+
+            try:
+                with self_signed_pair() as pair:
+                    load_pair(context, pair)
+            except CannotIssue as error:
+                raise TlsUnusable(f"tls.test.mode.enable: {error}") from None
+            return context
+        load_pair(context, options.server)
+        if client_auth is not ClientAuth.NONE:
+            assert options.client_trust is not None
+            load_trusted(context, options.client_trust)
+            context.verify_mode = (
+                ssl.CERT_REQUIRED if client_auth is ClientAuth.REQUIRE else ssl.CERT_OPTIONAL
+            )
+        return context
+
+
+def network_of_environment(clock: Clock) -> Network:
+    """The network of a server without a configuration file: TLS on all connections by the file that FILE_VARIABLE names; plain
+    without one. Raises TlsUnusable."""
+    file = environment_file()
+    if file is None:
+        return PLAIN
+    try:
+        return TlsNetwork(
+            TlsSettings.load(None, ["tls.server.mode=enforcing", f"tls.config.file={file}"]), clock
+        )
+    except SettingsError as error:
+        raise TlsUnusable(str(error)) from None
+
+
+class TlsNetwork:
+    """The network of one server. `settings` name the files."""
+
+    def __init__(self, settings: TlsSettings, clock: Clock) -> None:
+        """Reads the files. Raises SettingsError, TlsUnusable."""
+        self._settings = settings
+        self._clock = clock
+        self._contexts = TlsContexts(tls_options(settings))
+        self._stamps = self._now()
+        self._tried = self._stamps
+        self._reports = RepeatedFailures(REMIND_MS)
+        self.reloads = self.failed_reloads = 0
+
+    @property
+    def options(self) -> TlsOptions:
+        return self._contexts.options
+
+    @property
+    def protection(self) -> Protection:
+        if self.options.mode is not TlsMode.ENFORCING:
+            return Protection.NONE
+        asks = self.options.client_auth is ClientAuth.REQUIRE
+        return Protection.CERTIFICATE if asks else Protection.TLS
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        return self.options.warnings
+
+    @property
+    def validity(self) -> Validity | None:
+        """Of this server's certificate; None without one."""
+        return self._contexts.validity
+
+    async def listen(
+        self, make: Callable[[], asyncio.BaseProtocol], host: str, port: int, link: Link
+    ) -> OpenPort:
+        mode = self.options.mode
+        if mode is TlsMode.DISABLED:
+            return await PLAIN.listen(make, host, port, link)
+
+        def takes_plain(source: str) -> bool:
+            is_java_slave = link is Link.REPLICATION and source in self.options.plain_hosts
+            return mode is TlsMode.PERMISSIVE or is_java_slave
+
+        def context() -> ssl.SSLContext:
+            chosen = self._contexts.pages if link is Link.PAGES else self._contexts.server
+            assert chosen is not None
+            return chosen
+
+        return TlsPort(await listening_sockets(host, port), make, context, takes_plain, self._clock)
+
+    async def connect(self, make: Callable[[], P], host: str, port: int, timeout_ms: int, link: Link) -> P:
+        to_java = link is Link.REPLICATION and host in self.options.plain_hosts
+        connector: Connector = PLAIN if to_java else self._contexts.client
+        return await connector.connect(make, host, port, timeout_ms, link)
+
+    async def watch(self) -> None:
+        """Looks for changed files, and at the dates of the certificate, until it is cancelled."""
+        while True:
+            self._look_at_dates()
+            await asyncio.sleep(LOOK_MS / 1000)
+            await self.look()
+
+    async def look(self) -> None:
+        """Loads the files again if one has changed."""
+        stamps = await asyncio.to_thread(self._now)
+        if stamps == self._stamps:
+            return
+        try:
+            contexts = await asyncio.to_thread(lambda: TlsContexts(tls_options(self._settings)))
+        except (SettingsError, TlsUnusable) as error:
+            if stamps == self._tried:
+                return  # reported before
+            self._tried = stamps
+            self.failed_reloads += 1
+            logger.error(
+                "changed TLS files not used", extra=fields(why=error, hint="the former ones stay in use")
+            )
+            return
+        self._contexts, self._stamps, self._tried = contexts, stamps, stamps
+        self.reloads += 1
+        logger.info("TLS files loaded", extra=fields(files=" ".join(map(str, contexts.options.files))))
+
+    def _now(self) -> tuple[tuple[int, int, int] | None, ...]:
+        return tuple(map(_stamp, self.options.files))
+
+    def _look_at_dates(self) -> None:
+        validity, now_ms = self.validity, self._clock.now_ms()
+        if validity is None:
+            return
+        left_ms = validity.ends_ms - now_ms
+        is_early = now_ms < validity.begins_ms
+        if not is_early and left_ms > EXPIRES_SOON_MS:
+            return
+        if not self._reports.failed(("dates", validity), self._clock.monotonic_ms()):
+            return
+        assert self.options.server is not None
+        file = self.options.server.certificate
+        if is_early:
+            logger.error("certificate not yet valid", extra=fields(file=file, hint="look at the clock"))
+        elif left_ms <= 0:
+            logger.error(
+                "certificate expired", extra=fields(file=file, hint="replace it; no restart is needed")
+            )
+        else:
+            days = left_ms // 86_400_000
+            logger.warning("certificate expires soon", extra=fields(file=file, days=days))
+
+
+def _validity_of(pair: KeyPair) -> Validity:
+    try:
+        return validity_of(pair.certificate.read_text(errors="replace"))
+    except OSError as error:
+        raise TlsUnusable(f"{pair.certificate} cannot be read: {error.strerror}") from None
+    except NoCertificate as error:
+        raise TlsUnusable(f"{pair.certificate}: {error}") from None
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """What changes with the file; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

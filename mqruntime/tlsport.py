@@ -1,0 +1,214 @@
+"""One port for plain connections and for TLS, distinguished by the first byte. Upstream: NettyRemotingServer.TlsModeHandler.
+
+Invariant: a connection is served only after its first byte has come, within `DECISION_MS`, and a TLS one after its handshake;
+no connection that is not served yet outlives `close`. A few handshakes begin in each turn of the loop, so that a crowd of new
+connections does not hold up those that are open."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from ssl import SSLContext
+from typing import NamedTuple
+
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from mqruntime.network import BACKLOG
+from mqruntime.repeatedfailures import RepeatedFailures
+from mqruntime.tlsconnector import why_no_handshake
+
+logger = logging.getLogger(__name__)
+
+DECISION_MS = 3_000
+HANDSHAKE_MS = 10_000
+UNDECIDED_MAX = 4_096
+"""Beyond this the connection that has been silent for the longest time is closed."""
+ACCEPTED_A_TURN = 64
+BEGUN_A_TURN = 4
+"""A handshake takes up to a ms of CPU."""
+AGAIN_MS = 1_000
+"""Pause after the system had no room for another connection."""
+HANDSHAKE = 0x16
+"""First byte of a TLS connection: the type of its record."""
+NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+Make = Callable[[], asyncio.BaseProtocol]
+
+
+class Undecided(NamedTuple):
+    """An accepted connection without a first byte."""
+
+    host: str
+    timer: asyncio.TimerHandle
+
+
+class TlsPort:
+    """Serves connections to `sockets`, which listen, with protocols from `make`. `context()` is that of the next TLS
+    connection. `takes_plain(host)`: whether a plain connection from there is served."""
+
+    def __init__(
+        self,
+        sockets: list[socket.socket],
+        make: Make,
+        context: Callable[[], SSLContext],
+        takes_plain: Callable[[str], bool],
+        clock: Clock,
+    ) -> None:
+        self.port = int(sockets[0].getsockname()[1])
+        self._loop = asyncio.get_running_loop()
+        self._sockets = sockets
+        self._make = make
+        self._context = context
+        self._takes_plain = takes_plain
+        self._clock = clock
+        self._undecided: OrderedDict[socket.socket, Undecided] = OrderedDict()
+        self._waiting: deque[tuple[socket.socket, str]] = deque()
+        """TLS connections whose handshake has not begun."""
+        self._begins: asyncio.Handle | None = None
+        self._handed_over: dict[asyncio.Task[None], None] = {}
+        self._again: asyncio.TimerHandle | None = None
+        self._failures = RepeatedFailures()
+        self._listen_on()
+
+    async def close(self) -> None:
+        """Accept no more. Connections that are served stay open."""
+        if self._again is not None:
+            self._again.cancel()
+        for listening in self._sockets:
+            self._loop.remove_reader(listening)
+            listening.close()
+        for connection in list(self._undecided):
+            self._decided(connection)
+            connection.close()
+        if self._begins is not None:
+            self._begins.cancel()
+        for connection, _ in self._waiting:
+            connection.close()
+        self._waiting.clear()
+        for task in list(self._handed_over):
+            task.cancel()
+        await asyncio.gather(*self._handed_over, return_exceptions=True)
+
+    def _listen_on(self) -> None:
+        self._again = None
+        for listening in self._sockets:
+            self._loop.add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTED_A_TURN):
+            try:
+                connection, address = listening.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in NO_ROOM:
+                    self._pause(error)
+                    return
+                continue  # the other end gave up before
+            self._accepted(connection, str(address[0]))
+
+    def _pause(self, error: OSError) -> None:
+        if self._failures.failed("accept", self._clock.monotonic_ms()):
+            logger.error("no connection can be accepted", extra=fields(port=self.port, why=error.strerror))
+        for listening in self._sockets:
+            self._loop.remove_reader(listening)
+        self._again = self._loop.call_later(AGAIN_MS / 1000, self._listen_on)
+
+    def _accepted(self, connection: socket.socket, host: str) -> None:
+        connection.setblocking(False)
+        if len(self._undecided) >= UNDECIDED_MAX:
+            self._give_up(next(iter(self._undecided)))
+        timer = self._loop.call_later(DECISION_MS / 1000, self._give_up, connection)
+        self._undecided[connection] = Undecided(host, timer)
+        self._loop.add_reader(connection, self._look, connection)
+
+    def _give_up(self, connection: socket.socket) -> None:
+        self._decided(connection)
+        connection.close()
+
+    def _decided(self, connection: socket.socket) -> str:
+        """Waits for its first byte no longer; returns its host."""
+        self._loop.remove_reader(connection)
+        host, timer = self._undecided.pop(connection)
+        timer.cancel()
+        return host
+
+    def _look(self, connection: socket.socket) -> None:
+        try:
+            first = connection.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            first = b""
+        host = self._decided(connection)
+        if not first:
+            connection.close()
+        elif first[0] == HANDSHAKE:
+            self._waiting.append((connection, host))
+            if self._begins is None:
+                self._begin_some()
+        elif self._takes_plain(host):
+            self._hand_over(connection, host, None)
+        else:
+            self._refused(host, "plain connection at a port that serves only TLS")
+            connection.close()
+
+    def _begin_some(self) -> None:
+        self._begins = None
+        for _ in range(min(BEGUN_A_TURN, len(self._waiting))):
+            connection, host = self._waiting.popleft()
+            self._hand_over(connection, host, self._context())
+        if self._waiting:
+            self._begins = self._loop.call_soon(self._begin_some)
+
+    def _hand_over(self, connection: socket.socket, host: str, context: SSLContext | None) -> None:
+        task = self._loop.create_task(self._serve(connection, host, context))
+        self._handed_over[task] = None
+        task.add_done_callback(lambda done: self._handed_over.pop(done, None))
+
+    async def _serve(self, connection: socket.socket, host: str, context: SSLContext | None) -> None:
+        timeout_s = None if context is None else HANDSHAKE_MS / 1000
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await self._loop.connect_accepted_socket(
+                self._make, connection, ssl=context, ssl_handshake_timeout=timeout_s
+            )
+        except OSError as error:
+            connection.close()
+            if context is not None:
+                self._refused(host, why_no_handshake(error))
+        except BaseException:
+            connection.close()
+            raise
+
+    def _refused(self, host: str, why: str) -> None:
+        if self._failures.failed((host, why), self._clock.monotonic_ms()):
+            logger.warning("connection refused", extra=fields(peer=host, port=self.port, why=why))
+
+
+async def listening_sockets(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen on each address of `host`; empty: every address. Raises OSError."""
+    infos = await asyncio.get_running_loop().getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    opened: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(infos):
+            listening = socket.socket(family, kind, protocol)
+            opened.append(listening)
+            listening.setblocking(False)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            chosen = opened[0].getsockname()[1] if port == 0 and len(opened) > 1 else port
+            listening.bind((address[0], chosen, *address[2:]))
+            listening.listen(BACKLOG)
+    except BaseException:
+        for listening in opened:
+            listening.close()
+        raise
+    return opened

@@ -1,0 +1,589 @@
+"""Ports that tell TLS from plain connections, both loops: who is served, who is not, what is logged, and reloading."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import socket
+import ssl
+import subprocess
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import uvloop
+
+from mqruntime import tlsport
+from mqruntime.certificates import make_server
+from mqruntime.clock import SystemClock
+from mqruntime.network import PLAIN, Connector, Link, OpenPort, Protection
+from mqruntime.settings import SettingsError
+from mqruntime.tls import TlsNetwork, network_of_environment
+from mqruntime.tlsclient import context_from
+from mqruntime.tlsconnector import TlsConnector, connector_of_environment
+from mqruntime.tlsfiles import FILE_VARIABLE, TlsUnusable
+from mqruntime.tlssettings import TlsSettings
+from tests.support.pki import Pki
+
+HOST = "127.0.0.1"
+REMOTING = Link.REMOTING
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+class Echo(asyncio.Protocol):
+    """Sends back what it receives."""
+
+    open: ClassVar[set[Echo]] = set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: Any = transport
+        self.open.add(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.open.discard(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(data)
+
+
+class Asking(asyncio.Protocol):
+    def __init__(self) -> None:
+        self.received = bytearray()
+        self.came: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+        if not self.came.done() and self.received.endswith(b"."):
+            self.came.set_result(bytes(self.received))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.came.done():
+            self.came.set_exception(error or ConnectionError("closed"))
+            self.came.exception()
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    return Pki(tmp_path_factory.mktemp("pki"))
+
+
+@pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    chosen: Run = request.param
+    return chosen
+
+
+def network(lines: list[str]) -> TlsNetwork:
+    return TlsNetwork(TlsSettings.load(None, lines), SystemClock())
+
+
+async def opened(lines: list[str], link: Link = REMOTING) -> OpenPort:
+    return await network(lines).listen(Echo, HOST, 0, link)
+
+
+async def echoed(connector: Connector, port: int, host: str = HOST, link: Link = REMOTING) -> bytes:
+    """What comes back. Raises OSError."""
+    asking = await connector.connect(Asking, host, port, 10_000, link)
+    asking.transport.write(b"hello.")
+    try:
+        return await asking.came
+    finally:
+        asking.transport.abort()
+
+
+async def ended(port: OpenPort) -> None:
+    """Closes the port, and waits until its connections have ended, which clients do."""
+    await port.close()
+    while Echo.open:  # noqa: ASYNC110 - two loops take turns here
+        await asyncio.sleep(0.01)
+
+
+def client_of(pki: Pki, *lines: str) -> TlsConnector:
+    return TlsConnector(
+        context_from(pki.file("client.properties", [f"tls.client.trustCertPath={pki.ca}", *lines]))
+    )
+
+
+def alice(pki: Pki) -> TlsConnector:
+    own = [f"tls.client.certPath={pki.folder}/alice.pem", f"tls.client.keyPath={pki.folder}/alice.key"]
+    return client_of(pki, *own)
+
+
+def refusals(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.fields["why"] for record in caplog.records if record.message == "connection refused"]  # type: ignore[attr-defined]
+
+
+def test_a_permissive_port_serves_plain_and_tls(pki: Pki, run: Run) -> None:
+    async def story() -> None:
+        port = await opened(pki.server("permissive"))
+        assert await echoed(PLAIN, port.port) == await echoed(client_of(pki), port.port) == b"hello."
+        await ended(port)
+
+    run(story())
+
+
+def test_an_enforcing_port_serves_tls_only_and_names_a_plain_client_once(
+    pki: Pki, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        port = await opened(pki.server("enforcing"))
+        for _ in range(3):
+            with pytest.raises(OSError):
+                await echoed(PLAIN, port.port)
+        assert await echoed(client_of(pki), port.port) == b"hello."
+        await ended(port)
+
+    run(story())
+    assert refusals(caplog) == ["plain connection at a port that serves only TLS"]
+
+
+def test_a_disabled_port_serves_plain(pki: Pki, run: Run) -> None:
+    async def story() -> None:
+        port = await opened(pki.server("disabled"))
+        assert await echoed(PLAIN, port.port) == b"hello."
+        with pytest.raises(OSError):
+            await echoed(client_of(pki), port.port)
+        await ended(port)
+
+    run(story())
+
+
+def test_a_port_may_ask_for_a_certificate(pki: Pki, run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        port = await opened(pki.mutual())
+        with pytest.raises(OSError):
+            await echoed(client_of(pki), port.port)
+        stranger = client_of(
+            pki,
+            f"tls.client.certPath={pki.folder}/stranger/all.pem",
+            f"tls.client.keyPath={pki.folder}/stranger/all.key",
+        )
+        with pytest.raises(OSError):
+            await echoed(stranger, port.port)
+        assert await echoed(alice(pki), port.port) == b"hello."
+        await ended(port)
+
+    run(story())
+    assert len(refusals(caplog)) == 2 and all("handshake failed" in why for why in refusals(caplog))
+
+
+def test_a_page_is_asked_for_without_a_certificate_but_a_wrong_one_is_refused(pki: Pki, run: Run) -> None:
+    async def story() -> None:
+        port = await opened(pki.mutual(), Link.PAGES)
+        assert await echoed(client_of(pki), port.port, link=Link.PAGES) == b"hello."
+        await ended(port)
+
+    run(story())
+
+
+def test_replication_stays_plain_only_with_the_named_java_brokers(pki: Pki, run: Run) -> None:
+    async def story() -> None:
+        strict = network(pki.server())
+        lenient = network(pki.server("enforcing", f"tls.ha.plainHosts={HOST}"))
+        port = await strict.listen(Echo, HOST, 0, Link.REPLICATION)
+        assert await echoed(strict, port.port, link=Link.REPLICATION) == b"hello."
+        with pytest.raises(OSError):
+            await echoed(lenient, port.port, link=Link.REPLICATION)
+        await ended(port)
+        port = await lenient.listen(Echo, HOST, 0, Link.REPLICATION)
+        assert await echoed(lenient, port.port, link=Link.REPLICATION) == b"hello."
+        await ended(port)
+        port = await lenient.listen(Echo, HOST, 0, REMOTING)
+        with pytest.raises(OSError):
+            await echoed(PLAIN, port.port)
+        await ended(port)
+
+    run(story())
+
+
+def test_a_server_that_is_not_the_one_dialled_is_refused(pki: Pki, run: Run) -> None:
+    make_server(pki.folder, "elsewhere", ["elsewhere.example"], replace=True)
+
+    async def story() -> None:
+        port = await opened(pki.server(name="elsewhere"))
+        with pytest.raises(
+            ConnectionRefusedError, match="certificate verify failed .*not valid for '127.0.0.1'"
+        ):
+            await echoed(client_of(pki), port.port)
+        assert await echoed(client_of(pki, "tls.client.authServer=false"), port.port) == b"hello."
+        await ended(port)
+        port = await opened(
+            ["tls.server.mode=enforcing", f"tls.server.certPath={pki.folder}/stranger/all.pem",
+             f"tls.server.keyPath={pki.folder}/stranger/all.key"],
+        )  # fmt: skip
+        with pytest.raises(ConnectionRefusedError, match="certificate verify failed"):
+            await echoed(client_of(pki), port.port)
+        with pytest.raises(ConnectionRefusedError):
+            await echoed(TlsConnector(ssl.create_default_context()), port.port)
+        await ended(port)
+
+    run(story())
+
+
+def test_a_tls_client_does_not_become_plain_where_there_is_no_tls(pki: Pki, run: Run) -> None:
+    async def story() -> None:
+        port = await PLAIN.listen(Echo, HOST, 0, REMOTING)
+        with pytest.raises(ConnectionRefusedError, match="TLS handshake failed"):
+            await echoed(client_of(pki), port.port)
+        await ended(port)
+
+    run(story())
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_both_versions_of_tls_are_served(pki: Pki, run: Run, version: ssl.TLSVersion) -> None:
+    context = ssl.create_default_context(cafile=str(pki.ca))
+    context.minimum_version = context.maximum_version = version
+
+    async def story() -> None:
+        port = await opened(pki.server())
+        assert await echoed(TlsConnector(context), port.port) == b"hello."
+        await ended(port)
+
+    run(story())
+
+
+@pytest.mark.parametrize("first", [b"\x16", b"\x16garbage", b"", None])
+def test_a_connection_that_does_not_decide_is_ended(
+    pki: Pki, run: Run, first: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tlsport, "DECISION_MS", 50)
+    monkeypatch.setattr(tlsport, "HANDSHAKE_MS", 50)
+
+    async def story() -> None:
+        port = await opened(pki.server("permissive"))
+        reader, writer = await asyncio.open_connection(HOST, port.port)
+        if first is None:
+            writer.write_eof()
+        elif first:
+            writer.write(first)
+        try:
+            rest = await reader.read()
+        except ConnectionError:
+            rest = b""
+        assert b"hello" not in rest, "an alert of TLS at most"
+        writer.close()
+        assert await echoed(client_of(pki), port.port) == b"hello."
+        await ended(port)
+
+    run(story())
+
+
+def test_the_longest_silent_connection_makes_room(
+    pki: Pki, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tlsport, "UNDECIDED_MAX", 2)
+
+    async def story() -> None:
+        port = await opened(pki.server("permissive"))
+        silent = [await asyncio.open_connection(HOST, port.port) for _ in range(3)]
+        assert await silent[0][0].read() == b""
+        for _, writer in silent[1:]:
+            writer.write(b"hello.")
+        assert [await reader.readexactly(6) for reader, _ in silent[1:]] == [b"hello."] * 2
+        for _, writer in silent:
+            writer.close()
+        await ended(port)
+
+    run(story())
+
+
+def test_closing_ends_what_is_not_served_and_leaves_what_is(pki: Pki, run: Run) -> None:
+    async def story() -> None:
+        port = await opened(pki.server("permissive"))
+        served = await client_of(pki).connect(Asking, HOST, port.port, 10_000, REMOTING)
+        silent = [await asyncio.open_connection(HOST, port.port) for _ in range(3)]
+        silent[1][1].write(b"\x16\x03\x01")
+        await asyncio.sleep(0.05)
+        await port.close()
+        for reader, writer in silent:
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+            writer.close()
+        served.transport.write(b"hello.")
+        assert await served.came == b"hello."
+        served.transport.abort()
+        with pytest.raises(OSError):
+            await echoed(PLAIN, port.port)
+
+    run(story())
+
+
+def test_a_crowd_of_handshakes_is_served(pki: Pki, run: Run) -> None:
+    async def story() -> None:
+        port = await opened(pki.server())
+        client = client_of(pki)
+        answers = await asyncio.gather(*(echoed(client, port.port) for _ in range(100)))
+        assert answers == [b"hello."] * 100
+        await ended(port)
+
+    run(story())
+
+
+def test_a_busy_port_is_reported_as_by_the_plain_network(pki: Pki, run: Run) -> None:
+    async def story() -> None:
+        port = await opened(pki.server())
+        with pytest.raises(OSError, match="in use"):
+            await network(pki.server()).listen(Echo, HOST, port.port, REMOTING)
+        await ended(port)
+
+    run(story())
+
+
+# Files
+
+
+def serial_of(port: int) -> str:
+    """Of the certificate that new connections get, as OpenSSL's own client shows it."""
+    pem = ssl.get_server_certificate((HOST, port))
+    shown = subprocess.run(
+        ["openssl", "x509", "-noout", "-serial"], input=pem, text=True, capture_output=True, check=True
+    )
+    return shown.stdout
+
+
+def copy_of(pki: Pki, folder: Path) -> list[str]:
+    for name in ("all.pem", "all.key", "ca.pem"):
+        shutil.copy(pki.folder / name, folder / name)
+    return [
+        "tls.server.mode=enforcing",
+        f"tls.server.certPath={folder}/all.pem",
+        f"tls.server.keyPath={folder}/all.key",
+    ]
+
+
+def test_a_renewed_certificate_is_served_and_open_connections_stay(
+    pki: Pki, run: Run, tmp_path: Path
+) -> None:
+    lines = copy_of(pki, tmp_path)
+    shutil.copy(pki.folder / "ca.key", tmp_path / "ca.key")
+
+    async def story() -> None:
+        found = network(lines)
+        port = await found.listen(Echo, HOST, 0, REMOTING)
+        before = await asyncio.to_thread(serial_of, port.port)
+        served = await client_of(pki).connect(Asking, HOST, port.port, 10_000, REMOTING)
+        await found.look()
+        assert found.reloads == 0
+        make_server(tmp_path, "all", [HOST, "localhost"], replace=True)
+        await found.look()
+        assert found.reloads == 1
+        after = await asyncio.to_thread(serial_of, port.port)
+        assert before != after
+        served.transport.write(b"hello.")
+        assert await served.came == b"hello."
+        served.transport.abort()
+        await ended(port)
+
+    run(story())
+
+
+def test_a_renewed_certificate_of_the_same_key_is_served(pki: Pki, run: Run, tmp_path: Path) -> None:
+    """Upstream waits for both files to change."""
+    lines = copy_of(pki, tmp_path)
+    subprocess.run(
+        ["openssl", "req", "-x509", "-new", "-key", tmp_path / "all.key", "-out", tmp_path / "other.pem", "-days", "9",
+         "-subj", "/CN=renewed"], check=True, capture_output=True,
+    )  # fmt: skip
+
+    async def story() -> None:
+        found = network(lines)
+        port = await found.listen(Echo, HOST, 0, REMOTING)
+        before = await asyncio.to_thread(serial_of, port.port)
+        shutil.copy(tmp_path / "other.pem", tmp_path / "all.pem")
+        await found.look()
+        assert await asyncio.to_thread(serial_of, port.port) != before
+        await ended(port)
+
+    run(story())
+
+
+def test_a_broken_pair_is_reported_once_and_the_former_one_stays(
+    pki: Pki, run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = copy_of(pki, tmp_path)
+
+    async def story() -> None:
+        found = network(lines)
+        port = await found.listen(Echo, HOST, 0, REMOTING)
+        whole = (tmp_path / "all.pem").read_bytes()
+        for broken in (b"", whole[:300], (pki.folder / "alice.pem").read_bytes()):
+            (tmp_path / "all.pem").write_bytes(broken)
+            await found.look()
+            await found.look()
+            assert await echoed(client_of(pki), port.port) == b"hello."
+        (tmp_path / "all.key").unlink()
+        await found.look()
+        assert (found.reloads, found.failed_reloads) == (0, 4)
+        shutil.copy(pki.folder / "all.key", tmp_path / "all.key")
+        (tmp_path / "all.pem").write_bytes(whole)
+        await found.look()
+        assert (found.reloads, found.failed_reloads) == (1, 4)
+        await ended(port)
+
+    run(story())
+    reported = [record for record in caplog.records if record.message == "changed TLS files not used"]
+    assert len(reported) == 4
+
+
+def test_a_changed_file_of_settings_counts_too(pki: Pki, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "tls.properties"
+    own = f"tls.server.certPath={pki.folder}/all.pem\ntls.server.keyPath={pki.folder}/all.key\n"
+    file.write_text(own)
+
+    async def story() -> None:
+        found = network(["tls.server.mode=enforcing", f"tls.config.file={file}"])
+        port = await found.listen(Echo, HOST, 0, REMOTING)
+        assert await echoed(client_of(pki), port.port) == b"hello."
+        file.write_text(f"{own}tls.server.need.client.auth=require\ntls.server.trustCertPath={pki.ca}\n")
+        await found.look()
+        with pytest.raises(OSError):
+            await echoed(client_of(pki), port.port)
+        assert await echoed(alice(pki), port.port) == b"hello."
+        await ended(port)
+
+    run(story())
+
+
+def encrypted(pki: Pki, folder: Path, password: str) -> Path:
+    subprocess.run(
+        ["openssl", "pkcs8", "-topk8", "-in", pki.folder / "all.key", "-out", folder / "locked.key",
+         "-passout", f"pass:{password}"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return folder / "locked.key"
+
+
+def test_an_encrypted_key_is_opened_by_its_password_only(pki: Pki, tmp_path: Path) -> None:
+    key = encrypted(pki, tmp_path, "sesame")
+    lines = [
+        "tls.server.mode=enforcing",
+        f"tls.server.certPath={pki.folder}/all.pem",
+        f"tls.server.keyPath={key}",
+    ]
+    network([*lines, "tls.server.keyPassword=sesame"])
+    for wrong in ([], ["tls.server.keyPassword=other"]):
+        with pytest.raises(
+            TlsUnusable, match="locked.key are no pair that can be used: .*keyPassword"
+        ) as caught:
+            network([*lines, *wrong])
+        assert "other" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["all.pem", "all.key", "ca.pem"])
+def test_a_missing_file_ends_a_start_with_its_name(pki: Pki, tmp_path: Path, name: str) -> None:
+    lines = [*copy_of(pki, tmp_path), f"tls.server.trustCertPath={tmp_path}/ca.pem"]
+    (tmp_path / name).unlink()
+    with pytest.raises(TlsUnusable, match=f"{name} cannot be read: No such file"):
+        network([*lines, "tls.server.need.client.auth=optional"])
+
+
+@pytest.mark.parametrize(
+    ("days_away", "message"),
+    [
+        (-1, "certificate not yet valid"),
+        (336, "certificate expires soon"),
+        (366, "certificate expired"),
+        (300, None),
+    ],
+)
+def test_the_dates_of_the_certificate_are_watched(
+    pki: Pki, days_away: int, message: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Shifted(SystemClock):
+        def now_ms(self) -> int:
+            return super().now_ms() + days_away * 86_400_000
+
+    async def story() -> None:
+        found = TlsNetwork(TlsSettings.load(None, pki.server()), Shifted())
+        watching = asyncio.create_task(found.watch())
+        await asyncio.sleep(0)
+        watching.cancel()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(story())
+    assert [record.message for record in caplog.records] == ([] if message is None else [message])
+
+
+# Tools and test mode
+
+
+def test_tools_take_the_file_that_the_environment_names(
+    pki: Pki, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(FILE_VARIABLE, raising=False)
+    assert connector_of_environment() is PLAIN
+    assert network_of_environment(SystemClock()) is PLAIN
+    monkeypatch.setenv(FILE_VARIABLE, str(pki.file("tools.properties", pki.server())))
+
+    async def story() -> None:
+        found = network_of_environment(SystemClock())
+        assert found.protection is Protection.TLS
+        port = await found.listen(Echo, HOST, 0, REMOTING)
+        assert await echoed(connector_of_environment(), port.port) == b"hello."
+        with pytest.raises(OSError):
+            await echoed(PLAIN, port.port)
+        await ended(port)
+
+    run(story())
+    monkeypatch.setenv(FILE_VARIABLE, "/nowhere/tls.properties")
+    for made in (connector_of_environment, lambda: network_of_environment(SystemClock())):
+        with pytest.raises(TlsUnusable, match="/nowhere/tls.properties: cannot be read"):
+            made()
+
+
+def test_test_mode_needs_no_files_and_checks_nothing(run: Run, tmp_path: Path) -> None:
+    asked = ["tls.server.mode=enforcing", "tls.test.mode.enable=true"]
+
+    async def story() -> None:
+        found = network(asked)
+        port = await found.listen(Echo, HOST, 0, REMOTING)
+        assert await echoed(found, port.port) == b"hello."
+        await ended(port)
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("more", "protection"),
+    [
+        (["tls.server.mode=permissive"], Protection.NONE),
+        ([], Protection.TLS),
+        (["tls.server.need.client.auth=require"], Protection.CERTIFICATE),
+        (["tls.server.need.client.auth=optional"], Protection.TLS),
+    ],
+)
+def test_the_protection_is_that_of_the_weakest_connection(
+    pki: Pki, more: list[str], protection: Protection
+) -> None:
+    assert network([*pki.server(), *more]).protection is protection
+
+
+def test_an_unusable_setting_is_no_network(pki: Pki) -> None:
+    with pytest.raises(SettingsError):
+        network(["tls.server.mode=on"])
+
+
+def test_a_host_without_an_address_is_an_error_of_the_system(pki: Pki, run: Run) -> None:
+    async def story() -> None:
+        with pytest.raises(OSError):
+            await network(pki.server()).listen(Echo, "no-such-host.invalid", 0, REMOTING)
+
+    run(story())
+
+
+def test_ports_on_every_address_share_a_number(pki: Pki, run: Run) -> None:
+    async def story() -> None:
+        port = await network(pki.server()).listen(Echo, "", 0, REMOTING)
+        with socket.create_connection((HOST, port.port)):
+            pass
+        await ended(port)
+
+    run(story())
