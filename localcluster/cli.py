@@ -18,9 +18,12 @@ from localcluster.cluster import Cluster, ClusterError, run
 from localcluster.layout import BROKER_SET, SEGMENT_BYTES, Layout, LayoutError, Mode
 from localcluster.ports import PortsTaken
 from localcluster.processes import BooksDamaged
+from localcluster.secured import tools_file
 from localcluster.status import format_rows, status_rows
 from localcluster.waiting import WaitExpired
 from mqadmin.errors import AdminError
+from mqruntime.certificates import CannotIssue
+from mqruntime.tlsfiles import FILE_VARIABLE, TlsUnusable
 
 DEFAULT_DIRECTORY = Path("run/cluster")
 NAMES = f"each broker-N is a replica of broker set {BROKER_SET}; controllers and mqadmin know it by that name and its id"
@@ -40,6 +43,9 @@ mode_option = click.option(
     show_default=True,
     help="Of a new cluster: controllers elect the master, or the brokers themselves.",
 )
+secure_option = click.option(
+    "--secure", is_flag=True, help="Of a new cluster: TLS on all connections, with certificates at both ends."
+)
 names_argument = click.argument("names", nargs=-1)
 
 
@@ -48,7 +54,16 @@ def one_line_errors() -> Iterator[None]:
     """Turn errors of the environment into one line and exit code 1."""
     try:
         yield
-    except (ClusterError, LayoutError, PortsTaken, BooksDamaged, WaitExpired, AdminError) as error:
+    except (
+        ClusterError,
+        LayoutError,
+        PortsTaken,
+        BooksDamaged,
+        WaitExpired,
+        AdminError,
+        CannotIssue,
+        TlsUnusable,
+    ) as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
         raise click.ClickException(unusable(error)) from error
@@ -72,6 +87,7 @@ def cluster() -> None:
 @cluster.command()
 @directory_option
 @mode_option
+@secure_option
 @click.option(
     "--controllers", default=3, show_default=True, type=click.IntRange(1), help="How many; in Raft mode none."
 )
@@ -93,6 +109,7 @@ def cluster() -> None:
 def up(
     directory: Path,
     mode: str,
+    secure: bool,
     controllers: int,
     brokers: int,
     base_port: int | None,
@@ -114,12 +131,15 @@ def up(
                 broker_settings=parsed_settings(broker_options),
                 controller_settings=parsed_settings(controller_options),
                 mode=Mode(mode),
+                secure=secure,
             )
         run(made)
         click.echo(format_rows(asyncio.run(status_rows(made))), nl=False)
     click.echo(f"{NAMES}")
     click.echo(f"\nname server {made.layout.namesrv}   {electors(made.layout)}")
     click.echo(f"data, logs and *.conf are in {made.directory}")
+    if made.layout.secure:
+        click.echo(f"for mqadmin and other tools: export {FILE_VARIABLE}='{tools_file(made.layout)}'")
 
 
 @cluster.command()
@@ -150,7 +170,7 @@ def kill(directory: Path, names: tuple[str, ...], sig: int) -> None:
 @names_argument
 @directory_option
 def stop(directory: Path, names: tuple[str, ...]) -> None:
-    """Stops the named processes (all, for none named) gracefully."""
+    """Stops the named processes gracefully; all processes if none is named."""
     with one_line_errors():
         found, wanted = _open(directory, names)
         stopped = found.stop(wanted)
@@ -161,7 +181,7 @@ def stop(directory: Path, names: tuple[str, ...]) -> None:
 @names_argument
 @directory_option
 def start(directory: Path, names: tuple[str, ...]) -> None:
-    """Starts the named processes (all, for none named) that do not run."""
+    """Starts those of the named processes that do not run; of all processes if none is named."""
     with one_line_errors():
         found, wanted = _open(directory, names)
         started = found.start(wanted)
@@ -207,7 +227,7 @@ def resume(directory: Path, names: tuple[str, ...]) -> None:
 @directory_option
 @click.option("--lines", default=20, show_default=True, help="How many of each log's last lines.")
 def logs(directory: Path, names: tuple[str, ...], lines: int) -> None:
-    """Shows the end of the named processes' logs (all, for none named)."""
+    """Shows the end of the logs of the named processes; of all processes if none is named."""
     with one_line_errors():
         found, wanted = _open(directory, names)
         for name in wanted or found.layout.names:
@@ -236,7 +256,7 @@ def electors(layout: Layout) -> str:
 
 
 def _open(directory: Path, names: tuple[str, ...]) -> tuple[Cluster, list[str]]:
-    """The cluster and the names; a first argument that is a cluster's directory is used as such."""
+    """The cluster and the names of processes. If the first argument is a cluster's directory, it names the cluster."""
     if names and (Path(names[0]) / "env.json").exists():
         return Cluster.open(Path(names[0])), list(names[1:])
     return Cluster.open(directory), list(names)

@@ -1,7 +1,7 @@
-"""A local cluster: its directory, its processes by name, and waiting for conditions of it.
+"""A local cluster: its directory, its processes by name, and waits for conditions of the cluster.
 
-Invariant: signals are only sent to processes that a cluster of this directory started; all its data, logs and process tables
-are below its directory.
+Invariant: signals are sent only to processes that a cluster of this directory started. All data, logs and process tables of a
+cluster are below its directory.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from localcluster import ports
 from localcluster.layout import BROKER_SET, HOST, SEGMENT_BYTES, Layout, Mode
 from localcluster.processes import ProcessIdentity, ProcessRecord, ProcessTable, interrupts_held, spawn
 from localcluster.raftset import raft_set
+from localcluster.secured import connector_of, make_certificates
 from localcluster.waiting import POLL_MS, NotYet, wait_for
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.replies import SyncStateInfo, TopicSettings
+from mqruntime.certificates import CannotIssue
 from mqruntime.clock import SystemClock
 
 ENVIRONMENT = "env.json"
@@ -35,15 +37,15 @@ ENDING_SIGNALS = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signa
 
 
 class ClusterError(Exception):
-    """The request cannot be carried out; the text says why and what to do."""
+    """The request cannot be carried out. The text says why and what to do."""
 
 
 class ProcessDied(ClusterError):
-    """A process ended although nothing stopped it; carries the end of its log."""
+    """A process ended although nothing stopped it. The error contains the end of its log."""
 
 
 class Cluster:
-    """The cluster in `layout.directory`. As a context manager it stops every process of it at the end."""
+    """The cluster in `layout.directory`. As a context manager it stops all its processes at the end."""
 
     def __init__(self, layout: Layout, lease: ports.PortLease | None) -> None:
         self.layout = layout
@@ -64,8 +66,9 @@ class Cluster:
         controller_settings: dict[str, str] | None = None,
         bind_host: str = HOST,
         mode: Mode = Mode.CONTROLLER,
+        secure: bool = False,
     ) -> Self:
-        """Reserve ports and write the files of a new cluster; starts nothing. With another `bind_host` than HOST, processes
+        """Reserve ports and write the files of a new cluster, without starting anything. If `bind_host` is not HOST, processes
         reach each other only through a relay.
 
         Raises `ClusterError` if the directory holds a cluster or other files, `ports.PortsTaken`, `LayoutError`.
@@ -87,6 +90,7 @@ class Cluster:
             dict(controller_settings or {}),
             bind_host,
             mode,
+            secure,
         )
         if base_port is None:
             lease = ports.lease_any(directory, len(layout.ports))
@@ -95,10 +99,12 @@ class Cluster:
             lease = ports.lease(directory, layout.ports)
         try:
             directory.mkdir(parents=True, exist_ok=True)
+            if secure:
+                make_certificates(layout)
             for name in layout.names:
                 (directory / f"{name}.conf").write_text(layout.file(name))
             (directory / ENVIRONMENT).write_text(json.dumps(layout.environment(), indent=1) + "\n")
-        except OSError:
+        except (OSError, CannotIssue):
             lease.release()
             raise
         return cls(layout, lease)
@@ -126,7 +132,8 @@ class Cluster:
     # Processes by name
 
     def start(self, names: Iterable[str] = ()) -> list[str]:
-        """Start the named processes (all, if none is named) that do not run; returns those it started."""
+        """Start those of the named processes (of all, if none is named) that do not run. Returns the names of started
+        processes."""
         wanted = self._checked(names)
         started: list[str] = []
         with self._table.changing() as table:
@@ -144,7 +151,8 @@ class Cluster:
         return started
 
     def kill(self, names: Iterable[str], number: signal.Signals = signal.SIGKILL) -> list[str]:
-        """Send a signal to the named processes; returns those that were still there. After SIGKILL it waits for their end."""
+        """Send a signal to the named processes, and return those that were still running. After SIGKILL their end is
+        awaited."""
         hit: list[str] = []
         with self._table.changing() as table:
             for name in self._checked(names):
@@ -160,8 +168,8 @@ class Cluster:
         return hit
 
     def stop(self, names: Iterable[str] = ()) -> list[str]:
-        """End the named processes (all, if none is named) gracefully, brokers first; by force after 10 s and the time that
-        brokers may stay to forward."""
+        """End the named processes (all, if none is named) gracefully, brokers first. After 10 s, plus the time for which
+        brokers may stay to forward, they are killed."""
         ended: list[str] = []
         with self._table.changing() as table:
             order = [name for name in reversed(self._checked(names)) if name in table]
@@ -171,7 +179,7 @@ class Cluster:
                 table[name] = ProcessRecord(identity, asked_to_end=True)
                 if was_ending or identity.send(signal.SIGTERM):
                     ended.append(name)
-                identity.send(signal.SIGCONT)  # a paused process handles SIGTERM only when it continues
+                identity.send(signal.SIGCONT)  # a paused process cannot handle SIGTERM
             forward_s = int(self.layout.broker_settings.get("shutdownForwardSeconds", 0))
             for name in order:
                 identity = table[name].identity
@@ -193,7 +201,7 @@ class Cluster:
         identity = self._table.read()[name].identity
         deadline_s = time.monotonic() + STOP_TIMEOUT_S
         while identity.state() not in (None, "T", "t") and time.monotonic() < deadline_s:
-            time.sleep(POLL_MS / 1000)  # a thread of it may run on for a moment after the signal
+            time.sleep(POLL_MS / 1000)  # a thread may still run for a moment after the signal
 
     def resume(self, name: str) -> None:
         self.kill([name], signal.SIGCONT)
@@ -209,7 +217,7 @@ class Cluster:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def states(self) -> dict[str, ProcessIdentity | None]:
-        """Name -> identity of each process of the cluster, None for one that does not run."""
+        """Name -> identity of each process of the cluster; None for a process that does not run."""
         table = self._table.read()
         return {
             name: table[name].identity if name in table and table[name].identity.state() else None
@@ -217,7 +225,7 @@ class Cluster:
         }
 
     def check_alive(self) -> None:
-        """Raises `ProcessDied` for a started process that ended although nothing stopped it."""
+        """Raise `ProcessDied` if a started process ended although nothing stopped it."""
         for name, record in self._table.read().items():
             if record.identity.state() is None and not record.asked_to_end:
                 raise ProcessDied(f"{name} has ended; its log ends with:\n{self.log_tail(name)}")
@@ -238,8 +246,8 @@ class Cluster:
     # Conditions
 
     async def sync_state(self, admin: AdminClient) -> SyncStateInfo:
-        """The broker set according to the leading controller, or in Raft mode to its master. Raises `NotYet` while there is
-        no leader or set."""
+        """The broker set according to the leading controller or, in Raft mode, according to its master. Raises `NotYet` while
+        there is no leader or no set."""
         self.check_alive()
         if self.layout.in_raft_mode:
             return await raft_set(self.layout, admin)
@@ -254,13 +262,13 @@ class Cluster:
     async def wait_whole(self, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> SyncStateInfo:
         """Wait until there is a master, every broker is alive and in the SyncStateSet, and clients find the master.
 
-        Raises `ProcessDied` at once when a process ends by itself, `WaitExpired` otherwise.
+        Raises `ProcessDied` as soon as a process ends by itself, or `WaitExpired`.
         """
         return await self.wait_in_sync(self.layout.brokers, timeout_ms=timeout_ms)
 
     async def wait_in_sync(self, members: int, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> SyncStateInfo:
-        """`wait_whole` for at least `members` living members of the SyncStateSet, the master among them."""
-        admin = AdminClient(SystemClock())
+        """Do as `wait_whole`, but wait for only `members` living members of the SyncStateSet, including the master."""
+        admin = AdminClient(SystemClock(), connector_of(self.layout))
 
         async def probe() -> SyncStateInfo:
             state = await self.sync_state(admin)
@@ -278,8 +286,8 @@ class Cluster:
             await admin.close()
 
     async def wait_leader(self, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> str:
-        """Wait until a controller leads; returns its address."""
-        admin = AdminClient(SystemClock())
+        """Wait until a controller leads, and return its address."""
+        admin = AdminClient(SystemClock(), connector_of(self.layout))
 
         async def probe() -> str:
             self.check_alive()
@@ -294,14 +302,14 @@ class Cluster:
             await admin.close()
 
     async def create_topic(self, topic: str, queues: int = 4) -> None:
-        """Create a topic on the master; waits until clients are routed to it and every member of the SyncStateSet knows it,
+        """Create a topic on the master. Wait until clients get its route and every member of the SyncStateSet has the topic,
         so that any next master serves it."""
-        admin = AdminClient(SystemClock())
+        admin = AdminClient(SystemClock(), connector_of(self.layout))
 
         wanted = TopicSettings(topic, read_queues=queues, write_queues=queues)
 
         async def probe() -> None:
-            state = await self.wait_in_sync(1)  # it may have just changed, and be only announced
+            state = await self.wait_in_sync(1)  # the set may have just changed
             try:  # retry while a member of the set does not answer
                 await admin.create_topic(state.master_address or "", wanted)
                 await admin.topic_route(self.layout.namesrv, topic)
@@ -317,7 +325,7 @@ class Cluster:
             await admin.close()
 
     async def _registered(self, admin: AdminClient, master_address: str) -> None:
-        """Raises `NotYet` unless the name server shows `master_address` as the set's master."""
+        """Raise `NotYet` unless the name server reports `master_address` as the set's master."""
         try:
             sets = (await admin.cluster_info(self.layout.namesrv)).broker_sets
         except AdminError as error:
@@ -337,13 +345,14 @@ class Cluster:
 
 
 def run(cluster: Cluster) -> SyncStateInfo:
-    """Start stopped processes and wait until the cluster is whole; stops the started ones if that fails or on Ctrl-C."""
+    """Start stopped processes and wait until the cluster is whole. If that fails, or on Ctrl-C, the started processes are
+    stopped."""
     ours = [name for name, identity in cluster.states().items() if identity is None]
     try:
         cluster.start()
         return asyncio.run(cluster.wait_whole())
     except BaseException:
-        if ours:  # also if `start` was interrupted before it returned their names
+        if ours:  # even if `start` was interrupted before it returned their names
             cluster.stop(ours)
         raise
 

@@ -1,7 +1,7 @@
-"""Drills: the master is killed, ended, frozen, replaced or cut off while a client sends, repeatedly.
+"""Drills: repeatedly, the master is killed, ended, frozen, replaced or cut off while a client sends.
 
-Invariant: a drill begins and ends on a whole cluster; at the end, all answers to the client are compared with the messages
-that can be read.
+Invariant: a drill begins and ends with a whole cluster. At the end of a run, all replies to the client are compared with the
+messages that can be read.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from localcluster.order import OrderVerdict
 from localcluster.partitions import ELECTION_MS_MAX, NetworkPartition, Roles, Shape, draw, shapes
 from localcluster.raftset import HandOverFailed, transfer
 from localcluster.relayprocess import RelayProcess
+from localcluster.secured import connector_of, context_of
 from localcluster.transacting import Transacting
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
@@ -44,20 +45,20 @@ QUEUES = 4
 STEADY_ACKNOWLEDGEMENTS = 50
 RECOVERY_TIMEOUT_MS = 60_000
 ENDS_MS_MAX = 120_000
-"""Some rounds in which brokers check transactions, at default settings."""
+"""This is enough for some rounds in which brokers check transactions, at default settings."""
 LOCKS_MS_MAX = 90_000
-"""A lease and a half: after a failover a queue may wait for the lock of a reader whose release reached no master."""
+"""One and a half leases. After a failover a queue may have to wait for the lock of a reader whose release reached no master."""
 
 
 class DrillKind(StrEnum):
-    """The fault, to the master unless it says otherwise."""
+    """The fault. Unless stated otherwise, it happens to the master."""
 
     KILL = "kill"
     TERM = "term"
     PAUSE = "pause"
     ELECT = "elect"
     PARTITION = "partition"
-    """Links between processes are cut; see `partitions.Shape`."""
+    """Links between processes are cut, see `partitions.Shape`."""
 
 
 WIDTHS = (7, 20, 10, 9, 8, 9, 9, 10, 7, 7, 8)
@@ -84,18 +85,18 @@ HEADING = _columns(
 )
 
 Strike = Callable[[SyncStateInfo, str], Awaitable[NetworkPartition | None]]
-"""Carries out a drill's fault, given the set and its master's name; returns once a partition has ended."""
+"""Carries out a drill's fault, given the set and the master's name. A partition has ended when this returns."""
 
 
 class DrillFailed(Exception):
-    """The cluster did not recover in time; sent messages are still checked."""
+    """The cluster did not recover in time. Sent messages are checked nevertheless."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrillResult:
-    """One drill. Marks count from the fault, and so does the first acknowledgement once the new master takes messages;
-    `outage_ms` is the client's longest silence until the cluster is whole. `unserved_ms` is the longest time without an
-    acknowledging master while the set had to have one, `unserved_ms_max` its limit."""
+    """One drill. Times of marks, and of the first acknowledgement after the new master takes messages, count from the fault.
+    `outage_ms` is the longest time without acknowledgement until the cluster is whole. `unserved_ms` is the longest time
+    without an acknowledging master while the set had to have one; `unserved_ms_max` is its limit."""
 
     kind: DrillKind
     old_master: str
@@ -115,7 +116,8 @@ class DrillResult:
         return self.unserved_ms <= self.unserved_ms_max
 
     def timeline(self) -> str:
-        """`fault 0 · detected +3 · ... ms`; a mark that no log has is left out, such as the detection of a loss without one."""
+        """The timeline as `fault 0 · detected +3 · ... ms`. A mark that no log has is left out, for example the detection if
+        nothing was lost."""
         steps = [f"{mark} {self.marks_ms[mark]:+d}" for mark in MARKS if mark in self.marks_ms]
         steps += [f"first ack {_signed(self.first_ack_ms)}", f"whole {_signed(self.whole_ms)}"]
         return " · ".join(["fault 0", *steps]) + " ms"
@@ -142,9 +144,9 @@ class DrillReport:
     verdict: Verdict | None = None
     failure: str | None = None
     order: OrderVerdict | None = None
-    """Of ordered readers, if there were any."""
+    """The verdict on ordered readers, if there were any."""
     ends: EndsVerdict | None = None
-    """Of transactions, if there were any."""
+    """The verdict on transactions, if there were any."""
 
     @property
     def passed(self) -> bool:
@@ -175,13 +177,13 @@ async def run_drills(
     in_order: bool = False,
     in_transactions: bool = False,
 ) -> DrillReport:
-    """Run `count` drills of one kind under load on `topic`, which is created; then read everything back, by a consumer or by
-    `read`.
+    """Run `count` drills of one kind under load on `topic`, which is created. Then read everything back, with a consumer or
+    with `read`.
 
-    `seed` decides bodies, pauses between drills, the elected master, and the cuts unless `only` does. Partitions need the
-    cluster's `relay`. The client `asks_after_failures` for routes, or every 30 s only. With `in_order` a group of readers
-    with locks reads along; with `in_transactions` there are transactions on another topic. Raises what `Cluster.wait_whole`
-    raises before the first drill; later failures are in the report.
+    `seed` decides bodies, pauses between drills, the elected master, and the cuts unless `only` names their shape. Partitions
+    need the cluster's `relay`. With `asks_after_failures` the client asks for routes after failures, else only every 30 s.
+    With `in_order` a group of readers with locks reads too; with `in_transactions` there are transactions on another topic.
+    Before the first drill this raises what `Cluster.wait_whole` raises. Later failures are in the report.
     """
     chance = random.Random(seed)
     report = DrillReport()
@@ -190,14 +192,15 @@ async def run_drills(
     await cluster.create_topic(topic, QUEUES)
     strike: Strike
     if relay is not None:
-        cutting = random.Random(seed)  # separate: the number of draws of the load depends on its speed
+        cutting = random.Random(seed)  # separate: the number of the load's draws varies
         among = shapes(cutting, controllers=not cluster.layout.in_raft_mode)
         drawn = repeat(only) if only is not None else among
         strike = partial(_partition, cluster, relay, drawn, cutting)
     else:
         strike = partial(_strike, cluster, kind, chance)
+    tls = context_of(cluster.layout)
     async with Client(
-        cluster.layout.namesrv, clock=clock, random=chance, asks_after_failures=asks_after_failures
+        cluster.layout.namesrv, clock=clock, random=chance, asks_after_failures=asks_after_failures, tls=tls
     ) as client:
         load = SteadyLoad(
             client.producer("drill"),
@@ -234,7 +237,7 @@ async def run_drills(
         if read is not None:
             found = await read(client, topic)
     if read is None:
-        async with Client(cluster.layout.namesrv, clock=clock, random=chance) as reader:
+        async with Client(cluster.layout.namesrv, clock=clock, random=chance, tls=tls) as reader:
             consumer = reader.consumer("drill-check")
             found = await read_back(consumer, topic, load.attempts, RECOVERY_TIMEOUT_MS)
     report.verdict = judge(load.attempts, found)
@@ -257,8 +260,8 @@ async def drill_once(
     quiet_ms: int,
     strike: Strike,
 ) -> DrillResult:
-    """One drill: waits until the cluster is whole and acknowledges, lets `strike` carry out `kind`, and waits until the
-    cluster is whole again, with the old master back. Raises `DrillFailed` or `TimeoutError`."""
+    """Run one drill: wait until the cluster is whole and acknowledges, let `strike` carry out `kind`, and wait until the
+    cluster is whole again, including the old master. Raises `DrillFailed` or `TimeoutError`."""
     clock = SystemClock()
     before = await cluster.wait_whole(timeout_ms=RECOVERY_TIMEOUT_MS)
     begun_ms = clock.now_ms()
@@ -272,7 +275,7 @@ async def drill_once(
     if kind is DrillKind.KILL:
         cluster.start([old])
     elif kind is DrillKind.TERM:
-        await asyncio.to_thread(cluster.restart, [old])  # which waits for its end
+        await asyncio.to_thread(cluster.restart, [old])  # waits for the end of `old`
     elif kind is DrillKind.PAUSE:
         cluster.resume(old)
     if not acknowledged:
@@ -322,7 +325,8 @@ async def _strike(
 
 
 def other_members(state: SyncStateInfo) -> list[ReplicaInfo]:
-    """The members of the SyncStateSet, or the caught-up ones, without the master. Raises `DrillFailed` if there is none."""
+    """The members of the SyncStateSet (in Raft mode, those that have caught up) without the master. Raises `DrillFailed` if
+    there is none."""
     others = [replica for replica in state.in_sync if replica.broker_id != state.master_id]
     if not others:
         raise DrillFailed("there is no other broker in sync to elect")
@@ -337,7 +341,7 @@ async def elect_another(cluster: Cluster, chosen: ReplicaInfo) -> None:
         except HandOverFailed as error:
             raise DrillFailed(str(error)) from error
         return
-    admin = AdminClient(SystemClock())
+    admin = AdminClient(SystemClock(), connector_of(cluster.layout))
     try:
         await admin.elect_master(cluster.layout.controller_list, CLUSTER_NAME, BROKER_SET, chosen.broker_id)
     except AdminError as error:
@@ -360,7 +364,7 @@ async def _partition(
 async def cut_ways(
     cluster: Cluster, relay: RelayProcess, shape: Shape, chance: random.Random, master: str
 ) -> NetworkPartition:
-    """Cut the links of the shape, for the drawn time and number of rounds."""
+    """Cut the links of the shape, for the time and the number of rounds that were drawn."""
     layout = cluster.layout
     leader = None if layout.in_raft_mode else layout.name_of(await cluster.wait_leader()) or ""
     roles = Roles(

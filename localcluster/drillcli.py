@@ -1,6 +1,6 @@
 """`scripts/drill`: drills from the command line, with a verdict and an exit code.
 
-Invariant: exit 0 only if every drill ended on a whole cluster and every promise to the client was kept.
+Invariant: the exit code is 0 only if every drill ended with a whole cluster and every promise to the client was kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from localcluster.cli import mode_option, unusable
+from localcluster.cli import mode_option, secure_option, unusable
 from localcluster.cluster import Cluster, ClusterError
 from localcluster.drill import DrillKind, DrillReport, DrillResult, run_drills
 from localcluster.layout import HOST, HOST_BEHIND_RELAY, LayoutError, Mode
@@ -27,6 +27,7 @@ from localcluster.transacting import QUICK_CHECKS
 from localcluster.waiting import WaitExpired
 from mqadmin.errors import AdminError
 from mqclient.errors import ClientError
+from mqruntime.certificates import CannotIssue
 from mqruntime.clock import SystemClock
 
 FAULT_LINES_MAX = 20
@@ -43,6 +44,7 @@ JAVA_DEFAULT = "java-default"
     "--dir", "directory", type=click.Path(path_type=Path), help="A running cluster; else a new one is made."
 )
 @mode_option
+@secure_option
 @click.option("--controllers", default=3, show_default=True, help="Of a new cluster; in Raft mode none.")
 @click.option("--brokers", default=3, show_default=True, help="Of a new cluster.")
 @click.option(
@@ -77,6 +79,7 @@ def drill(
     seed: int,
     directory: Path | None,
     mode: str,
+    secure: bool,
     controllers: int,
     brokers: int,
     shape: str | None,
@@ -105,7 +108,7 @@ def drill(
     """
     try:
         if json_file is not None:
-            json_file.touch()  # fail now rather than after minutes if it is not writable
+            json_file.touch()  # if it is not writable, fail now and not after minutes
         plan = DrillPlan(
             DrillKind(kind),
             count,
@@ -127,12 +130,13 @@ def drill(
         elif plan.shape in OF_CONTROLLERS and mode == Mode.RAFT.value:
             raise ClusterError("there are no controllers in Raft mode; name another --shape")
         else:
-            report = _on_new_cluster(Mode(mode), controllers, brokers, keep, plan)
+            report = _on_new_cluster(Mode(mode), secure, controllers, brokers, keep, plan)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except (
         ClusterError,
         LayoutError,
+        CannotIssue,
         PortsTaken,
         BooksDamaged,
         WaitExpired,
@@ -189,7 +193,9 @@ def _on(cluster: Cluster, plan: DrillPlan, relay: RelayProcess | None = None) ->
     )
 
 
-def _on_new_cluster(mode: Mode, controllers: int, brokers: int, keep: bool, plan: DrillPlan) -> DrillReport:
+def _on_new_cluster(
+    mode: Mode, secure: bool, controllers: int, brokers: int, keep: bool, plan: DrillPlan
+) -> DrillReport:
     directory = Path(tempfile.mkdtemp(prefix="autoswitch-mq-drill-"))
     click.echo(f"new cluster in {directory}")
     report: DrillReport | None = None
@@ -200,6 +206,7 @@ def _on_new_cluster(mode: Mode, controllers: int, brokers: int, keep: bool, plan
         brokers=brokers,
         bind_host=HOST_BEHIND_RELAY if relayed else HOST,
         mode=mode,
+        secure=secure,
         broker_settings=plan.broker_settings(),
     )
     try:
@@ -265,7 +272,7 @@ def _shortened(faults: list[str]) -> list[str]:
 
 
 def _outages(title: str, drills: list[DrillResult]) -> list[str]:
-    """One line, which begins with `title` and the number of drills; none without drills."""
+    """One line, which begins with `title` and the number of drills. Without drills there is no line."""
     outages = [result.outage_ms for result in drills if result.outage_ms is not None]
     if not outages:
         return []

@@ -1,8 +1,8 @@
 """The intended end of each transaction, compared with the messages that can be read.
 
-Invariant: each transaction has a key of its own, and its end is chosen once, before the producer sends it or answers a check.
-So a committed one that is not there exactly once, and a rolled back or rejected one that is there, are faults of the cluster.
-Pure."""
+Invariant: each transaction has its own key, and its end is chosen once, before the producer sends the end or answers a check.
+So it is a fault of the cluster if a committed message cannot be read exactly once, or a rolled back or rejected message can be
+read. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ChosenEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EndsVerdict:
-    """Counts, and every fault as a readable line."""
+    """The counts, and a readable line for every fault."""
 
     committed: int
     rolled_back: int
@@ -45,9 +45,9 @@ class EndsVerdict:
 def judge_ends(
     chosen: Mapping[str, ChosenEnd], read: Iterable[str], contradicted: Iterable[str] = ()
 ) -> EndsVerdict:
-    """`read` are the keys of all messages that consumers get. A half message of unknown outcome that was to be committed may
-    be there. `contradicted` lists ends that a broker rejected because another end came first, although the producer sent no
-    other."""
+    """`read` are the keys of all messages that consumers get. If the outcome of sending a half message is unknown, and it was
+    to be committed, it may be among them. `contradicted` lists ends that a broker rejected because another end came first,
+    although the producer sent no other end."""
     there = Counter(read)
     lost, twice, uninvited = [], [], [f"{key} was never sent" for key in there if key not in chosen]
     counts: Counter[str] = Counter()

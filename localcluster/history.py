@@ -1,7 +1,8 @@
-"""The answers to a drill's client, compared with the messages that can be read.
+"""The replies to a drill's client, compared with the messages that can be read.
 
-Invariant: each attempt has an id of its own and was made once, so every message that the verdict calls lost, changed, moved,
-duplicated or refused-yet-present is a fault of the cluster; an attempt of unknown outcome may be there once or not. Pure.
+Invariant: each attempt has its own id and was made once. So every message that the verdict calls lost, changed, moved,
+duplicated or refused-yet-present is a fault of the cluster. A message whose outcome is unknown may be there once or not at
+all. Pure.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class MessagePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SendAttempt:
-    """One send. Times are ms of one clock; `place` is the acknowledged place."""
+    """One send. Times are in ms of one clock; `place` is the acknowledged place."""
 
     message_id: str
     body_hash: str
@@ -55,7 +56,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Counts of attempts, and every fault as a readable line."""
+    """The counts of attempts, and a readable line for every fault."""
 
     acknowledged: int
     refused: int
@@ -89,10 +90,10 @@ class Verdict:
 
 
 def judge(attempts: Iterable[SendAttempt], found: Iterable[Found]) -> Verdict:
-    """Compare promised messages with found ones; both in any order.
+    """Compare promised messages with found messages. Both may be in any order.
 
-    `moved` and `changed` are acknowledged messages at another place or with another body; a message of any outcome that is
-    there twice is `duplicated`; a queue whose offsets are not 0, 1, 2, ..., each once, has `gaps`.
+    `moved` and `changed` are acknowledged messages at another place or with another body. `duplicated` are messages of any
+    outcome that are there twice. A queue has `gaps` if its offsets are not 0, 1, 2, ..., each once.
     """
     by_id: dict[str, list[Found]] = {}
     by_place: dict[MessagePlace, list[str]] = {}
@@ -177,8 +178,8 @@ def _gaps(by_place: Mapping[MessagePlace, list[str]]) -> list[str]:
 
 
 class Outage(NamedTuple):
-    """A time without acknowledgements, from the arrival of the last one before it to that of the first
-    after it."""
+    """A time without acknowledgements. It begins with the last acknowledgement before it, and ends with the first one after
+    it."""
 
     from_ms: int
     to_ms: int
@@ -189,7 +190,7 @@ class Outage(NamedTuple):
 
 
 def longest_outage(attempts: Iterable[SendAttempt], fault_ms: int, until_ms: int) -> Outage | None:
-    """The longest outage that overlaps `fault_ms`..`until_ms`; None when no acknowledgement came after the fault."""
+    """The longest outage that overlaps `fault_ms`..`until_ms`. None if no acknowledgement came after the fault."""
     moments = sorted(attempt.ended_ms for attempt in attempts if attempt.outcome is SendOutcome.ACKNOWLEDGED)
     spans = [
         Outage(before, after)
@@ -200,7 +201,7 @@ def longest_outage(attempts: Iterable[SendAttempt], fault_ms: int, until_ms: int
 
 
 def first_acknowledgement(attempts: Iterable[SendAttempt], since_ms: int) -> int | None:
-    """When the first acknowledgement arrived at or after `since_ms`; None if none did."""
+    """When the first acknowledgement at or after `since_ms` arrived; None if there was none."""
     moments = (attempt.ended_ms for attempt in attempts if attempt.outcome is SendOutcome.ACKNOWLEDGED)
     return min((moment for moment in moments if moment >= since_ms), default=None)
 

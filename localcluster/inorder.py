@@ -1,7 +1,7 @@
-"""Ordered readers of one group during drills: each queue is read by the holder of its lock, and readers swap queues.
+"""Ordered readers of one group during drills. Each queue is read by the holder of its lock, and readers exchange queues.
 
-Invariant: a message counts as handled only while its reader trusts its lock, just before and just after; so `handled` is the
-work of correct programs, in order."""
+Invariant: a message counts as handled only if its reader trusts the lock just before and just after handling it. So `handled`
+is the work of correct programs, in order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUSPEND_MS = 500
 
 
 class InOrderReaders:
-    """`READERS` readers of one topic, each as if in its own process: with a client id of its own."""
+    """`READERS` readers of one topic. Each has its own client id, as if it were in its own process."""
 
     def __init__(self, client: Client, topic: str, clock: Clock) -> None:
         self.handled: list[Handled] = []
@@ -50,8 +50,8 @@ class InOrderReaders:
         ]
 
     async def stop(self, timeout_ms: int) -> OrderVerdict:
-        """Wait until all readable messages were handled, at most `timeout_ms`, and judge. Raises an error that ended a
-        reader, and PullFailed."""
+        """Wait at most `timeout_ms` until all readable messages are handled, and judge. Raises PullFailed, or an error that
+        ended a reader."""
         ends = {
             str(queue): await self._counting.max_offset(queue)
             for queue in await self._counting.queues(self._topic)
@@ -89,7 +89,7 @@ class InOrderReaders:
 
 
 class Reader:
-    """One reader: wants every `READERS`-th queue, others with each turn."""
+    """One reader. It wants every `READERS`-th queue, and other queues with each turn."""
 
     def __init__(
         self, readers: InOrderReaders, number: int, consumer: PullConsumer, locks: QueueLocks
@@ -132,7 +132,7 @@ class Reader:
             await asyncio.gather(*self._reading.values(), return_exceptions=True)
 
     async def _give_up(self, queues: list[MessageQueue]) -> None:
-        """Commit its progress, as far as brokers answer, before another reader may begin."""
+        """Commit the reader's progress, as far as brokers answer, before another reader may begin."""
         for queue in queues:
             task = self._reading.pop(queue)
             task.cancel()

@@ -1,6 +1,6 @@
 """The processes of a local cluster, their ports, and their properties files.
 
-Invariant: two layouts of different base ports share no port unless their spans overlap. File names, `env.json` and the keys
+Invariant: two layouts with different base ports share a port only if their spans overlap. File names, `env.json` and the keys
 in the files are those that tools for Java clusters expect.
 """
 
@@ -14,13 +14,14 @@ from typing import Any
 
 HOST = "127.0.0.1"
 HOST_BEHIND_RELAY = "127.0.0.2"
-"""Processes listen here if their ports at HOST are a relay's (`localcluster.relay`)."""
+"""Processes listen here if a relay listens on their ports at HOST (`localcluster.relay`)."""
 CLUSTER_NAME = "DefaultCluster"
 BROKER_SET = "broker-a"
 CONTROLLER_GROUP = "group1"
 SEGMENT_BYTES = 64 * 1024 * 1024
 MIN_IN_SYNC_REPLICAS = 2
-PORTS_PER_BROKER = 4  # fast (listen - 2), one unused, listen, replication (listen + 1)
+TLS_FOLDER = "tls"
+PORTS_PER_BROKER = 4  # listen - 2 (fast), one unused, listen, listen + 1 (replication)
 
 
 class Mode(StrEnum):
@@ -28,19 +29,19 @@ class Mode(StrEnum):
 
     CONTROLLER = "controller"
     RAFT = "raft"
-    """The brokers themselves, whose log is a Raft group's (`enableDLegerCommitLog`); there are no controllers."""
+    """The brokers themselves, whose log belongs to a Raft group (`enableDLegerCommitLog`). There are no controllers."""
 
 
 class LayoutError(ValueError):
-    """An impossible layout; the text says what to change."""
+    """The layout is impossible. The text says what to change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """One name server, `controllers` controllers (none in Raft mode) and `brokers` replicas of one broker set.
 
-    Every process is known by its address at HOST; it opens its ports there, or at `bind_host` behind a relay.
-    `broker_settings` and `controller_settings` are properties added to the files of all of their kind.
+    Every process is known by its address at HOST. It opens its ports there, or at `bind_host` behind a relay.
+    `broker_settings` and `controller_settings` are properties that are added to the files of all brokers or all controllers.
     """
 
     directory: Path
@@ -52,6 +53,8 @@ class Layout:
     controller_settings: dict[str, str] = field(default_factory=dict)
     bind_host: str = HOST
     mode: Mode = Mode.CONTROLLER
+    secure: bool = False
+    """Whether all connections use TLS, with a certificate at both ends."""
 
     def __post_init__(self) -> None:
         if self.in_raft_mode and self.controllers:
@@ -63,6 +66,11 @@ class Layout:
                 f"base port {self.base_port}: {ports_needed(self.controllers, self.brokers)} ports from there "
                 "must lie between 1024 and 65535"
             )
+
+    @property
+    def host(self) -> str:
+        """The host of all addresses."""
+        return HOST
 
     @property
     def in_raft_mode(self) -> bool:
@@ -92,7 +100,7 @@ class Layout:
 
     @property
     def controller_list(self) -> str:
-        """Addresses of all controllers, separated by `;` as options and settings want them."""
+        """The addresses of all controllers, separated by `;` as in options and settings."""
         return ";".join(self.address(name) for name in self.controller_names)
 
     def address(self, name: str) -> str:
@@ -112,7 +120,7 @@ class Layout:
         return [port - 2, port, port + 1] if name in self.broker_names else [port]
 
     def member_address(self, name: str) -> str:
-        """A Raft-mode broker's address for the others of its group."""
+        """A Raft-mode broker's address for the other members of its group."""
         return f"{HOST}:{self.ports_of(name)[-1]}"
 
     @property
@@ -121,7 +129,7 @@ class Layout:
         return {f"n{number}": self.member_address(name) for number, name in enumerate(self.broker_names)}
 
     def name_of(self, address: str) -> str | None:
-        """The process that listens at `address`; None if it is not of the cluster."""
+        """The process that listens at `address`; None if no process of the cluster does."""
         return next((name for name in self.names if self.address(name) == address), None)
 
     def module(self, name: str) -> str:
@@ -130,6 +138,13 @@ class Layout:
 
     def properties(self, name: str) -> dict[str, str]:
         """Settings of `name` in upstream's keys."""
+        tls = {
+            "tls.server.mode": "enforcing",
+            "tls.config.file": str(self.directory / TLS_FOLDER / f"{name}.properties"),
+        }
+        return self._properties(name) | (tls if self.secure else {})
+
+    def _properties(self, name: str) -> dict[str, str]:
         data = str(self.directory / name)
         port = self.address(name).rpartition(":")[2]
         if name == "namesrv":
@@ -187,7 +202,7 @@ class Layout:
         }
 
     def file(self, name: str) -> str:
-        """The properties file of `name`: a description, how to run it by hand, then `key=value` lines."""
+        """The properties file of `name`: a description, the command to run the process by hand, and `key=value` lines."""
         heading = (
             f"# {name} of the local cluster in {self.directory}\n"
             f"# run it by hand: python -m {self.module(name)} -c {name}.conf\n"
@@ -212,12 +227,13 @@ class Layout:
                 "controller_settings": self.controller_settings,
                 "bind_host": self.bind_host,
                 "mode": self.mode,
+                "secure": self.secure,
             },
         }
 
     @staticmethod
     def from_environment(directory: Path, text: str) -> Layout:
-        """The layout whose `env.json` reads `text`. Raises `LayoutError` if it is not a local cluster's."""
+        """The layout whose `env.json` has the content `text`. Raises `LayoutError` if that is not a local cluster's."""
         try:
             fields = json.loads(text)["layout"]
             return Layout(directory, **{**fields, "mode": Mode(fields.get("mode", Mode.CONTROLLER))})
@@ -231,6 +247,6 @@ def ports_needed(controllers: int, brokers: int) -> int:
 
 
 def escaped(value: str) -> str:
-    """A value as a properties file holds it; only a backslash and a leading blank must be escaped."""
+    """A value in the form of a properties file. Only a backslash and a leading blank must be escaped."""
     value = value.replace("\\", "\\\\")
     return "\\" + value if value.startswith(" ") else value

@@ -1,7 +1,7 @@
 """A producer that sends continuously, remembers each attempt, and reads everything back at the end.
 
-Invariant: every message has an id and a body of its own and is sent once; an attempt enters the history when it ends, so
-after `stop` the history holds every attempt.
+Invariant: every message has its own id and body and is sent once. An attempt enters the history when it ends, so the history
+holds every attempt after `stop`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ READABLE_MS_MAX = 10_000
 
 
 class SteadyLoad:
-    """Sends to the queues of one topic in turn, one message every `interval_ms`, however long answers take."""
+    """Sends one message every `interval_ms` to the queues of one topic in turn, however long replies take."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class SteadyLoad:
         await asyncio.gather(*self._sending)
 
     async def send_burst(self, count: int, *, in_flight: int, progress: Callable[[int], None]) -> None:
-        """Send `count` messages as fast as answers come, `in_flight` at a time; `progress` gets how many ended."""
+        """Send `count` messages as fast as replies come, `in_flight` at a time. `progress` gets how many sends have ended."""
         left = count
         ended = 0
 
@@ -84,7 +84,8 @@ class SteadyLoad:
                 senders.create_task(sender(), name=f"burst sender {number}")
 
     async def acknowledged_after(self, moment_ms: int, timeout_ms: int, count: int = 1) -> bool:
-        """Wait until `count` attempts that began at or after `moment_ms` are acknowledged; False if they are not."""
+        """Wait until `count` attempts that began at or after `moment_ms` are acknowledged. Returns False if that does not
+        happen in time."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while self._count(moment_ms) < count:
@@ -159,9 +160,9 @@ async def read_messages(
     patience_ms: int = READABLE_MS_MAX,
     shown: Mapping[str, int] = MappingProxyType({}),
 ) -> AsyncIterator[tuple[MessageQueue, StoredMessage]]:
-    """Every message of the topic, each queue from its first to its last readable one, and to the end that it has `shown`
-    before: the broker asked now may be another replica, which is behind. Raises `PullFailed`, also after `patience_ms`
-    without a message."""
+    """Read every message of the topic, each queue from its first to its last readable message. If a queue has `shown` a later
+    end before, it is read to that end, because the broker asked now may be a replica that lags. Raises `PullFailed`, also
+    after `patience_ms` without a message."""
     for queue in await consumer.queues(topic):
         end = max(await consumer.max_offset(queue), shown.get(str(queue), 0))
         async for message in consumer.read(
@@ -173,8 +174,9 @@ async def read_messages(
 async def wait_readable(
     consumer: PullConsumer, topic: str, attempts: Iterable[SendAttempt], timeout_ms: int
 ) -> dict[str, int]:
-    """Wait until every queue shows its acknowledged messages, which may be later than the acknowledgement; the checker
-    reports messages that do not appear in time. Returns the ends that queues have shown, by name. Raises `PullFailed`."""
+    """Wait until every queue shows its acknowledged messages, because a message may become readable later than it is
+    acknowledged. The checker reports messages that do not appear in time. Returns the ends that queues have shown, by name.
+    Raises `PullFailed`."""
     shown: dict[str, int] = {}
     ends: dict[str, int] = {}
     for attempt in attempts:
@@ -200,7 +202,7 @@ async def read_back(
     attempts: Iterable[SendAttempt] = (),
     timeout_ms: int = READABLE_MS_MAX,
 ) -> list[Found]:
-    """The messages of `read_messages` for the checker, once acknowledged `attempts` are readable. Raises `PullFailed`."""
+    """Wait until the acknowledged `attempts` are readable, and return all messages for the checker. Raises `PullFailed`."""
     shown = await wait_readable(consumer, topic, attempts, timeout_ms)
     read = read_messages(consumer, topic, timeout_ms, shown)
     return [as_found(queue, message) async for queue, message in read]

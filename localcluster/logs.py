@@ -1,6 +1,6 @@
-"""Moments of a failover, from the logs of the participating processes.
+"""The moments of a failover, read from the logs of the processes.
 
-Invariant: an unreadable line is ignored, and a mark that no line gives is absent, never guessed.
+Invariant: an unreadable line is ignored. A mark without a line is absent and never guessed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FIELD = re.compile(r'(?:^| )(\w+)=("(?:[^"\\]|\\.)*"|\S*)')
 LOST_BROKER = re.compile(r"broker (connection ended|silent)\b")
 
 MEMBER = "dledger.node.node"
-"""The logger of a Raft-mode broker's role in its group."""
+"""The logger that reports a Raft-mode broker's role in its group."""
 
 DETECTED, ELECTED, NOTIFIED, WRITABLE = "detected", "elected", "notified", "writable"
 MARKS = (DETECTED, ELECTED, NOTIFIED, WRITABLE)
@@ -50,11 +50,11 @@ def read_lines(name: str, text: str) -> list[LogLine]:
 
 
 def marks(lines: Iterable[LogLine], fault_ms: int, old_epoch: int) -> dict[str, int]:
-    """When the failover that began at `fault_ms` reached each of MARKS, in ms of the wall clock.
+    """The wall clock time, in ms, at which the failover that began at `fault_ms` reached each of MARKS.
 
-    `detected`: a controller noted a broker's end; `elected`: a controller noted a master of a newer epoch; `notified`,
-    `writable`: the broker that became master of such an epoch was notified, and took the role. In Raft mode `detected`: a
-    broker became a candidate; `elected`: one won.
+    `detected` is when a controller noticed a broker's end, and `elected` when a controller knew a master of a newer epoch.
+    `notified` and `writable` are when that master was notified, and when it took the role. In Raft mode `detected` is when a
+    broker became a candidate, and `elected` when a candidate won.
     """
     later = sorted((line for line in lines if line.time_ms >= fault_ms), key=lambda line: line.time_ms)
     newer = [line for line in later if _epoch(line) > old_epoch]

@@ -1,4 +1,4 @@
-"""Shows a person the progress of a run: steps, lines, tables, meters; plain lines if there is no terminal."""
+"""Shows the progress of a run to a person: steps, lines, tables and meters. Without a terminal it prints plain lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 PLAIN_LINES = 4
-"""Lines printed per meter if it cannot be drawn."""
+"""Lines printed for each meter that cannot be drawn."""
 PLAIN_WIDTH = 140
 
 

@@ -1,7 +1,7 @@
-"""Verdict on ordered readers: one reader per queue at a time, each message after the one before it.
+"""The verdict on ordered readers: a queue has one reader at a time, and each message is handled after the message before it.
 
-A *tenure* is one reader's time with one queue, from its lock to its stop. Messages may be handled again after a change of
-tenure, from the committed offset on: that is at-least-once delivery. Pure."""
+A *tenure* is one reader's time with one queue, from its lock to its stop. After a change of tenure, messages from the
+committed offset on may be handled again, because delivery is at least once. Pure."""
 
 from __future__ import annotations
 
@@ -39,10 +39,11 @@ class OrderVerdict:
 
 
 def judge_order(handled: Iterable[Handled], ends: Mapping[str, int]) -> OrderVerdict:
-    """`handled` in the order of events, of all readers of a group; `ends` are the queues' ends; all began at offset 0.
+    """Judge the messages that all readers of a group `handled`, in the order of events. `ends` are the queues' ends; all
+    queues begin at offset 0.
 
-    `at_once`: a reader continued while another had begun; `out_of_order`: a message does not follow the one before it in its
-    tenure, or skips unhandled ones; `never`: messages that no reader handled."""
+    `at_once`: a reader continued after another had begun. `out_of_order`: a message does not follow the message before it in
+    its tenure, or skips unhandled messages. `never`: no reader handled the message."""
     reached: dict[str, int] = {}
     last: dict[str, Handled] = {}
     begun: dict[str, list[int]] = {}

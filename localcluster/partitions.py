@@ -1,7 +1,7 @@
-"""The links that a partition cuts, drawn by chance, and the service that must remain meanwhile.
+"""The links that a partition cuts, drawn at random, and the service that must remain meanwhile.
 
-Invariant: a cut is a pair (from, to) of process names whose bytes do not arrive, in that direction alone; CLIENT is every
-process outside the cluster.
+Invariant: a cut is a pair (from, to) of process names. Bytes do not arrive in that direction; the other direction is not
+affected. CLIENT means every process outside the cluster.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NAMESRV = "namesrv"
 
 HOLD_MS_SHORT = 500, 6_000
 HOLD_MS_LONG = 12_000, 24_000
-"""Below, and above, the 10 s of silence after which controllers consider a broker dead."""
+"""HOLD_MS_SHORT is below, and HOLD_MS_LONG above, the 10 s of silence after which controllers consider a broker dead."""
 ROUNDS = 2, 5
 OPEN_MS = 50, 1_500
 ELECTION_MS_MAX = 15_000
@@ -46,7 +46,7 @@ class Shape(StrEnum):
 WITHIN = frozenset(
     {Shape.MASTER_FROM_CONTROLLERS, Shape.SLAVE_FROM_MASTER, Shape.SLAVE_MUTE, Shape.LEADER_FROM_BROKERS}
 )
-"""Clients are not affected by these; in the other shapes they may be cut off, on the side of the rest."""
+"""Shapes that do not affect clients. In the other shapes clients may be cut off, on the side of the rest."""
 
 
 OF_CONTROLLERS = frozenset(
@@ -57,12 +57,12 @@ OF_CONTROLLERS = frozenset(
         Shape.LEADER_FROM_BROKERS,
     }
 )
-"""These need controllers."""
+"""Shapes that need controllers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The roles of processes when the partition begins; there is no leader without controllers."""
+    """The roles of processes when the partition begins. Without controllers there is no leader."""
 
     master: str
     slaves: list[str]
@@ -84,9 +84,10 @@ class Roles:
 
 @dataclass(frozen=True, slots=True)
 class NetworkPartition:
-    """`description` is a readable line. The cuts last for `hold_ms`, `rounds` times, `open_ms` apart. With `reset`, cut
-    connections are reset when it heals, otherwise their bytes are delivered. `serving_ms_max` is how long the set may be
-    without an acknowledging master while it lasts; None if no two of its members can serve, or not for long."""
+    """`description` is a readable line. The links are cut `rounds` times for `hold_ms`, with `open_ms` in between. When the
+    partition heals, connections that were cut are reset with `reset`; otherwise their bytes are delivered. `serving_ms_max` is
+    how long the set may be without an acknowledging master during the partition. It is None if no two members of the set can
+    serve, or not for long."""
 
     shape: Shape
     description: str
@@ -99,8 +100,8 @@ class NetworkPartition:
 
 
 def shapes(chance: random.Random, *, controllers: bool = True) -> Iterator[Shape]:
-    """Shapes without end: all of them in some order, then all in another one, and so on; without `controllers`, those that
-    need none."""
+    """An endless sequence of shapes: all shapes in some order, then all in another order, and so on. Without `controllers`,
+    only shapes that need none."""
     among = [shape for shape in Shape if controllers or shape not in OF_CONTROLLERS]
     while True:
         yield from chance.sample(among, len(among))
@@ -165,9 +166,10 @@ def between(sources: Iterable[str], targets: Iterable[str]) -> Cuts:
 def serving_ms_max(roles: Roles, cuts: Cuts) -> int | None:
     """How long the set may be without an acknowledging master under these cuts.
 
-    It must have one if two of its members reach each other, the name server, the client and a majority of controllers that
-    reach each other. A master among two such members removes unreachable slaves, otherwise another one is elected. Without
-    controllers a majority of the members must reach each other. None if no members qualify.
+    The set must have such a master if two of its members reach each other, the name server, the client and a majority of
+    controllers that reach each other. If the master is one of two such members, it removes unreachable slaves; otherwise
+    another master is elected. Without controllers, a majority of the members must reach each other. None if there are no such
+    members.
     """
 
     def meet(names: Iterable[str]) -> bool:

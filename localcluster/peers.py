@@ -1,7 +1,7 @@
 """The process at the other end of a connection on this machine.
 
-Invariant: a socket is identified by its two addresses, which are unique while it is open, and its owner by its open files;
-nothing is guessed.
+Invariant: a socket is identified by its two addresses, which are unique while it is open, and its owner by the owner's open
+files. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ INET_DIAG_MSG_SIZE = 4 + INET_DIAG_SOCKID.size + INET_DIAG_MSG_REST.size
 
 
 def inode_of(local: Address, remote: Address) -> int | None:
-    """The inode of the socket with these ends, from the kernel (sock_diag(7), as `ss` uses it); None if no process has it any
-    more."""
+    """The inode of the socket with these ends, from the kernel (sock_diag(7), which `ss` also uses). None if no process has
+    the socket any more."""
     ends = socket.inet_aton(local[0]), socket.inet_aton(remote[0])
     body = INET_DIAG_REQ.pack(socket.AF_INET, socket.IPPROTO_TCP, 0, ANY_STATE)
     body += INET_DIAG_SOCKID.pack(local[1], remote[1], *ends, bytes(4), NO_COOKIE.to_bytes(4) * 2)
@@ -43,18 +43,19 @@ def inode_of(local: Address, remote: Address) -> int | None:
 
 
 def owner_of(inode: int, processes: Mapping[str, int]) -> str | None:
-    """The socket's owner among `processes` (name -> pid); None for any other. Sees only processes of the current user."""
+    """The socket's owner among `processes` (name -> pid); None for any other owner. Only processes of the current user are
+    found."""
     link = f"socket:[{inode}]"
     for name, pid in processes.items():
         folder = f"/proc/{pid}/fd"
         try:
             files = os.listdir(folder)
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
         for file in files:
             try:
                 if os.readlink(f"{folder}/{file}") == link:
                     return name
-            except OSError:  # closed since
+            except OSError:  # the file was closed meanwhile
                 continue
     return None

@@ -1,8 +1,8 @@
 """Blocks of loopback ports, each used by one cluster at a time.
 
-Invariant: the lock file of a block names its cluster and is flocked, shared, by every process of that cluster (they inherit
-it), so a block is free exactly when no process of its cluster lives. Blocks lie below the range from which the kernel takes
-ports of outgoing connections, so a stopped broker's port stays free for its restart.
+Invariant: the lock file of a block names its cluster. Every process of that cluster inherits a shared flock on the file, so a
+block is free exactly when no process of its cluster lives. Blocks lie below the range from which the kernel takes ports for
+outgoing connections, so a stopped broker's port stays free for its restart.
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ BLOCK_PORTS = 40
 
 
 class PortsTaken(OSError):
-    """The ports are unavailable; the text names their owner or the port in use."""
+    """The ports are unavailable. The text names their owner or the port in use."""
 
 
 class PortLease:
-    """Open, flocked lock files of the blocks that a span of ports touches; closed, or inherited by processes."""
+    """The open lock files, with flock, of all blocks that a span of ports touches. They are closed at the end, or inherited by
+    processes."""
 
     def __init__(self, ports: range, files: list[int]) -> None:
         self.ports = ports
         self.files = files
 
     def release(self) -> None:
-        """Release this process' share; processes that inherited it keep theirs."""
+        """Release this process's share of the locks. Processes that inherited the files keep their shares."""
         for file in self.files:
             os.close(file)
         self.files = []
 
 
 def lease_any(directory: Path, count: int) -> PortLease:
-    """`count` consecutive ports that no other cluster has and on which nothing listens. Raises `PortsTaken`.
+    """Lease `count` consecutive ports that no other cluster has and on which nothing listens. Raises `PortsTaken`.
 
     The search begins at a place that depends on the directory, so a cluster tends to get the same ports again.
     """
@@ -55,9 +56,9 @@ def lease_any(directory: Path, count: int) -> PortLease:
 
 
 def lease(directory: Path, ports: range, *, in_use: frozenset[int] = frozenset()) -> PortLease:
-    """These ports for the cluster in `directory`, which may have them already. Raises `PortsTaken`.
+    """Lease these ports for the cluster in `directory`, which may have them already. Raises `PortsTaken`.
 
-    `in_use` are ports that its own living processes listen on.
+    `in_use` are ports on which the cluster's own living processes listen.
     """
     files: list[int] = []
     try:
@@ -80,7 +81,7 @@ def _lock_file(block: int) -> Path:
 
 
 def _share(path: Path, directory: Path) -> int:
-    """A shared lock on `path` while it names `directory`; rewritten if no process holds it."""
+    """A shared lock on `path`, which must name `directory`. If no process holds the lock, the file is rewritten."""
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
@@ -88,7 +89,7 @@ def _share(path: Path, directory: Path) -> int:
             os.ftruncate(file, 0)
             os.pwrite(file, str(directory).encode(), 0)
         except BlockingIOError:
-            pass  # somebody has it; perhaps this very cluster
+            pass  # a process has it, perhaps one of this cluster
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         owner = os.pread(file, 4096, 0).decode(errors="replace")
         if owner != str(directory):

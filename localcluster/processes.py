@@ -1,7 +1,8 @@
-"""The processes of a cluster: started, recorded in its directory, and signalled only while they are the same ones.
+"""The processes of a cluster. They are started, recorded in the cluster's directory, and signalled only if they are still the
+same processes.
 
-Invariant: a signal is sent only to a process whose pid, start time and boot are those recorded at its start, through a pidfd,
-so a reused pid is never hit.
+Invariant: a signal is sent through a pidfd, and only to a process whose pid, start time and boot are those recorded at its
+start. So a signal never reaches a process that reuses the pid.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Self
 
 SOURCE_ROOT = Path(__file__).resolve().parent.parent
-START_TICKS_FIELD = 19  # of /proc/PID/stat, counted after the command's name
+START_TICKS_FIELD = 19  # in /proc/PID/stat, counted after the command's name
 THREADS_FIELD = 17
 STATE_FIELD = 0
 
@@ -34,7 +35,7 @@ class BooksDamaged(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """Identifies one process: the pid alone is reused."""
+    """Identifies one process. The pid alone is not enough, because pids are reused."""
 
     pid: int
     start_ticks: int  # since boot, in clock ticks
@@ -42,14 +43,14 @@ class ProcessIdentity:
 
     @classmethod
     def of_child(cls, pid: int) -> Self:
-        """Of a child process that has not been waited for."""
+        """The identity of a child process that has not been waited for."""
         fields = _stat_fields(pid)
         assert fields is not None, "it stays in /proc until it is waited for"
         return cls(pid, int(fields[START_TICKS_FIELD]), _boot_id())
 
     def state(self) -> str | None:
-        """The kernel's letter (R, S, T stopped, ...); None once it is gone, as is a zombie. A zombie with other threads is
-        not: while one of them waits for a disk, its files and ports are still open."""
+        """The kernel's letter for the state (R, S, T stopped, ...). None if the process is gone or a zombie. A zombie with
+        other threads is not gone: while a thread waits for a disk, the files and ports of the process are still open."""
         fields = _stat_fields(self.pid)
         if fields is None or int(fields[START_TICKS_FIELD]) != self.start_ticks or _boot_id() != self.boot_id:
             return None
@@ -58,7 +59,7 @@ class ProcessIdentity:
         return None if gone else state
 
     def send(self, number: signal.Signals) -> bool:
-        """Send the signal; False when the process is gone already."""
+        """Send the signal. Returns False if the process is gone."""
         try:
             handle = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -74,7 +75,7 @@ class ProcessIdentity:
         return True
 
     def wait_gone(self, timeout_s: float) -> bool:
-        """Wait until it has ended, and reap it if it is a child; False when it still runs."""
+        """Wait until the process has ended, and reap it if it is a child. Returns False if it still runs."""
         try:
             handle = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -94,8 +95,8 @@ class ProcessIdentity:
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Handle Ctrl-C at the end of this block, so that it cannot interrupt between a process' start and its record. Has no
-    effect outside the main thread, where no signal is handled."""
+    """Handle Ctrl-C only at the end of this block, so that it cannot come between a process's start and its record. This has
+    no effect outside the main thread, because only the main thread handles signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -110,7 +111,7 @@ def interrupts_held() -> Iterator[None]:
 
 
 def spawn(module: str, arguments: list[str], log: Path) -> ProcessIdentity:
-    """Start `python -m module arguments` in a session of its own, its output appended to `log`.
+    """Start `python -m module arguments` in a new session, and append its output to `log`.
 
     Inheritable file descriptors (the port lease) are passed on. The process outlives this one.
     """
@@ -143,21 +144,22 @@ def environment() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:
-    """A started process; `asked_to_end` once a signal was sent that ends it."""
+    """A started process. `asked_to_end` is set once a signal was sent that ends it."""
 
     identity: ProcessIdentity
     asked_to_end: bool = False
 
 
 class ProcessTable:
-    """Name -> record of a cluster's processes, in `processes.json`; `pids.json` lists the living for tools."""
+    """Name -> record of a cluster's processes, stored in `processes.json`. For tools, `pids.json` lists the living
+    processes."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._file = directory / "processes.json"
 
     def read(self) -> dict[str, ProcessRecord]:
-        """The newest process of each name that was ever started, living or not. Raises `BooksDamaged`."""
+        """The newest process that was started under each name, living or not. Raises `BooksDamaged`."""
         try:
             return {
                 name: ProcessRecord(ProcessIdentity(**row["identity"]), row["asked_to_end"])
@@ -170,7 +172,7 @@ class ProcessTable:
 
     @contextmanager
     def changing(self) -> Iterator[dict[str, ProcessRecord]]:
-        """The table to change, written back at the end; by one process at a time."""
+        """The table, to be changed in this context. It is written back at the end. Only one process at a time can change it."""
         with (self._directory / "processes.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             table = self.read()
@@ -197,7 +199,7 @@ def _replace(path: Path, value: object) -> None:
 
 
 def _stat_fields(pid: int) -> list[str] | None:
-    """Fields of /proc/PID/stat from the state on; None if there is no such process."""
+    """The fields of /proc/PID/stat from the state on; None if there is no such process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

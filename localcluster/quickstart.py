@@ -1,7 +1,7 @@
-"""The quickstart: a cluster loses its master under load, elects another, hands over on command; Spark reads the committed
-messages.
+"""The quickstart: a cluster loses its master under load, elects another master, and hands over on command. Spark reads the
+committed messages.
 
-Invariant: it ends at the first failed comparison, with ComparisonFailed."""
+Invariant: the quickstart ends at the first failed comparison, with ComparisonFailed."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from localcluster.history import Found, MessagePlace, SendOutcome, Verdict, judg
 from localcluster.layout import BROKER_SET, CLUSTER_NAME, Layout
 from localcluster.load import SteadyLoad, as_found, read_messages
 from localcluster.narrator import Narrator
+from localcluster.secured import context_of
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.replies import SyncStateInfo
 from mqclient.client import Client
@@ -46,7 +47,7 @@ class ComparisonFailed(Exception):
 
 
 class Quickstart:
-    """One run. Steps 2 to 7; scripts/quickstart runs the step before, `main` those after."""
+    """One run of steps 2 to 7. scripts/quickstart runs the step before them, and `main` the steps after them."""
 
     def __init__(self, directory: Path, messages: int, seed: int, narrator: Narrator) -> None:
         self.directory = directory
@@ -56,14 +57,19 @@ class Quickstart:
         self.clock = SystemClock()
         self.spark_missing = missing_for_spark()
         self.consumed: list[tuple[Found, int]] = []
-        """Each message that was read, with the physical offset of its end."""
+        """Each message that a consumer read, with the physical offset of its end."""
         self.verdicts: dict[str, Verdict] = {}
         self.outages_ms: dict[str, int | None] = {}
 
     async def run(self, cluster: Cluster) -> None:
         """Raises ComparisonFailed, and the errors of starting or waiting for a cluster."""
         await self.bring_up(cluster)
-        async with Client(cluster.layout.namesrv, clock=self.clock, random=self.random) as client:
+        async with Client(
+            cluster.layout.namesrv,
+            clock=self.clock,
+            random=self.random,
+            tls=context_of(cluster.layout),
+        ) as client:
             load = SteadyLoad(
                 client.producer("quickstart"),
                 TOPIC,
@@ -270,7 +276,7 @@ def story(cluster: Cluster, name: str, log_start: int) -> list[str]:
 
 
 async def run_child(command: Sequence[str], log: Path | None = None) -> bytes:
-    """Standard output of a child that must succeed; it is killed when this task is cancelled or the time is up."""
+    """The standard output of a child that must succeed. The child is killed if this task is cancelled or the time is over."""
     errors = log.open("ab") if log is not None else subprocess.DEVNULL
     child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=errors)
     try:

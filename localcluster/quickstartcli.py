@@ -1,12 +1,13 @@
 """`scripts/quickstart`: the quickstart from the command line.
 
-Invariant: exit 0 only if every comparison held; whatever happens, Ctrl-C included, every started process is ended and the
-data removed, unless `--keep`."""
+Invariant: the exit code is 0 only if every comparison succeeded. Whatever happens, Ctrl-C included, every started process is
+ended and the data is removed, unless `--keep` is given."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shutil
 import signal
 import sys
@@ -16,17 +17,20 @@ from pathlib import Path
 import click
 
 from dledger.raft.membership import peer_list
-from localcluster.cli import mode_option
+from localcluster.cli import mode_option, secure_option
 from localcluster.cluster import Cluster, ClusterError
 from localcluster.drill import DrillFailed
 from localcluster.layout import BROKER_SET, CLUSTER_NAME, Layout, LayoutError, Mode
 from localcluster.narrator import Narrator
 from localcluster.ports import PortsTaken
 from localcluster.quickstart import ComparisonFailed, Quickstart
+from localcluster.secured import tools_file
 from localcluster.waiting import WaitExpired
 from mqadmin.errors import AdminError
 from mqclient.errors import ClientError
+from mqruntime.certificates import CannotIssue
 from mqruntime.clock import SystemClock
+from mqruntime.tlsfiles import FILE_VARIABLE
 
 DISK_BYTES_MIN = 2 << 30
 
@@ -46,6 +50,7 @@ def invitations(cluster: Cluster) -> list[str]:
     directory = f"'{cluster.directory}'"
     store = layout.properties(layout.broker_names[0])["storePathRootDir"]
     return [
+        *([f"export {FILE_VARIABLE}='{tools_file(layout)}'"] if layout.secure else []),
         f"scripts/cluster status --dir {directory}",
         *(_of_members(layout) if layout.in_raft_mode else _of_controllers(layout)),
         f"mqadmin getBrokerEpoch -n {layout.namesrv} -b {BROKER_SET}",
@@ -76,9 +81,10 @@ def _of_members(layout: Layout) -> list[str]:
 @click.option("--messages", default=10_000, show_default=True, type=click.IntRange(1))
 @click.option("--seed", default=1, show_default=True)
 @mode_option
-def main(keep: bool, messages: int, seed: int, mode: str) -> None:
+@secure_option
+def main(keep: bool, messages: int, seed: int, mode: str, secure: bool) -> None:
     """Shows a cluster that fails over, and Spark reading what it committed."""
-    for number in (signal.SIGTERM, signal.SIGHUP):  # a closed terminal cleans up as Ctrl-C does
+    for number in (signal.SIGTERM, signal.SIGHUP):  # clean up after a closed terminal as after Ctrl-C
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     logging.getLogger().addHandler(logging.NullHandler())  # the narrator reports to the user
     narrator = Narrator()
@@ -93,7 +99,10 @@ def main(keep: bool, messages: int, seed: int, mode: str) -> None:
         check_disk(directory)
         narrator.line(f"Python {sys.version.split()[0]} in {sys.prefix}; data in {directory}")
         narrator.line(f"Spark: {run.spark_missing or 'will run'}")
-        cluster = Cluster.create(directory / "cluster", mode=Mode(mode))
+        cluster = Cluster.create(directory / "cluster", mode=Mode(mode), secure=secure)
+        if secure:
+            os.environ[FILE_VARIABLE] = str(tools_file(cluster.layout))  # for mqadmin and other children
+            narrator.line("all connections use TLS, with certificates at both ends")
         run.directory = cluster.directory
         asyncio.run(run.run(cluster))
         run.summarize((clock.monotonic_ms() - started_ms) / 1000)
@@ -102,7 +111,8 @@ def main(keep: bool, messages: int, seed: int, mode: str) -> None:
         narrator.bad("interrupted; cleaning up")
         sys.exit(130)
     except (
-        ComparisonFailed, ClusterError, LayoutError, PortsTaken, WaitExpired, DrillFailed, AdminError, ClientError, OSError
+        ComparisonFailed, ClusterError, LayoutError, PortsTaken, WaitExpired, DrillFailed, AdminError, ClientError,
+        CannotIssue, OSError,
     ) as error:  # fmt: skip
         narrator.bad(f"{type(error).__name__}: {error}")
         sys.exit(1)
@@ -111,7 +121,7 @@ def main(keep: bool, messages: int, seed: int, mode: str) -> None:
 
 
 def finish(narrator: Narrator, cluster: Cluster | None, directory: Path, *, keep: bool, whole: bool) -> None:
-    """End every process and remove the data; with `keep` show how to use them instead."""
+    """End every process and remove the data. With `keep`, keep both and show how to use them."""
     if keep and whole and cluster is not None:
         narrator.line(f"the cluster stays up in {cluster.directory}; try:")
         for command in invitations(cluster):

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dledger.client import DLedgerClient, Refused
 from dledger.raft.errors import NotLeader, OutcomeUnknown
 from localcluster.layout import BROKER_SET, Layout
+from localcluster.secured import connector_of
 from localcluster.waiting import NotYet
 from mqadmin.admin import AdminClient
 from mqadmin.calls import raftsets
@@ -15,11 +16,11 @@ from mqruntime.clock import SystemClock
 
 
 class HandOverFailed(Exception):
-    """The leadership was not transferred, or perhaps it was; the text says why."""
+    """The leadership was not transferred, or it is unknown whether it was. The text says why."""
 
 
 async def raft_set(layout: Layout, admin: AdminClient) -> SyncStateInfo:
-    """Raises `NotYet` while no broker serves as master."""
+    """The state of the set. Raises `NotYet` while no broker serves as master."""
     members: dict[str, int | None] = {
         layout.address(name): number for number, name in enumerate(layout.broker_names, 1)
     }
@@ -32,7 +33,7 @@ async def raft_set(layout: Layout, admin: AdminClient) -> SyncStateInfo:
 async def transfer(layout: Layout, broker_id: int) -> None:
     """Transfer the leadership to the member with that broker id, as `python -m dledger transfer` does. Raises
     `HandOverFailed`."""
-    admin = AdminClient(SystemClock())
+    admin = AdminClient(SystemClock(), connector_of(layout))
     member = list(layout.members)[broker_id - 1]
     try:
         await DLedgerClient(layout.members, BROKER_SET, admin.remoting).transfer(member)

@@ -1,11 +1,11 @@
-"""A relay in front of every port of a local cluster: it forwards bytes between processes, except on links that are cut.
+"""A relay in front of every port of a local cluster. It forwards bytes between processes, except on links that are cut.
 
-Invariant: a cut is silent. It closes no connection; bytes that cannot pass stay in their sender's sockets, and are forwarded
-in order once the link is open, so memory is bounded by a few writes, however long a cut lasts. A new connection across a cut
-is accepted and gets no further.
+Invariant: a cut is silent and closes no connection. Bytes that cannot pass stay in their sender's sockets, and are forwarded
+in order once the link is open. So memory is bounded by a few writes, however long a cut lasts. A new connection across a cut
+is accepted, but not connected any further.
 
-`python -m localcluster.relay DIRECTORY` runs one for the cluster there, obeys `Order`s from its standard input, and ends with
-it.
+`python -m localcluster.relay DIRECTORY` runs a relay for the cluster in that directory. It obeys each `Order` from its
+standard input, and ends when standard input ends.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from localcluster.partitions import CLIENT, Cuts
 from localcluster.peers import Address, inode_of, owner_of
 
 UNHEARD_MS = 200
-"""A kernel whose bytes are not acknowledged only repeats the first of them from then on: a link that is cut in one direction
-is soon dead in both."""
+"""After this time without acknowledgements a kernel only repeats the first unacknowledged bytes. So a link that is cut in one
+direction is soon dead in both."""
 RESET = struct.pack("ii", 1, 0)
 TCP_ESTABLISHED = 1
 CONNECT_TIMEOUT_S = 5.0
@@ -34,9 +34,9 @@ OBEYED = "obeyed"
 
 
 class Order(NamedTuple):
-    """A command to a relay as a line of JSON, [[[from, to], ...], reset]; it answers OBEYED when done.
+    """A command to a relay, as a line of JSON: [[[from, to], ...], reset]. The relay answers OBEYED when it is done.
 
-    `cuts` are all links that are cut from now on. With `reset`, connections whose link was cut and is open now are reset."""
+    `cuts` are all links that are cut from now on. With `reset`, connections are reset if their link was cut and is open now."""
 
     cuts: Cuts
     reset: bool
@@ -51,7 +51,7 @@ class Order(NamedTuple):
 
 
 class Served(Protocol):
-    """The processes behind a relay: they listen at `bind_host`, and are known by the same ports at HOST."""
+    """The processes behind a relay. They listen at `bind_host`, and are known by the same ports at HOST."""
 
     @property
     def names(self) -> Iterable[str]: ...
@@ -63,7 +63,8 @@ class Served(Protocol):
 
 
 class RelayEnd(asyncio.Protocol):
-    """One of the two sockets of a relayed connection. `owner` is the process behind it; its bytes are sent at `other`."""
+    """One of the two sockets of a relayed connection. `owner` is the process behind this socket. Bytes from it are sent
+    through `other`."""
 
     transport: asyncio.Transport
 
@@ -72,13 +73,13 @@ class RelayEnd(asyncio.Protocol):
         self.owner = owner
         self.other: RelayEnd | None = None
         self.full = False
-        self.ended = False  # its process has closed its side
+        self.ended = False  # whether the process has closed its side
         self.lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        transport.pause_reading()  # until there is another end
+        transport.pause_reading()  # until the other end exists
         self.arrived()
 
     def arrived(self) -> None:
@@ -92,7 +93,7 @@ class RelayEnd(asyncio.Protocol):
         assert self.other is not None
         self.ended = True
         if self.other.ended:
-            self.other.transport.close()  # which sends the remaining bytes
+            self.other.transport.close()  # this sends the remaining bytes
             self.transport.close()
         else:
             self.other.transport.write_eof()
@@ -118,7 +119,7 @@ class RelayEnd(asyncio.Protocol):
             self.relay.forget(self, self.other)
 
     def adjust(self) -> None:
-        """Read, or leave bytes in the socket, and pass this end's loss to the other end, according to the current cuts."""
+        """According to the current cuts, read or leave bytes in the socket, and pass the loss of this end to the other end."""
         other = self.other
         assert other is not None
         held = (self.owner, other.owner) in self.relay.cuts
@@ -131,14 +132,14 @@ class RelayEnd(asyncio.Protocol):
             self.transport.resume_reading()
 
     def reset(self) -> None:
-        """End the connection at once; unsent bytes are lost, and the process behind it sees a reset."""
+        """End the connection at once. Unsent bytes are lost, and the process behind this end sees a reset."""
         if not self.lost and not self.transport.is_closing():
             self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         self.transport.abort()
 
 
 class NearEnd(RelayEnd):
-    """The socket of the connecting process, to the port `port` of the process `server`."""
+    """The socket towards the connecting process, which connected to the port `port` of the process `server`."""
 
     def __init__(self, relay: Relay, server: str, port: int) -> None:
         super().__init__(relay, "")
@@ -156,13 +157,14 @@ class NearEnd(RelayEnd):
 
     @property
     def is_there(self) -> bool:
-        """Whether its process still has it; a socket that is not read does not show that by itself."""
+        """Whether the process still has the connection. A socket that is not read does not show that."""
         info = self.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
         return bool(info[0] == TCP_ESTABLISHED)
 
 
 class Relay:
-    """Between the processes of `layout`. `who(its address, ours)` names the process that connected, None if it is gone."""
+    """A relay between the processes of `layout`. `who(its address, ours)` names the process that connected, or returns None if
+    it is gone."""
 
     def __init__(self, layout: Served, who: Callable[[Address, Address], str | None]) -> None:
         self.who = who
@@ -182,7 +184,7 @@ class Relay:
                 self._servers.append(await loop.create_server(partial(NearEnd, self, name, port), HOST, port))
 
     def obey(self, order: Order) -> None:
-        """Cut and open links; held bytes of links that are open now are forwarded, or their connections reset."""
+        """Cut and open links. For links that are open now, held bytes are forwarded, or the connections are reset."""
         if self._unheard is not None:
             self._unheard.cancel()
         self._change(order)
@@ -192,7 +194,7 @@ class Relay:
         )
 
     def join(self, near: NearEnd) -> None:
-        """Connect a new connection with its server process, once nothing is cut between the two."""
+        """Connect a new connection to its server process once no link between the two processes is cut."""
         for end in [end for end in self._waiting if not end.is_there]:
             self._waiting.discard(end)  # abandoned
             end.transport.abort()
@@ -245,7 +247,7 @@ class Relay:
                 await asyncio.get_running_loop().create_connection(
                     lambda: far, self._layout.bind_host, near.port
                 )
-        except OSError:  # it does not run
+        except OSError:  # the server does not run
             near.reset()
             return
         except asyncio.CancelledError:
@@ -258,8 +260,8 @@ class Relay:
 
 
 def owner_in(directory: Path, theirs: Address, ours: Address) -> str | None:
-    """The process of the cluster in `directory` that has the socket from `theirs` to `ours`: its name, CLIENT for one outside
-    the cluster, None if no process has it any more."""
+    """The name of the process of the cluster in `directory` that has the socket from `theirs` to `ours`. CLIENT for a process
+    outside the cluster; None if no process has the socket any more."""
     inode = inode_of(theirs, ours)
     if inode is None:
         return None

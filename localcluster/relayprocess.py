@@ -1,6 +1,6 @@
 """The relay of a cluster, in a separate process, so that this process cannot delay it.
 
-Invariant: it ends with the context, and with this process however that ends.
+Invariant: the relay ends with the context, and with this process, however this process ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ NAME = "relay"
 class RelayProcess:
     """Relays bytes between the processes of a cluster, and from clients to them. Its log is `relay.log`.
 
-    Start it together with them: a process that is not in the cluster's table when it connects is taken for a client."""
+    Start it together with the processes: a process that is not in the cluster's table when it connects is taken for a
+    client."""
 
     def __init__(self, cluster: Cluster) -> None:
         assert cluster.layout.bind_host != HOST, "its processes listen where the relay is to listen"
@@ -58,11 +59,11 @@ class RelayProcess:
         self._order(Order(cuts, reset=False))
 
     def heal(self, *, reset: bool = False) -> None:
-        """Open every link; with `reset`, connections that were cut are reset. Raises `ClusterError` as `cut`."""
+        """Open every link. With `reset`, connections that were cut are reset. Raises `ClusterError` as `cut`."""
         self._order(Order(frozenset(), reset))
 
     def close(self) -> None:
-        """End the relay; no process of the cluster reaches another one any more."""
+        """End the relay. Then no process of the cluster reaches another."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         try:

@@ -1,10 +1,11 @@
-"""A store's committed messages of one topic, read by Spark, or by the same reader without it.
+"""A store's committed messages of one topic, read by Spark or, with the same reader, without Spark.
 
-Run as a process of its own, so that a JVM never outlives its parent's decision:
+It runs as a separate process, so that its JVM can be ended at any time:
 
     python -m localcluster.sparkjob STORE TOPIC BOUND PARQUET ENGINE
 
-It writes the rows to the folder PARQUET and prints one JSON object: a summary a queue, and each row's key, place and hash."""
+It writes the rows to the folder PARQUET and prints one JSON object, with a summary of each queue and the key, place and hash
+of each row."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from sparkreplay.read.reader import plan_read, read_all
 
 
 def by_spark(store: str, topic: str, bound: int, parquet: Path) -> dict[str, Any]:
-    """The job on a local Spark session; the rows' hashes and the summary are computed there."""
+    """Run the job in a local Spark session, which computes the rows' hashes and the summary."""
     from pyspark.sql import functions as f
 
     from sparkreplay.source.datasource import register
@@ -52,7 +53,7 @@ def by_spark(store: str, topic: str, bound: int, parquet: Path) -> dict[str, Any
 
 
 def by_reader(store: str, topic: str, bound: int, parquet: Path) -> dict[str, Any]:
-    """The same without Spark."""
+    """Run the job without Spark."""
     options = {"path": store, "topic": topic, "endingOffsets": str(bound)}
     read = plan_read(read_options(options))
     batches = list(read_all(read))

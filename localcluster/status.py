@@ -1,6 +1,6 @@
 """The status of a local cluster, as a table for people.
 
-Invariant: reading the status changes nothing, and a process that does not answer is a row like any other.
+Invariant: reading the status changes nothing. A process that does not answer has a row like any other.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, Mode
 from localcluster.raftset import raft_set
+from localcluster.secured import connector_of
 from localcluster.waiting import NotYet
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
@@ -20,14 +21,14 @@ PLACES = {
     Mode.CONTROLLER: ("epoch", "in the SyncStateSet", "not in the SyncStateSet"),
     Mode.RAFT: ("term", "caught up", "not caught up"),
 }
-"""The name of a mastership's number, and the descriptions of a broker that has all committed data, or has not."""
+"""The name of the master's epoch or term, and the descriptions of a broker with or without all committed data."""
 STATES = {"T": "paused", "t": "paused"}
 
 
 @dataclass(frozen=True, slots=True)
 class StatusRow:
-    """One process: `process` is `running`, `paused` or `down`; `role` is its role according to the controllers, or in Raft
-    mode to the brokers."""
+    """One process. `process` is `running`, `paused` or `down`. `role` is its role according to the controllers or, in Raft
+    mode, the brokers."""
 
     name: str
     address: str
@@ -38,8 +39,8 @@ class StatusRow:
 
 
 async def status_rows(cluster: Cluster) -> list[StatusRow]:
-    """A row for each process of the cluster, in the order in which they are started."""
-    admin = AdminClient(SystemClock())
+    """A row for each process of the cluster, in the order of their start."""
+    admin = AdminClient(SystemClock(), connector_of(cluster.layout))
     try:
         leader, state = await _leader_and_set(cluster, admin)
         rows: list[StatusRow] = []

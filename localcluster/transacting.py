@@ -1,6 +1,6 @@
-"""A producer of transactions during drills: commits some, rolls others back, and leaves the rest to checks by the broker.
+"""A producer of transactions during drills. It commits some, rolls others back, and leaves the rest to checks by the broker.
 
-Invariant: the end of a transaction is chosen before its half message is sent, and never changes; every check gets that
+Invariant: the end of a transaction is chosen before its half message is sent, and never changes. Every check gets that
 answer."""
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ GROUP = "drill-transactions"
 INTERVAL_MS = 20
 TIMEOUT_MS = 1_000
 COMMITS, ENDS = 0.7, 0.7
-"""Shares of transactions: committed ones, and those whose end the producer sends without a check."""
+"""COMMITS is the share of committed transactions; ENDS is the share whose end the producer sends without a check."""
 QUICK_CHECKS = {"transactionTimeOut": "1000", "transactionCheckInterval": "1000"}
-"""For a new cluster, whose drills last seconds."""
+"""Settings of a new cluster, whose drills last only seconds."""
 
 
 class Transacting:
-    """Sends to one topic, a transaction every INTERVAL_MS, however long answers take."""
+    """Sends one transaction every INTERVAL_MS to one topic, however long replies take."""
 
     def __init__(self, client: Client, topic: str, chance: random.Random) -> None:
         self.chosen: dict[str, ChosenEnd] = {}
@@ -46,7 +46,7 @@ class Transacting:
         self._pacing = asyncio.get_running_loop().create_task(self._pace(), name="drill transactions")
 
     async def stop(self, timeout_ms: int) -> EndsVerdict:
-        """Wait until every transaction has its chosen end, at most `timeout_ms`, and judge."""
+        """Wait at most `timeout_ms` until every transaction has its chosen end, and judge."""
         if self._pacing is not None:
             self._pacing.cancel()
             await asyncio.gather(self._pacing, return_exceptions=True)

@@ -1,6 +1,6 @@
 """Waiting for a condition of a running cluster, with a time limit.
 
-Invariant: a wait ends with the value it waited for or with `WaitExpired`, which says what was last seen.
+Invariant: a wait ends with the awaited value, or with `WaitExpired`, which says what was last seen.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class WaitExpired(TimeoutError):
 
 
 class NotYet(Exception):
-    """Raised by a probe: the condition does not hold; the text says what was seen instead."""
+    """Raised by a probe: the condition does not hold yet. The text says what was seen instead."""
 
 
 async def wait_for(what: str, probe: Callable[[], Awaitable[T]], timeout_ms: int) -> T:
-    """The first value that `probe` returns; it is asked every POLL_MS as long as it raises `NotYet`."""
+    """The first value that `probe` returns. The probe is called every POLL_MS as long as it raises `NotYet`."""
     seen = "nothing yet"
     try:
         async with asyncio.timeout(timeout_ms / 1000):

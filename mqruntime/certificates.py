@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from mqruntime.hostports import check_address, check_host
+from mqruntime.peercertificate import ADDRESS_SCHEME
 from mqruntime.tlssettings import KeyPair
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 CA_DAYS, DAYS = 3_650, 365
 BACKDATED = timedelta(minutes=5)
 """The clocks of a cluster differ a little."""
-ADDRESS_SCHEME = "rocketmq://"
-"""Begins a URI in a certificate that speaks for one address instead of a whole host."""
 
 
 class CannotIssue(Exception):

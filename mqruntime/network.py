@@ -13,6 +13,8 @@ from enum import Enum
 from ssl import SSLContext
 from typing import Protocol, TypeVar
 
+from mqruntime.peercertificate import certificate_of
+
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 BACKLOG = 1024
@@ -140,6 +142,8 @@ async def open_connection(
             transport, protocol = await asyncio.get_running_loop().create_connection(
                 noted, host, port, ssl=context
             )
+        if certificate_of(transport).contradicts(f"{host}:{port}"):
+            raise ConnectionRefusedError(None, f"the certificate there is not that of {host}:{port}")
         return protocol
     except BaseException as error:
         if transport is not None:

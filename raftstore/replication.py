@@ -1,7 +1,7 @@
 """A Raft group as the replication of a broker's log.
 
-Invariant: acknowledged data is committed, and on this member's own disk; Raft ensures that a majority has it on disk
-too."""
+Invariant: acknowledged data is committed and on this member's disk. By Raft, a majority of the members has committed data on
+disk."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def nothing(term: int) -> None: ...
 
 
 class GroupReplication:
-    """Implements the replication protocol; `broker_id_of` a member's id."""
+    """Implements the replication protocol. `broker_id_of(member)` returns the broker id of a member."""
 
     mastership = None
     stays_out = None
@@ -41,7 +41,8 @@ class GroupReplication:
         store.on_flush(self._confirmed)
 
     def before_leading(self, callback: Callable[[int], Awaitable[None]]) -> None:
-        """`callback(term)` must return before this member is the master of that term; it may raise EpochFenced."""
+        """Set a callback. `callback(term)` must return before this member is the master of `term`; the callback may raise
+        EpochFenced."""
         self._before_leading = callback
 
     async def start(self) -> None:
@@ -60,7 +61,7 @@ class GroupReplication:
 
     @property
     def history(self) -> EpochHistory:
-        """The terms of the log itself: there is no epoch file."""
+        """The terms of the log as epochs; Raft mode has no epoch file."""
         return self._terms.history
 
     @property
@@ -68,7 +69,7 @@ class GroupReplication:
         return self.follows
 
     def holds(self, end: int) -> bool:
-        """True: an elected member holds all committed data, and nothing depends on more."""
+        """Always True: an elected member holds all committed data, and nothing depends on more data."""
         return True
 
     @property
@@ -78,7 +79,7 @@ class GroupReplication:
     async def become_master(
         self, epoch: int, broker_id: int, sync_state_set: frozenset[int], sync_state_set_epoch: int
     ) -> None:
-        """Raises EpochFenced if this member leads no more."""
+        """Become master of the term `epoch`. Raises EpochFenced if this member does not lead that term any more."""
         self._check_leads(epoch)
         await self._before_leading(epoch)
         self._check_leads(epoch)
@@ -109,20 +110,21 @@ class GroupReplication:
         return self._member.leads
 
     def agreed_without(self, missing: Collection[int], epoch: int) -> bool:
-        """Whether a majority has it, this member included: the leader of each later term asks a majority before it is
-        a master."""
+        """Whether a majority of the voters, this member included, is not `missing`. This suffices, because the leader of each
+        later term asks a majority before it becomes master."""
         held = [peer for peer in self._member.voters() if self._broker_id_of(peer) not in missing]
         return self._member.leads and self._member.term == epoch and self._member.is_majority(held)
 
     async def still_leads(self) -> bool:
-        """Whether a majority, asked now, confirms it: a paused process may have been replaced."""
+        """Whether a majority, asked now, confirms that this member leads: after a pause of the process another member may
+        lead."""
         return await self._member.still_leads()
 
     def reachable(self, end: int) -> bool:
         return True
 
     def in_sync_count(self) -> int:
-        """Members heard lately, this one included; 0 unless it leads."""
+        """The number of members heard lately, this member included; 0 unless this member leads."""
         return 1 + len(self.slaves()) if self._member.leads else 0
 
     def applied_members(self) -> frozenset[int]:
@@ -131,13 +133,13 @@ class GroupReplication:
         )
 
     def counted_members(self) -> frozenset[int]:
-        """The voters: a majority of them copies tables before an administrator is answered."""
+        """The voters. A majority of the voters copies a changed table before the administrator gets an answer."""
         return (
             frozenset(map(self._broker_id_of, self._member.voters())) if self._member.leads else frozenset()
         )
 
     def slaves(self) -> dict[int, tuple[int, bool]]:
-        """Broker id -> (end of its log, caught up) of each member heard lately."""
+        """For each member heard lately: broker id -> (end of the member's log, whether it has caught up)."""
         return {
             self._broker_id_of(peer): (behind.held_end, behind.is_caught_up)
             for peer, behind in self._member.behind().items()
@@ -145,19 +147,20 @@ class GroupReplication:
         }
 
     def may_be_followed(self) -> bool:
-        """Whether a member is heard: it catches up before it leads."""
+        """Whether another member is heard: such a member catches up before it leads."""
         return bool(self.slaves())
 
     def read_from(self) -> int | None:
-        """The lowest end of those, which read on from there; None without any."""
+        """The lowest log end of the members heard lately, from which the slowest of them reads on; None without such a
+        member."""
         return min((end for end, _ in self.slaves().values()), default=None)
 
     async def truncate_epoch_prefix(self, log_min: int) -> None:
         """Nothing to do: there is no epoch file."""
 
     async def why_not(self, asker: Asker, broker_id: int) -> Why | None:
-        """Members are known by the list given to all of them, and connect from their listed address; on this machine
-        from any of its addresses."""
+        """Why a broker may not ask as a member; None if it may. All members have the same list of members. A member connects
+        from its address in the list; a member on this machine may use any of the machine's addresses."""
         member = next(
             (each for each in self._member.members() if self._broker_id_of(each) == broker_id), None
         )
@@ -168,10 +171,14 @@ class GroupReplication:
             comes_from += [
                 f"{host}:0" for host in (LOOPBACK, asker.own_host, self.address.rpartition(":")[0])
             ]
-        return None if await self._member.node.guard.speaks_for(member, comes_from) else Why.NO_MEMBER
+        return (
+            None
+            if await self._member.node.guard.speaks_for(member, comes_from, asker.certificate)
+            else Why.NO_MEMBER
+        )
 
     def set_master_ha_address(self, address: str, epoch: int) -> None:
-        """Nothing to do: members find each other by their list."""
+        """Nothing to do: members find each other in the list of members."""
 
     def status(self) -> dict[str, Any]:
         leads, end = self._member.leads, self._store.max_offset()

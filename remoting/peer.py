@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from mqruntime.clock import Clock
 from mqruntime.log import fields
+from mqruntime.peercertificate import NOT_ASKED, certificate_of
 from mqruntime.repeatedfailures import RepeatedFailures
 from remoting.command import ONEWAY_BIT, Body, RemotingCommand
 from remoting.deadlines import Deadlines
@@ -71,6 +72,7 @@ class Peer(asyncio.BufferedProtocol):
         reports: RepeatedFailures | None = None,
     ) -> None:
         self.remote_address = self.own_host = ""
+        self.certificate = NOT_ASKED
         self.closed = False
         self.attributes: dict[str, object] = {}
         self.active_at_ms = 0
@@ -253,6 +255,7 @@ class Peer(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=self._limits.unsent_bytes_high)
         name = transport.get_extra_info("peername")
         self.remote_address = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "")
+        self.certificate = certificate_of(transport)
         own = transport.get_extra_info("sockname")
         self.own_host = str(own[0]) if isinstance(own, tuple) else ""
         self.active_at_ms = self._clock.monotonic_ms()

@@ -1,10 +1,11 @@
 """Replication of metadata: changes of topics and groups by administrators, and their copies to slaves (COPY_TABLES).
 
-Invariant: a change is answered with success only when it is on this broker's disk and every member of the SyncStateSet,
-applied or proposed, has reported it as stored. A replica stores it before it enters the set, and while the set is too small to
-acknowledge a message, so that others may be elected, no change succeeds. In Raft mode it is a majority of the voters, in this
-leader's term. Otherwise the answer has the known state. A slave's request waits for a version that it is missing. It
-counts for the broker that it names only where a replication link of that broker would be accepted."""
+Invariant: a change is answered with success only when it is on this broker's disk and every member of the SyncStateSet, applied
+or proposed, has reported it as stored. In Raft mode a majority of the voters must have reported it, in this leader's term. A
+replica stores the change before it enters the set. While the set is too small to acknowledge messages, other brokers may be
+elected, so no change succeeds. Without success the answer names the known state. A slave's request waits for a version that the
+slave is missing. The request counts for the broker that it names only if a replication link of that broker would be
+accepted."""
 
 from __future__ import annotations
 
@@ -27,16 +28,16 @@ from remoting.peer import Peer
 from remoting.router import Router
 
 ANSWER_MS_MAX = 2_000
-"""Administrators wait 3 s or 5 s, and should get the known state."""
+"""Administrators wait 3 s or 5 s, and should get the known state by then."""
 COPY_WAIT_MS_MAX = 10_000
 PREPARE_MS_MAX = 1_000
-"""For a change of voters, whose operator waits 3 s in all."""
+"""The wait before a change of voters. The operator waits 3 s in all."""
 LOOK_MS = 200
-"""Interval of looks at the set, which may have shrunk meanwhile."""
+"""The interval at which the set is checked, because it may have shrunk."""
 
 
 class MetadataReplication:
-    """`settings.slave_timeout` bounds every wait for slaves; it may change while the broker runs."""
+    """The replication. `settings.slave_timeout` limits every wait for slaves, and may change while the broker runs."""
 
     def __init__(
         self, tables: Tables, role: Membership, ha: Replication, settings: BrokerSettings, clock: Clock
@@ -47,7 +48,7 @@ class MetadataReplication:
         self._settings = settings
         self._clock = clock
         self._holders = Holders()
-        self._news = asyncio.Event()  # a new one each time that it was set
+        self._news = asyncio.Event()  # replaced by a new event when it was set
         tables.on_facts_changed(self._wake_all)
 
     def add_to(self, router: Router) -> None:
@@ -56,7 +57,7 @@ class MetadataReplication:
     # -- administrators
 
     async def change(self, command: RemotingCommand, what: str, make: Callable[[], None]) -> RemotingCommand:
-        """Carry a request out by `make`, and answer it once replicas have the change; `what` names the change in sentences."""
+        """Carry out a request by `make`, and answer once the replicas have the change. `what` names the change in remarks."""
         role = self._role
         if not role.accepts_sends:
             master = f": ask {role.master_address}" if role.master_address else ""
@@ -68,7 +69,7 @@ class MetadataReplication:
         try:
             async with asyncio.timeout(wait_ms / 1000):
                 await self._tables.save_facts()
-        except TimeoutError:  # an OSError, too
+        except TimeoutError:  # this is an OSError too
             why = f"{what} is not on this broker's disk after {wait_ms} ms; try again"
             return command.reply(ResponseCode.SYSTEM_ERROR, why)
         except OSError as error:
@@ -93,7 +94,7 @@ class MetadataReplication:
     async def change_in_steps(
         self, command: RemotingCommand, what: str, steps: Sequence[Callable[[], None]]
     ) -> RemotingCommand:
-        """As `change`, for one or more `steps`; other tasks run between them."""
+        """Like `change`, for one or more `steps`; other tasks run between the steps."""
         for step in steps[:-1]:
             if not self._role.accepts_sends:
                 break
@@ -102,13 +103,13 @@ class MetadataReplication:
         return await self.change(command, what, steps[-1])
 
     async def replicated_to(self, members: frozenset[int]) -> bool:
-        """Whether these brokers hold all changes acknowledged until now, or do within the time."""
+        """Whether these brokers hold all changes acknowledged until now. Waits for this for a limited time."""
         deadline_ms = self._clock.monotonic_ms() + self._wait_ms()
         wanted = self._tables.version
         return (await self._agreed_at_the_end(lambda: members, wanted, deadline_ms))[0]
 
     async def why_not_replicated(self) -> str | None:
-        """Why no majority of a Raft group has all of this leader's tables; None when one has."""
+        """The reason why no majority of the Raft group has all of this leader's tables; None if a majority has them."""
         deadline_ms = self._clock.monotonic_ms() + PREPARE_MS_MAX
         while not self._role.accepts_sends:
             if (left_ms := deadline_ms - self._clock.monotonic_ms()) <= 0:
@@ -118,7 +119,7 @@ class MetadataReplication:
         try:
             async with asyncio.timeout(PREPARE_MS_MAX / 1000):
                 await self._tables.save_facts()
-        except OSError as error:  # TimeoutError, too
+        except OSError as error:  # a TimeoutError is an OSError
             return (
                 f"the tables of this leader are not on its disk: {str(error) or 'it takes long'}{cure(error)}"
             )
@@ -131,8 +132,8 @@ class MetadataReplication:
     async def _agreed_at_the_end(
         self, members: Callable[[], Iterable[int]], wanted: TablesVersion, deadline_ms: int
     ) -> tuple[bool, list[int]]:
-        """Wait until enough of the members, as they are then, have version `wanted`, the time is over, or this broker is not
-        master any more. Returns whether enough have it, and the members that do not."""
+        """Wait until enough of the present members have version `wanted`, or until the time is over or this broker is not
+        master any more. Returns whether enough members have the version, and the members that do not have it."""
         while True:
             others = [member for member in members() if member != self._role.broker_id]
             epoch = self._tables.version.epoch
@@ -147,7 +148,7 @@ class MetadataReplication:
         return min(self._settings.slave_timeout, ANSWER_MS_MAX)
 
     def _hosts(self) -> dict[int, str]:
-        """Hosts of connected slaves."""
+        """The hosts of connected slaves."""
         mastership = self._ha.mastership
         connections = mastership.connections if mastership is not None else []
         return {link.slave_broker_id: host_of(link.address) for link in connections}
@@ -155,23 +156,23 @@ class MetadataReplication:
     # -- slaves
 
     def asked_as_java(self, peer: Peer, command: RemotingCommand) -> None:
-        """Note a slave that requests delay offsets without its id: only a Java slave does."""
+        """Record a slave that requests delay offsets without its id. Only a Java slave does this."""
         if SlaveHeader.from_ext(command.ext).broker_id is None:
             self._holders.polled_as_java(host_of(peer.remote_address), self._tables.version)
 
     def is_java(self, broker_id: int, host: str) -> bool:
-        """As in Holders."""
+        """See Holders.is_java."""
         return self._holders.is_java(broker_id, host)
 
     def version_header(self, rests_on: int | None = None) -> TablesVersionHeader:
-        """The version sent to a slave with its master's tables; none if this broker is not the master."""
+        """The version that a slave gets with its master's tables; NO_MASTER if this broker is not the master."""
         leads = self._role.role is ReplicaRole.MASTER
         return TablesVersionHeader(str(self._tables.version if leads else NO_MASTER), rests_on)
 
     async def _copy(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = CopyTablesHeader.from_ext(command.ext)
         if self._role.accepts_sends:
-            asker = Asker(peer.remote_address, host_of(peer.remote_address), peer.own_host)
+            asker = Asker(peer.remote_address, host_of(peer.remote_address), peer.own_host, peer.certificate)
             why = await self._ha.why_not(asker, header.broker_id)
             if why is not None:
                 return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, why.value)

@@ -1,7 +1,8 @@
-"""Hosts of this broker's controllers. Only they may send HAND_OVER, on which a master holds sends back.
+"""Hosts of this broker's controllers. Only these hosts may send HAND_OVER, after which a master holds sends back.
 
-Invariant: a request is accepted from a host of `controllerAddr` or of the leader that those named. Names are resolved at most
-once in `READ_AGAIN_MS`, however often others ask. Other programs on a controller's host are accepted, too."""
+Invariant: a request is accepted from a host in `controllerAddr`, or from the host of the leader that these controllers named.
+Names are resolved at most once in `READ_AGAIN_MS`, however many requests arrive. Other programs on a controller's host are
+accepted, too."""
 
 from __future__ import annotations
 
@@ -28,6 +29,9 @@ ELSEWHERE = (
     "only a controller may ask this, and controllerAddr names none at your host; if that is one and it comes over another "
     "network or through address translation, set haSlaveHostCheck=false on all brokers of the set"
 )
+OTHER_CERTIFICATE = (
+    "only a controller may ask this, and your certificate speaks for none of those in controllerAddr"
+)
 
 
 class ControllerHosts:
@@ -44,16 +48,25 @@ class ControllerHosts:
         self._refused = RepeatedFailure()
 
     def guard(self, router: Router) -> None:
-        """From now on reject HAND_OVER with code 16 from other hosts."""
+        """From now on reject HAND_OVER from other hosts with NO_PERMISSION (16)."""
         router.handlers[RequestCode.HAND_OVER] = partial(self._one, router.handlers[RequestCode.HAND_OVER])
 
     async def _one(self, serve: Handler, peer: Peer, command: RemotingCommand) -> Reply:
+        if not peer.certificate.speaks_for_one_of(self._addresses()):
+            return self._reject(peer, command, OTHER_CERTIFICATE)
         if self._checks_hosts and not await self._is_one(peer):
-            if self._refused.failed("elsewhere", self._clock.monotonic_ms()):
-                logger.warning("hand-over rejected: %s", ELSEWHERE, extra=fields(peer=peer.remote_address))
-            return command.reply(ResponseCode.NO_PERMISSION, ELSEWHERE)
+            return self._reject(peer, command, ELSEWHERE)
         result = serve(peer, command)
         return await result if inspect.isawaitable(result) else result
+
+    def _reject(self, peer: Peer, command: RemotingCommand, why: str) -> RemotingCommand:
+        if self._refused.failed(why, self._clock.monotonic_ms()):
+            logger.warning("hand-over rejected: %s", why, extra=fields(peer=peer.remote_address))
+        return command.reply(ResponseCode.NO_PERMISSION, why)
+
+    def _addresses(self) -> frozenset[str]:
+        leader = self._controllers.leader
+        return frozenset([*self._controllers.addresses, *([leader] if leader else [])])
 
     async def _is_one(self, peer: Peer) -> bool:
         host = peer.remote_address.rpartition(":")[0]
@@ -68,8 +81,7 @@ class ControllerHosts:
         return host in self._hosts or (on_this_machine and not here.isdisjoint(self._hosts))
 
     async def _read(self) -> None:
-        leader = self._controllers.leader
-        addresses = frozenset([*self._controllers.addresses, *([leader] if leader else [])])
+        addresses = self._addresses()
         now_ms = self._clock.monotonic_ms()
         if (
             self._read_ms is not None

@@ -1,11 +1,12 @@
 """Requests of a planned switchover: to the master (HAND_OVER) and to its successor (AWAIT_MASTER).
 
-The leading controller sends HAND_OVER before an election that deposes a live master (controller/handover.py): an operator asked
-for it, the master reports that it cannot lead, or it stops (broker/switchover/gracefulshutdown.py). `Forwarding` holds sends
-meanwhile.
+The leading controller sends HAND_OVER before an election that deposes a live master (controller/handover.py). Reasons for the
+election are a request of an operator, a master that reports that it cannot lead, and a master that stops
+(broker/switchover/gracefulshutdown.py). `Forwarding` lets sends wait meanwhile.
 
-Invariant: a master answers OK only when all that it stored is confirmed and its successor, a member of the SyncStateSet, holds
-it. From the request on it takes no messages, until that is called off or times out. No election depends on the answer."""
+Invariant: a master answers OK only when all its messages are confirmed, and so its successor, a member of the SyncStateSet,
+holds them. After the request the master takes no messages, until the hand-over is called off or times out. No election depends
+on the answer."""
 
 from __future__ import annotations
 
@@ -34,11 +35,11 @@ logger = logging.getLogger("broker.handover")
 
 WAIT_MS_MAX = 3_000
 CHECK_MS = 300
-"""Enough for a new master, which asked for its replicas' addresses long before; else the controllers are slow."""
+"""Enough for a new master, which has asked for its replicas' addresses long before. Only slow controllers take longer."""
 
 
 class HandOverRequests:
-    """Handlers of HAND_OVER and AWAIT_MASTER."""
+    """The handlers of HAND_OVER and AWAIT_MASTER."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class HandOverRequests:
         router.add(RequestCode.AWAIT_MASTER, self._await_master)
 
     def moved(self) -> None:
-        """Wake waiting requests: the role, the SyncStateSet or the acknowledged end may have changed."""
+        """Wake waiting requests, because the role, the SyncStateSet or the acknowledged end may have changed."""
         self._moved.set()
 
     async def _hand_over(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
@@ -87,7 +88,7 @@ class HandOverRequests:
         return command.reply(ResponseCode.SYSTEM_ERROR, "the successor is not caught up")
 
     def _is_caught_up(self) -> bool:
-        """Whether the confirmed end covers the whole log: then all members hold it, including the successor."""
+        """Whether the confirmed end covers the whole log, so that all members hold it, including the successor."""
         end = self._store.max_offset()
         return self._store.confirm_offset() >= end and self._acknowledgement.acked_end() >= end
 
@@ -102,15 +103,15 @@ class HandOverRequests:
         if leads():
             if await self._is_of_this_set(peer, header.broker_id):
                 self._requesters.passes_on(peer)
-            return command.reply()  # where too few are in sync, later rejections say why
+            return command.reply()  # if too few replicas are in sync, sends are rejected with that reason
         return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "not the master of this epoch yet")
 
     async def _is_of_this_set(self, peer: Peer, broker_id: int | None) -> bool:
-        """Whether the peer is a broker of this set, checked as links are: requests over the connection of a former master are
-        taken as its clients'. A peer that cannot be checked in time is served as a client."""
+        """Whether the peer is a broker of this set. The check is that of HA links, because requests on a former master's
+        connection are taken as requests of its clients. A peer that cannot be checked in time is served as a client."""
         if broker_id is None:
             return False
-        asker = Asker(peer.remote_address, host_of(peer.remote_address), peer.own_host)
+        asker = Asker(peer.remote_address, host_of(peer.remote_address), peer.own_host, peer.certificate)
         try:
             async with asyncio.timeout(CHECK_MS / 1000):
                 return await self._ha.why_not(asker, broker_id) is None

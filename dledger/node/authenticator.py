@@ -1,12 +1,11 @@
-"""Checks of the members' messages: the list of members, the sender's address, a possible term.
+"""Checks of the members' messages: the list of members, the sender's address, and whether the term is possible.
 
-Invariant: a rejected message changes nothing here; each rejection is counted, and the first of a kind from a member is logged.
+The addresses of the hosts in the list of members are kept here too. A host given as an address is that address; all loopback
+addresses are equal, because a member can be reached under any of them. A host given as a name is the addresses to which the
+name resolves. When a caller has none of the known addresses, the name is resolved again, at most every RESOLVE_EVERY_MS.
 
-The addresses of the hosts in the list of members.
-
-Invariant: a host given as an address is that address, and all loopback addresses are equal (a member is reached there under any
-of them). A host given as a name is the addresses that it resolves to; it is resolved again, at most every RESOLVE_EVERY_MS,
-when a caller has none of the known addresses."""
+Invariant: a rejected message changes nothing here. Each rejection is counted, and the first of a kind from a member is
+logged."""
 
 from __future__ import annotations
 
@@ -26,28 +25,30 @@ from dledger.raft.entries import NO_INDEX
 from dledger.raft.membership import Members, difference, listed, peer_list
 from dledger.raft.messages import Message, ResultCode
 from mqruntime.clock import Clock
+from mqruntime.peercertificate import NOT_ASKED, PeerCertificate
 
 logger = logging.getLogger(__name__)
 
 STRANGER = "stranger"
-"""The label in the counts for all ids that are not in the list."""
+"""The label in the counts for all ids that are not in the list of members."""
 
 
 class TheirList(NamedTuple):
-    """The sender's list in a message; empty from an old member."""
+    """The sender's list of members in a message; empty if the sender is of an old version."""
 
     text: str
     members_index: int
     origin: str = ""
-    """The description of what precedes its log."""
+    """The description of the log that the sender's log continues."""
 
 
 class MessageRefusal(Enum):
-    """Why a message is rejected; the value is a metric's label."""
+    """The reason why a message is rejected; the value is a metric's label."""
 
     PEERS = "peers"
     ORIGIN = "origin"
     ADDRESS = "address"
+    CERTIFICATE = "certificate"
     TERM = "term"
 
     @property
@@ -56,7 +57,8 @@ class MessageRefusal(Enum):
 
 
 class PeerAuthenticator:
-    """`peers` maps ids, this member's own included, to "host:port"; `term` returns the member's term."""
+    """The checks of one member. `peers` maps ids, this member's id included, to "host:port". `term()` returns this member's
+    term."""
 
     def __init__(
         self,
@@ -70,21 +72,21 @@ class PeerAuthenticator:
         self.self_id = self_id
         self.peers = dict(peers)
         self.members_index = NO_INDEX
-        """The index of the entry that the list is from; NO_INDEX: it is from a setting."""
+        """The index of the entry with the list of members; NO_INDEX if the list is from a setting."""
         self.peer_list = peer_list(peers)
         self.origin = ""
-        """The description of what precedes this member's log, alike on all members; empty for nothing. Members with different
-        origins share no group: the same offset would be another message."""
+        """The description of the older log that this member's log continues; empty if there is none. All members of a group
+        have the same origin, because otherwise the same offset would be different messages."""
         self.on_other_origin: Callable[[str], None] = lambda sender: None
-        """Called for each message of a member with another origin."""
+        """Called for each message from a member with another origin."""
         self.vouched: dict[str, str] = {}
-        """Id -> address of members that are accepted though this member's list does not have them yet: a newer list names them,
-        and this member."""
+        """Id -> address of members that are accepted although this member's list does not have them yet, because a newer list
+        names both them and this member."""
         self._before: dict[str, str] = {}
         self.knows_changes: set[str] = set()
         """Members that have shown that they can read entries that change the members."""
         self.refused: Counter[tuple[str, str]] = Counter()
-        """(member or STRANGER, a Refusal's value) -> messages."""
+        """(member or STRANGER, value of a MessageRefusal) -> the number of rejected messages."""
         self._checks_addresses = checks_addresses
         self._addresses = MemberAddresses(clock)
         self._bound = TermBound(peers.keys() - {self_id}, len(peers) // 2 + 1)
@@ -99,7 +101,8 @@ class PeerAuthenticator:
                 self.refused.setdefault((sender, refusal.value), 0)
 
     def members_are(self, index: int, members: Members, before: Mapping[str, str]) -> None:
-        """Takes the members that entry `index` of the log gives the group; `before` are the members if that entry is cut."""
+        """Uses the members in entry `index` of the log from now on. `before` are the members that count if this entry is
+        cut."""
         self.peers = members.addresses
         self.members_index = index
         self.peer_list = peer_list(self.peers)
@@ -112,24 +115,35 @@ class PeerAuthenticator:
             logger.info("members=%s index=%d self=%s", members.as_json(), index, self.self_id)
 
     async def check_request(
-        self, sender: str, request: Message, theirs: TheirList, remote_address: str
+        self,
+        sender: str,
+        request: Message,
+        theirs: TheirList,
+        remote_address: str,
+        certificate: PeerCertificate = NOT_ASKED,
     ) -> MessageRefusal | None:
         """None if the request of `sender` is accepted."""
         refusal = self._judge_list(sender, theirs)
         if refusal is not None:
             return refusal
         listed_at = self.address_of(sender)
+        if listed_at is not None and not certificate.speaks_for(listed_at):
+            return self._refuse(sender, MessageRefusal.CERTIFICATE, _other_certificate(sender, listed_at))
         checked = self._checks_addresses and listed_at is not None
         if checked and not await self._addresses.is_host(str(listed_at).rpartition(":")[0], remote_address):
             why = f"it comes from {remote_address}, and {sender} is listed at {listed_at}"
             return self._refuse(sender, MessageRefusal.ADDRESS, why)
         return self._judge_term(sender, request)
 
-    async def speaks_for(self, member: str, remote_addresses: Sequence[str]) -> bool:
-        """Whether a caller that is no peer of the Raft group, with a connection from one of these addresses, may be that
-        member."""
+    async def speaks_for(
+        self, member: str, remote_addresses: Sequence[str], certificate: PeerCertificate
+    ) -> bool:
+        """Whether a caller outside the Raft group, with a connection from one of these addresses, may be `member`."""
         listed_at = self.address_of(member)
         if listed_at is None:
+            return False
+        if not certificate.speaks_for(listed_at):
+            self._refuse(member, MessageRefusal.CERTIFICATE, _other_certificate(member, listed_at))
             return False
         host = listed_at.rpartition(":")[0]
         if not self._checks_addresses:
@@ -145,24 +159,25 @@ class PeerAuthenticator:
         return False
 
     def check_response(self, sender: str, response: Message, theirs: TheirList) -> MessageRefusal | None:
-        """None if the answer of `sender`, received from its address, is accepted."""
+        """None if the answer of `sender`, which came from the sender's address, is accepted."""
         return self._judge_list(sender, theirs) or self._judge_term(sender, response)
 
     def check_refusal(self, sender: str, theirs: TheirList) -> MessageRefusal | None:
-        """Why a member refused this one, if its list is the reason."""
+        """The reason why `sender` refused this member, if the sender's list of members is the reason."""
         if theirs.members_index > NO_INDEX and self.self_id not in listed(theirs.text):
             why = f"{self.self_id} is not among its members {theirs.text}; add it to the group, or stop it"
             return self._refuse(sender, MessageRefusal.PEERS, why)
         return self._judge_list(sender, theirs)
 
     def address_of(self, member: str) -> str | None:
-        """The address of a member that may be accepted; None for a stranger."""
+        """The address of `member`, if its messages may be accepted; None for a stranger."""
         known = (self.peers, self.vouched, self._before)
         return next((addresses[member] for addresses in known if member in addresses), None)
 
     async def is_rival(self, sender: str, theirs: TheirList, remote_address: str) -> bool:
-        """Whether a member that was started with another list names this one, and speaks from the address in its list. Once the
-        members have changed it may be a removed member that does not know it."""
+        """Whether `sender` was started with another list that names this member, and sends from the sender's address in that
+        list. False once the members have changed, because `sender` may then be a removed member that does not know of its
+        removal."""
         others = listed(theirs.text)
         host = others.get(sender, "").rpartition(":")[0]
         settings_differ = max(theirs.members_index, self.members_index) <= NO_INDEX
@@ -203,9 +218,9 @@ class PeerAuthenticator:
     def _judge_changed(
         self, sender: str, theirs: TheirList, others: Mapping[str, str]
     ) -> MessageRefusal | None:
-        """Judges a list after a change, when members that have not caught up have older lists. A sender in this member's list
-        is accepted; another one, if a newer list names it and this member, and shares a member with this member's list: it may
-        have been removed, and added again since."""
+        """Judges a list after a change of the members, when members that have not caught up have older lists. A sender in this
+        member's list is accepted. Another sender is accepted if its list is newer, names the sender and this member, and shares
+        a member with this member's list: the sender may have been removed, and added again since."""
         if sender in self.peers:
             return None
         shared = self.peers.keys() & others.keys() - {self.self_id}
@@ -244,9 +259,16 @@ RESOLVE_EVERY_MS = 5000
 Address = IPv4Address | IPv6Address
 
 
+def _other_certificate(member: str, listed_at: str) -> str:
+    return (
+        f"its certificate does not speak for {listed_at}, where {member} is listed; give that member a certificate with its "
+        "host, or with rocketmq://HOST:PORT"
+    )
+
+
 @lru_cache(maxsize=1024)
 def parsed(host: str) -> Address | None:
-    """None for a name. An IPv4-mapped IPv6 address is the IPv4 address."""
+    """The address that `host` is; None if `host` is a name. An IPv4-mapped IPv6 address is the IPv4 address."""
     try:
         address = ip_address(host.strip("[]").partition("%")[0])
     except ValueError:
@@ -261,7 +283,7 @@ class MemberAddresses:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._known: dict[str, frozenset[Address]] = {}
-        """Name -> the addresses that it resolved to last."""
+        """Name -> the addresses to which it resolved last."""
         self._asked_ms: dict[str, int] = {}
 
     async def is_host(self, host: str, remote_address: str) -> bool:
@@ -278,7 +300,7 @@ class MemberAddresses:
         return any(same(known, remote) for known in self._known.get(host, ()))
 
     async def _resolved(self, host: str) -> bool:
-        """Resolves a name, unless that was done a moment ago. False if nothing new is known."""
+        """Resolves a name, unless this was done a moment ago. False if the result is nothing new."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._asked_ms.get(host, -RESOLVE_EVERY_MS) < RESOLVE_EVERY_MS:
             return False

@@ -1,12 +1,9 @@
-"""The members' messages on the wire: requests out, answers in, and the other way round. Upstream: DLedgerRpcNettyService.
+"""The members' messages on the wire: requests out and answers in, and requests in and answers out. The module also logs
+requests that this member cannot read. Upstream: DLedgerRpcNettyService.
 
-Invariant: a request that reached the core is answered once, when the core says so; a request that cannot be read, or is meant
-for another member or group, is answered here and changes nothing.
-
-Also the log of requests that this member cannot read.
-
-Invariant: a host is logged at most once in `REMIND_MS`, and the last HOSTS_MAX hosts are remembered: a client that can reach
-the port cannot fill the disk with lines."""
+Invariant: a request that reached the core is answered once, when the core returns the answer. A request that cannot be read, or
+that is meant for another member or group, is answered here and changes nothing. A host is logged at most once in `REMIND_MS`,
+and the last HOSTS_MAX hosts are remembered, so a client that can reach the port cannot fill the disk with log lines."""
 
 from __future__ import annotations
 
@@ -66,44 +63,47 @@ CALLS_MAX = {
     MessageCode.STANDING: 2,
     MessageCode.INSTALL_SNAPSHOT: 2,
 }
-"""Requests of a kind to one peer that wait for an answer; more are refused, so no kind uses up the room of another."""
+"""For each kind, the limit of requests to one peer that wait for an answer. More requests are rejected, so no kind uses up the
+room of another kind."""
 COMPARES_MAX = 3
-"""PUSHes in flight in addition to those that the settings allow: the leader gives up a PUSH before its call ends."""
+"""The limit of PUSH calls above the setting's limit of PUSHes in flight. It is needed because the leader gives up a PUSH before
+its call ends."""
 SAID_MAX = 100
 OF_ANOTHER_KIND = (
     "does not know the members' requests: it speaks DLedger as Java does, and shares no group with this member, or is "
     "none; correct the list of members"
 )
 CALL_TIMEOUTS = 2
-"""A call is given up after this many of the longest election timeouts, so that answers delayed by a slow disk count."""
+"""A call is given up after this multiple of the longest election timeout, so that answers delayed by a slow disk still
+count."""
 
 
 class Receiver(Protocol):
     """The member behind the transport."""
 
     def receive(self, sender: str, message: Message, ticket: int) -> bool:
-        """Takes a message. The `ticket` of a request comes back in `answer`; False: no answer will come."""
+        """Handles a message. The `ticket` of a request is passed to `answer` later. Returns False if no answer will come."""
         ...
 
     def unsent(self, peer: str, request: Request) -> None:
-        """The request was rejected here, or no answer to it will come."""
+        """Called when the request was rejected here, or when no answer to it will come."""
         ...
 
     def connection_lost(self, peer: str) -> None:
-        """The connection that brought the newest request of `peer` has ended."""
+        """Called when the connection that brought the newest request of `peer` has ended."""
         ...
 
     async def transfer_leadership(self, target: str | None) -> ResultCode:
-        """An operator asks for it."""
+        """Transfers the leadership on an operator's request."""
         ...
 
     def suppress_elections(self) -> None:
-        """Another group counts this member as its own and has a leader."""
+        """Called when another group has a leader and counts this member as its own."""
         ...
 
 
 class PeerTransport:
-    """`peers` maps ids to addresses; its owner changes it when members change."""
+    """The transport of one member. `peers` maps ids to addresses; the owner of `peers` updates it when the members change."""
 
     frames = FRAMES
 
@@ -132,17 +132,18 @@ class PeerTransport:
         self.calls_max = CALLS_MAX | {MessageCode.PUSH: settings.pushes_in_flight_max + COMPARES_MAX}
         self.receiver = receiver
         self.inbound: dict[str, dict[Peer, None]] = {}
-        """The open connections that brought each peer's requests, the one of the newest request last."""
+        """For each peer the open connections that brought its requests. The connection of the newest request is last."""
         self.silent_ms = settings.election_timeout_max_ms
         self.reads_frames: set[str] = set()
-        """The peers whose last message says that they read frames."""
+        """The peers that read frames according to their last message."""
         self.guard = guard
         self.starts = starts
         self.calls: Counter[tuple[str, MessageCode]] = Counter()
         self.last_ticket = 0
         self.answers: dict[int, asyncio.Future[Response | None]] = {}
         self.said: set[tuple[str, str]] = set()
-        """The warnings logged of each peer about unreadable answers, which come again and again."""
+        """The warnings about unreadable answers that were logged for each peer. They are logged once, because such answers
+        repeat."""
         self.bad = BadRequests(logger, clock)
 
     def register(self, router: Router) -> None:
@@ -150,7 +151,7 @@ class PeerTransport:
             router.add(code, self.on_request)
 
     def ask(self, to: str, request: Request) -> None:
-        """Sends a request; its answer goes to `receive`, or the request to `unsent`."""
+        """Sends a request. The answer is passed to `receive`; if there is none, the request is passed to `unsent`."""
         code = CODE_OF[type(request)]
         if isinstance(request, PushRequest) and not self.fits(to, request):
             self.receiver.unsent(to, request)
@@ -161,8 +162,8 @@ class PeerTransport:
             self.receiver.unsent(to, request)
 
     def fits(self, to: str, push: PushRequest) -> bool:
-        """Whether it may be sent: a receiver of a frame that is too large closes the connection, and so misses heartbeats. No
-        new entry is too large for a frame; older logs may have such entries."""
+        """Whether `push` may be sent. A receiver closes the connection if a frame is too large, and then misses heartbeats. No
+        new entry is too large for a frame, but older logs may have such entries."""
         size = Entries.of(push.entries).body_bytes
         if size <= PUSHED_BYTES_MAX:
             return True
@@ -187,9 +188,9 @@ class PeerTransport:
             self.receiver.receive(to, response, 0)
 
     async def answer_of(self, to: str, code: MessageCode, request: Request) -> Response | None:
-        """None if no answer will come that the core may see; the log says why."""
+        """The answer of `to`; None if no answer comes that the core may see. The reason is logged."""
         address = self.guard.address_of(to)
-        if address is None:  # removed since
+        if address is None:  # the member was removed since
             return None
         envelope = self.envelope(self.group, self.self_id, to)
         framed = to in self.reads_frames
@@ -226,7 +227,7 @@ class PeerTransport:
         return Envelope(group, sender, receiver, *mine, self.starts.text)
 
     async def on_request(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
-        """Answers every request with a JSON body: a Java caller would wait for ever without one."""
+        """Answers every request with a JSON body, because a Java caller would wait for ever without a body."""
         envelope = Envelope(self.group, "", self.self_id)
         try:
             envelope, fields = decode_envelope(command.body)
@@ -242,7 +243,9 @@ class PeerTransport:
             code = await self.receiver.transfer_leadership(request.transferee_id or None)
             return refuse(command, envelope, code)
         theirs = list_of(envelope)
-        refusal = await self.guard.check_request(envelope.sender, request, theirs, peer.remote_address)
+        refusal = await self.guard.check_request(
+            envelope.sender, request, theirs, peer.remote_address, peer.certificate
+        )
         if refusal is MessageRefusal.PEERS and isinstance(request, HeartBeatRequest | PushRequest):
             await self.judge_other_leader(envelope, peer)
         mine = envelope.group, envelope.sender, envelope.receiver
@@ -264,21 +267,21 @@ class PeerTransport:
             logger.warning("peer=%s %s", peer, text)
 
     async def judge_other_leader(self, envelope: Envelope, peer: Peer) -> None:
-        """A leader with another list counts this member as its own: one group must not have two leaders."""
+        """Handles a leader with another list of members that includes this member: this member must not lead too."""
         if await self.guard.is_rival(envelope.sender, list_of(envelope), peer.remote_address):
             self.receiver.suppress_elections()
 
     def note_frames(self, peer: str, envelope: Envelope) -> None:
-        """Notes whether `peer` reads frames. A peer that went back to an older version refused one, or no longer says so."""
+        """Records whether `peer` reads frames, as its last message says. A peer may have gone back to an older version."""
         if envelope.frames < FRAMES:
             self.reads_frames.discard(peer)
         elif peer in self.peers:
             self.reads_frames.add(peer)
 
     def spoke(self, peer: Peer, sender: str) -> None:
-        """Notes the connection that brings the requests of `sender`. A member uses one at a time, so an older one that has been
-        silent is dead: a member that lost power does not close it. While both are used, two processes claim this id; neither
-        may close the connection of the other again and again."""
+        """Records the connection that brings the requests of `sender`. A member uses one connection at a time, so an older
+        silent connection is dead: a member that lost power does not close its connection. If both connections are used, two
+        processes claim this id; neither of them may make this member close the other's connection repeatedly."""
         if sender not in self.peers or peer.closed:
             return
         links = self.inbound.setdefault(sender, {})
@@ -311,20 +314,20 @@ class PeerTransport:
             del self.answers[ticket]
 
     def answer(self, ticket: int, response: Response) -> None:
-        """Sends the core's answer to the request that `receive` got with this ticket."""
+        """Sends the core's answer to the request with this ticket."""
         answer = self.answers.get(ticket)
         if answer is not None and not answer.done():
             answer.set_result(response)
 
     def close(self) -> None:
-        """Ends the requests that wait; they get no answer."""
+        """Ends the waiting requests without an answer."""
         for answer in self.answers.values():
             if not answer.done():
                 answer.set_result(None)
 
 
 def is_unknown_there(response: Response) -> bool:
-    """Whether the answering member does not know this one, in any term."""
+    """Whether the answering member does not know this member. This holds whatever the terms are."""
     answer = (HeartBeatResponse, PushResponse, InstallResponse, TransferResponse)
     return isinstance(response, answer) and response.code is ResultCode.UNKNOWN_MEMBER
 
@@ -351,7 +354,7 @@ class BadRequests:
         self._hosts = RepeatedFailures(REMIND_MS, HOSTS_MAX)
 
     def refused(self, address: str, code: int, why: Exception) -> None:
-        """A request `code` that came from `address` is refused."""
+        """Logs that a request `code` from `address` was refused."""
         if self._hosts.failed(address.rpartition(":")[0], self._clock.monotonic_ms()):
             reason = str(why)[:REASON_LENGTH_MAX]
             self._logger.warning(

@@ -24,7 +24,7 @@ class PairListener(Protocol):
 
 
 class PairConnection(LogSender):
-    """`master` is the link's view of the log."""
+    """The connection. `master` is the link's view of the log."""
 
     def __init__(
         self,
@@ -59,16 +59,18 @@ class PairConnection(LogSender):
 
     @property
     def read_from(self) -> int | None:
-        """See ClassicMasterLink."""
+        """See ClassicMasterLink.read_from."""
         return self._classic.read_from
 
     @property
     def slave(self) -> str:
-        """The slave's host, because a classic slave does not send its broker id."""
+        """The slave's host; a classic slave does not send its broker id."""
         return self.peer_host
 
     def _opened(self) -> None:
         self._listener.opened(self)
+        if not self.certificate.is_of_server:
+            self.close("its certificate speaks for no server")
 
     def _heard(self, message: Acked | HandshakeDone) -> None:
         assert isinstance(message, Acked), "a classic link has no handshake"

@@ -1,8 +1,8 @@
-"""Authorisation of slaves: ids that the controllers know, from their registered hosts.
+"""Authorisation of slaves: a slave needs an id that the controllers know, and must connect from this id's registered host.
 
-Invariant: an admitted slave was in the controllers' table, as last read, with that id and host. A slave is rejected
-only after a table read that started after it came. However many unknown links come, one read at a time is running or
-planned, and it starts at least `READ_AGAIN_MS` after the last one ended. A table stays until another was read.
+Invariant: an admitted slave is in the controllers' table, as last read, with its id and host. A slave is rejected only after a
+read of the table that started after the slave came. However many unknown links come, only one read at a time is running or
+planned, and it starts at least `READ_AGAIN_MS` after the end of the last read. A table is used until the next table was read.
 
     come --in the table--> Admit
     come --not in it--> waiting --read starts--> asked --table read, in it--> Admit
@@ -18,30 +18,35 @@ from enum import Enum
 from ipaddress import IPv6Address, ip_address
 from typing import NamedTuple
 
+from mqruntime.peercertificate import NOT_ASKED, PeerCertificate
+
 READ_AGAIN_MS = 200
 NOBODY = -1
 LOOPBACK = "127.0.0.1"
 
 
 class RegisteredReplica(NamedTuple):
-    """A broker's registration at the controllers: its host's addresses, as `plain` writes them, and the registered
-    host:port."""
+    """A broker's registration at the controllers: the host's addresses in the form of `plain`, and the registered host:port."""
 
     hosts: frozenset[str]
     address: str = ""
 
 
 Table = Mapping[int, RegisteredReplica]
-"""By broker id."""
+"""The registered replicas by broker id."""
 
 
 class Why(Enum):
-    """The reason why a slave is not admitted, and what to do."""
+    """The reason why a slave is not admitted, with a remedy."""
 
     UNKNOWN_ID = "controllers know no broker of this id in this set; stop what runs there, or give it another brokerName"
     ELSEWHERE = (
         "controllers know this id at another host; stop what runs there, or, if that is the broker and it comes over another "
         "network or through address translation, set haSlaveHostCheck=false on all brokers of the set"
+    )
+    OTHER_CERTIFICATE = (
+        "its certificate does not speak for the address that this id registered at the controllers; give that broker a "
+        "certificate with its host, or with rocketmq://HOST:PORT"
     )
     NO_MEMBER = (
         "the group has no member of this id at this host; stop what runs there, or, if that is the member and it comes over "
@@ -55,18 +60,19 @@ class Why(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Newcomer:
-    """A link that claims the id `broker_id`, or the broker registered as `address`; `host` is its origin, as `plain`
-    writes it."""
+    """A link that claims to be the broker with id `broker_id`, or the broker registered as `address`. `host` is the link's
+    origin in the form of `plain`."""
 
     broker_id: int
     host: str
     on_this_machine: bool
     address: str = ""
+    certificate: PeerCertificate = NOT_ASKED
 
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """Admit it as `broker_id`."""
+    """Admit the newcomer as `broker_id`."""
 
     newcomer: Newcomer
     broker_id: int
@@ -74,7 +80,7 @@ class Admit:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """`registered` are the addresses of the id, if it is known."""
+    """Reject the newcomer. `registered` are the addresses of the claimed id, if the id is known."""
 
     newcomer: Newcomer
     why: Why
@@ -92,7 +98,7 @@ Action = Admit | Refuse | Read
 
 
 class Admittance:
-    """Lives as long as the process: a later mastership starts with the table of the one before."""
+    """The authorisation. It lasts as long as the process, so a later mastership starts with the last table."""
 
     def __init__(self, *, checks_hosts: bool) -> None:
         self._checks_hosts = checks_hosts
@@ -100,16 +106,16 @@ class Admittance:
         self._table: Table = {}
         self._waiting: dict[Newcomer, None] = {}  # in order of arrival, for the next read
         self._asked: dict[Newcomer, None] = {}  # for the running read
-        self._read_planned = False  # or running
+        self._read_planned = False  # or is running
         self._read_again_ms = 0
 
     def begin(self, own_id: int, now_ms: int) -> list[Action]:
-        """Begin to lead as `own_id`: read the table already, because the slaves will come."""
+        """Begin to lead as `own_id`. The table is read at once, because slaves will come soon."""
         self._own_id = own_id
         return self._plan_read(now_ms)
 
     def come(self, newcomer: Newcomer, now_ms: int) -> list[Action]:
-        """Return its Admit or Refuse, now or from a later call."""
+        """Check a newcomer. Its Admit or Refuse is returned by this call or by a later call."""
         if (broker_id := self._id_of(newcomer)) is not None:
             return [Admit(newcomer, broker_id)]
         self._waiting[newcomer] = None
@@ -133,7 +139,10 @@ class Admittance:
                 actions.append(Admit(newcomer, broker_id))
         for newcomer in self._asked:
             registered = table.get(self._claimed_id(newcomer))
-            why = Why.UNKNOWN_ID if registered is None else Why.ELSEWHERE
+            why = Why.UNKNOWN_ID
+            if registered is not None:
+                speaks = newcomer.certificate.speaks_for(registered.address)
+                why = Why.ELSEWHERE if speaks else Why.OTHER_CERTIFICATE
             actions.append(Refuse(newcomer, why, registered.hosts if registered else frozenset()))
         return [*actions, *self._read_ended(now_ms)]
 
@@ -155,17 +164,19 @@ class Admittance:
         return [Read(max(self._read_again_ms - now_ms, 0))]
 
     def _claimed_id(self, newcomer: Newcomer) -> int:
-        """The id that it claims."""
+        """The id that the newcomer claims."""
         if not newcomer.address:
             return newcomer.broker_id
         ids = (broker_id for broker_id, replica in self._table.items() if replica.address == newcomer.address)
         return next(ids, NOBODY)
 
     def _id_of(self, newcomer: Newcomer) -> int | None:
-        """The id that it is admitted as."""
+        """The id as which the newcomer may be admitted; None if it may not."""
         broker_id = self._claimed_id(newcomer)
         replica = self._table.get(broker_id)
         if replica is None or broker_id == self._own_id:
+            return None
+        if not newcomer.certificate.speaks_for(replica.address):
             return None
         if not self._checks_hosts or newcomer.host in replica.hosts:
             return broker_id
@@ -174,21 +185,27 @@ class Admittance:
         return broker_id if newcomer.on_this_machine and not ours.isdisjoint(replica.hosts) else None
 
 
-def newcomer_of(broker_id: int, peer_host: str, own_host: str, address: str = "") -> Newcomer:
-    """The claim of a link between these addresses. The same address at both ends means one machine, and so does
-    loopback."""
+def newcomer_of(
+    broker_id: int,
+    peer_host: str,
+    own_host: str,
+    address: str = "",
+    certificate: PeerCertificate = NOT_ASKED,
+) -> Newcomer:
+    """The claim of a link between these addresses. If both ends have the same address, or one is loopback, they are on one
+    machine."""
     peer = plain(peer_host)
-    return Newcomer(broker_id, peer, peer in (LOOPBACK, plain(own_host)), address)
+    return Newcomer(broker_id, peer, peer in (LOOPBACK, plain(own_host)), address, certificate)
 
 
 def plain(host: str) -> str:
-    """As `literal`; a name stays as it is."""
+    """Like `literal`, but a name is returned as it is."""
     return literal(host) or host
 
 
 def literal(host: str) -> str | None:
-    """Canonical form of an address: without brackets, scope and the IPv6 form of an IPv4 address; all of loopback is
-    one host. None for a name."""
+    """The canonical form of an address: without brackets and scope, an IPv4 address not in IPv6 form, and all loopback
+    addresses as one host. None for a name."""
     try:
         address = ip_address(host.strip("[]").partition("%")[0])
     except ValueError:

@@ -1,6 +1,6 @@
 """One accepted connection of a master under controllers. Upstream: AutoSwitchHAConnection.
 
-Invariant: the handshake is answered, and counts, only once the slave was admitted."""
+Invariant: the handshake is answered and counts only after the slave was admitted."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Listener(Protocol):
     def rejected(self, connection: MasterConnection, handshake: Handshake, why: Why) -> None: ...
     def lost(self, connection: MasterConnection, reason: str) -> None: ...
     def pace_of(self, broker_id: int) -> int | None:
-        """Limit for this slave in bytes a second; None: no limit."""
+        """Limit for this slave in bytes a second; None for no limit."""
         ...
 
 
 class MasterConnection(LogSender):
-    """`master` is the link's view of its master."""
+    """The connection. `master` is the link's view of its master."""
 
     link: MasterLink
 
@@ -81,7 +81,7 @@ class MasterConnection(LogSender):
 
     @property
     def slave_broker_id(self) -> int:
-        """-1 before it is admitted."""
+        """The slave's broker id; -1 before the slave is admitted."""
         return self._broker_id
 
     @property
@@ -108,7 +108,7 @@ class MasterConnection(LogSender):
             self._listener.claimed(self, message.handshake)
 
     def admitted(self, broker_id: int) -> None:
-        """Answer and count the slave, which was verified as `broker_id`."""
+        """Answer the slave, which was verified as `broker_id`, and count it from now on."""
         assert self.link.handshake is not None
         if not self._ended:
             self._broker_id = broker_id
@@ -117,7 +117,7 @@ class MasterConnection(LogSender):
             self.release(Hold.ADMITTANCE)
 
     def refused(self, why: Why) -> None:
-        """Reject the slave: nothing from this connection counts."""
+        """Reject the slave. No message from this connection counts."""
         assert self.link.handshake is not None
         self._listener.rejected(self, self.link.handshake, why)
         self.close(f"refused: {why.value}")

@@ -1,6 +1,7 @@
-"""Detection of two brokers with one identity: each connection of one ends that of the other.
+"""Detection of two brokers with one identity. Each connection of one broker ends the connection of the other.
 
-Invariant: a broker that only lost its connection replaces it once in `WINDOW_MS`, and is never called a duplicate."""
+Invariant: a broker that lost its connection replaces the connection only once in `WINDOW_MS`, and is never reported as a
+duplicate."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ class DuplicateIds:
     def __init__(self) -> None:
         self._replaced: dict[
             int, tuple[int, int]
-        ] = {}  # by id: time of the last replacement, count without a pause
+        ] = {}  # by id: time of the last replacement, number of replacements without a pause
         self._failures: dict[int, RepeatedFailure] = {}
 
     def replaced(self, broker_id: int, former: str, newer: str, now_ms: int) -> None:

@@ -1,6 +1,6 @@
-"""The shell of Admittance: asks the controllers about slaves, and admits or rejects their links.
+"""The shell of Admittance: reads the controllers' table of replicas, and admits or rejects the links of slaves.
 
-Invariant: of a rejected link only a count is kept and, for `HOSTS_LOGGED_MAX` hosts, when it was last logged."""
+Invariant: rejected links are only counted. For at most `HOSTS_LOGGED_MAX` hosts the time of the last log line is kept."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ha.frames import Handshake
 from ha.master.admittance import Action, Admit, Admittance, Newcomer, Read, Refuse, Table, Why, newcomer_of
 from mqruntime.clock import Clock
 from mqruntime.log import fields
+from mqruntime.peercertificate import PeerCertificate
 from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.tasks import Tasks
 
@@ -25,10 +26,10 @@ logger = logging.getLogger("ha.master")
 
 
 class ReplicaReader(Protocol):
-    """Reads the brokers of this set, and their hosts."""
+    """Reads the brokers of this set and the brokers' hosts."""
 
     async def read(self) -> Table:
-        """A fresh read from the controllers. Raises ReplicasUnread."""
+        """Read the table from the controllers. Raises ReplicasUnread."""
         ...
 
 
@@ -38,6 +39,7 @@ class WaitingLink(Protocol):
     address: str
     own_host: str
     peer_host: str
+    certificate: PeerCertificate
 
     def admitted(self, broker_id: int) -> None: ...
     def refused(self, why: Why) -> None: ...
@@ -45,11 +47,12 @@ class WaitingLink(Protocol):
 
 @dataclass(eq=False)
 class Asker:
-    """A caller that claims a broker id over a connection of its own, checked as a link is."""
+    """A caller that claims a broker id over its own connection. The claim is checked like that of a link."""
 
     address: str
     peer_host: str
     own_host: str
+    certificate: PeerCertificate
     answer: asyncio.Future[Why | None] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -62,7 +65,7 @@ class Asker:
 
 
 class Gate:
-    """One for all masterships of a process; `tasks` run its reads."""
+    """The gate; a process has one gate for all of its masterships. `tasks` runs the reads."""
 
     def __init__(
         self, replicas: ReplicaReader, *, checks_hosts: bool, clock: Clock, tasks: Tasks, counters: HACounters
@@ -81,8 +84,14 @@ class Gate:
         self._perform(self._admittance.begin(own_id, self._now_ms()))
 
     def come(self, link: WaitingLink, handshake: Handshake) -> None:
-        """Check `link`, which has sent its handshake; one of its methods will be called."""
-        newcomer = newcomer_of(handshake.slave_broker_id, link.peer_host, link.own_host, handshake.address)
+        """Check `link`, which has sent its handshake. Its method `admitted` or `refused` is called later."""
+        newcomer = newcomer_of(
+            handshake.slave_broker_id,
+            link.peer_host,
+            link.own_host,
+            handshake.address,
+            link.certificate,
+        )
         self._links[newcomer], self._newcomers[link] = link, newcomer
         self._perform(self._admittance.come(newcomer, self._now_ms()))
 

@@ -1,9 +1,9 @@
 """The master's end of one link, from the slave's handshake to the end of the connection.
 
-Invariant: one gapless range of the log is sent, each frame within one segment and one epoch and labelled with that
-epoch. An ack is never above the sent range and never below an earlier one; nothing else from a slave is believed. One
-handshake is answered, in one piece. While the link is on hold no frame is built, because building one updates what
-the slave is assumed to know, so it must be written.
+Invariant: one gapless range of the log is sent. Each frame lies in one segment and one epoch, and is labelled with this epoch.
+An ack is never above the sent range and never below an earlier ack; all other messages of a slave are rejected. Only one
+handshake is answered, in one piece. No frame is built while the link is on hold: a built frame must be written, because
+building it updates what the slave is assumed to know.
 
     WAITING --handshake--> AWAITING_FIRST_ACK --first ack--> SENDING          any --error--> CLOSED
     SENDING --the slave is behind the log's start--> REJECTED --any frame, or time--> CLOSED
@@ -35,11 +35,11 @@ from mqruntime.otherprotocols import PREFIX_BYTES, other_protocol
 
 UNKNOWN = -1
 _STATE_SIZE = 4
-_MARKS_MAX = 4096  # bounds a slave that never acks; fewer marks only make it look later
+_MARKS_MAX = 4096  # limit for a slave that never acks; with fewer marks a slave only seems to be later
 
 
 class MasterView(Protocol):
-    """The link's view of its master, fresh at every call. All offsets are bytes of the log."""
+    """The link's view of its master. Every call returns present values. All offsets are byte positions in the log."""
 
     @property
     def broker_id(self) -> int: ...
@@ -57,7 +57,7 @@ class MasterView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HandshakeDone:
-    """The slave has identified itself; write `reply`. From now on the link counts for this broker id."""
+    """The slave has identified itself. Write `reply`. From now on the link counts for this broker id."""
 
     handshake: Handshake
     reply: bytes
@@ -72,7 +72,7 @@ class Acked:
 
 @dataclass(slots=True)
 class Batch:
-    """The next frame: write `header`, then `size` bytes of the log at `offset` (none in a notice)."""
+    """The next frame: write `header`, then `size` bytes of the log at `offset`. A notice has no bytes of the log."""
 
     header: bytes
     offset: int
@@ -87,7 +87,8 @@ class Close:
 
 
 Action = HandshakeDone | Acked | Batch | Close
-"""Actions of which every frame makes one are not frozen: making one then takes a third of the time."""
+"""The classes of actions that occur for every frame are not frozen, because an object of such a class is created in a third of
+the time."""
 
 
 class Hold(Enum):
@@ -108,12 +109,13 @@ class MasterState(Enum):
 
 
 SENDING, CLOSED = MasterState.SENDING, MasterState.CLOSED
-"""Used for every frame: an enum's own attributes are slow to look up."""
+"""Constants for every frame, because an enum's attributes are slow to look up."""
 
 
 class MasterLink:
-    """Call `receive` with the stream, `writable` when frames can be written (not before the handshake's reply was;
-    again after every append and every frame), `hold` when they cannot, and `tick`."""
+    """The link. Call `receive` with the stream. Call `writable` when frames can be written, after the handshake's reply was
+    written, and again after every append and every frame. Call `hold` when frames cannot be written. Call `tick` when it is
+    due."""
 
     def __init__(
         self,
@@ -134,31 +136,29 @@ class MasterLink:
         self._handshake_timeout_ms = handshake_timeout_ms
         self._opened_ms = self._read_ms = self._written_ms = now_ms
         self._received = bytearray()
-        self._labelled: EpochEntry | None = None  # of the newest frame
-        self._history: EpochHistory | None = None  # the history of `_entry`
+        self._labelled: EpochEntry | None = None  # epoch label of the newest frame
+        self._history: EpochHistory | None = None  # the history that `_entry` is from
         self._entry: EpochEntry | None = None
-        self._stretch_end = UNKNOWN  # end of that epoch, if known, and of the segment
+        self._stretch_end = UNKNOWN  # end of this epoch, if known, or of the segment
         self._confirm_sent = UNKNOWN
-        self._sent_marks: deque[tuple[int, int]] = (
-            deque()
-        )  # (log end, ms) when a frame was built, both rising
+        self._sent_marks: deque[tuple[int, int]] = deque()  # (log end, ms) when a frame was built; both rise
         self._held: set[Hold] = set()
-        self._confirm_owed = False  # it moved while the link was on hold
+        self._confirm_owed = False  # the confirm offset moved during a hold
         self.state = MasterState.WAITING
         self.handshake: Handshake | None = None
         self.ack_offset = UNKNOWN
-        self.next_offset = UNKNOWN  # of the next frame
-        self.caught_up_ms: int | None = None  # newest time at whose log end the slave is known to have been
+        self.next_offset = UNKNOWN  # offset of the next frame
+        self.caught_up_ms: int | None = None  # the newest time whose log end the slave has reached
 
     # -- from the slave
 
     def receive(self, data: bytes, now_ms: int) -> list[Action]:
-        """The next bytes of the stream, in any fragments."""
+        """Handle the next bytes of the stream, in any fragments."""
         if self.state is CLOSED:
             return []
         self._read_ms = now_ms
         if not self._received and self.state is SENDING and len(data) == ACK.size:
-            state, offset = ACK.unpack(data)  # an ack alone, as is nearly always the case
+            state, offset = ACK.unpack(data)  # a single ack, as in nearly all cases
             if state == TRANSFER_STATE and self.ack_offset <= offset <= self.next_offset:
                 return [self._acked(offset, now_ms)]
         self._received += data
@@ -193,7 +193,7 @@ class MasterLink:
 
     def _handshake_frame(self, handshake: Handshake) -> list[Action]:
         if self.state is MasterState.AWAITING_FIRST_ACK and handshake == self.handshake:
-            return []  # a Java slave repeats it if the reply came in two pieces
+            return []  # a Java slave repeats the handshake if the reply came in two pieces
         if self.state is not MasterState.WAITING:
             raise HAFrameError(f"a second handshake, of broker {handshake.slave_broker_id}")
         broker_id = handshake.slave_broker_id
@@ -230,7 +230,7 @@ class MasterLink:
         return Acked(offset)
 
     def _start_at(self, requested: int) -> int:
-        """The offset to send from when the first ack is `requested`."""
+        """The offset at which to start sending when the first ack is `requested`."""
         assert self.handshake is not None
         if requested == 0 and self.handshake.is_sync_from_last_file:
             return self._master.log_end - self._master.log_end % self._master.segment_size_bytes
@@ -243,8 +243,8 @@ class MasterLink:
         return requested
 
     def _reject(self, now_ms: int) -> Batch:
-        """Reject a slave whose log ends below this log's start, so that a gap would be left: send a frame without a
-        body at the log's start. A Java slave ends the connection for its offset; a slave of this implementation also
+        """Reject a slave whose log ends below this log's start, because there would be a gap: send a frame without a body at
+        this log's start. A Java slave ends the connection because of the frame's offset; a slave of this implementation also
         logs the reason."""
         self.state = MasterState.REJECTED
         self.next_offset = self._master.log_min
@@ -257,12 +257,12 @@ class MasterLink:
         self._held.add(why)
 
     def release(self, why: Hold, now_ms: int) -> list[Action]:
-        """End a hold; then as `writable`."""
+        """End a hold. Returns what `writable` returns."""
         self._held.discard(why)
         return self.writable(now_ms)
 
     def writable(self, now_ms: int) -> list[Action]:
-        """The next frame: with a body, of an epoch without bytes yet, or without a body if one is overdue; nothing if
+        """The next frame. It has a body, or announces an epoch without bytes, or is an overdue frame without a body; nothing if
         all is sent."""
         if self.state is not SENDING or self._held:
             return []
@@ -270,7 +270,7 @@ class MasterLink:
         if offset >= self._stretch_end or self._history is not master.history:
             self._find_stretch(offset)
         log_end, stretch_end = master.log_end, self._stretch_end
-        if log_end >= stretch_end and offset < master.log_min:  # no segment that the log ends in was deleted
+        if log_end >= stretch_end and offset < master.log_min:  # the last segment is never deleted
             return [self._reject(now_ms)]
         entry = self._entry
         if entry is None:
@@ -286,8 +286,8 @@ class MasterLink:
         return [self._labelled_frame(size, entry, log_end, now_ms)]
 
     def _find_stretch(self, offset: int) -> None:
-        """Find the epoch of `offset`, and the end of that epoch's bytes, present or future, in the same segment.
-        Valid until the history, an immutable value, is replaced."""
+        """Find the epoch of `offset`, and the end of this epoch's present or future bytes in the same segment. The result is
+        valid until the history, which is immutable, is replaced."""
         self._history = history = self._master.history
         self._entry = history.entry_at(offset)
         segment = self._master.segment_size_bytes
@@ -296,7 +296,7 @@ class MasterLink:
             self._stretch_end = history.epoch_end(self._entry.epoch, self._stretch_end)
 
     def confirm_offset_moved(self, now_ms: int) -> list[Action]:
-        """A frame without a body if the slave does not know the confirm offset yet."""
+        """Returns a frame without a body if the slave does not know the confirm offset yet."""
         self._confirm_owed = self.state is SENDING and self._master.confirm_offset != self._confirm_sent
         if not self._confirm_owed or self._held:
             return []

@@ -1,8 +1,9 @@
-"""One mastership of this broker: its links, its SyncStateSet, and the effects of their changes. Upstream:
+"""One mastership of this broker: its links and its SyncStateSet, and the effects when they change. Upstream:
 AutoSwitchHAService.
 
-Invariant: a link counts only once the controllers know its id and host, and of several with one id only the newest
-counts. The log's confirm offset is the SyncStateSet's, and its waiters are notified after every change."""
+Invariant: a link counts only after the controllers' table confirmed its id and host. Of several links with one id only the
+newest counts. The log's confirm offset is the confirm offset of the SyncStateSet, and waiters are notified after every
+change."""
 
 from __future__ import annotations
 
@@ -44,23 +45,23 @@ JAVA_CUTS_AGAIN = (
     "master ends it; do not run these versions"
 )
 UNTRUE = "check that controllerAddr names only the controllers of this cluster; the answer was ignored"
-WANTED_REMIND_MS = 1_000  # the same wish is logged again no sooner
+WANTED_REMIND_MS = 1_000  # the same wish is logged again after this time at the earliest
 
 
 class Controllers(Protocol):
     """Sends this master's requests to the controllers."""
 
     def alter_sync_state_set(self, alter: Alter) -> None:
-        """Send it, once, and report `Mastership.alter_ended`."""
+        """Send `alter` once, and report the outcome to `Mastership.alter_ended`."""
         ...
 
     def read_sync_state_set(self) -> None:
-        """Read the set soon, and report it to `Mastership.observe`."""
+        """Read the SyncStateSet soon, and report it to `Mastership.observe`."""
         ...
 
 
 class Mastership:
-    """Lives from one change to master to the next change of role. Also the MasterView of its links."""
+    """The mastership, from a change to master to the next change of role. It is also the MasterView of its links."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class Mastership:
         on_confirm: Callable[[], None],
         is_java: Callable[[int, str], bool],
     ) -> None:
-        """`is_java(broker_id, host)`: whether this slave is known to be one of upstream's."""
+        """`is_java(broker_id, host)` returns whether this slave is known to be upstream's."""
         self.broker_id = broker_id
         self._log = log
         self._epochs = epochs
@@ -95,9 +96,9 @@ class Mastership:
         self._gate = gate
         self._on_confirm = on_confirm
         self._is_java = is_java
-        self._former_links: dict[int, tuple[int, int]] = {}  # by broker id: where it began, where it ended
+        self._former_links: dict[int, tuple[int, int]] = {}  # by broker id: start and end of the link's acks
         self._cutting: set[int] = set()
-        """Slaves that cut their logs again at each connection; they do not count in this epoch."""
+        """Slaves that cut their logs again at each connection. They do not count in this epoch."""
         self._loop = asyncio.get_running_loop()
         self._ended = False
         self._epoch_pending = False
@@ -165,14 +166,14 @@ class Mastership:
         return list(self._connections)
 
     def read_from(self) -> int | None:
-        """Connected slaves still read the log from here on; None without any."""
+        """The offset from which on connected slaves still read the log; None without a connected slave."""
         sending = (each.link for each in self._connections if each.link.state is MasterState.SENDING)
         return min((link.ack_offset for link in sending), default=None)
 
     # -- called by the links
 
     def accept(self) -> MasterConnection:
-        """The protocol of a connection that a slave opens."""
+        """Returns the protocol of a connection that a slave opens."""
         return MasterConnection(
             self,
             self._log,
@@ -197,7 +198,7 @@ class Mastership:
     def rejected(self, connection: MasterConnection, handshake: Handshake, why: Why) -> None:
         broker_id = handshake.slave_broker_id
         present = self._newest.get(broker_id)
-        if present is not None and why is Why.ELSEWHERE:  # a copy of its store may have registered there
+        if present is not None and why is Why.ELSEWHERE:  # a copy of the store may have registered there
             self._duplicate_ids.replaced(broker_id, present.address, connection.address, self._now_ms())
 
     def handshaken(self, connection: MasterConnection, handshake: Handshake) -> None:
@@ -227,8 +228,9 @@ class Mastership:
             self._perform(self.sync_state_set.acked(broker_id, offset, caught_up_ms, self._now_ms()))
 
     def _began(self, connection: MasterConnection, offset: int) -> None:
-        """Note that the slave's log ends at `offset`. A log that a Java slave had cut before starts where an epoch
-        began. If the slave had acknowledged more since, it was cut again."""
+        """Note that the slave's log ends at `offset`, and find out whether a Java slave cuts its log again and again. A cut log
+        ends at the start of an epoch. If the last link began there too, and the slave acknowledged more since, the log was cut
+        again."""
         broker_id = connection.slave_broker_id
         connection.began_at = offset
         former = self._former_links.get(broker_id)
@@ -254,14 +256,15 @@ class Mastership:
             self._perform(self.sync_state_set.disconnected(broker_id, self._now_ms()))
 
     def pace_of(self, broker_id: int) -> int | None:
-        """Limit for slaves that are catching up; acknowledgements wait for the others."""
+        """The limit of bytes a second for a slave that is catching up. Other slaves have no limit, because acknowledgements
+        wait for them."""
         limit = self._catch_up_limit()
         return None if limit is None or broker_id in self.sync_state_set.union() else limit
 
     # -- called by the broker
 
     def log_grew(self) -> None:
-        """Called once for every batch appended: send it, and count it, unless it must be on disk first."""
+        """Send an appended batch, and count it unless it must be on disk first. Called once for every batch."""
         for connection in self.connections:
             connection.pump()
         if not self._settings.acks_flushed:
@@ -275,8 +278,8 @@ class Mastership:
         return self._log.flushed_offset() if self._settings.acks_flushed else self._log.max_offset()
 
     async def new_epoch(self, epoch: int, members: frozenset[int], set_epoch: int) -> None:
-        """Begin a new epoch of a master that was elected again, and announce it on live links. Data appended
-        meanwhile is sent afterwards, because it belongs to the new epoch, whose entry is not durable before."""
+        """Begin a new epoch of a master that was elected again, and announce the epoch on live links. Data appended meanwhile
+        belongs to the new epoch, so it is sent only after the epoch's entry is durable."""
         self._epoch_pending = True
         for connection in self.connections:
             connection.link.hold(Hold.NEW_EPOCH)
@@ -285,7 +288,7 @@ class Mastership:
             await self._epochs.store(self.history.append((epoch, start)))
             self._perform(self.sync_state_set.epoch_began(epoch, start, members, set_epoch, self._now_ms()))
             self._former_links.clear()
-            for broker_id in sorted(self._cutting):  # it records this epoch after the one that it keeps
+            for broker_id in sorted(self._cutting):  # it records this epoch after its kept epoch
                 self._cutting.discard(broker_id)
                 if broker_id in self._newest:
                     self._perform(self.sync_state_set.connected(broker_id, excluded=None))
@@ -295,11 +298,11 @@ class Mastership:
                 connection.release(Hold.NEW_EPOCH)
 
     def observe(self, members: frozenset[int], set_epoch: int) -> None:
-        """Take in the controllers' set under the epoch of this mastership, from a read or a notice."""
+        """Handle the controllers' SyncStateSet under the epoch of this mastership, from a read or a notice."""
         self._changing_set(lambda now_ms: self.sync_state_set.observe(members, set_epoch, now_ms))
 
     def alter_ended(self, alter: Alter, outcome: AlterOutcome) -> None:
-        """Take in the outcome of the last sending of `alter`; after an impossible answer it stays unknown."""
+        """Handle the outcome of the last sending of `alter`. After an impossible answer the outcome is unknown."""
         known: AlterOutcome = outcome
         if (why := self.sync_state_set.why_untrue(alter, outcome)) is not None:
             known = AlterUnknown()
@@ -338,7 +341,7 @@ class Mastership:
                 self._controllers.read_sync_state_set()
 
     def _confirmed(self, offset: int) -> None:
-        """Pass a new confirm offset on: to the log, to its waiters, and soon to the slaves."""
+        """Pass a new confirm offset to the log, to the waiters, and soon to the slaves."""
         if offset > self._log.confirm_offset():
             self._log.set_confirm_offset(offset)
             if self._confirm_timer is None and not self._ended:
@@ -358,8 +361,8 @@ class Mastership:
         self._arm_timer()
 
     def _arm_timer(self) -> None:
-        """Arm the timer again; called when the set may need its tick sooner: on a change at the controllers, not on an
-        ack."""
+        """Arm the timer again. Called when the SyncStateSet may need its tick sooner, after a change at the controllers but not
+        after an ack."""
         if not self._ended:
             self._timer.due_at(self.sync_state_set.next_tick_ms)
 
@@ -367,7 +370,7 @@ class Mastership:
         return self._clock.monotonic_ms()
 
     async def end(self, reason: str) -> None:
-        """Drop all links; on return none of them holds a view of the log."""
+        """Drop all links. On return no link holds a view of the log."""
         self._ended = True
         self._timer.cancel()
         if self._confirm_timer is not None:

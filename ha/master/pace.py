@@ -1,7 +1,8 @@
-"""Rate limit of log to a slave that no ack waits for: one that is catching up, is not in the set, or is a learner.
+"""Limit of the rate at which the log is sent to a slave for which no acknowledgement waits: it is catching up, not in the
+SyncStateSet, or a learner.
 
-Invariant: while a limit is in force, no interval passes more than the limit and one burst. Heartbeats and notices are
-not counted, and a slave that acks wait for is never limited. Pure."""
+Invariant: while there is a limit, at most the limit and one burst are sent in any interval. Heartbeats and notices are not
+counted. A slave for which acknowledgements wait is never limited. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from mqruntime.core import NEVER_MS
 
 BURST_MS = 250
 FRAMES_A_SECOND = 10
-"""At least this many: a small limit makes small frames, not long silences."""
+"""At least this number of frames is sent, so a small limit leads to small frames and not to long pauses."""
 
 
 class Pace:
-    """State of one link. `limit`: bytes a second (maxHaTransferByteInSecond), read at each call; None: no limit for
-    this slave now."""
+    """The limit of one link. `limit()` returns bytes a second (maxHaTransferByteInSecond), None for no limit now; it is read at
+    each call."""
 
     def __init__(self, limit: Callable[[], int | None]) -> None:
         self._limit = limit
@@ -26,7 +27,8 @@ class Pace:
         """Time at which a delayed frame may be sent."""
 
     def allowed(self, size: int, now_ms: int) -> int:
-        """The part of `size` bytes that may be sent now, which is counted. 0: none before `due_ms`."""
+        """The part of `size` bytes that may be sent now; this part is counted as sent. 0 if no byte may be sent before
+        `due_ms`."""
         self.due_ms = NEVER_MS
         limit = self._limit()
         if limit is None:

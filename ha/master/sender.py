@@ -1,8 +1,8 @@
 """One accepted connection of a master: moves bytes between the socket and the log, for both kinds of links.
 
-Invariant: frames are written in the order in which the link builds them, and only with bytes known to be intact. Log
-bytes are sent as views of the mapping, which the transport holds until they are sent or `wait_closed` returns. An
-unreadable range ends this connection, and nothing else."""
+Invariant: frames are written in the order in which the link builds them, and only with bytes that are known to be intact. Log
+bytes are sent as views of the mapping. The transport holds a view until its bytes are sent or `wait_closed` returns. An
+unreadable range only ends this connection."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from ha.master.unreadableranges import UnreadableRanges
 from ha.rate import ByteRate
 from mqruntime.clock import Clock
 from mqruntime.coretimer import CoreTimer
+from mqruntime.peercertificate import NOT_ASKED, certificate_of
 from mqruntime.tasks import Tasks
 
 Body = bytes | memoryview
 _BATCHES_A_TURN = 4
-"""After this many frames a busy link yields to the others."""
+"""After this number of frames a busy link yields to other tasks."""
 
 
 class SendingLink(Protocol):
@@ -45,7 +46,7 @@ class SendingLink(Protocol):
 
 
 class LogSender(asyncio.Protocol):
-    """`tasks` run cold reads. Subclasses handle the slave's messages."""
+    """The connection. `tasks` runs cold reads. Subclasses handle the slave's messages."""
 
     def __init__(
         self,
@@ -73,13 +74,14 @@ class LogSender(asyncio.Protocol):
         self._close_reason: str | None = None
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self.address = self.peer_host = self.own_host = "?"
+        self.certificate = NOT_ASKED
         self.rate = ByteRate()
 
     # -- for subclasses
 
     @property
     def slave(self) -> str:
-        """Name of the slave in logs."""
+        """The slave's name in the log."""
         raise NotImplementedError
 
     def _opened(self) -> None:
@@ -102,13 +104,14 @@ class LogSender(asyncio.Protocol):
         host, port = transport.get_extra_info("peername")[:2]
         self.address, self.peer_host = f"{host}:{port}", host
         self.own_host = transport.get_extra_info("sockname")[0]
+        self.certificate = certificate_of(transport)
         self._opened()
         self._arm_timer()
 
     def data_received(self, data: bytes) -> None:
         state = self.link.state
         self._perform(self.link.receive(data, self._now_ms()))
-        if self.link.state is not state:  # an ack alone makes nothing due
+        if self.link.state is not state:  # a single ack makes nothing due
             self._arm_timer()
             self.pump()
 
@@ -129,7 +132,7 @@ class LogSender(asyncio.Protocol):
 
     def _perform(self, actions: Iterable[Action]) -> None:
         for action in actions:
-            if isinstance(action, Batch):  # a match takes as long as all the rest of this
+            if isinstance(action, Batch):  # a match takes as long as the rest of this function
                 self._send(action)
             elif isinstance(action, Close):
                 self.close(action.reason)
@@ -137,7 +140,7 @@ class LogSender(asyncio.Protocol):
                 self._heard(action)
 
     def pump(self) -> None:
-        """Write the link's next frames, as far as the socket takes them."""
+        """Write the link's next frames, as long as the socket accepts data."""
         now_ms = self._now_ms()
         for _ in range(_BATCHES_A_TURN):
             frames = self.link.writable(now_ms)
@@ -145,7 +148,7 @@ class LogSender(asyncio.Protocol):
                 return
             self._perform(frames)
             if self.link.next_offset == self._log.max_offset():
-                return  # that frame carried everything else that was due
+                return  # this frame contained everything else that was due
         if not self._turn_pending:
             self._turn_pending = True
             self._loop.call_soon(self._next_turn)
@@ -184,7 +187,7 @@ class LogSender(asyncio.Protocol):
             self.release(Hold.COLD_READ)
 
     async def _read_sound(self, batch: Batch) -> bytes:
-        """Body of a frame, read outside the mapping. Raises RangeUnserved."""
+        """The body of a frame, read outside the mapping. Raises RangeUnserved."""
         offset, size = batch.offset, batch.size
         try:
             why = await self._log.check(offset, size)
@@ -197,7 +200,7 @@ class LogSender(asyncio.Protocol):
         raise RangeUnserved(offset, size, why)
 
     def _write_frame(self, batch: Batch, body: Body) -> None:
-        """Write header and body at once: a separate header wakes the slave once more."""
+        """Write header and body at once, because a separate header would wake the slave twice."""
         assert len(body) == batch.size, f"{len(body)} of {batch.size} bytes at {batch.offset}"
         if body:
             self._write([batch.header, body], len(batch.header) + batch.size)
@@ -218,7 +221,7 @@ class LogSender(asyncio.Protocol):
         self._arm_timer()
 
     def _arm_timer(self) -> None:
-        """Arm the timer again; called when the link may need its tick sooner than before; frames only delay it."""
+        """Arm the timer again. Called when the link may need its tick sooner than before; frames only delay the tick."""
         if not self._ended:
             self._timer.due_at(self.link.next_tick_ms)
 
@@ -235,7 +238,7 @@ class LogSender(asyncio.Protocol):
 
     async def wait_closed(self) -> None:
         """Wait until neither the socket nor a reading thread uses the log for this connection."""
-        await asyncio.shield(self._closed)  # the waiter may be cancelled; the connection still ends
+        await asyncio.shield(self._closed)  # if the waiter is cancelled, the connection still ends
         if self._cold_read is not None:
             await asyncio.wait([self._cold_read])
 

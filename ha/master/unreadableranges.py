@@ -1,8 +1,7 @@
-"""Ranges of the log that slaves need and the disk does not return.
+"""Ranges of the log that slaves need but that the disk does not return.
 
-Invariant: an unreadable range ends only the link that needs it. Its slave reconnects at intervals, and is logged once
-for each segment and then every half minute while that lasts; each time it may be missing a different part of one
-record."""
+Invariant: an unreadable range ends only the link that needs it. The slave reconnects at intervals. For each segment this is
+logged once, and then every half minute while it lasts. Each time the slave may be missing a different part of one record."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ logger = logging.getLogger("ha.master")
 
 
 class UnreadableRanges:
-    """One for all links of a mastership."""
+    """The unreadable ranges, for all links of a mastership."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,9 +1,9 @@
-"""The outcomes of a soak's messages, compared with the messages read: by a consumer during the run, and of all that is left
-at its end.
+"""The outcomes of a soak's messages, compared with the messages that are read: by a consumer during the run, and once more at
+its end, as far as they are left.
 
-Invariant: a message has a number of its own and is sent once. Memory holds only the part of a queue that retention has left,
-and one byte for each earlier message, so hours take little memory. Offsets are positions in a queue, times ms of the wall
-clock. Pure."""
+Invariant: a message has its own number and is sent once. Memory holds only the part of a queue that retention has left, and
+one byte for each earlier message, so a run of hours takes little memory. Offsets are positions in a queue; times are wall
+clock ms. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Fault(StrEnum):
 
 
 class Faults:
-    """Counts, and the first LINES_MAX as readable lines."""
+    """The counts of faults, and readable lines for the first LINES_MAX."""
 
     def __init__(self) -> None:
         self.counts: Counter[Fault] = Counter()
@@ -47,13 +47,13 @@ class Faults:
 
 
 class QueueAccount:
-    """One queue from offset `base` on. Numbers are kept one higher: 0 is none."""
+    """One queue from offset `base` on. Numbers are stored increased by one; 0 means none."""
 
     def __init__(self, name: str, faults: Faults, reserved_ms: int) -> None:
         self.name = name
         self.base = 0
         self.removed_unread = 0
-        """Acknowledged messages that retention removed, old enough, before the consumer reached them."""
+        """Acknowledged messages that were old enough, so that retention removed them before the consumer reached them."""
         self._faults = faults
         self._reserved_ms = reserved_ms
         self._base_seen_ms = 0
@@ -84,7 +84,8 @@ class QueueAccount:
             self._compare(offset, self._acknowledged[at] - 1, number)
 
     def begin_at(self, offset: int, seen_ms: int) -> None:
-        """At `seen_ms` the queue was found to begin there; a replica that has kept more changes nothing."""
+        """At `seen_ms` the queue began at this offset. An earlier beginning, seen on a replica that has kept more, changes
+        nothing."""
         if offset <= self.base:
             return
         gone = min(offset - self.base, len(self._acknowledged))
@@ -97,8 +98,8 @@ class QueueAccount:
         self.base, self._base_seen_ms = offset, seen_ms
 
     def judge_retained(self, begin: int, end: int, found: dict[int, int]) -> int:
-        """`found` is offset -> number of all messages of [begin, end) at the end; returns how many acknowledged ones are
-        there."""
+        """Judge the messages that are left at the end of the run. `found` maps each offset of [begin, end) to a message's
+        number. Returns how many acknowledged messages are there."""
         present = 0
         for at, acknowledged in enumerate(self._acknowledged):
             offset, number, read = self.base + at, acknowledged - 1, self._read[at] - 1
@@ -138,10 +139,10 @@ class QueueAccount:
 
 
 class Book:
-    """All messages of a run. The log is kept for `reserved_ms` at least.
+    """All messages of a run. The log is kept for at least `reserved_ms`.
 
-    After the delay, delayed messages are in a queue whose offsets no client gets: only their arrival is known, and they may
-    arrive twice, after a failover between a delivery and its record."""
+    After the delay, delayed messages are in a queue whose offsets their sender does not get, so only their arrival is known.
+    They may arrive twice, if a failover happens between a delivery and its record."""
 
     def __init__(self, reserved_ms: int) -> None:
         self.faults = Faults()
@@ -149,15 +150,15 @@ class Book:
         self.read_count = 0
         self.delayed_twice = 0
         self.delayed_late_ms = 0
-        """The greatest delay of a delayed message after its time."""
+        """The greatest time by which a delayed message was late."""
         self.queues: dict[str, QueueAccount] = {}
         self.awaited: dict[int, int] = {}
-        """Acknowledged delayed messages that have not arrived -> when they are due."""
+        """Acknowledged delayed messages that have not arrived -> their due times."""
         self._reserved_ms = reserved_ms
         self._states = bytearray()
 
     def begin(self) -> int:
-        """The number of the next message to send."""
+        """Begin a send, and return the number of its message."""
         self._states.append(UNDER_WAY)
         return len(self._states) - 1
 
@@ -179,8 +180,8 @@ class Book:
             self.awaited[number] = due_ms
 
     def read(self, queue: str, offset: int, number: int | None, *, whole: bool, now_ms: int) -> None:
-        """The consumer, which passes each offset once, found `number` there, None for a message of another run; `whole`: its
-        body is the one that was sent."""
+        """The consumer, which passes each offset once, found message `number` at this offset, or None for a message of another
+        run. `whole` says whether the body is the one that was sent."""
         self.read_count += 1
         place = f"{queue}@{offset}"
         if number is None or number >= len(self._states):
@@ -199,8 +200,8 @@ class Book:
         self._judge_refused(number)
 
     def give_up_awaited(self, passed_over: int) -> None:
-        """No more is read: missing delayed messages are lost, except `passed_over` ones, which retention removed before the
-        consumer reached them."""
+        """Reading has ended, so missing delayed messages are lost, except `passed_over` messages, which retention removed
+        before the consumer reached them."""
         for number in sorted(self.awaited)[passed_over:]:
             self.faults.add(Fault.LOST, f"{number}, which was delayed, did not come")
 

@@ -1,6 +1,6 @@
 """`scripts/soak`: a soak from the command line, with a page, a verdict and an exit code.
 
-Invariant: exit 0 only if every verdict holds; whatever happens, every started process is ended."""
+Invariant: the exit code is 0 only if every verdict holds. Whatever happens, every started process is ended."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def soak(
     plan = SoakPlan(seconds, seed, rate, body, segment, reserved or reserved_s_for(seconds), kinds)
     try:
         with one_line_errors():
-            page_file.touch()  # fail now rather than after an hour if it is not writable
+            page_file.touch()  # if it is not writable, fail now and not after an hour
             end = _on_new_cluster(plan, Mode(mode), parsed_settings(options), page_file, keep)
     except KeyboardInterrupt:
         raise SystemExit(SoakEnd.INTERRUPTED.value) from None

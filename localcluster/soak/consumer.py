@@ -1,4 +1,4 @@
-"""The consumer of a soak: reads each queue from its first message on, and reports the messages to the book.
+"""The consumer of a soak. It reads each queue from its first message on, and reports the messages to the book.
 
 Invariant: each offset of a queue is passed once, in order, whichever broker is master."""
 
@@ -21,7 +21,7 @@ COMMIT_EVERY_MS = 5_000
 
 
 class QueueReading:
-    """The consumer's position in one queue, and the queue's end by the last answer."""
+    """The consumer's position in one queue, and the queue's end according to the last reply."""
 
     def __init__(self, queue: MessageQueue) -> None:
         self.queue = queue
@@ -35,8 +35,8 @@ class QueueReading:
 
 
 class Consumer:
-    """Reads both topics; clients get no offsets of delayed messages. `skipped` counts those of them that retention removed
-    before they were read."""
+    """Reads both topics. `skipped` counts the delayed messages that retention removed before they were read, because senders
+    do not get their offsets."""
 
     def __init__(self, consumer: PullConsumer, messages: Messages, book: Book, clock: Clock) -> None:
         self.readings: list[QueueReading] = []
@@ -59,7 +59,7 @@ class Consumer:
         self._tasks.append(loop.create_task(self._commit(), name="soak commits"))
 
     def check(self) -> None:
-        """Raises the error that ended one of its tasks: a bug of the soak."""
+        """Raise the error that ended one of the consumer's tasks, which is a bug of the soak."""
         for task in self._tasks:
             if task.done() and not task.cancelled():
                 task.result()
@@ -77,8 +77,8 @@ class Consumer:
         return sum(reading.lag for reading in self.readings)
 
     async def read_retained(self) -> int:
-        """Read all remaining messages that are not delayed a second time, and compare them with the acknowledged ones;
-        returns how many acknowledged ones are there. Raises `PullFailed`."""
+        """Read all remaining messages, except delayed ones, a second time, and compare them with the acknowledged messages.
+        Returns how many acknowledged messages are there. Raises `PullFailed`."""
         present = 0
         for reading in self.readings:
             queue, found = reading.queue, dict[int, int]()
@@ -90,15 +90,15 @@ class Consumer:
                     found[message.queue_offset] = self._number(message)
             except PullFailed as error:
                 if error.code != PullStatus.OFFSET_ILLEGAL:
-                    raise  # otherwise missing messages are reported below
+                    raise  # otherwise the missing messages are reported below
             account = self._book.queue(str(queue))
-            begin = await self._consumer.min_offset(queue)  # retention deletes meanwhile
+            begin = await self._consumer.min_offset(queue)  # retention may delete meanwhile
             account.begin_at(begin, self._clock.now_ms())
             present += account.judge_retained(begin, end, found)
         return present
 
     def _number(self, message: StoredMessage) -> int:
-        """-1 for a message that this run did not send so."""
+        """The number of a message; -1 if this run did not send it in this form."""
         number = self._messages.number(message.properties.get("KEYS", ""))
         return -1 if number is None or message.body != self._messages.body(number) else number
 

@@ -1,6 +1,6 @@
-"""The metrics that a soak draws, their processes, and the formatting of values.
+"""The metrics that a soak draws, the processes that have them, and the formatting of values.
 
-Invariant: every column of a recording is `column` of a name and a metric. Pure."""
+Invariant: the name of every column in a recording is `column` of a process name and a metric. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOAD = "load"
 
 
 class SoakFigure(StrEnum):
-    """The value is its heading; disk, offsets and lags in bytes unless it says otherwise."""
+    """A metric; its value is its heading. Disk, offsets and lags are in bytes unless the heading says otherwise."""
 
     RATE = "acknowledged messages a second"
     SILENCE = "seconds since the last acknowledgement"

@@ -1,6 +1,6 @@
 """Whether a metric is flat, or grows with time.
 
-Invariant: the first third of a run never counts: caches fill, and retention finds nothing old enough yet. Pure."""
+Invariant: the first third of a run never counts, because caches fill, and nothing is old enough for retention yet. Pure."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import NamedTuple
 
 SPAN_S_MIN = 600
 SAMPLES_MIN = 12
-"""Values in each third: with fewer there is no verdict."""
+"""With fewer values in a third there is no verdict."""
 
 
 class Allowance(NamedTuple):
-    """The last third's median may exceed the middle third's by the factor `share` and, in addition, by `more`."""
+    """The median of the last third may exceed that of the middle third by the factor `share` and, in addition, by `more`."""
 
     share: float
     more: float
 
 
 class Flatness(NamedTuple):
-    """Medians of the middle and the last third, and the limit of the last."""
+    """The medians of the middle and the last third, and the limit of the last third's median."""
 
     middle: float
     last: float
@@ -34,7 +34,7 @@ class Flatness(NamedTuple):
 
 
 def flatness(times_s: Sequence[float], values: Sequence[float], allowance: Allowance) -> Flatness | None:
-    """Of values at growing times; a missing one is NaN. None if the run is too short."""
+    """The flatness of values at growing times. A missing value is NaN. None if the run is too short."""
     if not times_s or times_s[-1] - times_s[0] < SPAN_S_MIN:
         return None
     first, span = times_s[0], times_s[-1] - times_s[0]

@@ -15,7 +15,7 @@ LINE_MAX = 400
 BAD_LEVELS = frozenset({"ERROR", "CRITICAL"})
 LAST_WORDS = re.compile(r"Traceback \(most recent call last\)|Fatal Python error|\w+Error: ")
 EXPECTED: tuple[re.Pattern[str], ...] = ()
-"""Errors that a fault explains: none."""
+"""Errors that a fault explains. There are none."""
 
 
 def is_bad(line: str) -> bool:
@@ -27,7 +27,7 @@ def is_bad(line: str) -> bool:
 
 
 class LogWatch:
-    """Follows files by name; an absent file has no lines."""
+    """Follows files by name. An absent file has no lines."""
 
     def __init__(self, files: Iterable[tuple[str, Path]]) -> None:
         self.bad = 0

@@ -1,6 +1,6 @@
-"""A run of hours as one HTML page: verdicts, then metrics over time as inline SVG, faults marked on every time axis.
+"""A run of hours as one HTML page: verdicts, then metrics over time as inline SVG, with faults marked on every time axis.
 
-Invariant: no external resource is loaded, every text is escaped, and without scripts everything but hovering works. Pure."""
+Invariant: no external resource is loaded, and every text is escaped. Without scripts everything works but hovering. Pure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class VerdictRow:
-    """One verdict; `holds` is None if it is still unknown."""
+    """One verdict. `holds` is None if it is still unknown."""
 
     what: str
     holds: bool | None
@@ -54,7 +54,7 @@ class VerdictRow:
 
 @dataclass(frozen=True, slots=True)
 class SoakPage:
-    """`times_s` grow from 0 on; `details` are further lines, under a heading each."""
+    """The content of a page. `times_s` grow from 0 on. `details` are further lines under headings."""
 
     title: str
     facts: Sequence[str]
@@ -132,7 +132,7 @@ class SoakPage:
         )
 
     def _pieces(self, line: Line, top: float) -> list[str]:
-        """The points of each stretch without a gap; a lone point is drawn as a short dash."""
+        """The points of each stretch without a gap. A single point is drawn as a short dash."""
         pieces: list[list[str]] = [[]]
         for time_s, value in zip(self.times_s, line.values, strict=True):
             if math.isnan(value):
@@ -155,7 +155,7 @@ def _y(value: float, top: float) -> float:
 
 
 def _top(values: Sequence[float], in_bytes: bool) -> float:
-    """The axis ends at 1, 2, 4 or 8 times a power of ten (of two, for bytes) above all values."""
+    """The end of the axis above all values: 1, 2, 4 or 8 times a power of ten, or of two for bytes."""
     most = max([*values, 1.0])
     if in_bytes:
         power = 2.0 ** math.ceil(math.log2(most))
@@ -178,14 +178,14 @@ def _key(chart: Chart) -> str:
 
 
 def _plain(values: Sequence[float]) -> list[float | None]:
-    """Short in JSON, which knows no NaN."""
+    """A value in a short form for JSON, which has no NaN."""
     return [
         None if math.isnan(value) else int(value) if value >= 1000 else round(value, 1) for value in values
     ]
 
 
 def _moment(seconds: int) -> str:
-    """Minutes and seconds, with hours from one hour on."""
+    """A time as minutes and seconds, with hours from one hour on."""
     minutes = f"{seconds // 60 % 60:02}" if seconds >= 3600 else f"{seconds // 60}"
     return (
         f"{seconds // 3600}:{minutes}:{seconds % 60:02}"

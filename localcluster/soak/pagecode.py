@@ -1,6 +1,6 @@
 """The style and the script of a soak's page.
 
-Invariant: nothing in them names another resource; the colours of lines, --c0 to --c8, are for light and dark. Pure."""
+Invariant: style and script name no other resource. The colours of lines, --c0 to --c8, exist for light and dark pages. Pure."""
 
 from __future__ import annotations
 

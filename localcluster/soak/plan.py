@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from localcluster.soak.strikekinds import StrikeKind
 
 RETENTIONS_IN_A_RUN = 12
-"""An hour keeps five minutes: in its last two thirds, all data has been replaced several times."""
+"""In a run of an hour, five minutes of log are kept, so all data is replaced several times in the last two thirds."""
 RESERVED_S_MIN = 60
-"""Longer than a fault keeps a replica away: a replica left behind by retention cannot rejoin."""
+"""This is longer than a fault keeps a replica away, because a replica whose next data retention has deleted cannot rejoin."""
 CLEANS_IN_A_RETENTION = 30
 CLEAN_MS = 200, 10_000
 FORWARD_S = 5
@@ -23,7 +23,7 @@ SAMPLE_S_MAX = 5.0
 
 @dataclass(frozen=True, slots=True)
 class SoakPlan:
-    """`rate` messages a second of `mean_bytes` on average; the log is kept for `reserved_s`."""
+    """A run with `rate` messages a second of `mean_bytes` on average. The log is kept for `reserved_s`."""
 
     seconds: float
     seed: int
@@ -52,10 +52,10 @@ class SoakPlan:
 
 
 def page_after_s(elapsed_s: float) -> float:
-    """Time from a page to the next one: short at first, a minute later on."""
+    """The time from one page to the next: short at first, later a minute."""
     return min(max(PAGES_SHARE * elapsed_s, PAGE_S[0]), PAGE_S[1])
 
 
 def reserved_s_for(seconds: float) -> int:
-    """Default time for which a run of that length keeps its log."""
+    """The default time for which a run of this length keeps its log."""
     return max(round(seconds / RETENTIONS_IN_A_RUN), RESERVED_S_MIN)

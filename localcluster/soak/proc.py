@@ -1,6 +1,6 @@
 """The kernel's figures of a process, from /proc.
 
-Invariant: there are no figures of a process that has ended, or of another one with the same pid."""
+Invariant: a process that has ended has no figures, and never gets those of another process with the same pid."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-USER_TICKS_FIELD = 11  # of /proc/PID/stat, counted after the command's name; system ticks follow
+USER_TICKS_FIELD = 11  # in /proc/PID/stat, after the command's name; system ticks follow
 BLOCK_BYTES = 512
 
 
 class ProcessUsage(NamedTuple):
-    """Anonymous memory in bytes, open descriptors, CPU seconds since its start."""
+    """Anonymous memory in bytes, open descriptors, and CPU seconds since the process's start."""
 
     memory: int
     descriptors: int
@@ -31,13 +31,13 @@ def anonymous_bytes(status: str) -> int:
 
 
 def cpu_seconds(stat: str) -> float:
-    """User and system time of /proc/PID/stat, all threads; the command's name may hold blanks and brackets."""
+    """User and system time of all threads in /proc/PID/stat. The command's name may contain blanks and brackets."""
     user, system = stat.rpartition(")")[2].split()[USER_TICKS_FIELD : USER_TICKS_FIELD + 2]
     return (int(user) + int(system)) / TICKS_PER_SECOND
 
 
 def taken_by(pid: int) -> ProcessUsage | None:
-    """None for a process that has ended."""
+    """The figures of a process; None if it has ended."""
     folder = Path(f"/proc/{pid}")
     try:
         memory = anonymous_bytes((folder / "status").read_text())
@@ -49,7 +49,7 @@ def taken_by(pid: int) -> ProcessUsage | None:
 
 
 def disk_bytes(folder: Path) -> int:
-    """Disk usage of the files below, without holes; files deleted meanwhile count nothing."""
+    """The disk usage, without holes, of all files below a folder. Files that are deleted meanwhile do not count."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:

@@ -1,7 +1,7 @@
 """Metrics over time, in bounded memory.
 
-Invariant: never more than ROWS_MAX moments; at that number every second one is dropped, and from then on only every second
-one is recorded, and so on: the moments are spread evenly over the whole run. Pure."""
+Invariant: there are never more than ROWS_MAX moments. When that number is reached, every second moment is dropped, and from
+then on only every second moment is recorded, and so on. So the moments are spread evenly over the run. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Recording:
         self._skipped = 0
 
     def add(self, time_s: float, row: Mapping[str, float]) -> None:
-        """The values of one moment by name; missing ones are unknown."""
+        """Add the values of one moment, by name. Missing values are unknown."""
         self._skipped += 1
         if self._skipped < self._stride:
             return
@@ -42,7 +42,7 @@ class Recording:
         return self.columns.get(name) or array("d", [NOT_KNOWN]) * len(self.times_s)
 
     def _thin(self) -> None:
-        self._skipped = self._stride  # the last moment is among the dropped ones
+        self._skipped = self._stride  # the last moment was dropped too
         self._stride *= 2
         self.times_s = self.times_s[::2]
         self.columns = {name: column[::2] for name, column in self.columns.items()}

@@ -1,4 +1,5 @@
-"""The metrics of one moment: of each process from the kernel, of each broker from itself, of the load from sender and consumer.
+"""The metrics of one moment. Those of processes come from the kernel, those of brokers from the brokers, and those of the load
+from sender and consumer.
 
 Invariant: a process that does not answer or does not run has no values at that moment, and costs at most ANSWER_MS_MAX."""
 
@@ -9,6 +10,7 @@ import os
 from pathlib import Path
 
 from localcluster.cluster import Cluster
+from localcluster.secured import connector_of
 from localcluster.soak.consumer import Consumer
 from localcluster.soak.figures import LOAD, SoakFigure, column
 from localcluster.soak.proc import disk_bytes, taken_by
@@ -32,7 +34,7 @@ class Sampler:
         self._sender = sender
         self._consumer = consumer
         self._clock = clock
-        self._admin = AdminClient(clock)
+        self._admin = AdminClient(clock, connector_of(cluster.layout))
         self._admin.answer_ms_max = ANSWER_MS_MAX
         self._former: dict[str, tuple[int, float, int]] = {}  # name -> pid, CPU seconds, when
         self._former_acknowledged = (0, clock.monotonic_ms())

@@ -1,4 +1,5 @@
-"""The sender of a soak: messages at a steady pace, some of them delayed, each sent once, however long answers take.
+"""The sender of a soak. It sends messages at a steady pace, however long replies take. Some messages are delayed, and each is
+sent once.
 
 Invariant: the book knows of a message before it is sent, and of its outcome when `stop` returns."""
 
@@ -23,14 +24,15 @@ OUTAGES_MAX = 1_000
 
 
 class Sender:
-    """Sends `rate` messages a second to the queues of their topic in turn, one in DELAYED_EVERY to that of the delayed."""
+    """Sends `rate` messages a second to the queues of a topic in turn. One in DELAYED_EVERY is delayed and sent to the other
+    topic."""
 
     def __init__(
         self, producer: Producer, messages: Messages, book: Book, clock: Clock, *, queues: int, rate: float
     ) -> None:
         self.acknowledged = 0
         self.outages_ms: list[tuple[int, int]] = []
-        """(from, to), wall clock, of times without an acknowledgement: the first OUTAGES_MAX that lasted OUTAGE_MS_MIN."""
+        """Wall clock times (from, to) without an acknowledgement: the first OUTAGES_MAX that lasted at least OUTAGE_MS_MIN."""
         self._producer = producer
         self._book = book
         self._clock = clock
@@ -47,7 +49,7 @@ class Sender:
         self._pacing = asyncio.get_running_loop().create_task(self._pace(), name="soak pace")
 
     def check(self) -> None:
-        """Raises an error that no send may end with: a bug of the soak."""
+        """Raise an error with which no send may end, because it is a bug of the soak."""
         if self._pacing is not None and self._pacing.done() and not self._pacing.cancelled():
             self._pacing.result()
         if self._defect is not None:

@@ -1,7 +1,7 @@
-"""A soak: a cluster under load with repeated faults, sampled continuously, judged at the end.
+"""A soak: a cluster under load with repeated faults. It is sampled continuously and judged at the end.
 
-Invariant: the page is rewritten during the run and once more at the end, whatever the end is; only a run that ended by itself
-reads all messages again and claims that none is lost."""
+Invariant: the page is rewritten during the run and once more at the end, however the run ends. Only a run that was not
+interrupted reads all messages again and claims that none is lost."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from pathlib import Path
 from localcluster.cluster import Cluster, ClusterError
 from localcluster.drill import DrillFailed
 from localcluster.relayprocess import RelayProcess
+from localcluster.secured import context_of
 from localcluster.soak.book import Book
 from localcluster.soak.consumer import Consumer
 from localcluster.soak.figures import IN_BYTES, LOAD, SoakFigure, column, formatted
@@ -47,7 +48,7 @@ LOAD_FIGURES = (SoakFigure.RATE, SoakFigure.SILENCE, SoakFigure.CONSUMER_LAG)
 
 
 class SoakEnd(Enum):
-    """How a soak ended; its value is the exit code."""
+    """How a soak ended. The value is the exit code."""
 
     PASSED = 0
     FAILED = 1
@@ -55,7 +56,7 @@ class SoakEnd(Enum):
 
 
 class Soak:
-    """`say` gets a line for each fault; the page goes to `page_file`."""
+    """One soak. `say` gets a line for each fault, and the page is written to `page_file`."""
 
     def __init__(
         self,
@@ -123,8 +124,11 @@ class Soak:
         chance = random.Random(plan.seed)
         messages = Messages(self._run, TOPIC, DELAYED_TOPIC, plan.mean_bytes)
         async with AsyncExitStack() as stack:
-            sending = await stack.enter_async_context(Client(namesrv, clock=self._clock, random=chance))
-            reading = await stack.enter_async_context(Client(namesrv, clock=self._clock, random=chance))
+            tls = context_of(self._cluster.layout)
+            sending, reading = [
+                await stack.enter_async_context(Client(namesrv, clock=self._clock, random=chance, tls=tls))
+                for _ in range(2)
+            ]
             sender = Sender(
                 sending.producer("soak"), messages, self._book, self._clock, queues=QUEUES, rate=plan.rate
             )
@@ -148,7 +152,7 @@ class Soak:
                 looking.cancel()
 
     async def _strike(self, strikes: Strikes) -> None:
-        """At least one fault, then more until the time is over or the cluster does not recover."""
+        """Cause at least one fault, and more until the time is over or the cluster does not recover."""
         while True:
             try:
                 await strikes.one()

@@ -1,6 +1,6 @@
 """The kinds of faults, and their order.
 
-Invariant: every kind comes before one comes twice."""
+Invariant: no kind comes twice before every kind has come once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class StrikeKind(StrEnum):
-    """The fault, and its target."""
+    """A kind of fault, and its target."""
 
     KILL_MASTER = "kill -9 master"
     KILL_SLAVE = "kill -9 slave"
@@ -25,7 +25,7 @@ class StrikeKind(StrEnum):
 
 
 OF_CONTROLLERS = frozenset({StrikeKind.KILL_LEADER, StrikeKind.RESTART_CONTROLLER})
-"""These need controllers."""
+"""Kinds that need controllers."""
 
 
 def kinds_for(*, controllers: bool) -> tuple[StrikeKind, ...]:
@@ -34,6 +34,6 @@ def kinds_for(*, controllers: bool) -> tuple[StrikeKind, ...]:
 
 
 def kinds(chance: random.Random, of: Sequence[StrikeKind]) -> Iterator[StrikeKind]:
-    """Kinds without end: all of them in some order, then all in another one, and so on."""
+    """An endless sequence of kinds: all kinds in some order, then all in another order, and so on."""
     while True:
         yield from chance.sample(list(of), len(of))

@@ -1,6 +1,7 @@
-"""The faults of a soak, one after another: drawn from a seed, each undone before the next.
+"""The faults of a soak, drawn from a seed. They come one after another, and each is undone before the next.
 
-Invariant: a fault begins on a whole cluster and ends once it is whole again; every kind comes before one comes twice."""
+Invariant: a fault begins when the cluster is whole, and ends when it is whole again. No kind comes twice before every kind has
+come once."""
 
 from __future__ import annotations
 
@@ -23,14 +24,14 @@ WHOLE_TIMEOUT_MS = 300_000
 QUIET_S = 3.0, 20.0
 DOWN_S = 0.0, 8.0
 PAUSED_S = 1.0, 16.0
-"""Below and above the 10 s after which controllers consider a silent broker dead."""
+"""Pauses below and above the 10 s after which controllers consider a silent broker dead."""
 STRUCK_MAX = 500
-"""The number kept for the page: days have thousands."""
+"""The number of faults kept for the page. A run of days has thousands."""
 
 
 @dataclass(slots=True)
 class Struck:
-    """The `number`th fault: `description` is a readable line; moments are ms of the wall clock, `whole_ms` None while it is
+    """The `number`th fault. `description` is a readable line. Times are wall clock ms; `whole_ms` is None while the fault is
     not over."""
 
     number: int
@@ -40,7 +41,7 @@ class Struck:
 
 
 class Strikes:
-    """`struck` are the last STRUCK_MAX; `said` gets each when it is over."""
+    """Causes the faults. `struck` are the last STRUCK_MAX faults; `said` gets each fault when it is over."""
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """The result of a soak: rows of verdicts from the book, the metrics, the logs and the faults.
 
-Invariant: a soak passes only if every row holds or is unknown; nothing is claimed about unexamined data. Pure."""
+Invariant: a soak passes only if no row fails; a row that is unknown does not fail. Nothing is claimed about unexamined data.
+Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +20,15 @@ SHARE = 0.1
 MEMORY = Allowance(SHARE, 8 * MIB)
 DESCRIPTORS = Allowance(SHARE, 16)
 CONTROLLER_DISK = Allowance(SHARE, 10 * MIB)
-"""A tenth, and in addition the normal variation of a metric: memory and descriptors by pending work, disk by a file."""
+"""Each allows a tenth and, in addition, the normal variation of the metric: by pending work for memory and descriptors, by a
+file for disk."""
 SEGMENTS_ALLOWED = 3
-"""The one being written, the next one, which is made in advance, and one that has not expired."""
+"""The segment being written, the next segment, which is made in advance, and one segment that has not expired."""
 
 
 @dataclass(slots=True)
 class SoakFindings:
-    """Besides book and metrics: lines about unexpected events, each a fault."""
+    """What a verdict needs besides book and metrics: lines about unexpected events, each of which is a fault."""
 
     ended: list[str] = field(default_factory=list)
     """Processes that ended although nothing stopped them."""
@@ -34,7 +36,7 @@ class SoakFindings:
     """Faults after which the cluster was not whole, or that could not be carried out."""
     log_lines: int = 0
     retained: int | None = None
-    """Acknowledged messages that were read again at the end; None before that."""
+    """The number of acknowledged messages that were read again at the end; None before that."""
 
 
 def rows(
@@ -112,7 +114,7 @@ def _flat(
 def _flat_row(
     recording: Recording, figure: SoakFigure, allowed: Sequence[tuple[str, Allowance]]
 ) -> VerdictRow:
-    """The medians of the last third next to those of the middle third, of every process."""
+    """The row that compares, for every process, the median of the last third with that of the middle third."""
     in_bytes = figure is not SoakFigure.DESCRIPTORS
     parts, flat, known = [], True, False
     for name, allowance in allowed:

@@ -46,6 +46,7 @@ from ha.service.haservice import HAService
 from ha.syncstateset import Alter, Applied
 from messagestore.batch import MEMBER_HEADER, PROPERTIES_LENGTH
 from messagestore.store.messagestore import MessageStore
+from mqruntime.network import PLAIN
 from mqruntime.realruntime import real_runtime
 from mqruntime.tasks import Tasks
 from remoting.codes import RequestCode
@@ -189,7 +190,7 @@ class Master:
         self.requests = requests = Requests(Parts(
             settings=settings, membership=leading, store=store, ha=self.ha, tables=tables, events=events,
             acknowledgement=acknowledgement, delivered=delivered, contract_mark=KeptContractMark(runtime.files),
-            clock=clock, random=random.Random(1), tasks=tasks, memory_bytes=runtime.memory_bytes,
+            clock=clock, network=PLAIN, random=random.Random(1), tasks=tasks, memory_bytes=runtime.memory_bytes,
         ))  # fmt: skip
         self.ha.on_confirm(events.confirmed)
         connections = Connections(requests.router, clock, Limits())

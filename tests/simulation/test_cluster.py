@@ -39,6 +39,11 @@ from tests.support.longtests import long
 
 FOUND_BY = found_by("cluster")
 FOUND_BY_UNIT = {
+    "any-certificate-speaks-for-all": "unit/dledger/test_memberguard.py"
+    "::test_a_member_speaks_only_with_a_certificate_of_its_address",
+    "any-server-will-do": "unit/mqruntime/test_tls.py::test_a_server_whose_certificate_names_other_addresses_is_refused",
+    "broken-files-are-not-noticed": "unit/mqruntime/test_tls.py"
+    "::test_a_renewed_certificate_is_served_and_open_connections_stay",
     "stops-before-it-answers": "cluster/test_hand_over.py"
     "::test_a_master_without_a_successor_answers_stored_sends_before_it_stops",
     "due-as-the-entry-says": "unit/broker/test_delay_delivery.py"

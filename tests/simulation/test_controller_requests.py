@@ -10,6 +10,7 @@ import pytest
 
 from controller.settings import ControllerSettings
 from mqruntime.settings import OURS
+from mqruntime.tlssettings import TlsSettings
 from remoting.bodies.replicas import SyncStateSetBody
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode
@@ -110,7 +111,8 @@ def test_settings_are_shown_and_changed_on_one_controller(cluster: ControllerWor
         for line in bytes(command(row["reply_frame"]).body or b"").decode().splitlines()
     }
     own_keys = {key for key, default in ControllerSettings.UPSTREAM.items() if default == OURS}
-    assert {line.partition("=")[0] for line in lines} <= java_keys | own_keys
+    tls_keys = TlsSettings.keys().keys()  # properties of the process in Java
+    assert {line.partition("=")[0] for line in lines} <= java_keys | own_keys | tls_keys
     follower = bytes(ask(cluster, request(RequestCode.GET_CONTROLLER_CONFIG), follower=True).body or b"")
     assert b"enableElectUncleanMaster=false\n" in follower
 

@@ -10,6 +10,7 @@ import pytest
 
 from broker.role import controllerhosts
 from broker.role.controllerhosts import ControllerHosts
+from mqruntime.peercertificate import MISSING, NOT_ASKED, names_in
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.router import Router
@@ -25,6 +26,7 @@ class Scene:
         self, monkeypatch: pytest.MonkeyPatch, addresses: list[str], *, checks_hosts: bool = True
     ) -> None:
         self.resolved: list[str] = []
+        self.certificate = NOT_ASKED
         self.controllers = SimpleNamespace(addresses=addresses, leader=None)
         self.clock = ManualClock()
         self.router = Router()
@@ -44,7 +46,10 @@ class Scene:
         async def ask() -> list[Any]:
             command = RemotingCommand.request(RequestCode.HAND_OVER)
             handle: Any = self.router.handlers[RequestCode.HAND_OVER]
-            peers = [SimpleNamespace(remote_address=there, own_host=here) for there, here in remote]
+            peers = [
+                SimpleNamespace(remote_address=there, own_host=here, certificate=self.certificate)
+                for there, here in remote
+            ]
             return list(await asyncio.gather(*(handle(peer, command) for peer in peers)))
 
         return [int(answer.code) for answer in asyncio.run(ask())]
@@ -93,3 +98,28 @@ def test_on_one_machine_a_controller_may_come_from_any_of_its_addresses(
 def test_without_the_host_check_every_host_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(monkeypatch, ["one.example:9878"], checks_hosts=False)
     assert scene.codes(("6.6.6.6:1", US)) == [OK] and scene.resolved == []
+
+
+@pytest.mark.parametrize("checks_hosts", [True, False])
+@pytest.mark.parametrize(
+    ("names", "code"),
+    [
+        ([("DNS", "one.example")], OK),
+        ([("IP Address", "10.0.0.1")], REFUSED),  # of a host, not as controllerAddr names it
+        ([("URI", "rocketmq://one.example:9878")], OK),
+        (
+            [("DNS", "one.example"), ("URI", "rocketmq://one.example:10911")],
+            REFUSED,
+        ),  # a broker beside the controller
+        ([("DNS", "*.example")], REFUSED),
+        ([], REFUSED),
+    ],
+)
+def test_where_certificates_are_asked_for_one_must_speak_for_a_controller(
+    monkeypatch: pytest.MonkeyPatch, names: list[tuple[str, str]], code: int, checks_hosts: bool
+) -> None:
+    scene = Scene(monkeypatch, ["one.example:9878"], checks_hosts=checks_hosts)
+    scene.certificate = names_in({"subjectAltName": names})
+    assert scene.codes(("10.0.0.1:5", US)) == [code]
+    scene.certificate = MISSING
+    assert scene.codes(("10.0.0.1:5", US)) == [REFUSED]

@@ -9,6 +9,7 @@ import pytest
 from dledger.node.authenticator import MessageRefusal, PeerAuthenticator, TheirList
 from dledger.raft.membership import Members
 from dledger.raft.messages import HeartBeatRequest, HeartBeatResponse, ResultCode
+from mqruntime.peercertificate import MISSING, NOT_ASKED, PeerCertificate, names_in
 from tests.support.doubles import ManualClock
 
 PEERS = {"n0": "10.0.0.1:1", "n1": "10.0.0.2:1", "n2": "10.0.0.3:1"}
@@ -29,10 +30,17 @@ def guard(index: int = -1, before: dict[str, str] | None = None) -> PeerAuthenti
 
 
 def judged(
-    made: PeerAuthenticator, sender: str, text: str, index: int, host: str = "10.0.0.4", term: int = 5
+    made: PeerAuthenticator,
+    sender: str,
+    text: str,
+    index: int,
+    host: str = "10.0.0.4",
+    term: int = 5,
+    certificate: PeerCertificate = NOT_ASKED,
 ) -> MessageRefusal | None:
     request = HeartBeatRequest(term)
-    return asyncio.run(made.check_request(sender, request, TheirList(text, index), f"{host}:40000"))
+    theirs = TheirList(text, index)
+    return asyncio.run(made.check_request(sender, request, theirs, f"{host}:40000", certificate))
 
 
 @pytest.mark.parametrize(
@@ -131,3 +139,36 @@ def test_a_member_that_was_added_again_is_a_confirmed_peer() -> None:
     3088769975583584)."""
     made = guard(7, before={"n3": "10.0.0.4:1"})
     assert judged(made, "n3", WITH_N3, 9) is None and made.vouched == {"n3": "10.0.0.4:1"}
+
+
+def of(*names: tuple[str, str]) -> PeerCertificate:
+    return names_in({"subjectAltName": names})
+
+
+@pytest.mark.parametrize(
+    ("certificate", "refusal"),
+    [
+        (of(("IP Address", "10.0.0.2")), None),
+        (of(("URI", "rocketmq://10.0.0.2:1")), None),
+        (of(("IP Address", "10.0.0.3")), MessageRefusal.CERTIFICATE),  # the one of n2
+        (of(("IP Address", "10.0.0.2"), ("URI", "rocketmq://10.0.0.2:2")), MessageRefusal.CERTIFICATE),
+        (of(("DNS", "alice")), MessageRefusal.CERTIFICATE),
+        (MISSING, MessageRefusal.CERTIFICATE),
+        (NOT_ASKED, None),
+    ],
+)
+def test_a_member_speaks_only_with_a_certificate_of_its_address(
+    certificate: PeerCertificate, refusal: MessageRefusal | None
+) -> None:
+    made = guard(7)
+    assert judged(made, "n1", LIST, 7, "10.0.0.2", certificate=certificate) is refusal
+    speaks = asyncio.run(made.speaks_for("n1", ["10.0.0.2:9"], certificate))
+    assert speaks is (refusal is None)
+    assert made.refused["n1", "certificate"] == (2 if refusal else 0)
+
+
+def test_a_member_of_a_newer_list_needs_a_certificate_too() -> None:
+    made = guard(7)
+    wrong = of(("IP Address", "10.0.0.2"))
+    assert judged(made, "n3", WITH_N3, 9, certificate=wrong) is MessageRefusal.CERTIFICATE
+    assert judged(made, "n3", WITH_N3, 9, certificate=of(("IP Address", "10.0.0.4"))) is None

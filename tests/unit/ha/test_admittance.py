@@ -21,6 +21,7 @@ from ha.master.admittance import (
     newcomer_of,
     plain,
 )
+from mqruntime.peercertificate import names_in
 from tests.unit.ha.hascene import (
     HOST,
     SETTINGS,
@@ -79,6 +80,31 @@ def test_an_unregistered_slave_is_refused_after_one_more_read(
     assert admittance.come(stranger, READ_AGAIN_MS) == [Read(0)]
     admittance.read_begins()
     assert admittance.table_read(TABLE, READ_AGAIN_MS) == [Refuse(stranger, why, registered)]
+
+
+@pytest.mark.parametrize("checks_hosts", [True, False])
+@pytest.mark.parametrize(
+    ("names", "is_admitted"),
+    [
+        ([("IP Address", "10.0.0.2")], True),
+        ([("URI", "rocketmq://10.0.0.2:10911")], True),
+        ([("IP Address", "10.0.0.3")], False),
+        ([("IP Address", "10.0.0.2"), ("URI", "rocketmq://10.0.0.2:10921")], False),
+        ([], False),
+    ],
+)
+def test_a_slave_is_admitted_only_with_a_certificate_of_its_registered_address(
+    names: list[tuple[str, str]], is_admitted: bool, checks_hosts: bool
+) -> None:
+    admittance = knowing(checks_hosts=checks_hosts)
+    slave = newcomer_of(2, "10.0.0.2", "10.0.0.1", certificate=names_in({"subjectAltName": names}))
+    if is_admitted:
+        assert admittance.come(slave, 1) == [Admit(slave, 2)]
+        return
+    assert admittance.come(slave, READ_AGAIN_MS) == [Read(0)]
+    admittance.read_begins()
+    refused = Refuse(slave, Why.OTHER_CERTIFICATE, TABLE[2].hosts)
+    assert admittance.table_read(TABLE, READ_AGAIN_MS) == [refused]
 
 
 def test_a_newly_registered_or_moved_broker_is_admitted_by_the_next_read() -> None:

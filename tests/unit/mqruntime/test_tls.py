@@ -227,6 +227,20 @@ def test_a_server_that_is_not_the_one_dialled_is_refused(pki: Pki, run: Run) -> 
     run(story())
 
 
+def test_a_server_whose_certificate_names_other_addresses_is_refused(pki: Pki, run: Run) -> None:
+    make_server(pki.folder, "narrow", [HOST], [f"{HOST}:1"], replace=True)
+
+    async def story() -> None:
+        port = await opened(pki.server(name="narrow"))
+        with pytest.raises(
+            ConnectionRefusedError, match=f"the certificate there is not that of {HOST}:{port.port}"
+        ):
+            await echoed(client_of(pki), port.port)
+        await ended(port)
+
+    run(story())
+
+
 def test_a_tls_client_does_not_become_plain_where_there_is_no_tls(pki: Pki, run: Run) -> None:
     async def story() -> None:
         port = await PLAIN.listen(Echo, HOST, 0, REMOTING)

@@ -44,7 +44,7 @@ class Wire:
         self.cut = False
 
     def get_extra_info(self, name: str) -> object:
-        return self.name
+        return None if name == "ssl_object" else self.name
 
     def set_write_buffer_limits(self, high: int) -> None:
         pass

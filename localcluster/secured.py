@@ -1,0 +1,65 @@
+"""Certificates of a local cluster whose connections all use TLS, and the clients that may connect to it.
+
+Invariant: each process has a certificate of its own, which speaks for its addresses only; clients have one that speaks for no
+server."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+from localcluster.layout import TLS_FOLDER, Layout
+from mqruntime.certificates import make_authority, make_client, make_server
+from mqruntime.network import PLAIN, Connector
+from mqruntime.tlsclient import context_from
+from mqruntime.tlsconnector import TlsConnector
+
+TOOLS = "tools"
+
+
+def tools_file(layout: Layout) -> Path:
+    """The `tls.config.file` of clients and tools."""
+    return layout.directory / TLS_FOLDER / f"{TOOLS}.properties"
+
+
+def make_certificates(layout: Layout) -> None:
+    """Writes the authority, a certificate for each process and one for clients, and the files that name them. Raises
+    CannotIssue, OSError."""
+    folder = layout.directory / TLS_FOLDER
+    make_authority(folder)
+    hosts = list(dict.fromkeys([layout.host, layout.bind_host, "localhost"]))
+    for name in layout.names:
+        ports = layout.ports_of(name)
+        make_server(folder, name, hosts, [f"{host}:{port}" for host in hosts for port in ports])
+        _write(folder, name, server=True)
+    make_client(folder, TOOLS)
+    _write(folder, TOOLS, server=False)
+
+
+def _write(folder: Path, name: str, *, server: bool) -> None:
+    side = "server" if server else "client"
+    lines = {
+        f"tls.{side}.certPath": folder / f"{name}.pem",
+        f"tls.{side}.keyPath": folder / f"{name}.key",
+        "tls.client.trustCertPath": folder / "ca.pem",
+        "tls.client.authServer": "true",
+        "tls.test.mode.enable": "false",
+    }
+    if server:
+        lines |= {
+            "tls.server.trustCertPath": folder / "ca.pem",
+            "tls.server.need.client.auth": "require",
+            "tls.server.authClient": "true",
+        }
+    (folder / f"{name}.properties").write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+
+
+def context_of(layout: Layout) -> ssl.SSLContext | None:
+    """The context of a client; None for a plain cluster. Raises TlsUnusable."""
+    return context_from(tools_file(layout)) if layout.secure else None
+
+
+def connector_of(layout: Layout) -> Connector:
+    """The connector of a tool. Raises TlsUnusable."""
+    context = context_of(layout)
+    return PLAIN if context is None else TlsConnector(context)

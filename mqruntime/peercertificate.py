@@ -1,0 +1,82 @@
+"""The servers that the certificate at the other end of a connection speaks for.
+
+A certificate speaks for every port of the host names and IP addresses among its subjectAltNames. If some of those names are
+URIs `rocketmq://HOST:PORT`, it speaks only for these addresses: so servers that share a host have separate identities. A
+wildcard speaks for no server, or one member's certificate would speak for the others. Names: RFC 5280, section 4.2.1.6.
+Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+
+ADDRESS_SCHEME = "rocketmq://"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerCertificate:
+    """What is known of the other end. `was_asked`: the port asks for certificates; where it does not, everybody may claim every
+    address."""
+
+    was_asked: bool
+    hosts: frozenset[str] = frozenset()
+    addresses: frozenset[str] = frozenset()
+
+    def speaks_for(self, address: str) -> bool:
+        """Whether the other end may be the server at `address`, "host:port"."""
+        if not self.was_asked:
+            return True
+        if self.addresses:
+            return _plain(address) in self.addresses
+        return _plain_host(address.rpartition(":")[0]) in self.hosts
+
+    def speaks_for_one_of(self, addresses: Iterable[str]) -> bool:
+        return any(map(self.speaks_for, addresses))
+
+    @property
+    def is_of_server(self) -> bool:
+        """Whether the other end may be some server: a client's certificate has none of the names."""
+        return not self.was_asked or bool(self.addresses or self.hosts)
+
+    def contradicts(self, address: str) -> bool:
+        """Whether it speaks for single addresses, but not for `address`."""
+        return bool(self.addresses) and _plain(address) not in self.addresses
+
+
+NOT_ASKED = PeerCertificate(was_asked=False)
+MISSING = PeerCertificate(was_asked=True)
+
+
+def names_in(certificate: Mapping[str, Any]) -> PeerCertificate:
+    """The names in a verified certificate, as `SSLSocket.getpeercert` returns it."""
+    hosts, addresses = set(), set()
+    for kind, name in certificate.get("subjectAltName", ()):
+        if kind in ("DNS", "IP Address"):
+            hosts.add(_plain_host(name))
+        elif kind == "URI" and name.startswith(ADDRESS_SCHEME):
+            addresses.add(_plain(name.removeprefix(ADDRESS_SCHEME).rstrip("/")))
+    return PeerCertificate(True, frozenset(host for host in hosts if "*" not in host), frozenset(addresses))
+
+
+def certificate_of(transport: Any) -> PeerCertificate:
+    """Of the other end of `transport`, an asyncio transport."""
+    tls = transport.get_extra_info("ssl_object")
+    if tls is None or not tls.context.verify_mode:
+        return NOT_ASKED
+    certificate = tls.getpeercert()
+    return names_in(certificate) if certificate else MISSING
+
+
+def _plain(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    return f"{_plain_host(host)}:{port}"
+
+
+def _plain_host(host: str) -> str:
+    bare = host.strip("[]").rstrip(".").lower()
+    try:
+        return str(ip_address(bare))
+    except ValueError:
+        return bare

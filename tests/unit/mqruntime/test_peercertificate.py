@@ -1,0 +1,67 @@
+"""Addresses that a certificate speaks for."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from mqruntime.peercertificate import MISSING, NOT_ASKED, certificate_of, names_in
+
+Names = list[tuple[str, str]]
+
+
+@pytest.mark.parametrize(
+    ("names", "speaks", "does_not"),
+    [
+        (
+            [("DNS", "One.Example")],
+            ["one.example:1", "ONE.example.:2"],
+            ["two.example:1", "one.example.org:1"],
+        ),
+        ([("IP Address", "10.0.0.1")], ["10.0.0.1:1", "10.0.0.1:2"], ["10.0.0.2:1", "110.0.0.1:1"]),
+        ([("IP Address", "0:0:0:0:0:0:0:1")], ["[::1]:1"], ["[::2]:1"]),
+        ([("DNS", "*.example")], [], ["one.example:1", "*.example:1"]),
+        (
+            [("URI", "rocketmq://h:1"), ("URI", "rocketmq://h:2/"), ("DNS", "h")],
+            ["h:1", "H:2"],
+            ["h:3", "g:1"],
+        ),
+        ([("URI", "rocketmq://[0::1]:1")], ["[::1]:1"], ["[::1]:2"]),
+        ([("URI", "https://h:1"), ("email", "h")], [], ["h:1"]),
+        ([], [], ["h:1", ":", ""]),
+    ],
+)
+def test_a_certificate_speaks_for_its_hosts_or_for_its_addresses_only(
+    names: Names, speaks: list[str], does_not: list[str]
+) -> None:
+    found = names_in({"subjectAltName": names})
+    assert [address for address in [*speaks, *does_not] if found.speaks_for(address)] == speaks
+    assert found.speaks_for_one_of(speaks) is bool(speaks) and not found.speaks_for_one_of(does_not)
+    assert found.is_of_server is bool(speaks)
+
+
+def test_without_a_question_everybody_may_claim_anything_and_without_an_answer_nobody() -> None:
+    assert NOT_ASKED.speaks_for("h:1") and NOT_ASKED.is_of_server and NOT_ASKED.speaks_for_one_of(["h:1"])
+    assert not MISSING.speaks_for("h:1") and not MISSING.is_of_server
+
+
+def test_a_server_is_contradicted_only_by_other_addresses() -> None:
+    assert names_in({"subjectAltName": [("URI", "rocketmq://h:1")]}).contradicts("h:2")
+    assert not names_in({"subjectAltName": [("URI", "rocketmq://h:1")]}).contradicts("h:1")
+    assert not names_in({"subjectAltName": [("DNS", "*.example")]}).contradicts("one.example:1")
+    assert not NOT_ASKED.contradicts("h:1")
+
+
+@pytest.mark.parametrize(
+    ("tls", "found"),
+    [
+        (None, NOT_ASKED),
+        (SimpleNamespace(context=SimpleNamespace(verify_mode=0)), NOT_ASKED),
+        (SimpleNamespace(context=SimpleNamespace(verify_mode=1), getpeercert=lambda: None), MISSING),
+        (SimpleNamespace(context=SimpleNamespace(verify_mode=2), getpeercert=dict), MISSING),
+    ],
+)
+def test_a_connection_has_a_certificate_only_where_it_was_asked_for(tls: object, found: object) -> None:
+    transport = SimpleNamespace(get_extra_info=lambda name: tls if name == "ssl_object" else None)
+    assert certificate_of(transport) == found
