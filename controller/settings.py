@@ -40,18 +40,22 @@ class ControllerSettings(MetricsSettings, TlsSettings):
         )
     )
 
-    UPSTREAM: ClassVar[dict[str, str]] = MetricsSettings.UPSTREAM | TlsSettings.UPSTREAM | {
-        "bindAddress": "every address",
-        "controllerDLegerGroup": "null",
-        "controllerDLegerPeers": "null",
-        "controllerDLegerSelfId": "null",
-        "controllerStorePath": "`~/DLedgerController`",
-        "electionTimeoutMaxMs": OURS,
-        "electionTimeoutMinMs": OURS,
-        "heartBeatTimeIntervalMs": OURS,
-        "memberAddressesChecked": OURS,
-        "snapshotEntries": OURS,
-    }
+    UPSTREAM: ClassVar[dict[str, str]] = (
+        MetricsSettings.UPSTREAM
+        | TlsSettings.UPSTREAM
+        | {
+            "bindAddress": "every address",
+            "controllerDLegerGroup": "null",
+            "controllerDLegerPeers": "null",
+            "controllerDLegerSelfId": "null",
+            "controllerStorePath": "`~/DLedgerController`",
+            "electionTimeoutMaxMs": OURS,
+            "electionTimeoutMinMs": OURS,
+            "heartBeatTimeIntervalMs": OURS,
+            "memberAddressesChecked": OURS,
+            "snapshotEntries": OURS,
+        }
+    )
 
     bind_address: str = Field(
         "",

@@ -1,7 +1,7 @@
 """Certificates of a local cluster whose connections all use TLS, and the clients that may connect to it.
 
-Invariant: each process has a certificate of its own, which speaks for its addresses only; clients have one that speaks for no
-server."""
+Invariant: each process has a separate certificate, which is valid only for the addresses of that process. The certificate of
+clients is valid for no server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def tools_file(layout: Layout) -> Path:
 
 
 def make_certificates(layout: Layout) -> None:
-    """Writes the authority, a certificate for each process and one for clients, and the files that name them. Raises
+    """Write the authority, a certificate for each process, a certificate for clients, and the files that name these. Raises
     CannotIssue, OSError."""
     folder = layout.directory / TLS_FOLDER
     make_authority(folder)
@@ -37,10 +37,12 @@ def make_certificates(layout: Layout) -> None:
 
 
 def _write(folder: Path, name: str, *, server: bool) -> None:
-    side = "server" if server else "client"
-    lines = {
-        f"tls.{side}.certPath": folder / f"{name}.pem",
-        f"tls.{side}.keyPath": folder / f"{name}.key",
+    lines: dict[str, object] = {
+        f"tls.{side}.{key}": folder / f"{name}.{suffix}"
+        for side in (["server", "client"] if server else ["client"])
+        for key, suffix in (("certPath", "pem"), ("keyPath", "key"))
+    }
+    lines |= {
         "tls.client.trustCertPath": folder / "ca.pem",
         "tls.client.authServer": "true",
         "tls.test.mode.enable": "false",

@@ -1,9 +1,9 @@
-"""Runs ours with every client and server of Apache RocketMQ that they have to work with, and prints the matrix.
+"""Run our clients and servers with every client and server of Apache RocketMQ with which they must work, and print the matrix.
 
     scripts/interop [--only clients,sets] [--failovers 20] [--migrations 3] [--page]
 
-Cells are run one after the other, each on processes of its own. Exits 1 when one fails or cannot be run; the folder of a
-fleet that failed is kept, and named. With --page the table of docs/compatibility.md is replaced."""
+Cells are run one after the other, each with separate processes. The exit code is 1 if a cell fails or cannot be run. The
+folder of a fleet that failed is kept, and its name is printed. With --page the table in docs/compatibility.md is replaced."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ TESTS = "tests/interop/"
 START_MS_MAX = 300_000
 JAVA, OLD, CPP, DLEDGER = OLDER, "4.9.8", "0.4.4", "0.3.1.2"
 NEWER_CLIENT = "5.5.0"
-"""The newest client, tools and name server that are published."""
+"""The newest published version of client, tools and name server."""
 CONTROLLERS = ["controller-0", "controller-1", "controller-2"]
 BROKERS = ["broker-0", "broker-1", "broker-2"]
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """`counts` is for a person; `why`: the failure, if it failed."""
+    """The result of a cell. `counts` is for a person. `why` is the failure, if there was one."""
 
     counts: str
     why: str = ""
@@ -49,7 +49,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`peer` is the judge, with its version."""
+    """One cell. `peer` is the judge, with its version."""
 
     group: str
     peer: str
@@ -58,7 +58,7 @@ class Cell:
 
 
 def tests(*paths: str, version: str = OLDER) -> Result:
-    """Run pytest, with Java's peers of `version`; a skipped test has not shown anything."""
+    """Run pytest with Java's peers of `version`. A skipped test has shown nothing."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         tally = Path(folder) / "tally"
         command = [sys.executable, "-m", "pytest", "-q", f"--basetemp={folder}/files"]
@@ -80,7 +80,7 @@ def of_fleet(
     judge: Callable[[Fleet], tuple[str, list[str]]],
     version: str = OLDER,
 ) -> Result:
-    """Run `judge` on a whole fleet: counts, and faults. Java's servers are of `version`."""
+    """Run `judge` on a whole fleet, which returns counts and faults. Java's servers are of `version`."""
     why = fleet_missing(version)
     if why is not None:
         return Result("", why)
@@ -122,7 +122,7 @@ def failed_over(fleet: Fleet, *, count: int, facts: bool = False) -> tuple[str, 
 
 
 def migrated_times(*, times: int) -> Result:
-    """Each time a set of three, with three controllers."""
+    """Migrate several times, each time a set of three brokers with three controllers."""
     done: list[str] = []
     for number in range(times):
         result = of_fleet(["namesrv", *CONTROLLERS, *BROKERS], "C", partial(migrated_once, seed=number))
@@ -163,6 +163,12 @@ def cells(count: int, times: int) -> list[Cell]:
              partial(tests, "test_java_client.py", "test_java_consumers.py", "test_java_transactions.py", version=NEWER)),
         Cell("clients", f"Java mqadmin {NEWER_CLIENT}", "what it reads of queues, resets, clones; each command named",
              partial(tests, newer, version=OLDER)),
+        Cell("security", f"Java client and mqadmin {JAVA}", "TLS with certificates at both ends; `electMaster`",
+             partial(tests, SECURE_CLIENT)),
+        Cell("security", f"Java client and mqadmin {NEWER_CLIENT}", "the same",
+             partial(tests, SECURE_CLIENT, version=NEWER)),
+        Cell("security", f"Java brokers {JAVA}", "one Java broker, one here; TLS on all but the replication stream",
+             partial(tests, SECURE_BROKERS)),
         Cell("hand-over", f"Java clients {JAVA} and {OLD}",
              "send, read, pull, keep order, transactions; defaults, but sends may take 20 s: `electMaster`, SIGTERM",
              partial(tests, "test_java_hand_over.py")),
@@ -199,6 +205,8 @@ def cells(count: int, times: int) -> list[Cell]:
     ]  # fmt: skip
 
 
+SECURE_CLIENT = "test_java_tls.py::test_java_client_and_tools_work_over_tls"
+SECURE_BROKERS = "test_java_tls.py::test_a_java_broker_and_ours_fail_over_with_tls_on_all_but_the_replication_stream"
 FIRST_JAVA = "test_first_programs.py::test_the_first_program_for_java_sends_and_reads"
 FIRST_CPP = "test_first_programs.py::test_the_first_program_for_cpp_sends_and_reads"
 SHRINKS = (
@@ -214,7 +222,7 @@ STORES = (
     "test_java_pairs.py::test_a_java_store_is_continued_by_our_broker_and_by_java_again",
     "test_java_pairs.py::test_a_java_broker_verifies_the_record_crcs_that_ours_wrote",
 )
-"""Whole names, of which tests/architecture checks that they exist."""
+"""Whole names of tests. tests/architecture checks that they exist."""
 
 
 def row(cell: Cell, result: Result) -> str:

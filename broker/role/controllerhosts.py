@@ -61,7 +61,7 @@ class ControllerHosts:
 
     def _reject(self, peer: Peer, command: RemotingCommand, why: str) -> RemotingCommand:
         if self._refused.failed(why, self._clock.monotonic_ms()):
-            logger.warning("hand-over rejected: %s", why, extra=fields(peer=peer.remote_address))
+            logger.warning("hand-over rejected", extra=fields(peer=peer.remote_address, why=why))
         return command.reply(ResponseCode.NO_PERMISSION, why)
 
     def _addresses(self) -> frozenset[str]:

@@ -1,6 +1,8 @@
-"""A cluster of which any server may be Apache RocketMQ's, 5.3.3 or 5.5.1, and be exchanged for ours on its own store, and back.
+"""A cluster in which any server may be one of Apache RocketMQ, 5.3.3 or 5.5.1. A server can be exchanged for ours on the same
+store, and back.
 
-Invariant: a server's properties file is the same for each reader; only processes that the cluster started are signalled."""
+Invariant: a server's properties file is the same for our server and Java's. Only processes that the cluster started are
+signalled."""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from pathlib import Path
 from typing import Self
 
 from localcluster.cluster import WHOLE_TIMEOUT_MS, Cluster
-from localcluster.layout import Layout
+from localcluster.layout import HOST, Layout
+from localcluster.secured import connector_of
 from localcluster.waiting import NotYet, WaitExpired
 from mqadmin.admin import AdminClient
 from mqadmin.replies import SyncStateInfo
@@ -32,31 +35,31 @@ from scripts.peers.waits import NOBODY_IS_LATE
 JAVA, NEWER_JAVA = "scripts.peers.javaserver", "scripts.peers.newerjavaserver"
 SEGMENT_BYTES = 1 << 20
 JAVA_JOIN_MS_MAX = 100_000
-"""A little more than ServiceThread's JOIN_TIME."""
+"""This is a little more than ServiceThread's JOIN_TIME."""
 DUMP_S = 2
 JOINS = "DefaultMessageStore.truncateDirtyFiles"
-"""In the stacks of one that waits so."""
+"""Text in the stacks of a process that waits so long."""
 CONTRACTS = {
     "B": {"allAckInSyncStateSet": "true", "minInSyncReplicas": "1"},
     "C": {"allAckInSyncStateSet": "true", "minInSyncReplicas": "2"},
 }
-"""Of docs/operations.md."""
+"""The contracts of docs/operations.md."""
 FOR_JAVA = {
-    "registerNameServerPeriod": "10000",  # a slave learns from the answer where its new master's log is
+    "registerNameServerPeriod": "10000",  # the answer names the HA address of a slave's new master
     "timerWheelEnable": "false",
     **NO_SPIN,
     "enablePropertyFilter": "true",
     "mappedFileSizeConsumeQueue": "6000",
     "maxHashSlotNum": "1000",
     "maxIndexNum": "4000",
-    "waitTimeMillsInSendQueue": "2000",  # by default it refuses what waited 200 ms, as on a busy machine everything does
+    "waitTimeMillsInSendQueue": "2000",  # the default, 200 ms, is too short on a busy machine
     "sendMessageThreadPoolNums": "2",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class FleetLayout(Layout):
-    """A layout that says which of its processes are Java's."""
+    """A layout that knows which of its processes are Java's."""
 
     java: frozenset[str] = frozenset()
     java_module: str = JAVA
@@ -66,13 +69,13 @@ class FleetLayout(Layout):
 
 
 class Fleet(Cluster):
-    """Not started by `made`."""
+    """A fleet. `made` does not start it."""
 
     layout: FleetLayout
     restarts: Counter[str]
     """How often a Java process was restarted because it stayed out of the SyncStateSet."""
     stalls: Counter[str]
-    """How often one stayed out for longer than ours may."""
+    """How often a Java process stayed out for longer than ours may."""
 
     @classmethod
     def made(
@@ -84,15 +87,19 @@ class Fleet(Cluster):
         brokers: int = 2,
         contract: str = "C",
         version: str = OLDER,
+        secure: bool = False,
         **settings: str,
     ) -> Self:
-        """`java` are the processes that begin as Java's, of `version`; `settings` are of all brokers."""
+        """Make a fleet. `java` are the processes that begin as Java's, of `version`. `settings` are for all brokers. With
+        `secure`, all connections use TLS but those of the replication stream, for which Java has none."""
+        plain = {"tls.ha.plainHosts": HOST} if secure else {}
         made = cls.create(
             directory,
             controllers=controllers,
             brokers=brokers,
             segment_bytes=SEGMENT_BYTES,
-            broker_settings={**FOR_JAVA, **NOBODY_IS_LATE, **CONTRACTS[contract], **settings},
+            broker_settings={**FOR_JAVA, **NOBODY_IS_LATE, **CONTRACTS[contract], **plain, **settings},
+            secure=secure,
         )
         laid = {field.name: getattr(made.layout, field.name) for field in fields(Layout)}
         made.layout = FleetLayout(
@@ -102,10 +109,10 @@ class Fleet(Cluster):
         return made
 
     async def wait_whole(self, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> SyncStateInfo:
-        """As a cluster's. A Java slave that stays out logs the stacks of its threads. Where all brokers are Java's it is
-        restarted, and counted: if it registered before its new master did, it got the former master's HA address, and
-        follows that one for good. In a mixed set our broker might keep it out, so it is not restarted. Only a slave that
-        truncates its log and waits for a thread of its own has as long as that may take, and is counted."""
+        """Wait as for a cluster. A Java slave that stays out of the SyncStateSet logs the stacks of its threads. If all
+        brokers are Java's, it is restarted and counted: if it registered before its new master, it got the former master's HA
+        address and follows that master for ever. In a mixed set our broker might keep it out, so it is not restarted. Only a
+        slave that truncates its log and waits for one of its own threads gets the time for that, and is counted."""
         try:
             return await super().wait_whole(timeout_ms=timeout_ms)
         except WaitExpired:
@@ -125,13 +132,13 @@ class Fleet(Cluster):
         return state
 
     async def _stacks(self, names: frozenset[str]) -> list[str]:
-        """Of the threads of each, as its log has them from now on."""
+        """The stacks of each process's threads, which its log has from now on."""
         logs = [self.log_file(name) for name in names]
         sizes = [log.stat().st_size for log in logs]
         states = self.states()
         for name in names:
             if (identity := states[name]) is not None:
-                identity.send(signal.SIGQUIT)  # a JVM writes all stacks, and goes on
+                identity.send(signal.SIGQUIT)  # a JVM then logs all stacks, and continues
         await asyncio.sleep(DUMP_S)
         return [
             log.read_bytes()[size:].decode(errors="replace") for log, size in zip(logs, sizes, strict=True)
@@ -139,7 +146,7 @@ class Fleet(Cluster):
 
     async def _left_out(self) -> frozenset[str]:
         """The brokers that are not in the SyncStateSet, while it has a master."""
-        admin = AdminClient(SystemClock())
+        admin = AdminClient(SystemClock(), connector_of(self.layout))
         try:
             state = await self.sync_state(admin)
         except NotYet:
@@ -152,7 +159,7 @@ class Fleet(Cluster):
         return frozenset(self.layout.broker_names) - held
 
     def become(self, names: Iterable[str], *, java: bool) -> None:
-        """Who they are at their next start."""
+        """Set which of the processes are Java's from their next start on."""
         named = frozenset(names)
         now = self.layout.java | named if java else self.layout.java - named
         self.layout = replace(self.layout, java=now)

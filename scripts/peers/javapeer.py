@@ -1,8 +1,8 @@
-"""Java client, mqadmin, broker and controller of Apache RocketMQ: where they are, and JVMs that run them.
+"""Client, mqadmin, broker and controller of Apache RocketMQ: where they are installed, and JVMs that run them.
 
-They are of 5.3.3, or where AUTOSWITCH_PEERS_VERSION says so of 5.5.1, of which only brokers and controllers were published: its
-client, tools and name server are 5.5.0's. What is compiled for them stays beside their jars, so that only the first run after a
-change of it takes the time."""
+They are of 5.3.3 or, if AUTOSWITCH_PEERS_VERSION says so, of 5.5.1. Only brokers and controllers of 5.5.1 were published, so
+client, tools and name server are then of 5.5.0. Classes compiled for them are stored next to their jars, so that only the
+first run after a change takes the time."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ OLDER, NEWER = "5.3.3", "5.5.1"
 PEERS_VERSION = "AUTOSWITCH_PEERS_VERSION"
 VERSION = os.environ.get(PEERS_VERSION) or OLDER
 CLIENT_VERSION = "5.5.0" if VERSION == NEWER else VERSION
-"""Of client, tools and name server."""
+"""The version of client, tools and name server."""
 CACHE = Path("~/.cache/autoswitch-mq").expanduser()
 
 
 def peers_of(version: str) -> Path:
-    """Where scripts/fetch-peers puts them."""
+    """The folder into which scripts/fetch-peers puts them."""
     named = os.environ.get("AUTOSWITCH_PEERS")
     if version == OLDER:
         return Path(named).expanduser() if named else CACHE / f"peers-{OLDER}"
@@ -101,7 +101,7 @@ def compiled(sources: Sequence[Path], jars: Path) -> Path:
         subprocess.run(["javac", *options, "-cp", f"{jars}/*", "-d", fresh, *sources], check=True)
         try:
             fresh.rename(classes)
-        except OSError:  # another run was as quick
+        except OSError:  # another run was faster
             shutil.rmtree(fresh)
             assert classes.exists()
     return classes
@@ -116,10 +116,10 @@ def default_clients(
     send_timeout_ms: int | None = None,
     interval_ms: int | None = None,
 ) -> PeerProcess:
-    """java/handover/HandOver.java, with the client that `jars` hold and, but for what is given here, its default settings."""
+    """java/handover/HandOver.java with the client in `jars`, which has its default settings except for those given here."""
     classes = compiled([SOURCES / "handover/HandOver.java", SOURCES / "Patience.java"], jars)
     path = os.pathsep.join([str(classes), str(SOURCES), f"{jars}/*"])
-    # 4.9 has a logger of its own, which none of our files silences
+    # 4.9 has its own logger, which our files do not silence
     options = [f"-Duser.home={home}", "-Drocketmq.client.logLevel=WARN"]
     options += [] if send_timeout_ms is None else [f"-DsendTimeoutMs={send_timeout_ms}"]
     options += [] if interval_ms is None else [f"-DintervalMs={interval_ms}"]

@@ -1,11 +1,10 @@
-"""Servers of Apache RocketMQ, of the version that scripts.peers.javapeer says: what starts one, and
-`python -m scripts.peers.javaserver -c FILE`, which becomes one;
-`broker-0.conf` makes it a broker.
+"""Servers of Apache RocketMQ, of the version in scripts.peers.javapeer. This module has the command that starts a server.
+`python -m scripts.peers.javaserver -c FILE` becomes a server: a broker if FILE is `broker-0.conf`, for example.
 
-Invariant: the process stays the same one, so that who started it may signal it; its heap is small, its logs go beside FILE.
+Invariant: the process stays the same, so that its parent can signal it. Its heap is small, and its logs are next to FILE.
 
-A server maps the classes that one before it had loaded (`-XX:SharedArchiveFile`), and starts with less work. The first run on a
-machine makes these files beside the jars; without them, or with one that does not fit, all runs as it would."""
+A server maps the classes that an earlier server loaded (`-XX:SharedArchiveFile`), so it starts with less work. The first run
+on a machine makes these files next to the jars. Without a file that fits, servers start as usual."""
 
 from __future__ import annotations
 
@@ -22,17 +21,18 @@ from functools import cache
 from pathlib import Path
 
 from localcluster.ports import lease_any
+from mqruntime.properties import parse
 from scripts.peers.javapeer import BROKER_JARS, CONTROLLER_JARS, NAMESRV_JARS, PEERS, QUICK_START
 
 LOADED = PEERS / "loaded"
 STARTED = b"boot success"
 NO_SPIN = {"transactionMetricFlushInterval": "200"}
-"""Setting of Java brokers: for the first of these intervals, 3000 ms by default, a thread of theirs keeps a core busy."""
+"""A setting of Java brokers. During the first such interval, by default 3000 ms, one of their threads keeps a core busy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`alone`: the settings of one that only starts and ends."""
+    """A kind of server. `alone` are the settings of a server that only starts and ends."""
 
     jars: Path
     program: str
@@ -65,24 +65,31 @@ KINDS = {
 
 
 def java_server(kind: str, file: Path, home: Path) -> list[str]:
-    """What starts one with the properties file `file`; its logs go into `home`."""
+    """The command that starts a server with the properties file `file`. The server's logs are in `home`."""
     archive = _archive(kind)
     mapped = ["-Xlog:disable", f"-XX:SharedArchiveFile={archive}"] if archive else []
     return _command(kind, file, home, mapped)
 
 
 def _command(kind: str, file: Path, home: Path, options: list[str]) -> list[str]:
-    """TLS is off: they make a key and a certificate at each start else, for connections that nobody opens."""
     it = KINDS[kind]
     java = shutil.which("java") or "java"
     heap = [f"-Xms{it.memory}", f"-Xmx{it.memory}", "-XX:MaxDirectMemorySize=256m"]
-    more = [*QUICK_START, *options, "-Dtls.server.mode=disabled", f"-Duser.home={home}"]
+    more = [*QUICK_START, *options, *_tls(file), f"-Duser.home={home}"]
     return [java, *heap, *more, "-cp", f"{it.jars}/*", it.program, "-c", str(file)]
+
+
+def _tls(file: Path) -> list[str]:
+    """The options of TLS in `file`. Java reads them as properties of the process. Without any option TLS is off, because
+    otherwise Java would make a key and a certificate at each start."""
+    entries = {entry.key: entry.value for entry in parse(file.read_bytes()).entries}
+    chosen = {key: entries[key] for key in ("tls.server.mode", "tls.config.file") if key in entries}
+    return [f"-D{key}={value}" for key, value in ({"tls.server.mode": "disabled"} | chosen).items()]
 
 
 @cache
 def _archive(kind: str) -> Path | None:
-    """Of this Java and these jars; None where it cannot be made. Runs side by side wait for the one that makes it."""
+    """The archive for this Java and these jars; None if it cannot be made. Parallel runs wait for the run that makes it."""
     java = Path(shutil.which("java") or "java").resolve()
     jars = sorted((path.name, path.stat().st_mtime_ns) for path in KINDS[kind].jars.iterdir())
     named = f"{java} {java.stat().st_mtime_ns} {QUICK_START} {KINDS[kind]} {jars}"

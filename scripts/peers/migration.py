@@ -1,4 +1,4 @@
-"""docs/migration.md, done to a fleet under load: from Java's servers to ours, one after the other, and back."""
+"""Follow docs/migration.md with a fleet under load: from Java's servers to ours, one after the other, and back."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ LIST = "mqadmin clusterList -n NAMESRV"
 ELECT = "mqadmin electMaster -a CONTROLLERS -b BROKER_ID -bn broker-a -c DefaultCluster"
 BACK_UP = "cp -a --sparse=always STORE STORE.java"
 ACKNOWLEDGEMENTS = 20
-"""Between two steps."""
+"""The number of acknowledgements between two steps."""
 END_MS_MAX = 15_000
-"""A Java broker waits up to 90 s for a thread of its own; the document says what to do."""
+"""A Java broker waits up to 90 s for one of its own threads. The document says what to do."""
 
 
 class Migration:
-    """`say` is called with each step."""
+    """A migration. `say` is called with each step."""
 
     def __init__(self, fleet: Fleet, load: SteadyLoad, say: Callable[[str], None]) -> None:
         self._fleet = fleet
@@ -98,7 +98,7 @@ class Migration:
         return await asyncio.to_thread(self.runbook.run, command, **words)
 
     async def _whole(self) -> SyncStateInfo:
-        """Everybody is in the set, the name server knows them all, and clients are answered."""
+        """Wait until everybody is in the set, the name server knows all brokers, and clients get answers."""
         state = await self._fleet.wait_whole(timeout_ms=WAIT_MS)
         await self._asked(SHOW)
         answered = await self._load.acknowledged_after(self._clock.now_ms(), WAIT_MS, ACKNOWLEDGEMENTS)
@@ -106,7 +106,7 @@ class Migration:
         return state
 
     async def _exchange(self, names: list[str], *, java: bool) -> None:
-        """All of them are ended before the first of the others starts."""
+        """Exchange servers. All old servers are ended before the first new one starts."""
         fleet = self._fleet
         self._say(f"{', '.join(names)}: {'Java' if java else 'ours'}")
         fleet.kill(names, signal.SIGTERM)
@@ -141,7 +141,7 @@ class Migration:
 async def migrated(
     fleet: Fleet, *, seed: int = 1, say: Callable[[str], None] = lambda step: None
 ) -> tuple[Verdict, set[str]]:
-    """There and back; what became of the messages, and which commands of the document were not run."""
+    """Migrate there and back. Returns the verdict on the messages, and which commands of the document were not run."""
     await fleet.wait_whole(timeout_ms=WAIT_MS)
     judged: list[Verdict] = []
     async with under_load(fleet, seed, judged) as load:

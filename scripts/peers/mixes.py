@@ -1,6 +1,6 @@
-"""What a fleet of Java's servers and ours is put through: failovers under load, and what its replicas then know.
+"""Tests of a fleet of Java's servers and ours: failovers under load, and what the replicas know afterwards.
 
-Invariant: what was acknowledged is judged by what can be read at the end, and what replicas know by their own files."""
+Invariant: acknowledged messages are judged by what can be read at the end. What replicas know is read from their own files."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from localcluster.drill import DrillKind, drill_once, elect_another
 from localcluster.history import Verdict, judge
 from localcluster.load import SteadyLoad, read_back
 from localcluster.processes import command_of, environment
+from localcluster.secured import connector_of, context_of
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.replies import SyncStateInfo
 from mqclient.client import Client
@@ -47,25 +48,29 @@ EXPRESSION = "kind = 'told'"
 KINDS = ("told", "other")
 CHOSEN_VERSION = 7
 BARE_KEY = re.compile(r"([{,]\s*)(\d+)\s*:")
-"""Upstream's JSON has numbers for names."""
+"""Upstream's JSON has numbers as names."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """`masters`: how often each process took over. Nothing was lost where `verdict` holds."""
+    """The outcome. `masters` is how often each process became master. If `verdict` holds, nothing was lost."""
 
     verdict: Verdict
     masters: Counter[str] = field(default_factory=Counter)
     outages_ms: list[int] = field(default_factory=list)
 
 
+def client_of(fleet: Fleet, chance: random.Random) -> Client:
+    return Client(fleet.layout.namesrv, clock=SystemClock(), random=chance, tls=context_of(fleet.layout))
+
+
 @asynccontextmanager
 async def under_load(fleet: Fleet, seed: int, judged: list[Verdict]) -> AsyncIterator[SteadyLoad]:
-    """A producer sends all the time; at the end everything is read back, and the verdict goes to `judged`."""
+    """A producer sends all the time. At the end everything is read back, and `judged` gets the verdict."""
     chance = random.Random(seed)
     clock = SystemClock()
     await fleet.create_topic(TOPIC, QUEUES)
-    async with Client(fleet.layout.namesrv, clock=clock, random=chance) as client:
+    async with client_of(fleet, chance) as client:
         producer = client.producer("MixedProducers")
         load = SteadyLoad(producer, TOPIC, queues=QUEUES, clock=clock, random=chance, interval_ms=10)
         load.start()
@@ -73,14 +78,14 @@ async def under_load(fleet: Fleet, seed: int, judged: list[Verdict]) -> AsyncIte
             yield load
         finally:
             await load.stop()
-    async with Client(fleet.layout.namesrv, clock=clock, random=chance) as reader:
+    async with client_of(fleet, chance) as reader:
         found = await read_back(reader.consumer("MixedReaders"), TOPIC, load.attempts, WAIT_MS)
     judged.append(judge(load.attempts, found))
 
 
 async def failovers(fleet: Fleet, count: int, *, seed: int = 1, facts: bool = False) -> Outcome:
-    """Kills the master and hands over in turn, `count` times in all, to each broker in turn; with `facts` each master gets
-    something that every replica has to copy."""
+    """Kill the master and hand over by turns, `count` times in all, to each broker in turn. With `facts` each master gets data
+    that every replica must copy."""
     judged: list[Verdict] = []
     masters: Counter[str] = Counter()
     outages: list[int] = []
@@ -104,7 +109,7 @@ async def failovers(fleet: Fleet, count: int, *, seed: int = 1, facts: bool = Fa
 async def strike(
     fleet: Fleet, kind: DrillKind, masters: Counter[str], state: SyncStateInfo, master: str
 ) -> None:
-    """On the master; elected is who was least often."""
+    """Cause a fault at the master. The broker that was master least often is elected."""
     if kind is DrillKind.KILL:
         fleet.kill([master], signal.SIGKILL)
         return
@@ -115,13 +120,14 @@ async def strike(
 
 
 async def tell_facts(fleet: Fleet, number: int) -> None:
-    """Topic, group, committed and delay offset, sent to the master; waits until all replicas have them in their files."""
+    """Send a topic, a group, a committed offset and a delay offset to the master. Wait until all replicas have them in their
+    files."""
     state = await fleet.wait_whole(timeout_ms=WAIT_MS)
-    topic, group, clock = f"Facts{number}", f"FactReaders{number}", SystemClock()
+    topic, group = f"Facts{number}", f"FactReaders{number}"
     admin = partial(mqadmin, "-b", str(state.master_address))
     await admin("updateTopic", "-t", topic, "-r", "2", "-w", "2")
     await admin("updateSubGroup", "-g", group, "-r", "7")
-    async with Client(fleet.layout.namesrv, clock=clock, random=random.Random(number)) as client:
+    async with client_of(fleet, random.Random(number)) as client:
 
         async def committed() -> None:
             try:
@@ -133,7 +139,7 @@ async def tell_facts(fleet: Fleet, number: int) -> None:
                 consumer = client.consumer(group)
                 queue = (await consumer.queues(topic))[1]
                 await consumer.commit(queue, COMMITTED)
-            except Exception as error:  # a route that is not there yet, a master that is just leaving
+            except Exception as error:  # no route yet, or the master is just leaving
                 raise NotYet(str(error)) from error
 
         await wait_for("facts told", committed, WAIT_MS)
@@ -156,7 +162,7 @@ async def tell_facts(fleet: Fleet, number: int) -> None:
 
 
 def known_to(fleet: Fleet, replica: int) -> dict[str, Any]:
-    """From the files of a replica, as upstream lays them out."""
+    """The facts in the files of a replica, in upstream's layout."""
 
     def table(file: str, name: str) -> dict[str, Any]:
         path = fleet.store(replica) / "config" / file
@@ -176,9 +182,10 @@ def known_to(fleet: Fleet, replica: int) -> dict[str, Any]:
 
 
 async def filters_kept(fleet: Fleet, numbers: Sequence[int]) -> None:
-    """A consumer that filters by SQL92 sends its expression to all brokers, as Java's clients do. Waits until each has it in
-    its file, and still has those of the consumers before, who are gone. Then its master, another one each time, filters."""
-    client = RemotingClient(clock=SystemClock())
+    """A consumer that filters by SQL92 sends its expression to all brokers, as Java's clients do. Wait until each broker has
+    the expression in its file, and still has those of earlier consumers, which are gone. Then a master, a different one each
+    time, filters."""
+    client = RemotingClient(clock=SystemClock(), network=connector_of(fleet.layout))
     topic, group, version = f"Facts{numbers[-1]}", f"Choosers{numbers[-1]}", CHOSEN_VERSION
     wanted = SubscriptionData(topic, EXPRESSION, sub_version=version, expression_type="SQL92")
     data = HeartbeatData("chooser", consumer_data_set=[ConsumerData(group, subscription_data_set=[wanted])])
@@ -188,7 +195,7 @@ async def filters_kept(fleet: Fleet, numbers: Sequence[int]) -> None:
             heartbeat = RemotingCommand.request(RequestCode.HEART_BEAT, None, data.encode())
             try:
                 reply = await client.call(fleet.layout.address(name), heartbeat)
-            except RemotingError as error:  # just begun, and busy with that
+            except RemotingError as error:  # just started, and busy
                 raise NotYet(f"{name}: {error}") from error
             if reply.code != ResponseCode.SUCCESS:
                 raise NotYet(f"{name} answers {reply.code}: {reply.remark}")
@@ -206,11 +213,11 @@ async def filters_kept(fleet: Fleet, numbers: Sequence[int]) -> None:
 
 
 async def chosen(fleet: Fleet, client: RemotingClient, topic: str, group: str) -> None:
-    """Of messages of both kinds, all that ever were sent here, the master gives those that the heartbeat's expression takes.
-    Raises NotYet where it does not answer yet."""
+    """Check that the master returns, from all messages of both kinds that were ever sent, those that match the heartbeat's
+    expression. Raises NotYet if the master does not answer yet."""
     state = await fleet.wait_whole(timeout_ms=WAIT_MS)
     try:
-        async with Client(fleet.layout.namesrv, clock=SystemClock(), random=random.Random(1)) as other:
+        async with client_of(fleet, random.Random(1)) as other:
             producer = other.producer("FactProducers")
             for kind in KINDS:
                 sent = await producer.send(topic, b"to be chosen", queue_id=0, properties={"kind": kind})
@@ -229,7 +236,7 @@ async def chosen(fleet: Fleet, client: RemotingClient, topic: str, group: str) -
                 raise NotYet(f"{state.master_address} answers {reply.code}: {reply.remark}")
             found += [message.queue_offset for message in decode_messages(reply.body or b"")]
             at = PullMessageResponseHeader.from_ext(reply.ext).next_begin_offset
-    except (ClientError, RemotingError) as error:  # no route yet, a master that is just leaving
+    except (ClientError, RemotingError) as error:  # no route yet, or the master is just leaving
         raise NotYet(str(error)) from error
     taken = [message.queue_offset for message in every if message.properties["kind"] == KINDS[0]]
     assert taken and found == taken, (
@@ -238,7 +245,7 @@ async def chosen(fleet: Fleet, client: RemotingClient, topic: str, group: str) -
 
 
 def filters_of(fleet: Fleet, replica: int) -> dict[str, Any]:
-    """By topic, from the file of a replica."""
+    """The filters by topic, from the file of a replica."""
     try:
         text = (fleet.store(replica) / "config/consumerFilter.json").read_text()
         return dict(orjson.loads(BARE_KEY.sub(r'\1"\2":', text))["filterDataByTopic"])
@@ -247,7 +254,7 @@ def filters_of(fleet: Fleet, replica: int) -> dict[str, Any]:
 
 
 async def mqadmin(*arguments: str) -> str:
-    """What our mqadmin printed; asked again until it succeeds. The command comes behind the options that all share."""
+    """The output of our mqadmin, which is run again until it succeeds. The command follows the options of all commands."""
     shared, command, rest = arguments[:2], arguments[2], arguments[3:]
 
     def asked() -> subprocess.CompletedProcess[str]:

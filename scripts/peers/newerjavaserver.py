@@ -1,4 +1,4 @@
-"""As scripts.peers.javaserver, of RocketMQ 5.5.1: `python -m scripts.peers.newerjavaserver -c FILE`."""
+"""`python -m scripts.peers.newerjavaserver -c FILE` is scripts.peers.javaserver with RocketMQ 5.5.1."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def main() -> None:
-    os.environ["AUTOSWITCH_PEERS_VERSION"] = "5.5.1"  # before scripts.peers.javapeer is read
+    os.environ["AUTOSWITCH_PEERS_VERSION"] = "5.5.1"  # before scripts.peers.javapeer is imported
     from scripts.peers import javaserver  # noqa: PLC0415
 
     javaserver.main()

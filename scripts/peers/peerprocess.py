@@ -1,6 +1,6 @@
-"""A client of another language in a process of its own: one line of words in, one line of JSON out.
+"""A client in another language, in a separate process. It gets a line of words and answers with a line of JSON.
 
-Invariant: every question is answered or the test fails; nobody waits for a client that hangs or has crashed."""
+Invariant: every request is answered, or the test fails. Nobody waits for a client that hangs or has crashed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import orjson
 from scripts.peers.waits import WAIT_S
 
 SHOWN_MAX = 4_000
-ANSWER_S_MAX = 2 * WAIT_S  # the clients wait so long for what must happen, and then say what did
+ANSWER_S_MAX = 2 * WAIT_S  # clients wait WAIT_S for an event, and then answer
 
 
 class PeerProcess:
-    """`command` answers each line that it gets with one line."""
+    """The process. `command` answers each line with one line."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
@@ -42,13 +42,13 @@ class PeerProcess:
         self._complaints.close()
 
     def ask(self, *words: object) -> dict[str, Any]:
-        """Has it do one thing; fails on what it could not do."""
+        """Send a request to the client. Fails if the client could not do it."""
         answer = self.answer(*words)
         assert "error" not in answer, answer["error"]
         return answer
 
     def answer(self, *words: object) -> dict[str, Any]:
-        """What it said, which may be {"error"}."""
+        """The client's answer, which may be {"error"}."""
         assert self._process.stdin is not None
         self._process.stdin.write(" ".join(map(str, words)).encode() + b"\n")
         self._process.stdin.flush()
@@ -68,6 +68,6 @@ class PeerProcess:
         return line
 
     def _complained(self) -> str:
-        """The end of what it wrote to stderr."""
+        """The end of the client's stderr."""
         self._complaints.seek(0)
         return self._complaints.read().decode("utf-8", "replace")[-SHOWN_MAX:]

@@ -1,6 +1,6 @@
-"""The commands of a document, run as they stand there with what a reader puts in for the words in capitals.
+"""Run the commands of a document as written, with values in place of the words in capitals.
 
-Invariant: nothing is run that the document does not say; at the end it is known what of it was never run."""
+Invariant: only commands of the document are run. At the end it is known which of them were never run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROGRAMS = ("mqadmin", "mqreplay")
 
 
 class Runbook:
-    """`folder` is the working directory."""
+    """The commands. `folder` is the working directory."""
 
     def __init__(self, document: Path, folder: Path) -> None:
         blocks = BLOCK.findall(document.read_text())
@@ -27,12 +27,12 @@ class Runbook:
         self._folder = folder
 
     def taken(self, command: str) -> None:
-        """Notes that it was done by other means: a server's start, whose process the test has to own."""
+        """Note that a command was done in another way, such as a server's start, because the test must own the process."""
         assert command in self.commands, f"the document does not say: {command}"
         self.unused.discard(command)
 
     def run(self, command: str, **words: object) -> str:
-        """What it printed; it has succeeded. A list goes in as several arguments."""
+        """Run a command, which must succeed, and return its output. A list becomes several arguments."""
         self.taken(command)
         line = command
         for word, value in words.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.peers.javapeer import JARS, QUICK_START, SOURCES, compiled
@@ -11,13 +12,23 @@ from scripts.peers.peerprocess import PeerProcess
 
 class JavaClient(PeerProcess):
     """java/JavaClient.java, run in the folder `home`, where its logs and local offsets go. For mqadmin
-    commands only, `namesrv` need not exist."""
+    commands only, `namesrv` need not exist. `options` are those of its JVM."""
 
-    def __init__(self, namesrv: str, home: Path, jars: Path = JARS) -> None:
+    def __init__(self, namesrv: str, home: Path, jars: Path = JARS, options: Sequence[str] = ()) -> None:
         classes = compiled(sorted(SOURCES.glob("*.java")), jars)
         path = os.pathsep.join([str(classes), str(SOURCES), f"{jars}/*"])
         super().__init__(
-            ["java", "-Xmx256m", *QUICK_START, f"-Duser.home={home}", "-cp", path, "JavaClient", namesrv]
+            [
+                "java",
+                "-Xmx256m",
+                *QUICK_START,
+                *options,
+                f"-Duser.home={home}",
+                "-cp",
+                path,
+                "JavaClient",
+                namesrv,
+            ]
         )
 
     def admin(self, *arguments: object) -> str:

@@ -127,6 +127,16 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "scripts/soak --hours 1 --seed 20261123": Elsewhere("tests/process/test_soak.py, for seconds"),
     "scripts/soak --hours N --seed S --out FILE": Elsewhere("tests/process/test_soak.py"),
     "scripts/quickstart": Elsewhere("takes minutes and needs Java; tests/spark has its Spark step"),
+    "scripts/quickstart --secure": Elsewhere("takes a minute; test_secure_cluster.py has what it does"),
+    "scripts/drill elect --secure --count 10": Elsewhere("test_secure_cluster.py, one of each kind"),
+    **{
+        f"python -m mqruntime.certificates {line}": Elsewhere("tests/unit/mqruntime/test_certificates.py")
+        for line in (
+            "ca pki",
+            "server pki broker-a-1 10.0.0.11 broker-a-1.example",
+            "client pki tools",
+        )
+    },
     "scripts/quickstart --install-java": Elsewhere("installs packages of the system"),
     "scripts/test": Elsewhere("runs this test"),
     "scripts/test --long": Elsewhere("runs tests"),
