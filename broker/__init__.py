@@ -1,1 +1,1 @@
-"""One broker of a set: takes its role from the controllers, stores and serves messages, replicates them."""
+"""One broker of a set: it takes its role from the controllers, and stores, serves and replicates messages."""

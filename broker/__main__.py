@@ -11,7 +11,7 @@ from mqruntime import serve
 
 
 def store_root(settings: BrokerSettings) -> Path:
-    """The folder of log, queues, tables and identity."""
+    """The folder of the log, the queues, the tables and the identity."""
     return settings.store_path_root_dir
 
 

@@ -1,8 +1,8 @@
-"""One broker process: wires its parts, starts them in the order they need each other, and stops them in reverse.
+"""One broker process: connects its parts, starts each part after the parts that it needs, and stops them in reverse order.
 
-Invariant: the ports are open before any controller knows this broker, and nothing is accepted before a role was
-taken. A stopping master first transfers its role, or else answers all waiting requests, then leaves the controllers, and only
-then the name servers, so that its successor is elected while clients still look for it."""
+Invariant: the ports are open before any controller knows this broker. Nothing is accepted before a role was taken. A stopping
+master first transfers its role, or if that fails answers all waiting requests. It then leaves the controllers, and after them
+the name servers, so that its successor is elected while clients still find this broker."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("broker")
 
 SWEEP_MS = 200
-LAST_WORD_S = 1.0  # for a mark on a disk that has just failed, and may hang
+LAST_WORD_S = 1.0  # for writing a mark to a disk that has just failed and may hang
 
 
 class BrokerApp:
-    """A broker, of a set under controllers or of a pair."""
+    """A broker of a set under controllers, of a pair, or of a Raft group."""
 
     def __init__(self, settings: BrokerSettings, runtime: Runtime) -> None:
         self.settings = settings
@@ -89,7 +89,7 @@ class BrokerApp:
         self._tasks = Tasks(self._fatal)
         self._health = LeaderHealth(settings.yield_after)
         self._level_epoch: int | None = None
-        """The epoch in which the log caught up with a master's, until the memory mark notes it."""
+        """The epoch in which the log caught up with a master's log; None once the memory mark has recorded this."""
         self._events = BrokerEvents()
         self._build_log()
         self._build_files()
@@ -120,7 +120,7 @@ class BrokerApp:
         )  # fmt: skip
 
     def _build_files(self) -> None:
-        """Small files that a broker keeps of itself."""
+        """Create the small files that describe the broker itself."""
         settings, runtime = self.settings, self._runtime
         identity_file = settings.store_path_broker_identity or IDENTITY_FILE
         epoch_file = settings.store_path_epoch_file or EPOCH_FILE
@@ -209,7 +209,7 @@ class BrokerApp:
         )
 
     def _build_maintenance(self) -> None:
-        """Retention, and a store that is set aside."""
+        """Create retention, and the handling of a store that is set aside."""
         settings, runtime, requests = self.settings, self._runtime, self.requests
         self._cleaner = Cleaner(
             store=self.store,
@@ -238,7 +238,7 @@ class BrokerApp:
         )
 
     def _add_requests(self) -> None:
-        """Those that need parts which features know nothing of."""
+        """Add the requests that need more parts than a feature has."""
         settings, requests, client = self.settings, self.requests, self._neighbours.client
         router = requests.router
         RetentionRequests(self._cleaner).add_to(router)
@@ -282,7 +282,7 @@ class BrokerApp:
         links.knows_java_by(requests.agreement.is_java)
         links.answers_first(lambda: requests.pending.first_end)
         links.on_link_ended(self._manager.read_sync_state_set)
-        if settings.under_controllers:  # epochs tell whether the master's record is ours
+        if settings.under_controllers:  # epochs show whether the master has the same record
             self._repair = RecordRepair(
                 membership, store=log.store, ha=links, client=client, clock=self._clock
             )
@@ -302,13 +302,13 @@ class BrokerApp:
 
     @property
     def address(self) -> str:
-        """The address that clients and controllers call, once the ports are open."""
+        """The address that clients and controllers call; known once the ports are open."""
         return self._ports.address
 
-    # -- life
+    # -- start and stop
 
     async def start(self) -> None:
-        """Serve, still without a role. Raises typed errors of the store, the ports, the identity and the tables."""
+        """Start to serve, without a role yet. Raises the typed errors of the store, the ports, the identity and the tables."""
         self._failed = asyncio.get_running_loop().create_future()
         check(self.settings, self._runtime.segments)
         await self._aside.open()
@@ -323,9 +323,7 @@ class BrokerApp:
         await self.tables.load()
         await self.ha.start()
         await self._learn_who_we_are()
-        if (
-            self.memory_mark.sync_failed_before
-        ):  # below what the checkpoint vouches for all was on disk before
+        if self.memory_mark.sync_failed_before:  # everything below the checkpoint's end was on disk before
             await self.store.sync_again(report.confirm_offset)
         await self._contract_mark.keep(
             contract_a=runs_contract_a(self.settings),
@@ -348,8 +346,8 @@ class BrokerApp:
         )
 
     async def stop(self) -> None:
-        """End gracefully within five seconds, also after a `start` that failed or was cut short. A former master with a
-        successor forwards after that; its data is on disk by then."""
+        """Stop gracefully within five seconds, also after a `start` that failed or was cancelled. A former master with a
+        successor forwards requests after this time; its data is on disk by then."""
         self._neighbours.finder.retire()
         forwards = await self._graceful_shutdown.step_down()
         if not forwards:
@@ -383,7 +381,7 @@ class BrokerApp:
         await self._neighbours.client.close()
 
     def _resign(self) -> None:
-        """Ask the controllers, or the group, to elect another broker."""
+        """Ask the controllers, or the Raft group, to elect another broker."""
         if self._group_roles is not None:
             self._tasks.start(self._group_roles.hand_over(), name="hand over")
             return
@@ -391,7 +389,7 @@ class BrokerApp:
         self._manager.beat_now()
 
     async def wait_failed(self) -> BaseException:
-        """Return the first fatal error, or RestartWanted."""
+        """Wait for the first fatal error, or for RestartWanted, and return it."""
         assert self._failed is not None, "the broker was started"
         failure = await self._failed
         await self._note_failed_sync()
@@ -427,7 +425,7 @@ class BrokerApp:
         self._note_caught_up()
 
     def _note_caught_up(self) -> None:
-        """Note that the log has caught up. A disk that was set back needs its master's tables, too."""
+        """Record that the log has caught up. A disk that was set back needs its master's tables too."""
         if not self.memory_mark.may_have_lost_data or self._level_epoch != self.ha.epoch:
             return
         if (
@@ -465,7 +463,7 @@ class BrokerApp:
         )
 
     async def _who_we_are(self) -> Identity | TemporaryIdentity | None:
-        """The identity. The epochs of a log that is gone are removed, unless its id is still held."""
+        """The identity of this broker. If the log is gone, its epochs are removed, unless the broker still holds its id."""
         assert self._links is not None, "under controllers a log is copied"
         found = LogFound(self.store.has_segments(), self.ha.history)
         identity = await self._identity_files.load(found)
@@ -488,7 +486,7 @@ class BrokerApp:
             tasks.start(self._repair.run(), name="record repair")
 
     async def _sweep(self) -> None:
-        """The one timer of waiting sends, held pulls, rates, and problems that keep this broker from leading."""
+        """The timer for waiting sends, held pulls, rates, and problems that keep this broker from leading."""
         while True:
             await asyncio.sleep(SWEEP_MS / 1000)
             now_ms = self._clock.monotonic_ms()
@@ -500,7 +498,7 @@ class BrokerApp:
             self._health.note(HealthProblem.SYNC, self.store.sync_lasts_ms() > SWEEP_MS, now_ms)
 
     async def _serve_probes(self) -> HttpPages:
-        from broker.exporter.collector import BrokerCollector  # only here: it brings the Prometheus library
+        from broker.exporter.collector import BrokerCollector  # loads the Prometheus library
         from broker.exporter.probes import serve_broker_probes
 
         collector = BrokerCollector(

@@ -1,7 +1,7 @@
-"""Replication mode of a broker's log: replicas that copy it, under controllers or in a pair, or a Raft group.
+"""The replication mode of a broker's log: replicas copy the log, under controllers or in a pair, or a Raft group has the log.
 
-Invariant: the settings name one of them. The parts of a broker that depend on it are made here; other places that ask for it
-are listed in tests/architecture/test_modes.py, with the reason."""
+Invariant: the settings name one mode. The parts of a broker that depend on the mode are created here. Other places that ask for
+the mode are listed in tests/architecture/test_modes.py, with the reason."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from raftstore.member import Member
     from raftstore.replication import GroupReplication
 
-RAFT_MODE = "dledger-"  # and a member's id: the folder of Raft mode's log
+RAFT_MODE = "dledger-"  # prefix of the folder of Raft mode's log; the member's id follows
 Fatal = Callable[[BaseException], None]
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedLog:
-    """A plain commit log, copied from master to slaves."""
+    """A plain commit log, which slaves copy from the master."""
 
     store: MessageStore
     replication: HAService
@@ -66,7 +66,7 @@ class GroupLog:
 def replicated_log(
     settings: BrokerSettings, runtime: Runtime, *, restart: Callable[[], None], on_fatal: Fatal
 ) -> CopiedLog | GroupLog:
-    """The replicated log of the settings' mode. `restart()` asks for another process instead of this one."""
+    """The replicated log of the settings' mode. `restart()` asks for a restart of the process."""
     if settings.raft_group is not None:
         return _group_log(settings, runtime, restart, on_fatal)
     store = MessageStore(runtime, settings, on_fatal=on_fatal)
@@ -91,7 +91,7 @@ def replicated_log(
 def _group_log(
     settings: BrokerSettings, runtime: Runtime, restart: Callable[[], None], on_fatal: Fatal
 ) -> GroupLog:
-    # only here: other brokers do without them
+    # imported here, because other brokers do not need these
     from broker.settings.raft import broker_id_of, why_no_members
     from raftstore.ledgerstore import LedgerStore
     from raftstore.member import Member, ledger_settings
@@ -121,7 +121,7 @@ def _group_log(
 def acknowledgements(
     membership: Membership, settings: BrokerSettings, store: BrokerStore, ha: Replication
 ) -> tuple[SendReplicationView, ReplicationView]:
-    """Acknowledgement of sends, and that of delayed messages that were delivered."""
+    """The acknowledgement of sends, and the acknowledgement of delivered delayed messages."""
     if settings.raft_group is not None:
         in_group = GroupAcknowledgement(membership, ha)
         return in_group, in_group
@@ -134,8 +134,8 @@ def acknowledgements(
 
 
 def appointed(settings: BrokerSettings, membership: Membership) -> bool:
-    """Whether the configuration names this broker's id, as in a pair and in a Raft group; no controller asks then for
-    lost memory."""
+    """Whether the configuration names this broker's id, as in a pair or a Raft group. Then no controller asks for lost
+    memory."""
     if settings.raft_group is not None:
         membership.member_of_group(settings.raft_group.broker_id)
     elif not settings.under_controllers:
@@ -159,7 +159,7 @@ def group_roles(
 
 
 def group_tables(log: CopiedLog | GroupLog, tables: Tables, clock: Clock) -> GroupTables | None:
-    """The part that reads and answers `tables` of the group's members; None in other modes."""
+    """The part that copies and serves the `tables` of the Raft group's members; None in other modes."""
     if isinstance(log, CopiedLog):
         return None
     from broker.neighbours.grouptables import GroupTables
@@ -170,7 +170,7 @@ def group_tables(log: CopiedLog | GroupLog, tables: Tables, clock: Clock) -> Gro
 
 
 def group_figures(log: CopiedLog | GroupLog, settings: BrokerSettings) -> list[Collector]:
-    """Metrics after those of every broker; imported only where metrics are on."""
+    """The metrics of a Raft group's member. They are imported only if metrics are on."""
     if isinstance(log, CopiedLog):
         return []
     from broker.exporter.groupcollector import GroupCollector
@@ -179,8 +179,8 @@ def group_figures(log: CopiedLog | GroupLog, settings: BrokerSettings) -> list[C
 
 
 def check(settings: BrokerSettings, segments: SegmentDirectory) -> None:
-    """Raises RaftModeStore where the store is of Raft mode and this mode cannot start on it; Raft mode continues a plain log.
-    Raises SettingsError where controllers are needed and not named."""
+    """Check that this mode can start on the store. Raises RaftModeStore if the store is of Raft mode and this mode is not; Raft
+    mode itself continues a plain log. Raises SettingsError if controllers are needed and not named."""
     if settings.under_controllers and not settings.controllers:
         why = "must name controllers: host:port;host:port"
         raise SettingsError("controllerAddr", "", settings.place, None, why)

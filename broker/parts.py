@@ -1,4 +1,4 @@
-"""The parts that each feature of a broker is built from."""
+"""The parts of a broker from which its features are built."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Parts:
     tables: Tables
     events: BrokerEvents
     acknowledgement: SendReplicationView
-    """What sends wait for."""
+    """The replication for which sends wait."""
     delivered: ReplicationView
-    """What delayed messages and ends of transactions wait for."""
+    """The replication for which delayed messages and ends of transactions wait."""
     contract_mark: KeptContractMark
     clock: Clock
     network: Network
     random: Random
     tasks: Tasks
-    """Run what a request leaves behind."""
+    """Runs the work that is left after a request."""
     memory_bytes: int
-    """Of this machine."""
+    """The memory of this machine."""

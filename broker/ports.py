@@ -1,6 +1,6 @@
-"""Ports of a broker for clients, other brokers and controllers: the main one, and the fast one.
+"""Ports of a broker for clients, other brokers and controllers: the main port and the fast port.
 
-Invariant: one router serves both."""
+Invariant: one router serves both ports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from remoting.server import RemotingServer
 
 
 class Ports:
-    """`on_disconnect` is called with every connection that has ended."""
+    """The ports. `on_disconnect` is called with every connection that has ended."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class Ports:
 
     @property
     def address(self) -> str:
-        """HOST:PORT of the main one, as clients reach it."""
+        """HOST:PORT of the main port, as clients reach it."""
         return f"{self._ip}:{self._main.port}"
 
     @property
     def packed_address(self) -> bytes:
-        """The address as in records."""
+        """The address in the form of records."""
         return pack_host(self._ip, self._main.port)

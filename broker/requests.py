@@ -1,6 +1,6 @@
-"""The features of a broker: each method builds one, adds its requests to the router, and registers it for its events.
+"""The features of a broker. Each method creates one feature, adds its requests to the router, and registers it for events.
 
-Invariant: one router serves all ports. A send waits in `pending` and a pull in `held`, both bounded, until it is answered.
+Invariant: one router serves all ports. Until its answer, a send waits in `pending` and a pull in `held`; both are limited.
 Listeners of one event are called in the order of the methods here. Latencies exist only while metrics are on."""
 
 from __future__ import annotations
@@ -57,11 +57,12 @@ CLIENTS_THEMSELVES = (
     RequestCode.GET_CONSUMER_LIST_BY_GROUP,
     RequestCode.QUERY_ASSIGNMENT,
 )
-"""Requests that a broker which only forwards answers by itself: consumers send heartbeats to each broker of their set."""
+"""Requests that a broker answers by itself even when it only forwards, because consumers send heartbeats to all brokers of a
+set."""
 
 
 class WriteAdmission:
-    """Whether this broker may store a message of its own accord, such as a delayed one that is due."""
+    """Whether this broker may store a message that no client sends now, such as a delayed message that is due."""
 
     def __init__(self, membership: Membership, forwarding: Forwarding) -> None:
         self._membership = membership
@@ -82,7 +83,7 @@ def _newest_epoch_start(ha: Replication) -> int:
 
 
 class Requests:
-    """`delivery` is to be run by a task; transactions start theirs once there are any."""
+    """The features. The caller runs `delivery` in a task. Transactions start their own tasks at the first transaction."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -125,7 +126,7 @@ class Requests:
 
         def swept(now_ms: int) -> None:
             pending.expire(now_ms, parts.acknowledgement.replicated_end())
-            gate.settle()  # in a pair: sends that waited for those that just expired
+            gate.settle()  # in a pair: sends that waited for the expired sends
 
         events.confirmed.add(gate.settle)
         events.role_taken.add(lambda taken: gate.settle())
@@ -133,7 +134,7 @@ class Requests:
         events.swept.add(swept)
 
     def _add_forwarding(self) -> None:
-        """Requests that come to a former master, or during a planned hand-over."""
+        """Add the handling of requests that come to a former master, or during a planned hand-over."""
         parts = self._parts
         settings, events, membership = parts.settings, parts.events, parts.membership
         self.forwarding = forwarding = Forwarding(
@@ -216,7 +217,7 @@ class Requests:
                 pulls.release_all()
 
         def mastership_left(stopping: bool) -> None:
-            """Readers are answered until there is another role, unless the broker stops."""
+            """Called when mastership ends. Readers are still answered until there is another role, unless the broker stops."""
             if stopping:
                 pulls.release_all()
 
@@ -225,7 +226,7 @@ class Requests:
         events.swept.add(pulls.expire)
 
     def _add_transactions(self) -> None:
-        """And delayed messages: both store copies of messages that the log has."""
+        """Add transactions and delayed messages. Both store copies of messages in the log."""
         parts = self._parts
         settings, events, store, tables = parts.settings, parts.events, parts.store, parts.tables
         followed = None if settings.pair is None else parts.acknowledgement.followed_end
@@ -315,7 +316,7 @@ class Requests:
         self._add_replies(admission)
 
     def _add_replies(self, admission: SendAdmission) -> None:
-        """Answers of consumers to requests of producers."""
+        """Add the replies of consumers to requests of producers."""
         parts, settings = self._parts, self._parts.settings
         replies = Replies(
             log=parts.store,
@@ -407,19 +408,19 @@ class Requests:
         parts.events.role_taken.add(lambda taken: hand_over.moved())
 
     def _rebalance_consumers(self, taken: RoleTaken) -> None:
-        """Consumers of a new master rebalance."""
+        """Called when a role is taken. The consumers of a new master rebalance."""
         if taken.became_master:
             self.clients.notify_all_groups()
 
-    # Its life
+    # Life cycle
 
     def all_added(self) -> None:
-        """Every handler is in the router: from now on their latencies are observed, where metrics are on."""
+        """Called when every handler is in the router. While metrics are on, latencies are observed from now on."""
         if self.latencies is not None:
             self.latencies.watch(self.router)
 
     def only_forward(self) -> None:
-        """This broker stops, and stays for its clients: it answers nothing from its store and tables any more."""
+        """Only forward from now on, because this broker stops: it answers no request from its store and tables any more."""
         self.forwarding.guards_all(self.router, but=(*SEND_CODES, *CLIENTS_THEMSELVES))
 
     # Figures

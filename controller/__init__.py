@@ -1,1 +1,1 @@
-"""The controller: masters and SyncStateSets of all broker sets, replicated by a Raft group."""
+"""The controller: it decides the masters and SyncStateSets of all broker sets. A Raft group of controllers replicates them."""

@@ -1,7 +1,7 @@
 """The check of a store that a Java controller wrote, before anything in it is changed.
 
-Invariant: a Java store is opened whole or not at all. It has no checksums, so an entry that is not an event can only
-be damage, and skipping it would give a state that the other controllers do not have."""
+Invariant: a Java store is opened as a whole or not at all. A Java store has no checksums, so an entry that is no event can only
+be damage. Skipping the entry would give a state that the other controllers do not have."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def look_first(settings: ControllerSettings, runtime: Runtime) -> None:
 
 
 def begins_with_ours(data: SegmentDirectory) -> bool:
-    """Whether the first entry carries a checksum, or there is no entry."""
+    """Whether the first entry has a checksum, or the log has no entry."""
     names = data.names()
     if not names or not names[0][1]:
         return True
@@ -77,8 +77,8 @@ def begins_with_ours(data: SegmentDirectory) -> bool:
 def store_root(settings: ControllerSettings) -> Path:
     """Folder of this controller's store.
 
-    Raises: SettingsError when no folder is configured and upstream's default folder holds a Java controller's store
-    of this id: this controller would start with an empty one."""
+    Raises: SettingsError when no folder is configured and upstream's default folder holds the store of a Java controller with
+    this id. Otherwise this controller would start with an empty store."""
     root = settings.store_root
     name = PREFIX + settings.self_id
     left = root.parent / name

@@ -1,7 +1,8 @@
-"""A clock that stops while this controller does: host frozen, process stopped by a signal, or event loop blocked.
+"""A clock that stops while this controller cannot run: the host is frozen, a signal stopped the process, or the event loop is
+blocked.
 
-Invariant: it never goes back and never runs ahead of the clock beneath it. A pause counts as `TICK_MS`, however long
-it was, so a broker is never declared silent for heartbeats that this process could not receive."""
+Invariant: this clock never goes back and never runs ahead of the real clock. A pause of any length counts as `TICK_MS`, so a
+broker is never declared silent because of heartbeats that this process could not receive."""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ logger = logging.getLogger(__name__)
 
 TICK_MS = 250
 LATE_MS_MAX = 250
-"""A reading that is late by at most this much is an ordinary delay of a busy machine."""
+"""A reading that is late by at most this time is an ordinary delay of a busy machine, and no pause."""
 TOLD_FROM_MS = 1_000
 
 
 class AwakeClock:
-    """`clock` without the pauses of this process, once `run` runs; until then it is `clock`."""
+    """`clock` without the pauses of this process. Before `run` is started, pauses count like other time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,8 +1,8 @@
-"""Registration, SyncStateSet changes, reads and cleaning: the decision on each command, from state and liveness.
+"""The decision on each command, from state and liveness: registration, changes of a SyncStateSet, reads and cleaning.
 
-Invariant: nothing here changes state; a decision is safe to apply to exactly the state that it was made on. A new
-SyncStateSet contains its master and only registered brokers, and is never empty. Checks are made in upstream's order,
-so the code of a rejection is upstream's. Upstream: ReplicasInfoManager. Elections: `controller.elections`. Pure."""
+Invariant: nothing here changes state. A decision is safe to apply only to the state on which it was made. A new SyncStateSet
+contains its master and only registered brokers, and is never empty. Checks are made in upstream's order, so the code of a
+rejection is upstream's. Upstream: ReplicasInfoManager. Elections: `controller.elections`. Pure."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from remoting.headers.controller import (
 NAME_CHARS_MAX = 255
 BROKER_ID_MAX = 2**63 - 1
 SETS_MAX, MEMBERS_MAX = 10_000, 1_000
-"""Limits of broker sets, and of ids granted in one set. Each stays in memory and in snapshots, used or not, until an
-administrator cleans it (cleanBrokerMetadata)."""
+"""Limits of the number of broker sets, and of the ids granted in one set. A set or an id stays in memory and in snapshots, used
+or not, until an administrator removes it (cleanBrokerMetadata)."""
 
 
 START_NUMBERS_ON = 2**31
-"""Largest believable step from the last start number. A disk draws at most one number each 2 s, and only while
-controllers hear it."""
+"""Largest credible step from the last start number. A broker draws at most one start number in 2 s, and only while controllers
+hear it."""
 
 
 class Process(NamedTuple):
-    """Identity of a broker process: the number of its start and its incarnation, 0 if not sent; and whether it sent
-    the check code of its id, which is the right one then."""
+    """Identity of a broker process: its start number and its incarnation, 0 if not sent. `says_code` is True if the process
+    sent the check code of its id; a wrong check code is rejected before."""
 
     start_number: int = 0
     incarnation: int = 0
@@ -67,12 +67,13 @@ def alter_sync_state_set(
     set_epoch: int,
     members_min: int = UPSTREAM,
 ) -> Decision:
-    """1001: replace the SyncStateSet of epoch `set_epoch` by `members`, for a master that acknowledges with at least
-    `members_min` members. A master that only lowers `members_min` sends the same members again.
+    """CONTROLLER_ALTER_SYNC_STATE_SET (1001): replace the SyncStateSet of epoch `set_epoch` by `members`. The master
+    acknowledges only while the set has at least `members_min` members. A master that only lowers `members_min` sends the same
+    members again.
 
-    A rejection that could succeed later increments the set's epoch, and returns it to masters of this implementation.
-    The request may also have been sent to a controller that leads again later, and a master must be able to rely on
-    the rejection."""
+    If a rejected request could succeed later, the rejection increments the set's epoch, and masters of this implementation get
+    the new epoch. Without this a copy of the request that another controller received could still succeed, although the master
+    relies on the rejection."""
 
     def refused(code: ResponseCode, remark: str) -> Decision:
         return Decision(code, remark, AlterSyncStateSetResponseHeader(0))
@@ -137,7 +138,8 @@ def alter_sync_state_set(
 
 
 def next_broker_id(state: ReplicasState, *, cluster_name: str, broker_name: str) -> Decision:
-    """1012: a broker id that is free now; nothing is reserved. Upstream's counter may return an id that is in use."""
+    """CONTROLLER_GET_NEXT_BROKER_ID (1012): a broker id that is free now; the id is not reserved. Upstream's counter may return
+    an id that is in use."""
     replicas = state.replicas.get(broker_name)
     if replicas is not None and replicas.cluster_name != cluster_name:
         return of_another_cluster(replicas, broker_name, cluster_name)
@@ -150,7 +152,8 @@ def next_broker_id(state: ReplicasState, *, cluster_name: str, broker_name: str)
 def apply_broker_id(
     state: ReplicasState, *, cluster_name: str, broker_name: str, broker_id: int, check_code: str
 ) -> Decision:
-    """1013: grant `broker_id` to the broker that made up `check_code` ("address;time"). Idempotent."""
+    """CONTROLLER_APPLY_BROKER_ID (1013): grant `broker_id` to the broker that generated `check_code` ("address;time").
+    Idempotent."""
     header = ApplyBrokerIdResponseHeader(cluster_name, broker_name)
     invalid = ResponseCode.CONTROLLER_BROKER_ID_INVALID
     if len(check_code) > NAME_CHARS_MAX:
@@ -201,13 +204,13 @@ def register_broker(
     process: Process = NOT_SAID,
     is_late: bool = False,
 ) -> Decision:
-    """1003: register the address of a started broker, and return its master. A broker whose id was granted again with
-    another `check_code` is rejected.
+    """CONTROLLER_REGISTER_BROKER (1003): register the address of a started broker, and return the master of its set. The broker
+    is rejected if its id has since been granted to another broker, with another `check_code`.
 
-    A registering master was restarted, perhaps with a shorter log. It must not continue its old epoch, because other
-    brokers may hold bytes of that epoch beyond its end. So it is deposed, and an election follows, which it may win.
-    A request that `is_late` changes nothing: its sender or its store's next process was heard over a newer
-    connection. An old start number or a second process of one broker is rejected (`why_not_this_process`)."""
+    A master that registers was restarted, perhaps with a shorter log. It must not continue its old epoch, because other brokers
+    may hold bytes of that epoch beyond the end of the master's log. So the master is deposed, and an election follows, which it
+    may win. A request that `is_late` changes nothing: the sender, or a later process on the same store, was already heard over
+    a newer connection. An old start number, or a second process of one broker, is rejected (`why_not_this_process`)."""
     header = RegisterBrokerToControllerResponseHeader(cluster_name, broker_name)
     unregistered = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
     known = state.known(broker_name)
@@ -251,8 +254,9 @@ def register_broker(
 
 
 class IdentityRefusal(NamedTuple):
-    """The reason why a process does not count as its broker. With a `known_start_number` it may register again once it has
-    recorded that its disk was set back; `other_address` is where the broker runs."""
+    """The reason why a process does not count as the broker that it names. With a `known_start_number` the process may register
+    again once it has recorded that its disk was set back. `other_address` is the address of the process that counts as the
+    broker."""
 
     code: ResponseCode
     why: str
@@ -265,10 +269,10 @@ def why_not_this_process(
 ) -> IdentityRefusal | None:
     """The reason why `process` at `address` does not count as the registered broker `key`; None if it does.
 
-    Each start of a disk draws a number above all earlier ones, so a number that was heard before comes from an
-    earlier image or a copy of the disk. A process without a start number (upstream's) is not a live broker that has
-    sent one. Of two live processes the registered one counts. A number counts only with the check code, because
-    anybody can make one up, unless this broker's store is one of upstream's and never had a code."""
+    Each start on a disk draws a start number above all earlier numbers of this disk. So a number that was heard before comes
+    from an earlier image or a copy of the disk. A process without a start number (upstream's) does not count as a live broker
+    that has sent a start number. Of two live processes the registered process counts. Anybody can make up a start number, so it
+    counts only with the check code; a store of upstream has no check code, and is exempt."""
     number, incarnation, _ = process
     if not number:
         return _why_not_anonymous(replica, live, key)
@@ -327,7 +331,7 @@ def _why_not_anonymous(replica: Replica, live: Liveness, key: BrokerKey) -> Iden
 
 
 def is_another_process(replica: Replica, address: str | None, incarnation: int) -> bool:
-    """Whether the sender is not the process that registered last as this replica."""
+    """Whether the sender is another process than the process that registered last as this replica."""
     says = incarnation and replica.incarnation
     return bool(says and incarnation != replica.incarnation) or address not in (None, replica.address)
 
@@ -346,7 +350,8 @@ def _why_unknown(replicas: Replicas, broker_name: str, broker_id: int, check_cod
 
 
 def of_another_cluster(replicas: Replicas, broker_name: str, cluster_name: str) -> Decision:
-    """Rejection of a broker in the wrong cluster: all replicas of a set are in one. Upstream accepts it."""
+    """Rejection of a broker in the wrong cluster: all replicas of a set must be in one cluster. Upstream accepts such a
+    broker."""
     return Decision(
         ResponseCode.CONTROLLER_INVALID_REQUEST,
         f"broker-set {broker_name} is of cluster {replicas.cluster_name}, not {cluster_name}; "
@@ -364,14 +369,14 @@ def replica_info(
     incarnation: int = 0,
     other_address: str | None = None,
 ) -> Decision:
-    """1004: recorded master and SyncStateSet, alive or not.
+    """CONTROLLER_GET_REPLICA_INFO (1004): the recorded master and SyncStateSet, whether the brokers are alive or not.
 
-    A broker that sends its id and `check_code` gets an error when it is not registered (any more). The code depends
-    on whether this very set had granted the id: then it may register again, else its store is of another set. A set
-    that was created again counts its epochs from 1, so an old log could be mistaken for a copy of the new one.
+    A broker that sends its id and `check_code` gets an error when it is not registered (any more). If this set granted the id
+    earlier, the error's code allows the broker to register again. Otherwise the store of the broker is of another set. A set
+    that was created again counts its epochs from 1, so an old log could be mistaken for a copy of the new log.
 
-    A process that is not the last registered one gets an error too: it must register, and succeeds once that one is
-    gone. The registered one receives the `other_address` of such a process."""
+    A process that is not the last registered process gets an error too: it must register, and succeeds once the registered
+    process is gone. The registered process receives the address of the other process (`other_address`)."""
     known = state.known(broker_name)
     if known is None:
         return Decision(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, "Broker metadata is not existed")
@@ -401,7 +406,8 @@ def replica_info(
 
 
 def sync_state_data(state: ReplicasState, live: Liveness, *, broker_names: Sequence[str]) -> Decision:
-    """1006: every replica of the named sets, in the SyncStateSet or not, alive or not; unknown names are left out."""
+    """CONTROLLER_GET_SYNC_STATE_DATA (1006): every replica of the named sets, in the SyncStateSet or not, alive or not. Unknown
+    names are left out."""
     if not broker_names:
         return Decision(ResponseCode.SYSTEM_ERROR, "not set any response code")
     table: dict[str, ReplicasInfo] = {}
@@ -427,12 +433,12 @@ def sync_state_data(state: ReplicasState, live: Liveness, *, broker_names: Seque
 def clean_broker_data(
     state: ReplicasState, live: Liveness, *, broker_name: str, ids_to_clean: str | None, living_too: bool
 ) -> Decision:
-    """1011: forget the brokers `ids_to_clean` ("1;2"), or without ids the whole set.
+    """CLEAN_BROKER_DATA (1011): forget the brokers `ids_to_clean` ("1;2"), or the whole set if no ids are given.
 
-    Liveness is looked up under the stored cluster name, and `ids_to_clean` also counts with `living_too`. Rejected too:
-    leaving replicas without a SyncStateSet or a SyncStateSet without its master, or removing a broker that is needed to hold
-    acknowledged data. Cleaning the whole set discards all its data. Unlike upstream, a set that loses members gets a new set
-    epoch, so that its master is notified."""
+    Liveness is looked up under the stored cluster name; `ids_to_clean` also counts with `living_too`. A request is also
+    rejected if it removes all members of the SyncStateSet, the master, or a broker that is needed to hold acknowledged data.
+    Cleaning the whole set gives up all of its data. Unlike upstream, a set that loses members gets a new set epoch, so that its
+    master is notified."""
 
     def refused(remark: str) -> Decision:
         return Decision(ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA, remark)
@@ -485,11 +491,11 @@ def clean_broker_data(
 def why_needed(
     broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness, ids: frozenset[int]
 ) -> str | None:
-    """The reason why none of `ids` may be forgotten yet, and what to do; None if acknowledged data is safe without them.
+    """The reason why `ids` may not be forgotten yet, and a remedy; None if acknowledged data is safe without them.
 
-    The holders are the SyncStateSet and the eligible brokers. The data is safe if as many holders remain as their
-    brokers acknowledge with, one of which is alive and not known to miss anything. Async learners do not count, since
-    none is elected."""
+    The members of the SyncStateSet and the eligible brokers hold the data. The data is safe if at least minInSyncReplicas of
+    these holders remain, and one of them is alive and not known to be missing data. Async learners do not count, because they
+    are never elected."""
     holders = sync_state.members | sync_state.eligible
     left = holders - ids
     if left == holders:
@@ -521,6 +527,6 @@ def why_needed(
 
 
 def address_of(replicas: Replicas, broker_id: int | None) -> str | None:
-    """Address of a registered broker; None if it is not registered (any more)."""
+    """Address of a registered broker; None if the broker is not registered (any more)."""
     replica = replicas.by_id.get(broker_id) if broker_id is not None else None
     return replica.address if replica else None

@@ -1,8 +1,8 @@
-"""Settings that requests read (1010) and change (1009), on this controller alone.
+"""Settings of this controller, read by GET_CONTROLLER_CONFIG (1010) and changed by UPDATE_CONTROLLER_CONFIG (1009).
 
-Invariant: a change is accepted whole or not at all. Only keys in `CHANGEABLE` change; they are read at each use. A
-change lasts until the process ends. The settings in force after it are written to `controller.properties` in the
-store root, for an operator to read; start-up ignores that file."""
+Invariant: a change is accepted as a whole or not at all. Only keys in `CHANGEABLE` change; they are read at each use. A change
+lasts until the process ends. After a change the settings are written to `controller.properties` in the store root, for an
+operator to read; no start reads that file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHANGEABLE = frozenset(
 
 
 class ControllerConfiguration:
-    """Changes `settings` while the controller runs; nothing else does."""
+    """The only object that changes `settings` while the controller runs."""
 
     def __init__(self, settings: ControllerSettings, files: SmallFiles) -> None:
         self._settings = settings
@@ -38,8 +38,8 @@ class ControllerConfiguration:
         return Decision(body=self._settings.effective().encode())
 
     async def update(self, body: bytes | bytearray | memoryview | None) -> Decision:
-        """Apply the properties in `body`. Keys that the controller does not use are ignored, as upstream does; an
-        invalid value is rejected, where upstream ignores it too."""
+        """Apply the properties in `body`. As in upstream, keys that the controller does not use are ignored. An invalid value
+        is rejected; upstream ignores invalid values."""
         if not body:
             return Decision()
         try:
@@ -49,6 +49,6 @@ class ControllerConfiguration:
             return Decision(code, str(refused))
         try:
             await self._files.replace(FILE, self._settings.effective().encode())
-        except OSError as error:  # only people read it
+        except OSError as error:  # only people read the file
             logger.warning("settings in force not written", extra=fields(file=FILE, why=error))
         return Decision()

@@ -1,7 +1,7 @@
-"""Counts of a controller's requests and elections, since it was started.
+"""Counts of a controller's requests and elections since its start.
 
-Invariant: every answered request is counted and timed once, under upstream's names. Only the leading controller
-counts elections; an election with events is counted when they are applied."""
+Invariant: every answered request is counted and timed once, under upstream's names. Only the leading controller counts
+elections. An election with events is counted when the events are applied."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ UNCHANGED: dict[int, str] = {
     ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE: NO_MASTER,
     ResponseCode.CONTROLLER_ELECT_MASTER_FAILED: NO_MASTER,
 }
-"""Result of an election that changed nothing, by its answer."""
+"""The counted result of an election that changed nothing, by the code of its answer."""
 
 LATENCY_BOUNDS = tuple(
     float(step * unit) for unit in (1, 1_000) for step in (1, 3, 5, 10, 30, 50, 100, 300, 500)
 ) + (1e6, 3e6, 5e6, 1e7)
-"""Upstream's bounds, in microseconds."""
+"""Upstream's bounds of the latency histograms, in microseconds."""
 
 
 class RequestCounts:
-    """`requests` by (type, status), `latencies` by type in microseconds, `proposals` by status, their latency in
-    microseconds; `elections` by (cluster, broker set, result)."""
+    """The counts. `requests` are counted by (type, status), `proposals` by status, and `elections` by (cluster, broker set,
+    result). `latencies` are kept by request type. All latencies are in microseconds."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str]] = Counter()
@@ -71,13 +71,13 @@ class RequestCounts:
             self._elected(event.broker_name, result, state)
 
     def answered(self, broker_name: str, decision: Decision, state: ReplicasState) -> None:
-        """Count the `decision` on an election request; one with events is counted when these are applied."""
+        """Count the `decision` on an election request, unless it has events: then `applied` counts it."""
         result = UNCHANGED.get(decision.code)
         if result is not None and not decision.events:
             self._elected(broker_name, result, state)
 
     def proposed(self, status: str, seconds: float) -> None:
-        """Count a proposal to the group that ended after `seconds`."""
+        """Count a proposal to the Raft group that ended after `seconds`."""
         self.proposals[status] += 1
         self.proposal_latency.observe(seconds * 1e6)
 

@@ -1,6 +1,6 @@
-"""The result of a command: a reply, and the events that make it true.
+"""The result of a command: a reply, and the events that make the reply true.
 
-Invariant: a decision changes nothing; its reply may be sent only after its events, if any, have been applied. Pure."""
+Invariant: a decision changes nothing. Its reply may be sent only after all of its events have been applied. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remoting.header import Header
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The reply, and the events that must be applied before it is sent."""
+    """A reply, and the events that must be applied before the reply is sent."""
 
     code: int = ResponseCode.SUCCESS
     remark: str | None = None

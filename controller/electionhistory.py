@@ -1,7 +1,7 @@
-"""The last elections of each broker set, as this controller saw them happen.
+"""The last elections of each broker set, with the times at which this controller witnessed them.
 
-Invariant: times are kept only for elections that this controller witnessed. For an election that it read from the log
-later, it reports the saved record, else only the log's contents. No decision depends on any of it. Pure."""
+Invariant: times are kept only for elections that this controller witnessed. For an election that it only read from the log, the
+history has the saved record of an earlier process, else only the log's contents. No decision depends on the history. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Proposed:
 
 
 class ElectionHistory:
-    """Times are wall clock ms; `on_change` is called when something was witnessed."""
+    """The history. Times are wall clock ms. `on_change` is called when this controller witnessed something new."""
 
     def __init__(self, on_change: Callable[[], None]) -> None:
         self._on_change = on_change
@@ -32,40 +32,40 @@ class ElectionHistory:
         self._saved: dict[str, dict[int, Election]] = {}
         self._proposed: dict[str, _Proposed] = {}
         self._awaited: dict[str, int] = {}
-        """Epoch of the election whose master was not seen acting yet."""
+        """By broker set, the epoch of the last election while its master was not seen acting yet."""
         self._stale: dict[str, None] = {}
-        """Sets that `take_stale` has not returned since their elections changed."""
+        """Sets whose elections changed since `take_stale` last returned the set."""
 
     def restore(self, saved: Elections) -> None:
-        """Restore the records of an earlier process of this controller; used when the log is applied again."""
+        """Restore the records of an earlier process of this controller. They are used while the log is applied again."""
         for broker_name, elections in saved.elections_table.items():
             self._saved[broker_name] = {election.epoch: election for election in elections}
 
     def elections_of(self, broker_names: Iterable[str]) -> Elections:
-        """The elections of those named sets that are known."""
+        """The elections of the named sets, without unknown sets."""
         return Elections(
             {name: list(self._elections[name]) for name in broker_names if name in self._elections}
         )
 
     def take_stale(self) -> list[str]:
-        """The sets whose elections changed or ended since the last call."""
+        """The sets whose elections changed or were dropped since the last call."""
         stale, self._stale = list(self._stale), {}
         return stale
 
     def proposing(self, event: ElectMaster, reason: str | None, now_ms: int) -> None:
-        """Note that this controller leads and proposes `event` now."""
+        """Record that this controller leads and proposes `event` now."""
         self._proposed[event.broker_name] = _Proposed(event, reason, now_ms)
 
     def deposed(self) -> None:
-        """Forget the own proposals, because this controller leads no more: they may be lost, and another leader's may
-        look the same."""
+        """Forget this controller's own proposals, because it does not lead any more. The proposals may be lost, and proposals
+        of the next leader may look the same."""
         self._proposed.clear()
 
     def elected(
         self, event: ElectMaster, epoch: int, loss: BrokerLoss | None, witnessed_ms: int | None
     ) -> None:
-        """Record that `event` was applied and began `epoch`. `witnessed_ms` is None if it was committed before it
-        arrived here. `loss` describes the old master, if this controller considers it dead."""
+        """Record that `event` was applied and began `epoch`. `witnessed_ms` is None if `event` was committed before it arrived
+        here. `loss` describes the loss of the old master, if this controller considers the old master dead."""
         former = self._elections.setdefault(event.broker_name, [])
         old_master_id = former[-1].new_master_id if former else None
         reason = _reason_by_itself(epoch, old_master_id)
@@ -86,8 +86,8 @@ class ElectionHistory:
             self._on_change()
 
     def resumed(self, broker_name: str, epoch: int, master_id: int | None) -> None:
-        """Rebuild the elections from a snapshot, whose last one elected `master_id` in `epoch`: all those up to
-        `epoch` that this process or an earlier one witnessed."""
+        """Rebuild the elections after a snapshot was loaded, in which the last election elected `master_id` in `epoch`. The
+        history then has all elections up to `epoch` that this process or an earlier process witnessed."""
         known = self._saved.get(broker_name, {}) | {
             election.epoch: election for election in self._elections.get(broker_name, ())
         }
@@ -100,7 +100,7 @@ class ElectionHistory:
         self._awaited.pop(broker_name, None)
 
     def notified(self, broker_name: str, epoch: int, now_ms: int) -> None:
-        """Record that the master of `epoch` was notified. Only the first time counts."""
+        """Record that the master of `epoch` was notified. Only the first notification counts."""
         last = self._awaited_election(broker_name, epoch)
         if last is not None and last.notified_ms is None:
             self._elections[broker_name][-1] = replace(last, notified_ms=now_ms)
@@ -108,7 +108,7 @@ class ElectionHistory:
             self._on_change()
 
     def acts(self, broker_name: str, broker_id: int | None, epoch: int, now_ms: int) -> None:
-        """Record that a broker acts in `epoch`."""
+        """Record that a broker acts as master in `epoch`."""
         last = self._awaited_election(broker_name, epoch)
         if last is not None and last.new_master_id == broker_id:
             self._elections[broker_name][-1] = replace(last, writable_ms=now_ms)
@@ -117,8 +117,8 @@ class ElectionHistory:
             self._on_change()
 
     def forget(self, broker_name: str, *, witnessed: bool) -> None:
-        """Drop the elections of a set that is gone. While the log is applied again (not `witnessed`) the saved ones
-        stay: they may be of a later set of that name."""
+        """Drop the elections of a set that is gone. While the log is applied again (not `witnessed`), saved records stay,
+        because they may be of a later set with the same name."""
         gone = self._elections.pop(broker_name, None)
         self._stale[broker_name] = None
         self._awaited.pop(broker_name, None)
@@ -144,7 +144,7 @@ class ElectionHistory:
             return election
         noticed_ms = election.noticed_ms
         if loss is not None and noticed_ms is None:
-            noticed_ms = mine.at_ms  # the replacing controller notices silence when it proposes
+            noticed_ms = mine.at_ms  # the leader notices silence when it proposes
         return replace(
             election,
             reason=mine.reason or election.reason,
@@ -153,12 +153,12 @@ class ElectionHistory:
         )
 
     def _awaited_election(self, broker_name: str, epoch: int) -> Election | None:
-        """The last election, if it began `epoch` and its master was not seen acting yet."""
+        """The last election of a set, if it began `epoch` and its master was not seen acting yet."""
         return self._elections[broker_name][-1] if self._awaited.get(broker_name) == epoch else None
 
 
 def _reason_by_itself(epoch: int, old_master_id: int | None) -> str | None:
-    """The reason of an election, as far as the log alone explains it."""
+    """The reason of an election, as far as it follows from the log."""
     if epoch == 1:
         return FIRST_ELECTION
     return NO_MASTER if old_master_id is None else None

@@ -1,7 +1,7 @@
 """Records elections on this controller, in memory and in a small file.
 
-Invariant: it only observes. A set is encoded again only when its elections changed, a few sets in a turn of the loop.
-A file that cannot be read or written costs the history of elections, never an election."""
+Invariant: the recorder only observes. A set is encoded again only when its elections changed, and only a few sets in a turn of
+the event loop. If the file cannot be read or written, the history of elections is lost, but no election fails."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ logger = logging.getLogger(__name__)
 
 FILE = "elections.json"
 SAVE_AFTER_MS = 2_000
-"""The last times of an election follow soon after it, and are saved together with it."""
+"""The last times of an election are known soon after the election, and are saved together with it."""
 SETS_A_TURN = 10
 BEFORE, AFTER = Elections().encode().split(b"}", 1)[0], b"}}"
 """The bytes around the sets in the file."""
 
 
 class ElectionRecorder:
-    """`state` and `liveness` are this controller's own."""
+    """`state` and `liveness()` are those of this controller."""
 
     def __init__(
         self, state: ReplicasState, liveness: Callable[[], Liveness], files: SmallFiles, clock: Clock
@@ -43,29 +43,30 @@ class ElectionRecorder:
         self._clock = clock
         self._changed = asyncio.Event()
         self._masters: dict[str, BrokerKey | None] = {}
-        """Master of each broker set that held an election, before the next event."""
+        """Master of each broker set that held an election, as of the last applied event."""
         self._history = ElectionHistory(self._changed.set)
         self._encoded: dict[str, bytes] = {}
-        """Each set that has elections, as encoded in the file."""
+        """The encoding of each set with elections, as in the file."""
 
     def elections_of(self, broker_names: list[str]) -> Elections:
-        """The last elections of those named sets that are known."""
+        """The last elections of the named sets, without unknown sets."""
         return self._history.elections_of(broker_names)
 
     # Events
 
     def proposing(self, decision: Decision) -> None:
-        """Note that this controller is about to propose the events of `decision`."""
+        """Called when this controller is about to propose the events of `decision`."""
         for event in decision.events:
             if isinstance(event, ElectMaster):
                 self._history.proposing(event, decision.reason, self._clock.now_ms())
 
     def deposed(self) -> None:
-        """Note that this controller leads no more."""
+        """Called when this controller does not lead any more."""
         self._history.deposed()
 
     def applied(self, event: Event, *, witnessed: bool) -> None:
-        """`event` has just changed the state; `witnessed` when it arrived here before it was committed."""
+        """Called when `event` has just changed the state. `witnessed` is True if `event` arrived here before it was
+        committed."""
         name, now_ms = event.broker_name, self._clock.now_ms()
         known = self._state.known(name)
         if known is None:
@@ -82,7 +83,8 @@ class ElectionRecorder:
                 self._history.acts(name, sync_state.master_id, sync_state.master_epoch, now_ms)
 
     def loaded(self, before: ReplicasState) -> None:
-        """A snapshot has just replaced the state `before`; nobody witnessed the elections in it."""
+        """Called when a snapshot has just replaced the state `before`. This controller did not witness the elections in the
+        snapshot."""
         for name in before.sync_states.keys() - self._state.sync_states.keys():
             self._masters.pop(name, None)
             self._history.forget(name, witnessed=False)
@@ -95,11 +97,11 @@ class ElectionRecorder:
                 self._history.resumed(name, sync_state.master_epoch, master_id)
 
     def notified(self, broker_name: str, epoch: int) -> None:
-        """The master of `epoch` was notified."""
+        """Called when the master of `epoch` was notified."""
         self._history.notified(broker_name, epoch, self._clock.now_ms())
 
     def heard(self, header: BrokerHeartbeatHeader) -> None:
-        """A heartbeat came; its epoch is the one that the broker acts in."""
+        """Called when a heartbeat came, with the epoch in which the broker acts."""
         self._history.acts(header.broker_name, header.broker_id, header.epoch, self._clock.now_ms())
 
     def _elected(self, event: ElectMaster, epoch: int, witnessed_ms: int | None) -> None:
@@ -129,7 +131,7 @@ class ElectionRecorder:
             await self.save()
 
     async def save(self) -> None:
-        """Write the file if anything changed since the last time."""
+        """Write the file if an election changed since the last call."""
         if not self._changed.is_set():
             return
         self._changed.clear()

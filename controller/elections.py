@@ -1,10 +1,11 @@
-"""Elections of masters: requested ones, and replacements of lost masters.
+"""Elections of masters: requested elections, and replacements of lost masters.
 
-Invariant: a master is deposed only for a designated successor, because it is known to be gone, or because it reports that it
-cannot lead and another can. A request alone never leaves a set without a master. Unless unclean election is on, the elected
-broker is registered, alive, no learner, and a member of the SyncStateSet or eligible. A broker that may be missing confirmed
-data is elected without an operator only when no better one can come back, and never while a newer image of a set-back disk may.
-A set without a master uses up no epoch until a broker can be elected. Upstream: ReplicasInfoManager. Pure."""
+Invariant: a master is deposed only for one of three reasons: a successor is designated, the master is known to be gone, or the
+master reports that it cannot lead while another broker can. A request alone never leaves a set without a master. The elected
+broker is registered, alive and no learner; unless unclean election is on, it is also a member of the SyncStateSet or eligible.
+A broker that may be missing confirmed data is elected without an operator only when no better broker can come back, and never
+while a newer image of a set-back disk may come back. A set without a master uses up no epoch until a broker can be elected.
+Upstream: ReplicasInfoManager. Pure."""
 
 from __future__ import annotations
 
@@ -30,10 +31,10 @@ NOBODY = -1
 def elect_master(
     state: ReplicasState, live: Liveness, *, broker_name: str, broker_id: int, designate: bool, unclean: bool
 ) -> Decision:
-    """1002: a broker requests an election, or an operator designates the master.
+    """CONTROLLER_ELECT_MASTER (1002): a broker requests an election, or an operator designates the master.
 
-    The first election of a set elects the requesting broker, if it is registered and alive. Later ones keep a master
-    that is not known to be gone (2011, which returns it)."""
+    The first election of a set elects the requesting broker, if it is registered and alive. A later election keeps a master
+    that is not known to be gone, and returns this master with code 2011 (CONTROLLER_MASTER_STILL_EXIST)."""
     known = state.known(broker_name)
     if known is None:
         return Decision(
@@ -73,10 +74,10 @@ def elect_master(
 def replace_lost_master(
     state: ReplicasState, live: Liveness, *, broker_name: str, unclean: bool
 ) -> Decision | None:
-    """Decide the controller's own election: the set has no master, or its master is gone. None: not due.
+    """Decide an election that no request asks for: the set has no master, or its master is gone. None if no election is due.
 
-    If no broker can be elected, the master is removed, once, so that it needs an election with a new epoch before it
-    leads again. The SyncStateSet stays, for the first member that comes back."""
+    If no broker can be elected, the lost master is removed once, so that it needs an election with a new epoch before it leads
+    again. The SyncStateSet stays, and the first member that comes back can be elected."""
     known = state.known(broker_name)
     if known is None:
         return None
@@ -98,11 +99,10 @@ def replace_lost_master(
 class WaitingReason:
     """The reason why a set with live brokers has no master.
 
-    - `may_miss`: live, electable brokers that may be missing data of the `missing` ones, broker id -> log end in
-      bytes.
-    - `best`: the one of those that the rules prefer, if any.
-    - `set_back`: those of them whose newer disks are missing.
-    - `outside`: live brokers that may not be elected, as `may_miss`."""
+    - `may_miss`: live, electable brokers that may be missing data of the `missing` brokers: broker id -> log end in bytes.
+    - `best`: the broker among `may_miss` that the rules prefer, if any.
+    - `set_back`: the brokers among `may_miss` whose newer disks are missing.
+    - `outside`: live brokers that may not be elected: broker id -> log end in bytes."""
 
     may_miss: dict[int, int]
     missing: frozenset[int]
@@ -112,8 +112,8 @@ class WaitingReason:
 
 
 def waiting(state: ReplicasState, live: Liveness, *, broker_name: str) -> WaitingReason | None:
-    """The state of a set that has no master, and gets none unless a missing broker comes back. None if there is a
-    master, if one can be elected, or if no broker is alive."""
+    """The reason why a set has no master, and gets no master unless a missing broker comes back. None if the set has a master,
+    if a broker can be elected, or if no broker is alive."""
     known = state.known(broker_name)
     if known is None or known[1].master_epoch == 0 or known[1].master_id is not None:
         return None
@@ -148,7 +148,7 @@ def _why(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Live
 
 
 def _keeps_master(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness) -> bool:
-    """Whether there is a master that is not known to be gone, and that need not yield to a fit one."""
+    """Whether the set has a master that is not known to be gone, and that need not yield to a broker that can lead."""
     master_id = sync_state.master_id
     if master_id is None or master_id not in replicas.by_id or master_id not in sync_state.members:
         return False
@@ -163,13 +163,14 @@ def _keeps_master(broker_name: str, replicas: Replicas, sync_state: SyncState, l
 
 
 def _reports(broker_name: str, replicas: Replicas, live: Liveness) -> dict[int, LiveReport]:
-    """Reports of the live brokers that can ever lead, so without async learners."""
+    """Reports of the live brokers except async learners, which never lead."""
     reports = live.reports(replicas.cluster_name, broker_name, replicas.by_id)
     return {broker_id: report for broker_id, report in reports.items() if not report.is_learner}
 
 
 def _fresh_reports(broker_name: str, replicas: Replicas, live: Liveness) -> dict[int, LiveReport]:
-    """The reports that surely came from the live process; nothing else is elected without an operator."""
+    """The reports that certainly come from the live process. Without an operator only brokers with such a report are
+    elected."""
     return {
         broker_id: report
         for broker_id, report in _reports(broker_name, replicas, live).items()
@@ -178,7 +179,8 @@ def _fresh_reports(broker_name: str, replicas: Replicas, live: Liveness) -> dict
 
 
 def _electable(sync_state: SyncState, reports: dict[int, LiveReport]) -> frozenset[int]:
-    """The SyncStateSet, and the eligible brokers that would report a loss of memory."""
+    """The SyncStateSet and the eligible brokers of this implementation, which report a loss of memory; upstream's brokers do
+    not."""
     return sync_state.members.union(
         broker_id
         for broker_id in sync_state.eligible & reports.keys()
@@ -200,7 +202,7 @@ def _complete(
 
 
 def _usable(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness) -> frozenset[int]:
-    """The complete brokers that can lead, though perhaps not well; none until all have reported."""
+    """The complete brokers that can lead, even with a damaged log; none until all electable live brokers have reported."""
     if not _all_reported(broker_name, replicas, sync_state, live):
         return frozenset()
     reports = _fresh_reports(broker_name, replicas, live)
@@ -209,8 +211,8 @@ def _usable(broker_name: str, replicas: Replicas, sync_state: SyncState, live: L
 
 
 def _all_reported(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness) -> bool:
-    """Whether all electable live brokers have reported to this leader. The others do within a heartbeat, and may be
-    better."""
+    """Whether all electable live brokers have reported to this leader. A broker that has not reported yet does so with its next
+    heartbeat, and may be the better choice."""
     reports = _reports(broker_name, replicas, live)
     living = _electable(sync_state, reports) & reports.keys()
     return living <= _fresh_reports(broker_name, replicas, live).keys()
@@ -225,8 +227,8 @@ def _may_miss(
 def _is_set_back(
     broker_name: str, replicas: Replicas, live: Liveness, broker_id: int, report: LiveReport
 ) -> bool:
-    """Whether a newer disk of this broker may exist: it reports so, or its log is shorter than reported before for no
-    known reason."""
+    """Whether a newer disk of this broker may exist: the broker reports this, or its log is shorter than it reported before,
+    for no known reason."""
     key = (replicas.cluster_name, broker_name, broker_id)
     return report.set_back or (key in live.incomplete and not report.may_miss and live.start_number(key) > 0)
 
@@ -234,9 +236,8 @@ def _is_set_back(
 def _better(
     broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness, broker_id: int
 ) -> frozenset[int]:
-    """For a broker that may be missing acknowledged data: the electable live brokers that are not known to be missing
-    any, and those that have not reported to a new leader yet. Empty for an acting master that has reported nothing
-    missing."""
+    """For a broker that may be missing acknowledged data: the electable live brokers that are not known to be missing data, and
+    those that have not reported to a new leader yet. Empty for a broker that is missing no data."""
     reports, fresh = _reports(broker_name, replicas, live), _fresh_reports(broker_name, replicas, live).keys()
     if broker_id not in reports:
         return frozenset()
@@ -255,16 +256,16 @@ def _choose(
     designated: int | None,
     unclean: bool,
 ) -> int | None:
-    """The broker to elect. A designated one, unless it may be missing data that a live broker holds. Else the first
-    of:
+    """The broker to elect. A designated broker is elected, unless it may be missing data that a live broker holds. Without a
+    designated broker the first of these is elected:
 
     - the best complete broker that can lead now;
-    - the best complete one whose log is damaged; then one that cannot lead;
-    - with unclean election, the best of all;
-    - if all electable brokers are alive and all may be missing data: the best of those, but never an empty log, nor
-      while a newer image of a set-back disk may come.
+    - the best complete broker that can lead with a damaged log; then the best complete broker that cannot lead;
+    - with unclean election, the best of all brokers;
+    - if all electable brokers are alive and all may be missing data: the best of them, but no broker with an empty log, and
+      no broker while a newer image of a set-back disk may come back.
 
-    All but the first need reports from all electable live brokers."""
+    All choices except the first need reports from all electable live brokers."""
     everyone = frozenset(replicas.by_id)
     if designated is not None:
         reports = _reports(broker_name, replicas, live)
@@ -299,7 +300,8 @@ def _choose(
 
 
 def _fit_among_longest(candidates: frozenset[int], reports: dict[int, LiveReport]) -> frozenset[int]:
-    """The fit ones among the longest of the logs that may be missing data: being fit never outweighs a message."""
+    """Of the brokers with the longest log, those that can lead now. A shorter log is never preferred because its broker can
+    lead."""
     logs = {each: (reports[each].epoch, reports[each].max_offset) for each in candidates & reports.keys()}
     longest = max(logs.values(), default=None)
     return frozenset(each for each, log in logs.items() if log == longest and not reports[each].unfit)
@@ -324,7 +326,7 @@ def _elected(
     if not clean and chosen in sync_state.members | sync_state.eligible:
         clean = not _may_miss(broker_name, replicas, live, chosen, report)
     elif not clean:
-        eligible = frozenset()  # their data counts no more
+        eligible = frozenset()  # an unclean election: nobody else holds its data
     return Decision(
         header=_header(replicas, after),
         body=ElectMasterBody(after.members, group).encode(),

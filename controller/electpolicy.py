@@ -1,6 +1,6 @@
 """The election policy. Upstream: DefaultElectPolicy.
 
-Invariant: the elected broker is a live candidate; a live old master is preferred to all others. Pure."""
+Invariant: the elected broker is a live candidate. A live old master is preferred to all other candidates. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LiveReport:
-    """The last report of a live broker: the last epoch of its epoch file, the end of its log in bytes, its configured
-    priority (lower is preferred). Upstream's brokers never send the rest: minInSyncReplicas (0: not sent), whether
-    its log may be missing data that it acknowledged before a loss of memory, why it could not lead now, and whether
-    it is an async learner."""
+    """The last report of a live broker: the last epoch of its epoch file, the end of its log in bytes, and its configured
+    priority (lower is preferred). Upstream's brokers never send the other fields: minInSyncReplicas (0: not sent), whether the
+    log may be missing data that the broker acknowledged before a loss of memory, the reason why the broker could not lead now,
+    and whether the broker is an async learner."""
 
     epoch: int
     max_offset: int
@@ -23,9 +23,10 @@ class LiveReport:
     unfit: str = ""
     is_learner: bool = False
     could_lead: bool = False
-    """Whether it can lead though it reports why it should not: parts of its log are damaged, and it accepts messages."""
+    """Whether the broker can lead although `unfit` is not empty: parts of its log are damaged, but it accepts messages."""
     set_back: bool = False
-    """Its disk was set back to an earlier image, and a newer one may hold more; `may_miss` is set too."""
+    """Whether the broker's disk was set back to an earlier image. A newer image may hold more data, so `may_miss` is True
+    too."""
 
 
 def elect(
@@ -35,11 +36,11 @@ def elect(
     old_master: int | None,
     designated: int | None = None,
 ) -> int | None:
-    """The new master among `candidates`, or None. `reports` holds exactly the live brokers.
+    """The new master among `candidates`; None if no candidate can be elected. `reports` holds exactly the live brokers.
 
-    A designated broker is elected or none is. Else a live old master stays. Else the order is: highest epoch, longest
-    log, lowest priority number, lowest id. Upstream subtracts offsets in 32 bits, so there a gap of 2 GiB reverses
-    the order; here the longer log always wins."""
+    If a broker is designated, it is elected or no broker is. Otherwise a live old master stays. Otherwise the order is: highest
+    epoch, longest log, lowest priority number, lowest id. Upstream subtracts offsets in 32 bits, so a gap of 2 GiB reverses its
+    order; here the longer log always wins."""
     alive = [broker_id for broker_id in candidates if broker_id in reports]
     if designated is not None:
         return designated if designated in alive else None

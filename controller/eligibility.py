@@ -1,11 +1,12 @@
 """Brokers outside the SyncStateSet that hold all acknowledged data (after KIP-966).
 
-A master acknowledges nothing while its set has fewer members than its minInSyncReplicas, nor under a new masterEpoch
-before an alter of that epoch has been applied. So a broker that leaves the set by such an alter, or by an election,
-holds every acknowledged byte until the set is large enough again. Until then it may be elected like a member.
+A master acknowledges nothing while its set has fewer members than its minInSyncReplicas. Under a new masterEpoch it also
+acknowledges nothing before an alter of that epoch has been applied. So a broker that leaves the set by an election, or by an
+alter that makes the set too small, still holds every acknowledged byte until the set is large enough again. Until then the
+broker may be elected like a member.
 
-Invariant: `eligible` and `members` are disjoint. A master that does not report its minInSyncReplicas (upstream's
-brokers never do) may acknowledge alone, and leaves no broker eligible. Pure."""
+Invariant: `eligible` and `members` are disjoint. A master that does not report its minInSyncReplicas (upstream's brokers never
+do) may acknowledge alone, so no broker stays eligible. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ UPSTREAM = 0
 def after_alter(
     members: frozenset[int], eligible: frozenset[int], altered: frozenset[int], members_min: int
 ) -> frozenset[int]:
-    """The eligible brokers once the set is `altered`, for a master that acknowledges with at least `members_min`
+    """The eligible brokers after the set changed to `altered`. The master acknowledges only with at least `members_min`
     members."""
     if members_min == UPSTREAM or len(altered) >= members_min:
         return frozenset()
@@ -26,5 +27,5 @@ def after_alter(
 def after_election(
     members: frozenset[int], eligible: frozenset[int], elected: int, members_min: int
 ) -> frozenset[int]:
-    """The eligible brokers once `elected`, which reports `members_min`, is master and the whole set."""
+    """The eligible brokers after an election made `elected` the master and only member. `elected` reports `members_min`."""
     return frozenset() if members_min == UPSTREAM else (members | eligible) - {elected}

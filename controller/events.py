@@ -1,8 +1,8 @@
 """The events that change the replicated state, and their encoding in a log entry.
 
-Invariant: an entry body is a 2-byte big-endian event id and a JSON object, byte for byte as upstream's
-EventSerializer writes it. A body that `decode` cannot read is no event (None) on every node alike, so a strange entry
-never stops or splits the state machines. An empty body is a no-op of the log itself. Pure."""
+Invariant: an entry body is a 2-byte big-endian event id and a JSON object, byte for byte as upstream's EventSerializer writes
+it. A body that `decode` cannot read is no event (None) on every node, so no unknown entry stops a state machine or makes two of
+them differ. An empty body is a no-op of the log itself. Pure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from remoting.wirefields import I64, wire
 
 @dataclass(frozen=True, slots=True)
 class AlterSyncStateSet(Body):
-    """The SyncStateSet becomes `members`, perhaps the same ones; its epoch grows by one."""
+    """The SyncStateSet becomes `members`, which may equal the present members. The set's epoch grows by one."""
 
     broker_name: str
     members: frozenset[I64] = wire("newSyncStateSet")
     eligible: frozenset[I64] = wire("eligibleReplicas", default=frozenset())
-    """See controller.eligibility. Not upstream's, which ignores unknown members of an event."""
+    """See controller.eligibility. Upstream has no such member, and ignores unknown members of an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +39,18 @@ class ApplyBrokerId(Body):
 
 @dataclass(frozen=True, slots=True)
 class ElectMaster(Body):
-    """`master_id` becomes master and the whole SyncStateSet; None: there is no master. Either way a new epoch begins."""
+    """`master_id` becomes the master and the only member of the SyncStateSet; None removes the master. In both cases a new
+    epoch begins."""
 
     broker_name: str
     master_id: I64 | None = wire("newMasterBrokerId", default=None)
     eligible: frozenset[I64] = wire("eligibleReplicas", default=frozenset())
-    """See controller.eligibility; ignored where there is no master, because the eligible brokers stay then."""
+    """See controller.eligibility. Ignored if `master_id` is None: the eligible brokers then stay."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanBrokerData(Body):
-    """The brokers `broker_ids`, or with None the whole set, are forgotten."""
+    """The brokers `broker_ids` are forgotten; None forgets the whole set."""
 
     broker_name: str
     broker_ids: frozenset[I64] | None = wire("brokerIdSetToClean", default=None)
@@ -57,8 +58,8 @@ class CleanBrokerData(Body):
 
 @dataclass(frozen=True, slots=True)
 class UpdateBrokerAddress(Body):
-    """Broker `broker_id` now listens at `address`. Upstream ignores the rest: its start number and incarnation, 0 if
-    not sent, and whether it sent the check code of its id."""
+    """Broker `broker_id` now listens at `address`. Upstream ignores the other fields: the broker's start number and
+    incarnation, 0 if not sent, and whether the broker sent the check code of its id."""
 
     cluster_name: str
     broker_name: str
@@ -75,11 +76,11 @@ EVENT_ID: dict[type[Event], tuple[int, str]] = {
     AlterSyncStateSet: (1, "ALTER_SYNC_STATE_SET_EVENT"),
     ApplyBrokerId: (2, "APPLY_BROKER_ID_EVENT"),
     ElectMaster: (3, "ELECT_MASTER_EVENT"),
-    # 4, READ_EVENT, is never written
+    # READ_EVENT (4) is never written
     CleanBrokerData: (5, "CLEAN_BROKER_DATA_EVENT"),
     UpdateBrokerAddress: (6, "UPDATE_BROKER_ADDRESS"),
 }
-"""Event -> (id in the first two bytes, redundant member `eventType`)."""
+"""Event -> (id in the first two bytes, value of the redundant JSON member `eventType`)."""
 KINDS = {event_id: kind for kind, (event_id, _) in EVENT_ID.items()}
 ELECTED = "newMasterElected"  # redundant: whether there is a newMasterBrokerId
 OURS = "eligibleReplicas", "brokerStartNumber", "brokerIncarnation", "brokerSaysCheckCode"
@@ -93,12 +94,12 @@ def encode(event: Event) -> bytes:
         members[ELECTED] = event.master_id is not None
     for name in OURS:
         if not members.get(name):
-            members.pop(name, None)  # without them an event has upstream's bytes
+            members.pop(name, None)  # an event without them has upstream's bytes
     return event_id.to_bytes(2, "big") + _json({key: members[key] for key in sorted(members)}).encode()
 
 
 def decode(body: bytes) -> Event | None:
-    """The event of an entry body, or None when it is empty, of an unknown kind or malformed."""
+    """The event of an entry body; None when the body is empty, of an unknown kind or malformed."""
     try:
         members = loads(body[2:])
         event = KINDS[int.from_bytes(body[:2], "big")].from_json(members)
@@ -114,13 +115,13 @@ def decode(body: bytes) -> Event | None:
     return event
 
 
-# fastjson with BrowserSecure: the short escapes, \uXXXX for other control characters, U+2028/9 and ()<>
+# as fastjson with BrowserSecure: these escapes, and \uXXXX for other control characters, U+2028/9 and ()<>
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _ESCAPED = re.compile('["\\\\()<>\x00-\x1f\x7f-\x9f\u2028\u2029]')
 
 
 def _json(value: Any) -> str:
-    """The fastjson text of `value`, which holds only what events are made of."""
+    """The fastjson text of `value`, which has only types that occur in events."""
     match value:
         case bool():
             return "true" if value else "false"

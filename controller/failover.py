@@ -1,8 +1,9 @@
-"""Failover of broker sets: notices lost masters, has them replaced, announces elected ones. All elections go through
+"""Failover of broker sets: notices lost masters, replaces them, and announces elected masters. All elections go through
 `MasterFailover.elect`.
 
-Invariant: only the leading controller replaces a master, and only one that is dead, reports that it cannot lead, or left its
-set. It checks a few sets in a turn of the loop; a slow election of one set delays no other."""
+Invariant: only the leading controller replaces a master, and only a master that is dead, reports that it cannot lead, or is not
+in its SyncStateSet. The controller checks a few sets in a turn of the event loop. A slow election of one set delays no other
+set."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 LOOK_EVERY_MS = 100
 LOOK_AT_ALL_EVERY_MS = 500
-"""Interval of checking all sets, also those without news: only time can have ended their masters."""
+"""Interval of checking all sets, also those without news, because a master's heartbeats may simply have stopped."""
 FORGET_EVERY_MS = 60_000
 LOG_EVERY_MS = 5_000
 SETS_A_TURN = 64
@@ -46,9 +47,8 @@ SETS_A_TURN = 64
 
 
 class MasterFailover:
-    """`state` is read, never changed; elections go through `runner` like any command. `changed` is called with news
-    of a broker. `on_master_notified` is called with the broker name and epoch of each elected master that was
-    notified."""
+    """`state` is read and never changed. Elections go through `runner` like any command. `changed` is called when there is news
+    of a broker. `on_master_notified` is called with the broker name and epoch of each elected master that was notified."""
 
     def __init__(
         self,
@@ -74,9 +74,9 @@ class MasterFailover:
         self._active = False
         self._wake = asyncio.Event()
         self._changed: dict[str, None] = {}
-        """Sets of which there is news."""
+        """Sets with news of a broker since the last check."""
         self._unannounced: dict[str, None] = {}
-        """Sets that a new leader has yet to notify of their masters."""
+        """Sets that this new leader has not notified of their masters yet."""
         self._unled: dict[str, None] = {}
         """Sets that have no master, or whose election failed."""
         self._unelected = Unelected()
@@ -84,12 +84,12 @@ class MasterFailover:
         """Sets with an election in progress."""
 
     def changed(self, broker_name: str) -> None:
-        """Note that a broker of that set came, or its connection ended."""
+        """Called when a broker of this set came, or when a broker's connection ended."""
         self._changed[broker_name] = None
         self._wake.set()
 
     def role_changed(self, role: Role, term: int) -> None:
-        """Begin (LEADER, state complete) or cease to lead."""
+        """Start to lead if `role` is LEADER (the state is then complete), else stop."""
         self._active = role is Role.LEADER
         self._unelected.look({}, self._clock.monotonic_ms())
         if self._active:
@@ -100,7 +100,7 @@ class MasterFailover:
             self._wake.set()
 
     def applied(self, event: Event) -> None:
-        """`event` has just changed the state."""
+        """Called when `event` has just changed the state."""
         if self._active and isinstance(event, ElectMaster):
             self.announce(event.broker_name)
             if event.master_id is None:
@@ -113,7 +113,7 @@ class MasterFailover:
         asked_by: str | None = None,
         asker: CommandSource = ITSELF,
     ) -> D:
-        """Carry out an election, as the runner does any command; `asked_by` is the address that requested it."""
+        """Carry out an election through the runner, like any command. `asked_by` is the address that requested the election."""
         before = SyncState()
 
         def decide_now(state: ReplicasState, live: Liveness) -> D:
@@ -134,8 +134,8 @@ class MasterFailover:
         return decision
 
     async def watch(self) -> None:
-        """Replace lost masters until cancelled: at once on news of a set, repeatedly those that cannot be replaced
-        yet, and at longer intervals all."""
+        """Replace lost masters until cancelled. A set with news is checked at once, a set whose master cannot be replaced yet
+        repeatedly, and all sets at longer intervals."""
         settings = self._settings
         scan_ms = min(settings.scan_inactive_master_interval_ms, settings.scan_not_active_broker_interval_ms)
         look_ms, look_at_all_ms = min(LOOK_EVERY_MS, scan_ms), min(LOOK_AT_ALL_EVERY_MS, scan_ms)
@@ -167,7 +167,7 @@ class MasterFailover:
                 self._replace_lost_masters(names)
 
     def _replace_lost_masters(self, names: Iterable[str]) -> None:
-        """Replace concurrently, so that the proposals share disk syncs and messages to the other controllers."""
+        """Replace masters concurrently, so that the proposals share disk syncs and messages to the other controllers."""
         live = self._brokers.liveness()
         for broker_name in names if self._active else ():
             self._brokers.log_silent(broker_name)
@@ -207,7 +207,7 @@ class MasterFailover:
     def _log_election(
         self, broker_name: str, decision: Decision, before: SyncState, asked_by: str | None
     ) -> None:
-        """One line for each election that changed something."""
+        """Log one line for each election that changed the state."""
         elected = next((event for event in decision.events if isinstance(event, ElectMaster)), None)
         sync_state = self._state.sync_states.get(broker_name)
         if elected is None or sync_state is None:

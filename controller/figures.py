@@ -1,4 +1,4 @@
-"""The metrics of a controller, in the order in which they are shown: upstream's names, types and labels."""
+"""The metrics of a controller in the order in which they are shown, with upstream's names, types and labels."""
 
 from __future__ import annotations
 

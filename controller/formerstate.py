@@ -1,6 +1,6 @@
-"""Frees a state that a snapshot replaced, in slices, because the state of many brokers takes long to free.
+"""Frees a state that a snapshot has replaced. It is freed in slices, because the state of many brokers takes long to free.
 
-Invariant: nobody reads it any more. Pure."""
+Invariant: no other code reads the state any more. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BROKERS_A_TURN = 1_000
 
 
 async def let_go(state: ReplicasState) -> None:
-    """Empty `state`, yielding to the loop."""
+    """Empty `state`; other tasks run meanwhile."""
     brokers = 0
     while state.replicas:
         name, replicas = state.replicas.popitem()

@@ -1,10 +1,10 @@
-"""Planned switchover: a live master lets its successor catch up before an election deposes it.
+"""Planned switchover: a live master lets its successor catch up before an election deposes the master.
 
-Each election goes through it (`MasterFailover.elect` in controller/failover.py). The master answers in
+Each election is prepared here (by `MasterFailover.elect` in controller/failover.py). The master's side is
 broker/switchover/handover.py.
 
-Invariant: no election depends on it. A master that refuses, does not know the request or does not answer in time is
-deposed all the same. If the election then does not happen, the master is notified; if that message is lost, it
+Invariant: no election depends on the preparation. A master that refuses, does not know the request or does not answer in time
+is deposed all the same. If the election does not happen after all, the master is notified. If this message is lost, the master
 resumes by itself after HOLD_MS."""
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ from remoting.headers.group import HandOverHeader
 logger = logging.getLogger(__name__)
 
 WAIT_MS = 400
-"""Time for the successor to catch up. Callers of an election wait 3000 ms, and it may itself take runner.TIMEOUT_MS."""
+"""Time for the successor to catch up. Callers of an election wait 3000 ms, and the election itself may take
+runner.TIMEOUT_MS."""
 ANSWER_MS = WAIT_MS + 150
 HOLD_MS = 3_000
-"""Longest time that the master accepts no messages. Then it resumes: it was not deposed, or does not know."""
+"""The longest time in which the master accepts no messages. After this time it resumes, because it was not deposed or does not
+know that it was."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedSwitchover:
-    """A live master at `address`, and its successor."""
+    """A switchover from the live master at `address` to its successor."""
 
     broker_name: str
     address: str
@@ -47,8 +49,8 @@ class PlannedSwitchover:
 def departure(
     broker_name: str, decision: Decision | None, state: ReplicasState, live: Liveness
 ) -> PlannedSwitchover | None:
-    """The switchover that `decision`, made on `state` and `live`, would cause; None if it deposes no live master.
-    Only a member of the set can be waited for."""
+    """The switchover that `decision`, made on `state` and `live`, would cause. None if no live master is deposed, or if the
+    successor is not a member of the set: the master cannot wait for such a successor."""
     known = state.known(broker_name)
     elected = next(
         (
@@ -70,7 +72,7 @@ def departure(
 
 
 class HandOver:
-    """Sends requests over `client`'s connections; `tasks` run those that nobody waits for."""
+    """Sends requests over `client`'s connections. `tasks` runs requests that no caller waits for."""
 
     def __init__(
         self, client: RemotingClient, state: ReplicasState, liveness: Callable[[], Liveness], tasks: Tasks
@@ -83,8 +85,8 @@ class HandOver:
     async def prepare(
         self, broker_name: str, decide: Callable[[ReplicasState, Liveness], Decision | None]
     ) -> PlannedSwitchover | None:
-        """Prepare the election that `decide` comes to now. Returns the switchover whose master holds its messages and whose
-        successor has caught up; None if there is none."""
+        """Prepare the election that `decide` decides now. Returns the switchover if the master holds its sends and the
+        successor has caught up; else None."""
         live = self._liveness()
         leaving = departure(broker_name, decide(self._state, live), self._state, live)
         if leaving is None:
@@ -107,7 +109,7 @@ class HandOver:
         return None
 
     def called_off(self, leaving: PlannedSwitchover | None) -> None:
-        """Notify the master that there is no election, so that it need not wait."""
+        """Notify the master that there is no election, so that it resumes at once."""
         if leaving is not None:
             self._tasks.start(self._call_off(leaving), name=f"call off hand-over of {leaving.broker_name}")
 

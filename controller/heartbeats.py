@@ -1,10 +1,11 @@
-"""Liveness of brokers, as far as this controller knows. Upstream: BrokerHeartbeatManager.
+"""Liveness of brokers, as this controller knows it. Upstream: BrokerHeartbeatManager.
 
-Every controller keeps its own table, from the heartbeats that each broker sends to all of them; it is never
-replicated. Invariant: an entry belongs to the newest connection that a heartbeat of its broker came over, so only the
-end of that connection ends the broker, and the late end of an older one does not. Late messages of a dead process are ignored:
-their connection is older than the successor's, and so is their incarnation, if one was sent. Both comparisons are needed,
-because clocks are set back and requests are sent twice. Pure."""
+Each broker sends its heartbeats to all controllers, and every controller keeps its own table, which is never replicated.
+
+Invariant: an entry belongs to the newest connection over which its broker sent a heartbeat. So the broker counts as dead when
+that connection ends, but not when an older connection ends late. Late messages of a dead process are ignored: they have an
+older connection than those of the next process, and an older incarnation, if they have one. Both are compared, because clocks
+are set back and requests are sent twice. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +16,11 @@ from controller.electpolicy import LiveReport
 from controller.reasons import CONNECTION_LOST, HEARTBEAT_LOST, NEVER_HEARD
 
 UNHEARD_TIMEOUT_MS = 10_000
-"""Time that a new leader waits for a broker that it never heard: the default lifetime that brokers announce."""
+"""The time for which a new leader waits for a broker that it never heard. It is the default lifetime in brokers' heartbeats."""
 FORGET_AFTER_MS = 600_000
 PROCESSES_KEPT = 4
-"""Processes kept of one broker, those with the newest connections; older ones are rejected by comparison with them."""
+"""For each broker this number of processes is kept, those with the newest connections. Messages of older processes are rejected
+by comparison with them."""
 
 BrokerKey = tuple[str, str, int]
 """(cluster name, broker name, broker id)"""
@@ -26,7 +28,7 @@ BrokerKey = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The contents of one request 904."""
+    """The contents of one BROKER_HEARTBEAT request (904)."""
 
     address: str
     timeout_ms: int
@@ -35,7 +37,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLoss:
-    """The loss of a dead broker; None: not known. Silence has no moment of its own."""
+    """The loss of a dead broker. A time is None if it is not known; silence has no `noticed_ago_ms`."""
 
     why: str
     heard_ago_ms: int | None = None
@@ -48,7 +50,7 @@ class _Heartbeat:
     open: bool
     last_seen_ms: int
     heartbeat: Heartbeat
-    closed_ms: int = 0  # when it was last found closed
+    closed_ms: int = 0  # when the connection was last found closed
     found_silent: bool = False
 
     def alive_at(self, now_ms: int) -> bool:
@@ -64,13 +66,13 @@ class Heartbeats:
     def __init__(self) -> None:
         self._entries: dict[BrokerKey, _Heartbeat] = {}
         self._spoken: dict[BrokerKey, dict[int, int]] = {}
-        """By broker, the newest connection of its last incarnations that sent heartbeats or registrations."""
+        """By broker: incarnation -> the newest connection over which this incarnation sent heartbeats or registrations."""
         self._of_connection: dict[int, dict[BrokerKey, None]] = {}
-        """The brokers whose entry a connection has, in the order of arrival."""
+        """By connection, the brokers whose entries belong to it, in the order of arrival."""
 
     def of_former(self, key: BrokerKey, connection: int, incarnation: int) -> bool:
-        """Whether a message over `connection` was sent by a process that has a successor; incarnation 0: not sent. If
-        not, the process is noted."""
+        """Whether a message over `connection` comes from a former process of the broker. If not, the process is recorded.
+        `incarnation` is 0 if the message has none."""
         if incarnation <= 0:
             return False
         spoken = self._spoken.setdefault(key, {})
@@ -84,9 +86,9 @@ class Heartbeats:
     def heard(self, key: BrokerKey, connection: int, heartbeat: Heartbeat, now_ms: int) -> bool:
         """Record a heartbeat; True if it brings a broker (back) to life.
 
-        The newest report counts, also when it is lower than the one before: a connection keeps its order, and a
-        truncated log is really shorter. (Upstream keeps the highest ever seen.) A heartbeat over an older connection,
-        while the newer one is open, proves life and nothing else."""
+        The newest report counts, even if its log end is lower than before: a connection keeps the order of messages, and a
+        truncated log is really shorter. (Upstream keeps the highest log end ever seen.) A heartbeat over an older connection,
+        while the newer connection is open, only proves that the broker is alive."""
         entry = self._entries.get(key)
         if entry is None:
             self._entries[key] = _Heartbeat(connection, True, now_ms, heartbeat)
@@ -103,11 +105,11 @@ class Heartbeats:
         return entry.alive_at(now_ms) and not was_alive
 
     def came_over(self, connection: int) -> bool:
-        """Whether some broker's newest connection is this one."""
+        """Whether `connection` is the newest connection of a broker."""
         return connection in self._of_connection
 
     def connection_closed(self, connection: int, now_ms: int) -> list[BrokerKey]:
-        """End the brokers whose connection this was."""
+        """Mark the brokers of this connection as dead, and return them."""
         ended = [key for key in self._of_connection.get(connection, ()) if self._entries[key].open]
         for key in ended:
             self._entries[key].open = False
@@ -115,11 +117,11 @@ class Heartbeats:
         return ended
 
     def restarted(self, key: BrokerKey, connection: int, now_ms: int, incarnation: int = 0) -> bool:
-        """Note a new process of the broker, heard over `connection`: its messages over older connections no longer
-        count.
+        """Record a new process of the broker, heard over `connection`. Messages over older connections no longer count.
 
-        False, and no effect, if it was heard over a newer connection: the request is late. If only its former
-        processes were, their messages were delayed, and the request counts."""
+        Returns False and changes nothing if this process was already heard over a newer connection, because the request is then
+        late. If only its former processes were heard over a newer connection, their messages were delayed, and the request
+        counts."""
         entry = self._entries.get(key)
         if entry is None or entry.connection == connection:
             return True
@@ -134,8 +136,8 @@ class Heartbeats:
         return 0 < max((said for said, over in spoken.items() if over > connection), default=0) < incarnation
 
     def begins(self, key: BrokerKey, connection: int, now_ms: int) -> None:
-        """Note that a new process of the broker registered over `connection`, by a start number above all known ones:
-        it alone counts from now on."""
+        """Record that a new process of the broker registered over `connection`, with a start number above all known start
+        numbers. Only this process counts from now on."""
         self._spoken.pop(key, None)
         entry = self._entries.get(key)
         if entry is not None and entry.connection != connection and entry.open:
@@ -143,23 +145,23 @@ class Heartbeats:
             entry.closed_ms = now_ms
 
     def unfit(self, key: BrokerKey) -> str:
-        """Reason in the last report why it could not lead."""
+        """The reason in the broker's last report why it could not lead."""
         entry = self._entries.get(key)
         return entry.heartbeat.report.unfit if entry is not None else ""
 
     def spoken_of(self) -> list[BrokerKey]:
-        """The ids under which anything was heard."""
+        """The keys of all brokers that were heard."""
         return list(dict.fromkeys([*self._entries, *self._spoken]))
 
     def forget(self, key: BrokerKey) -> None:
-        """Drop everything heard under this id."""
+        """Drop everything that was heard of the broker `key`."""
         self._spoken.pop(key, None)
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._leave_connection(key, entry)
 
     def fell_silent(self, key: BrokerKey, now_ms: int, judging_since_ms: int) -> bool:
-        """Whether its lifetime ended since the last call, with its connection still open."""
+        """Whether the broker fell silent since the last call: its lifetime ended while its connection was open."""
         entry = self._entries.get(key)
         if entry is None or not entry.open or entry.found_silent:
             return False
@@ -167,7 +169,7 @@ class Heartbeats:
         return entry.found_silent
 
     def forget_silent(self, now_ms: int) -> None:
-        """Drop dead brokers that were not heard for long."""
+        """Drop dead brokers that were not heard for a long time."""
         for key, entry in list(self._entries.items()):
             if not entry.alive_at(now_ms) and entry.last_seen_ms + FORGET_AFTER_MS < now_ms:
                 self.forget(key)
@@ -185,7 +187,7 @@ class Heartbeats:
         incomplete: frozenset[BrokerKey] = frozenset(),
         start_number: Callable[[BrokerKey], int] = lambda key: 0,
     ) -> Liveness:
-        """The table at one instant; silence counts from `judging_since_ms` on. `incomplete`, `start_number`: see
+        """The table at one instant. Silence counts from `judging_since_ms` on. For `incomplete` and `start_number` see
         controller.holdings."""
         return Liveness(self._entries, now_ms, judging_since_ms, incomplete, start_number)
 
@@ -194,16 +196,16 @@ class Heartbeats:
 class Liveness:
     """Liveness of brokers at one instant.
 
-    To enter a SyncStateSet a broker must be heard (`is_alive`); to be elected without an operator, since this
-    controller leads (`has_reported`). To be deposed as lost it must be known to be gone (`is_dead`): its connection ended, or
-    it was silent for its whole lifetime while this controller was judging. Shortly after a change of leader it may be
-    neither alive nor dead."""
+    A broker enters a SyncStateSet only if it is heard (`is_alive`). It is elected without an operator only if it was heard
+    since this controller leads (`has_reported`). It is deposed as lost only if it is known to be gone (`is_dead`): its
+    connection ended, or it was silent for its whole lifetime while this controller was judging. Shortly after a change of
+    leader a broker may be neither alive nor dead."""
 
     entries: dict[BrokerKey, _Heartbeat]
     now_ms: int
     judging_since_ms: int
     incomplete: frozenset[BrokerKey] = frozenset()
-    """Brokers whose logs are known to be missing data that their sets confirmed."""
+    """Brokers whose logs are known to be missing data that their set confirmed."""
     start_number: Callable[[BrokerKey], int] = lambda key: 0
     """The greatest start number in a broker's heartbeats."""
 
@@ -220,18 +222,18 @@ class Liveness:
         return entry.is_silent(self.now_ms, self.judging_since_ms)
 
     def is_unfit(self, key: BrokerKey) -> bool:
-        """Whether it is alive and reports that it cannot lead."""
+        """Whether the broker is alive and reports that it cannot lead."""
         entry = self.entries.get(key)
         return entry is not None and entry.alive_at(self.now_ms) and bool(entry.heartbeat.report.unfit)
 
     def is_reachable(self, key: BrokerKey) -> bool:
-        """Whether messages can be sent to it: its connection is not known to have ended."""
+        """Whether messages can be sent to the broker: its connection is not known to have ended."""
         entry = self.entries.get(key)
         return entry is None or entry.open
 
     def has_reported(self, key: BrokerKey) -> bool:
-        """Whether it is alive and reported since this controller leads. Only the leader is notified of restarts, so
-        an earlier report may be of a dead process, or of a log that is shorter now."""
+        """Whether the broker is alive and has reported since this controller leads. Only the leader is notified of restarts, so
+        an earlier report may come from a dead process, or from a log that is shorter now."""
         entry = self.entries.get(key)
         return (
             entry is not None and entry.alive_at(self.now_ms) and entry.last_seen_ms >= self.judging_since_ms

@@ -1,12 +1,13 @@
-"""Confirmed offset of each broker's log, as it reported it, and the brokers that came back with less.
+"""The confirmed offset that each broker reported, and the brokers that came back with a shorter log.
 
-Every controller keeps its own table, from the heartbeats that each broker sends to all of them. Invariant: a broker
-is missing data only if it was a member of the SyncStateSet, or eligible, and its first report over a connection fell
-short of the offset confirmed before; that report may come from a new process with another disk. Within a connection a
-log loses nothing confirmed, and its master ensures that a broker that joins the set later holds all of it. Reports of
-other brokers count only against an empty log, because they may simply be newer. A newer epoch in its log clears a
-broker, because its set was created again with it. A broker that sends its start number also sends the end of its last
-confirmed record, and is missing data if it comes back with a byte less. Pure."""
+Each broker sends its heartbeats to all controllers, and every controller keeps its own table.
+
+Invariant: a broker is recorded as missing data only if it is a member of the SyncStateSet, or eligible, and its first report
+over a connection is below the offset that it confirmed before. That report may come from a new process with another disk.
+Within a connection a log loses no confirmed data, and the master ensures that a broker that joins the set later holds all of
+it. Reports of other brokers count only against an empty log, because those reports may simply be newer. A newer epoch in a
+broker's log clears the broker. A broker that sends its start number also sends the end of its last confirmed record; it is
+missing data if it comes back with one byte less. Pure."""
 
 from __future__ import annotations
 
@@ -19,17 +20,17 @@ from controller.heartbeats import BrokerKey
 from remoting.fastjson import FastJsonError, loads
 
 RECORD_BYTES_MAX = (4 << 20) + (64 << 10)
-"""Bytes that may be missing from an intact log without a start number (upstream's brokers): a confirm offset may lie
-within a record, and a start truncates a partial record."""
+"""The number of bytes that may be missing from an intact log of a broker without a start number (upstream's): its confirm
+offset may lie within a record, and its start truncates a partial record."""
 
 CheckCode = Callable[[BrokerKey], str | None]
-"""The check code that an id was granted with; None if it is not granted. An id may be granted again after its set was
-cleaned."""
+"""Returns the check code with which an id was granted; None if the id is not granted. An id may be granted again after its set
+was cleaned."""
 
 
 class LogReport(NamedTuple):
-    """A heartbeat's report on a log: its last epoch, its end, and its confirm offset; with a `start_number` (0: not
-    sent) that is the end of the last confirmed record."""
+    """A heartbeat's report on a log: the last epoch, the end and the confirm offset. If the heartbeat has a `start_number` (0:
+    not sent), the confirm offset is the end of the last confirmed record."""
 
     epoch: int
     max_offset: int
@@ -38,7 +39,7 @@ class LogReport(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Confirmed offset in an epoch. Later values of one broker are greater."""
+    """The confirmed offset in an epoch. Later values of one broker are greater."""
 
     epoch: int
     confirm_offset: int
@@ -51,15 +52,15 @@ class _Holding:
     connection: int = 0
     missing: Held | None = None
     start_number: int = 0
-    """The greatest that was heard."""
+    """The greatest start number that was heard."""
 
 
 class HoldingsDamaged(ValueError):
-    """Data that no Holdings wrote."""
+    """The data was not written by Holdings."""
 
 
 class Holdings:
-    """Connections are numbered; later ones have higher numbers. `on_change` is called when `rows` changes."""
+    """The table. Later connections have higher numbers. `on_change` is called when the result of `rows` changes."""
 
     def __init__(self, check_code: CheckCode, on_change: Callable[[], None]) -> None:
         self._check_code = check_code
@@ -67,11 +68,11 @@ class Holdings:
         self._of: dict[BrokerKey, _Holding] = {}
         self._of_set: dict[tuple[str, str], dict[BrokerKey, _Holding]] = {}
         self.incomplete: frozenset[BrokerKey] = frozenset()
-        """The brokers whose logs are known to be missing data that their sets confirmed."""
+        """The brokers whose logs are known to be missing data that their set confirmed."""
 
     def heard(self, key: BrokerKey, connection: int, report: LogReport, *, member: bool) -> Held | None:
-        """Record a heartbeat of a registered broker; `member`: of its SyncStateSet, or eligible. Return the confirmed
-        offset that it was just found to be missing, or None."""
+        """Record a heartbeat of a registered broker. `member` is True if the broker is in its SyncStateSet, or eligible. If
+        this heartbeat shows that the broker is missing data, returns the confirmed offset that it does not reach; else None."""
         check_code = self._check_code(key)
         assert check_code is not None, f"{key} is not registered"
         holding = self._of.get(key)
@@ -94,7 +95,7 @@ class Holdings:
         if holding.missing is not None:
             return holding.missing if before is None else None
         held = Held(report.epoch, max(0, report.confirm_offset))
-        if exact or not report.start_number:  # else the earlier one may end within a record
+        if exact or not report.start_number:  # otherwise the earlier offset may lie within a record
             held = max(holding.held, held)
         if held != holding.held:
             holding.held = held
@@ -102,18 +103,18 @@ class Holdings:
         return None
 
     def start_number(self, key: BrokerKey) -> int:
-        """The greatest start number that the broker with this key has sent; 0 if none."""
+        """The greatest start number that the broker `key` has sent; 0 if it sent none."""
         holding = self._of.get(key)
         return holding.start_number if holding and holding.check_code == self._check_code(key) else 0
 
     def _shortfall(self, key: BrokerKey, own: Held, report: LogReport, *, exact: bool) -> Held | None:
-        """The confirmed offset that this report falls short of. The broker's own counts in full, the set's only
-        against an empty log."""
+        """The confirmed offset that this report does not reach; None if there is none. The broker's own confirmed offset always
+        counts, the greatest of the set only against an empty log."""
         if report.max_offset < 0:
             return None  # not sent
         cut_off = (
             RECORD_BYTES_MAX if report.epoch == own.epoch and not exact else 0
-        )  # a copy from before the last epoch is missing no part of a record
+        )  # a log from before the last epoch ends with a whole record
         if report.epoch <= own.epoch and report.max_offset < own.confirm_offset - cut_off:
             return own
         newest = max(
@@ -132,11 +133,11 @@ class Holdings:
     # The file
 
     def keys(self) -> list[BrokerKey]:
-        """Brokers ever heard, sorted."""
+        """All brokers that were ever heard, sorted."""
         return sorted(self._of)
 
     def rows(self, keys: Iterable[BrokerKey]) -> Iterator[bytes]:
-        """Encode those of `keys` with confirmed data, for `restore`."""
+        """Encode the rows of those `keys` that have confirmed data or a start number, for `restore`."""
         for key in keys:
             holding = self._of[key]
             says = holding.held.confirm_offset or holding.start_number

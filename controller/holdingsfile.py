@@ -1,7 +1,7 @@
 """Keeps the reported confirmed offsets in a small file, for the next process of this controller.
 
-Invariant: the file is never ahead of the reports, and encoding it never holds the loop for long. A file that cannot
-be read or written costs knowledge, and causes no election to be rejected."""
+Invariant: the file is never ahead of the reports, and encoding it never blocks the event loop for long. If the file cannot be
+read or written, knowledge is lost, but no election is rejected."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class HoldingsFile:
             await asyncio.sleep(SAVE_EVERY_MS / 1000)
 
     async def save(self) -> None:
-        """Write the file if anything changed since the last time."""
+        """Write the file if the table changed since the last call."""
         if not self._changed.is_set():
             return
         self._changed.clear()
@@ -65,7 +65,7 @@ class HoldingsFile:
             self._failure.recovered(self._clock.monotonic_ms())
 
     async def _encoded(self) -> bytes:
-        """All rows, each as it is at some moment of the call: rows are never compared with each other."""
+        """All rows. They may be encoded at different moments of the call, because rows are never compared with each other."""
         keys, rows = self.holdings.keys(), list[bytes]()
         for start in range(0, len(keys), ROWS_A_TURN):
             rows += self.holdings.rows(keys[start : start + ROWS_A_TURN])

@@ -1,13 +1,13 @@
-"""Detection of a leading controller that is isolated from all brokers, and when it should transfer leadership.
+"""Detects that the leading controller is isolated from all brokers, and decides when it should transfer leadership.
 
-A network can separate the leader from all brokers and from no controller. Raft keeps such a leader, which can neither
-see live brokers nor notify any of an election.
+A network fault can separate the leader from all brokers but from no controller. Raft keeps such a leader, although it can
+neither see live brokers nor notify a broker of an election.
 
-Invariant: a leader steps down only if brokers are registered and it received no heartbeat for its whole patience. The
-patience is at least a third of the lifetime in the last heartbeat, and at least three of the longest pauses between
-heartbeats, those before it led included. Where it never received any, it is the whole lifetime, because the brokers
-may be new. It doubles each time in a row, up to `PATIENCE_MS_MAX`, because all brokers may be down. If another
-controller led for long in between, the row ends, because that one heard brokers. Pure."""
+Invariant: a leader steps down only if brokers are registered and it received no heartbeat for its whole patience. The patience
+is at least a third of the lifetime in the last heartbeat, and at least three times the longest pause between heartbeats, pauses
+before the leadership included. A leader that never received a heartbeat waits for the whole lifetime, because the brokers may
+be new. Each time that the leader steps down again the patience doubles, up to `PATIENCE_MS_MAX`, because all brokers may be
+down. If another controller led for long in between, the doubling ends, because that controller heard brokers. Pure."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from controller.heartbeats import UNHEARD_TIMEOUT_MS
 
 PATIENCE_MS_MAX = 600_000
 LONG_LED = 16
-"""Multiple of the own patience: isolated members have about the same one each, and groups are smaller."""
+"""Another controller led for long if it led for more than this multiple of the own patience. All isolated controllers have
+about the same patience, and a group has fewer than 16 members."""
 
 
 class Hearing:
-    """State of one controller. Times exclude pauses of the process, in ms."""
+    """The state of one controller. Times are in ms, without pauses of the process."""
 
     def __init__(self) -> None:
         self._last_ms = 0
         self._heard_ms: int | None = None
         self._pause_ms_max = 0
-        self._pause_before_ms_max = 0  # up to the present leadership, since the one before it began
+        self._pause_before_ms_max = 0  # from the start of the last leadership to the start of this one
         self._lifetime_ms = UNHEARD_TIMEOUT_MS
-        self._gave_way = 0  # times in a row
+        self._gave_way = 0  # how many times in a row
         self._gave_way_ms = 0
 
     def leads_from(self, now_ms: int) -> None:
@@ -40,8 +41,8 @@ class Hearing:
         self._pause_before_ms_max, self._pause_ms_max = self._pause_ms_max, 0
 
     def heard(self, lifetime_ms: int, now_ms: int) -> None:
-        """Note the heartbeat of a registered broker with this lifetime, whether this controller leads or not."""
-        if self._heard_ms is not None and now_ms - self._heard_ms < lifetime_ms:  # a longer one is an outage
+        """Record the heartbeat of a registered broker with this lifetime, whether this controller leads or not."""
+        if self._heard_ms is not None and now_ms - self._heard_ms < lifetime_ms:  # longer is an outage
             self._pause_ms_max = max(self._pause_ms_max, now_ms - self._heard_ms)
         self._last_ms = self._heard_ms = now_ms
         self._lifetime_ms = lifetime_ms
@@ -57,7 +58,7 @@ class Hearing:
         return now_ms - self._last_ms > self._patience_ms
 
     def give_way(self, members: Iterable[str], self_id: str, now_ms: int) -> str:
-        """The controller that is to lead next: in the order of ids, another one each time."""
+        """The controller that should lead next: each call returns the next controller in the order of ids."""
         self._last_ms = self._gave_way_ms = now_ms
         others = sorted(set(members) - {self_id}, key=lambda peer: (peer < self_id, peer))
         target = others[self._gave_way % len(others)]

@@ -1,7 +1,6 @@
 """Logs that the controllers have no leader.
 
-Invariant: a controller that cannot reach a majority logs it, soon at first and then every half minute, and logs the
-end."""
+Invariant: a controller that cannot reach a majority soon logs this, repeats the line every half minute, and logs the end."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ LOOK_EVERY_MS = 3_000
 
 
 async def log_leaderless(node: DLedgerNode, clock: Clock) -> None:
-    """Run until cancelled."""
+    """Log until cancelled."""
     failure = RepeatedFailure()
     while True:
         await asyncio.sleep(LOOK_EVERY_MS / 1000)

@@ -1,8 +1,8 @@
 """The brokers known to this controller: their heartbeats, their connections, their confirmed offsets.
 
-Invariant: a broker that is not registered is ignored. Silence counts from the beginning of each leadership, by a
-clock without pauses of this process, so heartbeats that it could not receive count against no broker. Ended
-connections are not forgotten."""
+Invariant: a broker that is not registered is ignored. Silence counts from the start of each leadership, by a clock without
+pauses of this process, so a broker is never blamed for heartbeats that this process could not receive. Ended connections are
+not forgotten."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ logger = logging.getLogger(__name__)
 
 
 DOUBLE_MS, SURELY_MS = 20_000, 2_000
-"""A second process of one broker asks again every few seconds."""
+"""A second process of a broker counts for DOUBLE_MS after its last request, and after SURELY_MS of requests. It asks every few
+seconds."""
 
 
 @dataclass
@@ -57,8 +58,8 @@ class _Double:
 
 
 class LiveBrokers:
-    """`state` is read, never changed; `clock` excludes pauses of this process; `on_change` is called with the name of
-    a set when a broker of it came, or the connection of one ended."""
+    """`state` is read and never changed. `clock` excludes pauses of this process. `on_change` is called with the name of a set
+    when a broker of the set came, or when the connection of such a broker ended."""
 
     def __init__(
         self, state: ReplicasState, holdings: Holdings, clock: Clock, on_change: Callable[[str], None]
@@ -85,7 +86,7 @@ class LiveBrokers:
         self.hearing.leads_from(self._judging_since_ms)
 
     def should_give_way(self) -> bool:
-        """Whether this leading controller hears none of the registered brokers, so that another one should try."""
+        """Whether this leading controller hears no registered broker, so that another controller should lead."""
         return bool(self._state.replicas) and self.hearing.should_give_way(self._clock.monotonic_ms())
 
     def gives_way(self, members: Iterable[str], self_id: str) -> str:
@@ -93,8 +94,8 @@ class LiveBrokers:
         return self.hearing.give_way(members, self_id, self._clock.monotonic_ms())
 
     def heard(self, header: BrokerHeartbeatHeader, connection: int) -> None:
-        """Record request 904, which came over `connection`. One from another address than the registered one is sent
-        by a broker that had the id before, and has not noticed."""
+        """Record BROKER_HEARTBEAT (904), which came over `connection`. A heartbeat from another address than the registered
+        address is ignored: its sender had the id before, and has not noticed the loss of the id."""
         assert header.broker_id is not None
         key = self._key(header.broker_name, header.broker_id)
         if key is None or key[0] != header.cluster_name or not self._is_registered(key, header):
@@ -137,7 +138,7 @@ class LiveBrokers:
             came.set()
 
     def why_not_this_process(self, header: RegisterBrokerToControllerHeader) -> IdentityRefusal | None:
-        """The reason why the sender of request 1003 does not count as the broker that it names."""
+        """The reason why the sender of CONTROLLER_REGISTER_BROKER (1003) does not count as the broker that it names."""
         key = self._key(header.broker_name, header.broker_id)
         if key is None or header.register_check_code not in (None, self._state.check_code(key)):
             return None
@@ -149,8 +150,8 @@ class LiveBrokers:
         return refusal
 
     def begins(self, header: RegisterBrokerToControllerHeader, connection: int) -> bool:
-        """Whether the accepted request 1003 comes from a new process, shown by a start number above all others.
-        Messages of other processes of this broker then no longer count, however late they come."""
+        """Whether the accepted CONTROLLER_REGISTER_BROKER (1003) comes from a new process with a start number above all earlier
+        numbers. If so, messages of other processes of this broker no longer count, however late they come."""
         key = self._key(header.broker_name, header.broker_id)
         if key is None or not header.start_number:
             return False
@@ -162,8 +163,8 @@ class LiveBrokers:
         return True
 
     def polled(self, header: GetReplicaInfoHeader) -> str | None:
-        """Handle a request 1004. Returns the address of another process that lately claimed to be the asking,
-        registered broker."""
+        """Handle CONTROLLER_GET_REPLICA_INFO (1004). If the registered process of a broker asks, returns the address of another
+        process that lately claimed to be this broker; else None."""
         key = None if header.broker_id is None else self._key(header.broker_name, header.broker_id)
         if key is None:
             return None
@@ -179,8 +180,8 @@ class LiveBrokers:
         return double.address if double is not None and lasts and double.is_confirmed else None
 
     def _note_double(self, key: BrokerKey, address: str) -> None:
-        """Note that a process which is not the registered one claims to be this live broker. A single claim does not
-        count: that process may be gone and its message delayed."""
+        """Record that another process than the registered process claims to be this live broker. A single claim does not count,
+        because the other process may be gone and its message delayed."""
         now_ms = self._clock.monotonic_ms()
         double = self._doubles.get(key)
         if double is None or now_ms - double.last_ms > DOUBLE_MS:
@@ -211,9 +212,10 @@ class LiveBrokers:
         incarnation: int = 0,
         check_code: str | None = None,
     ) -> bool:
-        """Record request 1003, which came over `connection`. The broker counts as alive once it is heard again, with
-        its log's new end. False if the request is late: its sender, or the next process, was heard over a newer
-        connection. A request with another `check_code` than the id's is rejected elsewhere, and changes nothing here."""
+        """Record CONTROLLER_REGISTER_BROKER (1003), which came over `connection`. The broker counts as alive again after its
+        next heartbeat, which has the new end of its log. Returns False if the request is late: the sender, or a later process,
+        was heard over a newer connection. A request whose `check_code` differs from the code of the id is rejected elsewhere,
+        and changes nothing here."""
         key = self._key(broker_name, broker_id)
         if key is None or check_code not in (None, self._state.check_code(key)):
             return True
@@ -222,25 +224,25 @@ class LiveBrokers:
         return self._heartbeats.restarted(key, connection, self._clock.monotonic_ms(), incarnation)
 
     def applied(self, event: Event) -> None:
-        """`event` has just changed the state. If it granted an id, what was heard under that id concerns an earlier
-        broker and is dropped."""
+        """Called when `event` has just changed the state. If `event` granted an id, everything heard under this id came from an
+        earlier broker and is dropped."""
         if isinstance(event, ApplyBrokerId):
             self._heartbeats.forget((event.cluster_name, event.broker_name, event.broker_id))
 
     def loaded(self, before: ReplicasState) -> None:
-        """A snapshot has just replaced the state `before`: do the same for each id that belongs to another broker
-        now. Only heard ids are checked, because the state may have far more."""
+        """Called when a snapshot has just replaced the state `before`. Drops everything heard under ids that now belong to
+        another broker. Only heard ids are checked, because the state may have far more ids."""
         for key in self._heartbeats.spoken_of():
             code = self._state.check_code(key)
             if code is not None and code != before.check_code(key):
                 self._heartbeats.forget(key)
 
     def speak_over(self, connection: int) -> bool:
-        """Whether a registered broker's newest heartbeat came over it."""
+        """Whether the newest heartbeat of a registered broker came over `connection`."""
         return self._heartbeats.came_over(connection)
 
     def connection_closed(self, connection: int) -> None:
-        """End the brokers whose connection this was."""
+        """Mark the brokers of this connection as dead."""
         for cluster, broker, broker_id in self._heartbeats.connection_closed(
             connection, self._clock.monotonic_ms()
         ):
@@ -248,7 +250,7 @@ class LiveBrokers:
             self._on_change(broker)
 
     def log_silent(self, broker_name: str) -> None:
-        """Log each broker of the set that fell silent since the last call; only the controller that judges knows."""
+        """Log each broker of the set that fell silent since the last call. Only the leading controller judges this."""
         replicas, now_ms = self._state.replicas.get(broker_name), self._clock.monotonic_ms()
         if replicas is None:
             return
@@ -258,7 +260,7 @@ class LiveBrokers:
                 logger.info("broker silent", extra=fields(cluster=key[0], broker=broker_name, id=broker_id))
 
     def forget_silent(self) -> None:
-        """Drop dead brokers that were not heard for long."""
+        """Drop dead brokers that were not heard for a long time."""
         now_ms = self._clock.monotonic_ms()
         self._heartbeats.forget_silent(now_ms)
         self._doubles = {
@@ -266,7 +268,7 @@ class LiveBrokers:
         }
 
     async def wait_alive(self, broker_name: str, broker_id: int, timeout_ms: int) -> None:
-        """Wait until a registered broker is heard, or the time is over."""
+        """Wait until a registered broker is heard, at most `timeout_ms`."""
         key = self._key(broker_name, broker_id)
         if key is None or self.liveness().is_alive(key):
             return
@@ -275,7 +277,7 @@ class LiveBrokers:
                 await self._next_words([key])
 
     async def wait_reported(self, broker_name: str, timeout_ms: int) -> None:
-        """Wait until all live brokers of the set have reported since this controller leads, or the time is over."""
+        """Wait until all live brokers of the set have reported since this controller leads, at most `timeout_ms`."""
         replicas = self._state.replicas.get(broker_name)
         live = self.liveness()
         keys = (
@@ -303,21 +305,21 @@ class LiveBrokers:
                     del self._awaited[key]
 
     def _key(self, broker_name: str, broker_id: int) -> BrokerKey | None:
-        """Key under the stored cluster name; None for a broker that is not registered."""
+        """The broker's key, with the stored cluster name; None for a broker that is not registered."""
         replicas = self._state.replicas.get(broker_name)
         if replicas is None or broker_id not in replicas.by_id:
             return None
         return (replicas.cluster_name, broker_name, broker_id)
 
     def _is_registered(self, key: BrokerKey, header: BrokerHeartbeatHeader) -> bool:
-        """Whether the registered process sent this heartbeat. Where that one did not identify itself (upstream's),
-        any process with its address counts."""
+        """Whether the registered process sent this heartbeat. If the registered process did not identify itself (upstream's),
+        any process at its address counts."""
         replica = self._state.replicas[key[1]].by_id[key[2]]
         says = replica.start_number and replica.incarnation
         return (self._is_known(key, header) or not says) and replica.address == header.broker_addr
 
     def _is_known(self, key: BrokerKey, header: BrokerHeartbeatHeader) -> bool:
-        """Whether the start number and incarnation prove it."""
+        """Whether the start number and the incarnation prove that the registered process sent this heartbeat."""
         incarnation = self._state.replicas[key[1]].by_id[key[2]].incarnation
         if not header.start_number > 0 or not 0 < incarnation == header.incarnation:
             return False
@@ -354,7 +356,7 @@ def _warn_of_lost_memory(key: BrokerKey, log_end: int) -> None:
 
 
 def _held_all(sync_state: SyncState, broker_id: int) -> bool:
-    """Whether it held all acknowledged data when the set last changed."""
+    """Whether the broker held all acknowledged data when the set last changed."""
     return broker_id in sync_state.members or broker_id in sync_state.eligible
 
 

@@ -1,7 +1,7 @@
-"""Logs, on the leading controller, the sets that stay without a master until an operator acts, and what to do.
+"""Logs on the leading controller the sets that stay without a master until an operator acts, with a remedy.
 
-Invariant: a set is logged once no broker could be elected for `UNELECTED_MS`, and then every half minute; only if
-brokers of it are alive, because a set that is down is no news."""
+Invariant: a set is logged after no broker could be elected for `UNELECTED_MS`, and then every half minute. A set without live
+brokers is not logged, because a set that is down is no news."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mqruntime.repeatedfailure import RepeatedFailure
 logger = logging.getLogger(__name__)
 
 UNELECTED_MS = 10_000
-"""Members that come back together, or are heard by a new leader, have reported within this time."""
+"""Within this time all members have reported that come back together or are new to a new leader."""
 
 
 @dataclass
@@ -25,13 +25,13 @@ class _Unelected:
 
 
 class Unelected:
-    """State of all sets."""
+    """The sets that are without a master, and since when."""
 
     def __init__(self) -> None:
         self._since: dict[str, _Unelected] = {}
 
     def look(self, waiting: dict[str, WaitingReason], now_ms: int) -> None:
-        """`waiting` are the sets without a master now; the state of others is dropped."""
+        """Set the sets that are without a master now. The state of all other sets is dropped."""
         self._since = {name: self._since.get(name) or _Unelected(now_ms) for name in waiting}
         for name, each in self._since.items():
             has_lasted = now_ms - each.since_ms >= UNELECTED_MS
@@ -39,7 +39,7 @@ class Unelected:
                 self.log(name, waiting[name])
 
     def log(self, broker_name: str, waiting: WaitingReason) -> None:
-        """Log it now."""
+        """Log the set `broker_name` now."""
         missing = sorted(waiting.missing)
         if waiting.best is None:
             logger.warning(

@@ -1,7 +1,8 @@
-"""Notifies brokers of their master: request 1008, one-way.
+"""Notifies brokers of their master with one-way NOTIFY_BROKER_ROLE_CHANGED requests (1008).
 
-Invariant: to one address only the newest announcement is being sent. Few are begun in a turn of the loop, because a
-new leader notifies all brokers of all sets. Delivery is tried for a moment and not assured: brokers also ask."""
+Invariant: for each address only the newest announcement is kept to be sent. Only a few sends begin in a turn of the event loop,
+because a new leader notifies all brokers of all sets. Delivery is tried for a short time and is not guaranteed; brokers also
+ask."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class Notifier:
         self._tasks = tasks
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._next: dict[str, _Announcement] = {}
-        """Announcements to send, by address."""
+        """By address, the announcement to send next."""
         self._beginning: asyncio.Task[None] | None = None
 
     def announce(
@@ -51,8 +52,8 @@ class Notifier:
         members: frozenset[int],
         on_sent: Callable[[str], None],
     ) -> None:
-        """Send the master in `header` and its SyncStateSet to the brokers at `addresses`; `on_sent` gets each address that
-        it was sent to."""
+        """Send the master in `header` and its SyncStateSet to the brokers at `addresses`. `on_sent` is called with each address
+        after a send."""
         body = SyncStateSetBody(members, header.sync_state_set_epoch or 0).encode()
         announcement = _Announcement(header, body, on_sent)
         for address in addresses:

@@ -1,7 +1,8 @@
 """Handlers of a controller's requests. Upstream: ControllerRequestProcessor.
 
-Invariant: only the leader answers requests that change or read replicated state; every controller answers heartbeats, 1005,
-1009 and 1010, from its own state."""
+Invariant: only the leader answers requests that change or read replicated state. Every controller answers heartbeats
+(BROKER_HEARTBEAT, 904), metadata requests (CONTROLLER_GET_METADATA_INFO, 1005), and changes and reads of its own settings
+(UPDATE_CONTROLLER_CONFIG, 1009; GET_CONTROLLER_CONFIG, 1010)."""
 
 from __future__ import annotations
 
@@ -45,9 +46,9 @@ logger = logging.getLogger(__name__)
 
 FIRST_HEARTBEAT_WAIT_MS = 400
 NEXT_HEARTBEAT_WAIT_MS = 1_200
-"""Brokers send one each second by default."""
+"""Brokers send a heartbeat each second by default."""
 BEFORE_SETS, AFTER_SETS = BrokerReplicasInfo({}).encode().split(b"}", 1)[0], b"}}"
-"""The bytes around the sets in the answer to 1006."""
+"""The bytes around the sets in the answer to CONTROLLER_GET_SYNC_STATE_DATA (1006)."""
 CONNECTION = "controller connection number"
 NOT_LEADER = "The controller is not in leader state"
 
@@ -117,7 +118,8 @@ class RequestProcessor:
         return await self._reply(request, self._read_sets(requests.broker_names(request)))
 
     async def _read_sets(self, names: list[str]) -> Decision:
-        """Each set as it is at some moment of the call, because sets are independent: a few in a turn of the loop."""
+        """Read the sets, a few in a turn of the event loop. Each set is read at some moment of the call; sets are independent
+        of each other."""
         names = list(dict.fromkeys(names))
         parts: list[bytes] = []
         for start in range(0, max(1, len(names)), SETS_A_TURN):
@@ -146,7 +148,8 @@ class RequestProcessor:
         return await self._reply(request, self.runner.run(header.broker_name, decide, self._asker(peer)))
 
     async def _give_up_replica(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
-        """Remove a replica and notify the master at once: until then acknowledgements wait for that replica."""
+        """Remove a replica and notify the master at once, because the master's acknowledgements wait for the replica until
+        then."""
         decide = requests.give_up_replica(request)
         name = requests.broker_name_of(request)
 
@@ -160,8 +163,8 @@ class RequestProcessor:
         return await self._reply(request, given_up())
 
     async def _elect_master(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
-        """Wait briefly before the election: for the first heartbeat of a starting broker, which its request may overtake; on
-        an operator's request, for brokers that a new leader has not heard yet."""
+        """Hold an election after a short wait. A starting broker's request may overtake its first heartbeat, so the election
+        waits for that heartbeat. An operator's election waits for brokers that a new leader has not heard yet."""
         header = ElectMasterHeader.from_ext(request.ext)
         decide = requests.elect_master(request, lambda: self.settings.enable_elect_unclean_master)
         if self.node.is_active and header.designate_elect:
@@ -215,7 +218,8 @@ class RequestProcessor:
         return request.reply(ResponseCode.SUCCESS, "Heart beat success")
 
     def _metadata(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
-        """1005; a body that names broker sets, as in 1006, requests their elections too. Upstream's tools never send one."""
+        """CONTROLLER_GET_METADATA_INFO (1005). If the body names broker sets, the reply also has their elections; upstream's
+        tools send no body."""
         named = requests.broker_names(request) if request.body else []
         header = GetMetadataResponseHeader(
             group=self.settings.group,
@@ -241,7 +245,7 @@ class RequestProcessor:
 
 
 def connection_of(peer: Peer) -> int:
-    """The number of an accepted connection; later ones have higher numbers."""
+    """The number of an accepted connection; later connections have higher numbers."""
     connection = peer.attributes[CONNECTION]
     assert isinstance(connection, int)
     return connection

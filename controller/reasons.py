@@ -1,4 +1,4 @@
-"""Reasons of elections, as shown by logs, 1005 and `mqadmin watch`.
+"""Reasons of elections, as shown in the log, in the reply to CONTROLLER_GET_METADATA_INFO (1005) and by `mqadmin watch`.
 
 Invariant: the reason has the suffix UNCLEAN if the elected broker may be missing acknowledged data. Pure."""
 

@@ -1,7 +1,7 @@
 """Decoding of requests into commands.
 
-Invariant: a request's header and body are read and checked completely before any decision. Malformed ones raise HeaderError
-or BodyError, which are answered with code 1. Pure."""
+Invariant: a request's header and body are read and checked completely before any decision. A malformed request raises
+HeaderError or BodyError, which is answered with SYSTEM_ERROR (1). Pure."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from remoting.headers.controller import (
 )
 
 SET_BYTES_MAX = 64 << 10
-"""Limit of a SyncStateSet: thousands of members."""
+"""Limit of the body with a SyncStateSet; it has room for thousands of members."""
 
 Decide = Callable[[ReplicasState, Liveness], Decision]
-"""A decoded command, to be called with state and liveness."""
+"""A decoded command: called with state and liveness, it returns the decision."""
 
 
 def broker_name_of(request: RemotingCommand) -> str:
@@ -57,7 +57,8 @@ def alter_sync_state_set(request: RemotingCommand) -> Decide:
 
 
 def elect_master(request: RemotingCommand, unclean: Callable[[], bool]) -> Decide:
-    """`unclean` is called when the election is held, because it can be switched on and off."""
+    """Decode CONTROLLER_ELECT_MASTER. `unclean()` is called when the election is held, because unclean election can be switched
+    on and off."""
     header = ElectMasterHeader.from_ext(request.ext)
     return lambda state, live: elections.elect_master(
         state,
@@ -161,9 +162,10 @@ WRITES: dict[int, Callable[[RemotingCommand], Decide]] = {
     RequestCode.CLEAN_BROKER_DATA: clean_broker_data,
     RequestCode.CONTROLLER_APPLY_BROKER_ID: apply_broker_id,
 }
-"""All but CONTROLLER_ELECT_MASTER, CONTROLLER_REGISTER_BROKER and GIVE_UP_REPLICA, for which the server does more."""
+"""The requests that change state, except CONTROLLER_ELECT_MASTER, CONTROLLER_REGISTER_BROKER and GIVE_UP_REPLICA, which have
+handlers of their own."""
 READS: dict[int, Callable[[RemotingCommand], Decide]] = {
     RequestCode.CONTROLLER_GET_NEXT_BROKER_ID: next_broker_id,
 }
-"""All but CONTROLLER_GET_SYNC_STATE_DATA, which may name many sets, and CONTROLLER_GET_REPLICA_INFO, whose sender may be a
-second process of one broker."""
+"""The requests that read state, except two with handlers of their own: CONTROLLER_GET_SYNC_STATE_DATA may name many sets, and
+the sender of CONTROLLER_GET_REPLICA_INFO may be a second process of one broker."""

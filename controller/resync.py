@@ -1,9 +1,8 @@
 """Removal of a live replica that will start again with an empty store.
 
-Invariant: the removed replica is neither the master nor needed. Enough members remain for sends to be acknowledged,
-and enough holders of acknowledged data, one of which is alive and known to be complete. The replica is forgotten in
-the same step, so that messages under its old id count neither here nor at the master: the new copy gets an id of its
-own. Pure."""
+Invariant: the removed replica is neither the master nor needed. Enough members remain for sends to be acknowledged. Enough
+holders of acknowledged data remain, and one of them is alive and known to be complete. The replica is forgotten in the same
+step, so messages under its old id count neither here nor at the master. The new copy gets a new id. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ def give_up_replica(
     check_code: str | None,
     dry_run: bool,
 ) -> Decision:
-    """GIVE_UP_REPLICA: forget the requesting broker, which was granted `broker_id` with `check_code` (None: not
+    """GIVE_UP_REPLICA (290024): forget the requesting broker, which was granted `broker_id` with `check_code` (None: not
     known). Idempotent. With `dry_run` nothing changes."""
 
     def refused(remark: str) -> Decision:

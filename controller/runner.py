@@ -1,9 +1,8 @@
 """Carries out commands on the leading controller, one at a time for each broker set.
 
-Invariant: a command reads and changes one set only. Its decision is made on a state to which nothing of that set can be
-added before its own events: every earlier event of it by this leader has been applied, and no other controller can
-lead while the proposal succeeds. A decision without events is returned only after a quorum confirmed that this
-controller still led when it was made."""
+Invariant: a command reads and changes only one set. No other event of the set can be applied between the command's decision and
+its events: every earlier event by this leader has been applied, and if another controller becomes leader, the proposal fails. A
+decision without events is returned only after a quorum confirmed that this controller still led when the decision was made."""
 
 from __future__ import annotations
 
@@ -21,21 +20,21 @@ from dledger.raft.errors import NotLeader, OutcomeUnknown
 
 WAITING_MAX = 1024
 TIMEOUT_MS = 2400
-"""Limit from the arrival of a command to its answer. Callers wait 3000 ms; Java ones then close the connection that
-their heartbeats use."""
+"""Limit from the arrival of a command to its answer. Callers wait 3000 ms; a Java caller then closes the connection that its
+heartbeats use."""
 PROPOSE_MS_MIN = 400
-"""With less time left a command is not tried."""
+"""A command is not tried if less time is left."""
 
 D = TypeVar("D", Decision, Decision | None)
 
 
 class Busy(Exception):
-    """The command was not tried: too many are waiting, or those before it took too long."""
+    """The command was not tried, because too many commands are waiting or earlier commands took too long."""
 
 
 class CommandRunner:
-    """The only place where events are proposed. `on_proposing` gets each decision before its proposal; `on_proposed`
-    gets the result (success, failed or timeout) and duration in seconds of each proposal."""
+    """The only place where events are proposed. `on_proposing` is called with each decision before its proposal, `on_proposed`
+    with the result (success, failed or timeout) and the duration in seconds of each proposal."""
 
     def __init__(
         self,
@@ -52,11 +51,11 @@ class CommandRunner:
         self._on_proposed = on_proposed
         self._turns = BrokerTurns()
         self._unsettled: dict[str, tuple[int, int]] = {}
-        """Sets whose last proposal has an unknown outcome: its term, and an upper bound of its index."""
+        """Sets whose last proposal has an unknown outcome, with the proposal's term and an upper bound of its index."""
         self._progress = asyncio.Event()
 
     def progressed(self) -> None:
-        """An event is being applied, or the role has changed."""
+        """Called when an event is being applied, or when the role has changed."""
         self._progress.set()
 
     async def run(
@@ -65,11 +64,11 @@ class CommandRunner:
         decide: Callable[[ReplicasState, Liveness], D],
         asker: CommandSource = SOMEBODY,
     ) -> D:
-        """The decision of `decide` on the set `broker_name`, once it holds. A `decide` that returns None wants
-        nothing. See controller.setlocks for the order.
+        """Decide on the set `broker_name`, and return the decision once its events are applied. `decide` returns None if there
+        is nothing to do. For the order of commands see controller.setlocks.
 
-        Raises: NotLeader, Busy, TooManyProposals: nothing was done. OutcomeUnknown: it may have been done, or will
-        be."""
+        Raises: NotLeader, Busy or TooManyProposals if nothing was done; OutcomeUnknown if the events may be applied, now or
+        later."""
         if not self._node.is_active:
             raise NotLeader(self._node.leader_id, self._node.leader_address)
         if asker.rank is Rank.ANYBODY and not self._has_room(asker):
@@ -82,12 +81,12 @@ class CommandRunner:
             raise Busy(f"its turn did not come within {TIMEOUT_MS} ms") from None
 
     def _has_room(self, asker: CommandSource) -> bool:
-        """Whether one more command may wait; up to twice the limit for the first of a connection."""
+        """Whether one more command may wait. The limit is twice as high for a connection without a waiting command."""
         turns = self._turns
         return turns.waiting < (WAITING_MAX if turns.waits(asker) else 2 * WAITING_MAX)
 
     async def read(self, decide: Callable[[ReplicasState, Liveness], Decision]) -> Decision:
-        """The result of `decide` on a state that holds everything committed before. Raises NotLeader."""
+        """The result of `decide` on a state with everything that was committed before this call. Raises NotLeader."""
         await self._node.read_barrier(TIMEOUT_MS)
         return decide(self._state, self._liveness())
 
@@ -118,8 +117,8 @@ class CommandRunner:
             self._on_proposed(status, asyncio.get_running_loop().time() - began)
 
     async def _settle(self, broker_name: str, end: float) -> None:
-        """Wait until an earlier proposal with an unknown outcome is applied, or cannot be any more because its term
-        is over."""
+        """Wait until an earlier proposal with an unknown outcome is applied, or can never be applied because its term is
+        over."""
         if broker_name not in self._unsettled:
             return
         term, end_index = self._unsettled[broker_name]

@@ -1,4 +1,4 @@
-"""The controller as a server: assembled, started and stopped. Upstream: ControllerManager.
+"""The controller as a server: assembles, starts and stops its parts. Upstream: ControllerManager.
 
 Invariant: Raft and controller requests share one port. No committed entry is applied before all parts are connected."""
 
@@ -56,8 +56,8 @@ ENTRY_BYTES_MAX = 128 << 10
 
 
 class ControllerApp(NodeListener):
-    """One controller; `runtime` is rooted at its store folder. `shows_too` creates the collectors of other servers in
-    the process, once metrics are needed."""
+    """One controller. `runtime` is rooted at its store folder. `shows_too` are called to create the collectors of other servers
+    in the process, when metrics are needed."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class ControllerApp(NodeListener):
             state_machine=machine,
             snapshots=machine,
         )
-        side_files = runtime.side_files or runtime.files  # a vote must not wait for them
+        side_files = runtime.side_files or runtime.files  # a vote must not wait for these writes
         self._holdings_file = HoldingsFile(side_files, self.state.check_code, clock)
         self.brokers = LiveBrokers(
             self.state,
@@ -164,7 +164,7 @@ class ControllerApp(NodeListener):
         logger.info("controller started", extra=fields(id=self.settings.self_id, port=self._server.port))
 
     async def stop(self) -> None:
-        """Stop; a leader transfers leadership first, so that its successor leads when the brokers lose it."""
+        """Stop. A leader transfers leadership first, so that another controller leads when the brokers' connections end."""
         match await self.node.transfer_leadership():
             case ResultCode.SUCCESS:
                 logger.info("leadership handed over", extra=fields(leader=self.node.leader_id))
@@ -182,7 +182,7 @@ class ControllerApp(NodeListener):
     async def wait_failed(self) -> BaseException:
         return await asyncio.shield(self.faileded)
 
-    # Of the member: dledger.node.listener.NodeListener
+    # The methods of dledger.node.listener.NodeListener
 
     def failed(self, error: BaseException) -> None:
         if not self.faileded.done():
@@ -203,7 +203,7 @@ class ControllerApp(NodeListener):
             self._counts.applied(event, self.state)
 
     def _loaded(self, before: ReplicasState) -> None:
-        """A snapshot replaced the state; no entry notified this process of the changes."""
+        """Called when a snapshot replaced the state, whose changes came with no entries."""
         self._runner.progressed()
         self._recorder.loaded(before)
         self.brokers.loaded(before)
@@ -212,7 +212,7 @@ class ControllerApp(NodeListener):
 
     async def _serve_probes(self) -> HttpPages:
         """Serve /metrics, /health and /leader (200 on the leading controller). Raises PagesCannotListen."""
-        # imported here because they load the Prometheus library
+        # imported here, because these modules load the Prometheus library
         from controller.metrics import ControllerCollector
         from mqruntime.probes import serve_probes
 
@@ -240,8 +240,8 @@ DATA_FILE_BYTES_OF_JAVA_MIN = 4 << 20
 
 
 def dledger_settings(settings: ControllerSettings) -> DLedgerSettings:
-    """Raft settings. Index files have upstream's size, because a Java controller refuses to start on others. Very
-    small data files, used only for tests, get index files that their entries can fill."""
+    """Raft settings. Index files have upstream's size, because a Java controller does not start on index files of another size.
+    Only with very small data files, which tests use, are the index files smaller, so that they get full."""
     data_file_bytes = settings.mapped_file_size_bytes
     units = data_file_bytes // ENTRY_HEADER_BYTES
     tiny = data_file_bytes < DATA_FILE_BYTES_OF_JAVA_MIN

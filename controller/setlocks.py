@@ -1,8 +1,8 @@
-"""Locks by broker set: commands on one set run one after the other, those on different sets concurrently.
+"""Locks by broker set: commands on one set run one after the other, commands on different sets run concurrently.
 
-Invariant: a set has at most one holder. The controller itself comes first, then live brokers, then others. Within a
-rank connections take turns, however many commands one has sent; commands of a connection keep their order. Nothing is
-kept for a set that is neither held nor waited for."""
+Invariant: a set's lock has at most one holder. Commands of the controller itself come first, then those of live brokers, then
+all others. Within a rank the connections take turns, however many commands a connection has sent. Commands of a connection keep
+their order. No data is kept for a lock that is neither held nor waited for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TurnNotCome(Exception):
 
 
 class Rank(IntEnum):
-    """Order of requesters."""
+    """The ranks of requesters, first to last."""
 
     CONTROLLER = 0
     BROKER = 1
@@ -28,7 +28,7 @@ class Rank(IntEnum):
 
 
 class CommandSource(NamedTuple):
-    """The requester of a command, and its connection."""
+    """The rank of the requester of a command, and the requester's connection."""
 
     rank: Rank = Rank.ANYBODY
     connection: int = 0
@@ -38,7 +38,7 @@ ITSELF, SOMEBODY = CommandSource(Rank.CONTROLLER), CommandSource()
 
 
 def order_of(asker: CommandSource) -> int:
-    """Sort key; the lowest comes first."""
+    """The sort key of a requester; the lowest comes first."""
     return asker.rank
 
 
@@ -47,7 +47,7 @@ class _Turn:
     users: int = 0
     is_held: bool = False
     waiting: dict[CommandSource, deque[asyncio.Future[None]]] = field(default_factory=dict)
-    """In the order of their turns within a rank."""
+    """The waiting requesters, within a rank in the order of their turns."""
 
     async def acquire(self, asker: CommandSource) -> None:
         if not self.is_held:
@@ -59,7 +59,7 @@ class _Turn:
             await come
         except asyncio.CancelledError:
             if not come.cancelled():
-                self.release()  # it was granted at this very moment
+                self.release()  # the lock was granted at this moment
             raise
 
     def release(self) -> None:
@@ -68,7 +68,7 @@ class _Turn:
             queue = self.waiting.pop(asker)
             come = queue.popleft()
             if queue:
-                self.waiting[asker] = queue  # after the others
+                self.waiting[asker] = queue  # behind the other connections
             if not come.done():
                 come.set_result(None)
                 return
@@ -76,13 +76,13 @@ class _Turn:
 
 
 class BrokerTurns:
-    """By broker name."""
+    """The locks, by broker name."""
 
     def __init__(self) -> None:
         self._turns: dict[str, _Turn] = {}
         self._waiting_of: dict[CommandSource, int] = {}
         self.waiting = 0
-        """Requesters that wait, over all sets."""
+        """The number of waiting commands, over all sets."""
 
     def waits(self, asker: CommandSource) -> bool:
         """Whether a command of `asker` is waiting."""

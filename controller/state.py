@@ -1,9 +1,9 @@
-"""The replicated state: the brokers of every broker set, its master, its SyncStateSet and their epochs.
+"""The replicated state: for every broker set its brokers, its master, its SyncStateSet, and the epochs of the last two.
 
-Invariant: only `apply` changes it, and `apply` is total and deterministic, so controllers that applied the same
-events are equal. Epochs are not in the events; they count events, so each event is applied exactly once. The two
-tables and the rules are those of upstream's ReplicasInfoManager, oddities included, so that a log of Java controllers
-replays to the same state. Commands reject earlier what must never happen. Pure."""
+Invariant: only `apply` changes the state, and `apply` is total and deterministic, so controllers that applied the same events
+have the same state. Epochs are not in the events: they count events, so each event must be applied exactly once. The two tables
+and the rules are those of upstream's ReplicasInfoManager, oddities included, so that a log of Java controllers replays to the
+same state. A change that must never happen is rejected earlier, by the command. Pure."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ FIRST_BROKER_ID = 1
 
 @dataclass(slots=True)
 class Replica:
-    """One registered broker; `check_code` proves which broker applied for the id. `start_number` is its store's when
-    the process `incarnation` registered; 0: not sent. `says_code` stays true once it has sent its check code."""
+    """One registered broker. `check_code` proves which broker applied for the id. `start_number` is the store's start number
+    when the process `incarnation` registered, 0 if not sent. `says_code` stays true once the broker has sent its check code."""
 
     address: str
     check_code: str
@@ -33,7 +33,7 @@ class Replica:
     says_code: bool = False
 
     def may_say(self, check_code: str | None) -> bool:
-        """Whether a request with this check code, or with none, may come from this broker."""
+        """Whether a request with this check code may come from this broker; None if the request has no code."""
         return not self.says_code if check_code is None else check_code == self.check_code
 
 
@@ -45,7 +45,7 @@ class Replicas:
     by_id: dict[int, Replica] = field(default_factory=dict)
     next_broker_id: int = FIRST_BROKER_ID
     forgotten: set[str] = field(default_factory=set)
-    """Check codes of brokers that were removed since the set began: their logs are copies of this set's."""
+    """Check codes of brokers that were removed since the set began. Their logs are copies of this set's log."""
 
     def add(self, broker_id: int, replica: Replica) -> None:
         if broker_id not in self.by_id:
@@ -67,7 +67,7 @@ class SyncState:
 
 @dataclass(slots=True)
 class ReplicasState:
-    """Both tables, by broker name; a set is known when it is in both."""
+    """Both tables, by broker name. A set is known when it is in both tables."""
 
     replicas: dict[str, Replicas] = field(default_factory=dict)
     sync_states: dict[str, SyncState] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class ReplicasState:
         return replicas.by_id[broker_id].check_code
 
     def apply(self, event: Event) -> None:
-        """Change the state by one committed event; an event about an unknown set changes nothing."""
+        """Change the state by one committed event. An event about an unknown set changes nothing."""
         if isinstance(event, CleanBrokerData) and event.broker_ids is None:
             self.replicas.pop(event.broker_name, None)
             self.sync_states.pop(event.broker_name, None)
@@ -124,14 +124,14 @@ class ReplicasState:
                     replica.says_code = replica.says_code or event.says_code
 
     def _create(self, event: ApplyBrokerId) -> None:
-        """Create both entries, replacing one that was left over."""
+        """Create the set's entries in both tables; an entry that was left over is replaced."""
         replicas = Replicas(event.cluster_name)
         replicas.add(event.broker_id, Replica(event.address, event.check_code))
         self.replicas[event.broker_name] = replicas
         self.sync_states[event.broker_name] = SyncState()
 
     def _clean(self, event: CleanBrokerData, replicas: Replicas, sync_state: SyncState) -> None:
-        """Remove brokers; each entry that becomes empty is deleted, independently of the other."""
+        """Remove brokers. Each table's entry is deleted when it becomes empty, independently of the other table."""
         ids = event.broker_ids or frozenset()
         for broker_id in ids & replicas.by_id.keys():
             replicas.forgotten.add(replicas.by_id.pop(broker_id).check_code)

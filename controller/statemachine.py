@@ -1,7 +1,7 @@
-"""The state machine of the consensus log: applies events entry by entry, or a snapshot of many at once.
+"""The state machine of the consensus log: applies events entry by entry, or loads a snapshot.
 
-Invariant: applying is total: an entry that is no known event is logged and changes nothing. `state` is one object for
-the lifetime of the process, and keeps its old contents until a snapshot is read to its end."""
+Invariant: every entry can be applied: an entry that is no known event is logged and changes nothing. `state` is one object for
+the lifetime of the process. While a snapshot is loaded, it keeps its old contents until the snapshot is read to its end."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ logger = logging.getLogger(__name__)
 
 
 class ReplicasStateMachine:
-    """Listeners are called after each event, on every controller, also during the replay at start; for a snapshot
-    once, when it is loaded."""
+    """The state machine. Listeners of events are called on every controller after each event, also during the replay at the
+    start. Listeners of snapshots are called once, when a snapshot is loaded."""
 
     def __init__(self) -> None:
         self.state = ReplicasState()
@@ -26,11 +26,11 @@ class ReplicasStateMachine:
         self._on_loaded: list[Callable[[ReplicasState], None]] = []
 
     def on_applied(self, listener: Callable[[int, Event], None]) -> None:
-        """`listener` gets the index of each entry and its event."""
+        """Call `listener` with the index and the event of each entry."""
         self._on_applied.append(listener)
 
     def on_loaded(self, listener: Callable[[ReplicasState], None]) -> None:
-        """`listener` gets the state as it was before."""
+        """Call `listener` after a snapshot was loaded, with the state from before."""
         self._on_loaded.append(listener)
 
     def apply(self, index: int, body: bytes) -> None:
@@ -43,11 +43,11 @@ class ReplicasStateMachine:
             listener(index, event)
 
     def snapshot_save(self) -> Iterator[bytes]:
-        """Pieces of the state as it is now; nothing may be applied before the last one."""
+        """The pieces of a snapshot of the state. No entry may be applied before the last piece is read."""
         return encoded(self.state)
 
     def snapshot_load(self, data: bytes | bytearray) -> Iterator[None]:
-        """Load a snapshot, a slice of the work in each step; the last one replaces the state. Raises SnapshotUnknown."""
+        """Load a snapshot, a slice of the work in each step. The last step replaces the state. Raises SnapshotUnknown."""
         loaded = ReplicasState()
         yield from decoded(data, loaded)
         before = ReplicasState(self.state.replicas, self.state.sync_states)

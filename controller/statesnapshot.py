@@ -1,8 +1,7 @@
-"""Snapshot encoding of the replicated state: a line of JSON with the version, then one for each broker set, sorted by
-name.
+"""Snapshot encoding of the replicated state: a line of JSON with the version, then a line for each broker set, sorted by name.
 
-Invariant: equal states have equal bytes, and decoding gives the state that was encoded, whichever events led there.
-An unknown version is rejected, never guessed. No slice holds the loop for long. Pure."""
+Invariant: equal states have equal bytes, whichever events led to the state. Decoding returns the state that was encoded. An
+unknown version is rejected, never guessed. No slice blocks the event loop for long. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +16,14 @@ from dledger.raft.errors import SnapshotUnknown
 
 VERSION = 1
 SLICE_BYTES = 64 << 10
-"""Lines of this size, and the last one of them, take some ms, whether of many sets or of one with a thousand brokers."""
+"""Lines of about this size take some ms to encode, whether they hold many sets or one set with a thousand brokers."""
 NAMES_AT_ONCE = 4_096
-"""This many are sorted in a few ms; a hundred thousand would hold the loop for a tenth of a second."""
+"""This number of names is sorted in a few ms; sorting a hundred thousand would block the event loop for a tenth of a second."""
 Row = dict[str, Any]
 
 
 def encoded(state: ReplicasState) -> Iterator[bytes]:
-    """Pieces of the encoding, empty ones while names are sorted. `state` must not change before the last one."""
+    """The pieces of the encoding; pieces are empty while names are sorted. `state` must not change before the last piece."""
     names = chain(state.replicas, (name for name in state.sync_states if name not in state.replicas))
     runs: list[list[str]] = []
     while run := sorted(islice(names, NAMES_AT_ONCE)):
@@ -43,9 +42,9 @@ def encoded(state: ReplicasState) -> Iterator[bytes]:
 
 
 def decoded(data: bytes | bytearray, into: ReplicasState) -> Iterator[None]:
-    """Fill `into`, which is empty, a slice in each step.
+    """Fill the empty state `into`, a slice in each step.
 
-    Raises: SnapshotUnknown: the checksum shows damage, but not the version of the writer."""
+    Raises: SnapshotUnknown if another version wrote the data. Damage is found earlier, by the snapshot's checksum."""
     head, at = line_at(data, 0)
     sets, rows = sets_in(read_line(head)), 0
     while at < len(data):
@@ -64,14 +63,14 @@ def decoded(data: bytes | bytearray, into: ReplicasState) -> Iterator[None]:
 
 
 def line_at(data: bytes | bytearray, at: int) -> tuple[bytes, int]:
-    """The line that begins at `at`, and the start of the next one."""
+    """The line that begins at `at`, and the start of the next line."""
     end = data.find(b"\n", at)
     end = len(data) if end < 0 else end
     return bytes(data[at:end]), end + 1
 
 
 def read_line(text: bytes) -> Any:
-    """Raises SnapshotUnknown."""
+    """Decode one line. Raises SnapshotUnknown."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -93,7 +92,7 @@ def sets_in(head: Any) -> Any:
 
 
 def line(row: Row) -> bytes:
-    """ASCII, because names need not be valid UTF-8."""
+    """Encode one line. The line is ASCII, because names need not be valid UTF-8."""
     return json.dumps(row, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
 

@@ -1,6 +1,7 @@
 """Transfers leadership away from a leader that receives no broker's heartbeats.
 
-Invariant: checked each `LOOK_EVERY_MS`; one transfer at a time, and if it fails this controller keeps leading."""
+Invariant: the leader is checked each `LOOK_EVERY_MS`. Only one transfer runs at a time; if it fails, this controller keeps
+leading."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ LOOK_EVERY_MS = 500
 
 
 async def step_down_if_isolated(node: DLedgerNode, brokers: LiveBrokers) -> None:
-    """Run until cancelled."""
+    """Check until cancelled."""
     while True:
         await asyncio.sleep(LOOK_EVERY_MS / 1000)
         voters = node.core.membership.members.voters if node.core else {}

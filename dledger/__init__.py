@@ -1,6 +1,6 @@
-"""Raft under RocketMQ's names: elections, a replicated log on disk, and the node that drives them.
+"""Raft under RocketMQ's names: elections, a replicated log on disk, and the node that runs both.
 
-Programs import it with `from dledger import DLedger`; docs/dledger.md shows one."""
+Programs use `from dledger import DLedger`; docs/dledger.md shows such a program."""
 
 from __future__ import annotations
 

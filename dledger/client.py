@@ -1,6 +1,6 @@
-"""A client of a group. It finds the leader, and says whether the outcome of a request is certain.
+"""A client of a group. The client finds the leader, and reports whether the outcome of a request is certain.
 
-Invariant: an append is sent again only if the one before was certainly not carried out; otherwise OutcomeUnknown is raised."""
+Invariant: an append is sent again only if it was certainly not carried out before. Otherwise OutcomeUnknown is raised."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TRANSIENT_REASONS = {
     RefusalReason.NOT_BEGUN.value,
     RefusalReason.HANDING_OVER.value,
 }
-"""A change that was refused for one of these reasons may succeed a moment later."""
+"""If a change was refused for one of these reasons, it may succeed a moment later."""
 CLIENT_ID = "client"
 """The sender of a client's requests; no member has this id."""
 REASONS = {
@@ -45,7 +45,7 @@ REASONS = {
 
 
 class Refused(Exception):
-    """A member answered with another code than 200: it did nothing."""
+    """A member answered with another code than 200. The member did nothing."""
 
     def __init__(self, member: str, code: int, remark: str = "", why: str = "") -> None:
         known = REASONS.get(ResultCode(code), "") if code in {*ResultCode} else ""
@@ -54,7 +54,7 @@ class Refused(Exception):
         self.code = code
         self.remark = remark
         self.why = why
-        """One of dledger.raft.errors.RefusalReason, if a change of the members was refused."""
+        """A value of dledger.raft.errors.RefusalReason, if a change of the members was refused."""
 
 
 class Answer(NamedTuple):
@@ -63,11 +63,11 @@ class Answer(NamedTuple):
     first_index: int
     position: int
     refusals: dict[int, EntryRefused]
-    """By the number of the body."""
+    """The refused bodies, by the number of the body."""
 
 
 class DLedgerClient:
-    """`peers` maps ids to "host:port"; each call ends after about `timeout_ms`."""
+    """The client. `peers` maps ids to "host:port". Each call ends after about `timeout_ms`."""
 
     def __init__(
         self, peers: Mapping[str, str], group: str, client: RemotingClient, timeout_ms: int = CALL_MS
@@ -79,8 +79,8 @@ class DLedgerClient:
         self._leader: str | None = None
 
     async def append(self, bodies: Sequence[bytes]) -> Answer:
-        """Appends entries, one behind the other. Raises NotLeader (nobody leads), Refused, FrameTooLong: nothing was appended;
-        OutcomeUnknown."""
+        """Appends entries, in the order of `bodies`. Raises NotLeader (no member leads), Refused or FrameTooLong if nothing was
+        appended, else OutcomeUnknown."""
         fields = await self._led(ClientCode.APPEND, append_fields(bodies))
         refusals = fields.get("refusals") or {}
         return Answer(
@@ -90,11 +90,12 @@ class DLedgerClient:
         )
 
     async def get(self, index: int) -> Entry:
-        """A committed entry from the leader. Raises NotLeader, Refused, OutcomeUnknown (no answer)."""
+        """A committed entry, read from the leader. Raises NotLeader, Refused, OutcomeUnknown (no answer)."""
         return entry_of(await self._led(ClientCode.GET, {"beginIndex": index}))
 
     async def status(self) -> dict[str, Fields | RemotingError | Refused]:
-        """The METADATA of each member, or why it did not answer; also of members that others name and the list does not."""
+        """The METADATA of each member, or the reason why it did not answer. Includes members that are not in `peers` but in
+        another member's list."""
         found: dict[str, Fields | RemotingError | Refused] = {}
         while unasked := [member for member in self.peers if member not in found]:
             answers = await asyncio.gather(*map(self._status_of, unasked))
@@ -105,7 +106,7 @@ class DLedgerClient:
         return found
 
     async def transfer(self, target: str | None) -> str:
-        """Transfers the leadership to `target`, or to the leader's choice; returns the former leader, which may be `target`.
+        """Transfers the leadership to `target`, or to the leader's choice. Returns the former leader, which may be `target`.
 
         Raises: NotLeader, Refused, OutcomeUnknown."""
         async with asyncio.timeout(self.timeout_ms / 1000):
@@ -129,19 +130,20 @@ class DLedgerClient:
     # Members
 
     async def members(self) -> Fields:
-        """The members, from the leader. Raises NotLeader, Refused, OutcomeUnknown (no answer)."""
+        """The members as the leader knows them. Raises NotLeader, Refused, OutcomeUnknown (no answer)."""
         return await self._led(RequestCode.DLEDGER_CHANGE_MEMBERS, {"step": SHOW})
 
     async def change(self, change: Change, *, dry_run: bool = False) -> Fields:
-        """Changes the members, or only asks whether it may if it is a `dry_run`. Returns the list before, and the one `after`.
+        """Changes the members; with `dry_run` it only asks whether the change is allowed. Returns the list before the change
+        and the list `after` it.
 
-        Raises: NotLeader, Refused: nothing was changed; OutcomeUnknown."""
+        Raises: NotLeader or Refused if nothing was changed, else OutcomeUnknown."""
         wish = {"step": change.step.value, "member": change.member, "address": change.address}
         return await self._led(RequestCode.DLEDGER_CHANGE_MEMBERS, wish | {"dryRun": dry_run})
 
     async def add(self, member: str, address: str, catch_up_ms: int) -> Fields:
-        """Adds `member` as a learner, and promotes it to a voter once it has caught up. If that takes longer than `catch_up_ms`
-        it stays a learner, and Refused says so. A member that is a learner there already is only promoted."""
+        """Adds `member` as a learner, and promotes it to a voter once it has caught up. If that takes longer than
+        `catch_up_ms`, the member stays a learner and Refused is raised. A member that is already a learner is only promoted."""
         before = await self.members()
         if before["learners"].get(member) != address:
             await self.change(Change(Step.ADD, member, address))
@@ -157,7 +159,7 @@ class DLedgerClient:
             await asyncio.sleep(PROMOTE_RETRY_MS / 1000)
 
     async def remove(self, member: str) -> Fields:
-        """Removes `member`; a leader transfers its leadership first. Raises as `change` and `transfer`."""
+        """Removes `member`. If `member` leads, it transfers its leadership first. Raises what `change` and `transfer` raise."""
         while True:
             try:
                 return await self.change(Change(Step.REMOVE, member))
@@ -199,7 +201,7 @@ class DLedgerClient:
         return NotLeader(None, None)
 
     def _judge(self, leader: str, answer: Fields) -> None:
-        """Returns if another member is to be asked."""
+        """Returns only if another member should be asked; otherwise raises."""
         code = answer["code"]
         if code == ResultCode.WAIT_QUORUM_ACK_TIMEOUT:
             raise OutcomeUnknown(f"{leader} leads, and no majority answered it in time")
@@ -209,7 +211,7 @@ class DLedgerClient:
         self._leader = named if named in self.peers and named != leader else None
 
     async def _find_leader(self) -> str:
-        """Asks all members until one answers that it serves, or TimeoutError ends that."""
+        """Asks all members until a member answers that it serves, or until TimeoutError ends the search."""
         while True:
             for member, found in (await self.status()).items():
                 if isinstance(found, dict) and found.get("active"):
@@ -218,7 +220,7 @@ class DLedgerClient:
             await asyncio.sleep(TRY_AGAIN_S)
 
     def _learn(self, metadata: Fields) -> None:
-        """Adds the members that joined after the client's list was written."""
+        """Adds members that joined after `peers` was written."""
         for member, address in (metadata.get("peers") or {}).items():
             self.peers.setdefault(member, address)
 
@@ -231,7 +233,7 @@ class DLedgerClient:
         return fields if code == ResultCode.SUCCESS else Refused(member, code)
 
     async def _asked(self, member: str, code: int, fields: Fields) -> Fields:
-        """The fields of the answer, with its `code`. Raises RemotingError."""
+        """The fields of the answer, which contain its `code`. Raises RemotingError."""
         body = encode(ClientEnvelope(self.group, member), fields)
         address = self.peers[member]
         reply = await self._client.call(address, RemotingCommand.request(code, body=body), self.timeout_ms)

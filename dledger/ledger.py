@@ -3,12 +3,11 @@
     async with DLedger(self_id="n0", peers=PEERS, group="g", runtime=real_runtime(folder), state_machine=counter) as ledger:
         appended = await ledger.append(b"+1")
 
+The module also has the planned leadership transfer to a preferred member. Upstream: preferredLeaderIds.
+
 Invariant: entries that `append` returned are committed: a majority has synced them. After NotLeader or TooManyProposals nothing
-was appended; only after OutcomeUnknown something may have been. `get` returns committed entries only.
-
-Also the planned leadership transfer to a preferred member. Upstream: preferredLeaderIds.
-
-Invariant: the target can lead at once: it answered lately, has caught up, and did not just lose the leadership again."""
+was appended; only after OutcomeUnknown entries may have been appended. `get` returns only committed entries. A planned transfer
+goes only to a member that can lead at once: it answered lately, has caught up, and did not just lose the leadership again."""
 
 from __future__ import annotations
 
@@ -44,14 +43,14 @@ from remoting.server import RemotingServer
 logger = logging.getLogger(__name__)
 
 TIMEOUT_MS = 3000
-"""Default for one append or read; upstream's clients wait as long."""
+"""Default timeout of an append or read. Upstream's clients wait as long."""
 CONNECT_TIMEOUT_MS = 1000
 COUNTED_AS = {NotLeader: "not_leader", TooManyProposals: "too_many", OutcomeUnknown: "unknown"}
 COUNTED = ("appended", "refused", *COUNTED_AS.values(), "reads", "gets", "elected", "transfers", "unreadable")
 
 
 class Events(NodeListener):
-    """Passes on the events of the member to the observers of one DLedger, and counts them."""
+    """Counts the member's events, and passes them on to the observers of one DLedger."""
 
     def __init__(self, counts: Counter[str]) -> None:
         self._counts = counts
@@ -90,16 +89,16 @@ class Appended:
     """Committed entries that follow each other in the log."""
 
     index: int
-    """Of the first entry; the others follow without a gap."""
+    """The index of the first entry. The other entries follow without a gap."""
     position: int
-    """Where the first entry begins in this member's data files, in bytes, as upstream counts; other members may differ."""
+    """The byte position of the first entry in this member's data files, as upstream counts. It may differ on other members."""
     results: list[object]
-    """For each entry the result of `apply` on this member, or the EntryRefused that it raised."""
+    """For each entry the result of `apply` on this member, or the EntryRefused that `apply` raised."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """A member's own view of itself at one moment. An index of -1: there is no such entry."""
+    """A member's view of itself at one moment. An index is -1 if there is no such entry."""
 
     group: str
     self_id: str
@@ -108,7 +107,7 @@ class Metadata:
     term: int
     leader_id: str | None
     is_active: bool
-    """Whether it leads, and serves appends and reads."""
+    """Whether the member leads, and serves appends and reads."""
     first_index: int
     last_index: int
     committed_index: int
@@ -116,11 +115,11 @@ class Metadata:
 
 
 class DLedger:
-    """`peers` maps the id of each member, this one included, to its "host:port". This member listens there, or on the host
-    `listens_on`. `snapshots` is the state machine, if its state can be saved; `settings.snapshot_entries` says how often.
-    `runtime` is rooted at this member's own folder, which is locked while the member runs. A leader whose id is not in
-    `preferred` transfers its leadership to a preferred member that holds all committed entries. `router` takes request codes of
-    the embedding program, served on the same port."""
+    """`peers` maps the id of each member, this member included, to its "host:port". This member listens at its own address, or
+    on the host `listens_on`. `snapshots` is the state machine, if its state can be saved; `settings.snapshot_entries` sets how
+    often. `runtime` is rooted at this member's own folder, which is locked while the member runs. A leader whose id is not in
+    `preferred` transfers its leadership to a preferred member that holds all committed entries. `router` accepts handlers for
+    request codes of the embedding program, which are served on the same port."""
 
     def __init__(
         self,
@@ -135,8 +134,8 @@ class DLedger:
         preferred: Collection[str] = (),
         listens_on: str | None = None,
     ) -> None:
-        """Raises ValueError: this member, or a preferred one, is not in the list; TypeError: the state machine has no `apply`
-        or `apply_batch`, or an `async` one."""
+        """Raises ValueError if this member or a preferred member is not in `peers`; TypeError if the state machine has no
+        `apply` or `apply_batch`, or if that method is `async`."""
         if state_machine is not None:
             usable_machine(state_machine)
         if strangers := sorted(set(preferred) - set(peers)):
@@ -144,8 +143,9 @@ class DLedger:
         self.group = group
         self.settings = settings or DLedgerSettings()
         self.counts: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
-        """Of this member since its start: entries appended, and those that the state machine refused; calls that ended with
-        NotLeader, TooManyProposals or OutcomeUnknown; reads proven, entries got; elections won, and leadership transfers."""
+        """Counts of this member since its start: appended entries, entries that the state machine refused, calls that ended
+        with NotLeader, TooManyProposals or OutcomeUnknown, proven reads, entries returned by `get`, won elections, and
+        leadership transfers."""
         self._preferred = frozenset(preferred)
         self._lock = runtime.lock
         self._life = asyncio.Lock()
@@ -184,10 +184,10 @@ class DLedger:
     # Start and stop
 
     async def start(self) -> None:
-        """Takes part in the group. On return the entries that the disk knew as committed are applied.
+        """Takes part in the group. On return all entries are applied that were known as committed on the disk.
 
         Raises: StoreLocked, StoreUnusable, AddressInUse, CannotListen, LogDamaged, LogOfAnother, MembersChanged, BadKeyValues,
-        OSError: it is closed then. RuntimeError: it was started or stopped before; make another."""
+        OSError; the member is then closed. RuntimeError if it was started or stopped before; create another DLedger."""
         async with self._life:
             if self._begun:
                 raise RuntimeError(f"{self.self_id} was started or stopped before; make another DLedger")
@@ -212,8 +212,9 @@ class DLedger:
             )
 
     async def stop(self) -> None:
-        """A leader transfers its leadership first, so that the others need not wait for a timeout. A caller that is cancelled
-        meanwhile closes the member all the same. Waits for a start or another stop that is under way."""
+        """Stops the member. A leader transfers its leadership first, so that the group need not wait for an election timeout.
+        If the caller is cancelled meanwhile, the member is closed all the same. Waits for a start or another stop that is
+        running."""
         async with self._life:
             self._begun = True
             try:
@@ -222,7 +223,8 @@ class DLedger:
                 await self._close()
 
     async def _close(self) -> None:
-        """If it is cancelled it keeps the folder, in which something may still be written; `stop` then continues."""
+        """Closes the member. If this is cancelled, the folder stays locked, because writes may still run; `stop` then
+        continues."""
         try:
             try:
                 await self._tasks.stop()
@@ -236,8 +238,8 @@ class DLedger:
         self._lock.release()
 
     async def wait_failed(self) -> BaseException:
-        """Waits for the error that ends this member: a disk that fails, a state machine that raised. It answers nothing any
-        more: `stop` it, and start another."""
+        """Waits for the error that ends this member, for example of a failed disk or of the state machine. A member with such
+        an error answers nothing any more: `stop` it, and start another DLedger."""
         return await asyncio.shield(self._events.failure)
 
     async def __aenter__(self) -> Self:
@@ -252,10 +254,11 @@ class DLedger:
     # The log
 
     async def append(self, *bodies: bytes, timeout_ms: int = TIMEOUT_MS) -> Appended:
-        """Appends one entry for each body, one behind the other, and returns once all are committed and applied here.
+        """Appends one entry for each body, in this order, and returns once all entries are committed and applied here.
 
-        Raises: NotLeader, TooManyProposals, ValueError (no body, an empty or oversized one, more than may ever wait),
-        TypeError: nothing was appended; OutcomeUnknown: the entries may have been appended."""
+        Raises: NotLeader, TooManyProposals, TypeError or ValueError if nothing was appended; OutcomeUnknown if the entries may
+        have been appended. ValueError: there is no body, a body is empty or too large, or there are more bodies than may ever
+        wait."""
         if not 0 < len(bodies) <= self.settings.pending_proposals_max:
             limits = f"1 to {self.settings.pending_proposals_max} bodies"
             raise ValueError(f"append takes {limits}, not {len(bodies)}")
@@ -274,14 +277,14 @@ class DLedger:
         return Appended(committed.first_index, position, committed.results)
 
     async def get(self, index: int) -> Entry:
-        """The committed entry `index`, from this member's own log, whether it leads or not. The body of the no-op that opens a
-        term is empty.
+        """The committed entry `index`, read from this member's own log, whether the member leads or not. The no-op that opens a
+        term has an empty body.
 
         Raises: IndexOutOfRange, LogDamaged, OSError."""
         core, disk = self._node.core, self._node.store.log
         if core is None or disk is None:
             raise IndexOutOfRange(index, 0, NO_INDEX)
-        while True:  # a snapshot, or a cut of later entries, may overtake a read of the disk
+        while True:  # a snapshot or a cut may overtake the read
             if not core.log.first_index <= index <= core.committed_index:
                 raise IndexOutOfRange(index, core.log.first_index, core.committed_index)
             if core.log.holds(index):
@@ -294,8 +297,8 @@ class DLedger:
         return found
 
     async def read_index(self, timeout_ms: int = TIMEOUT_MS) -> int:
-        """An index at or above all entries that were committed before the call. It returns once a majority has confirmed this
-        leader and the state machine has applied that index. Reads of the state machine are linearizable then (thesis 6.4).
+        """Returns an index at or above all entries that were committed before the call, once a majority has confirmed this
+        leader and the state machine has applied this index. Reads of the state machine are linearizable then (thesis 6.4).
 
         Raises: NotLeader."""
         with self._counting():
@@ -337,30 +340,30 @@ class DLedger:
 
     @property
     def snapshots(self) -> SnapshotCounts:
-        """Counts of the snapshots written since the start, and the newest one."""
+        """Counts of the snapshots written since the start, and data of the newest snapshot."""
         return self._node.store.snapshot_file.counts
 
     async def transfer(self, target: str | None = None) -> ResultCode:
         """Transfers the leadership to `target`, or to the most up-to-date voter (thesis 3.10). Returns when the leader is
-        known, after 1.5 s at most: SUCCESS; TAKE_LEADERSHIP_FAILED, and this member or nobody leads; NOT_LEADER,
+        known, after 1.5 s at most. TAKE_LEADERSHIP_FAILED: this member still leads, or no member leads. NOT_LEADER,
         UNKNOWN_MEMBER, LEADER_TRANSFERRING: nothing was done."""
         code = await self._node.transfer_leadership(target)
         self.counts["transfers"] += code is ResultCode.SUCCESS
         return code
 
     def on_role_change(self, observer: Callable[[Role, int], None]) -> None:
-        """Calls `observer(role, term)` at each change; for LEADER only once this member serves. It must return at once, and its
-        exception ends this member.
+        """Calls `observer(role, term)` at each change of the role; for LEADER only once this member serves. The observer must
+        return at once, and an exception that it raises ends this member.
 
-        Raises: TypeError, if it is `async`."""
+        Raises: TypeError, if the observer is `async`."""
         not_awaited("an observer of roles", observer)
         self._events.role_observers.append(observer)
 
     def on_commit(self, observer: Callable[[int], None]) -> None:
-        """Calls `observer(index)` each time that the commit index moves, before the entries are applied. It must return at
-        once, and its exception ends this member.
+        """Calls `observer(index)` each time that the commit index moves, before the entries are applied. The observer must
+        return at once, and an exception that it raises ends this member.
 
-        Raises: TypeError, if it is `async`."""
+        Raises: TypeError, if the observer is `async`."""
         not_awaited("an observer of commits", observer)
         self._events.commit_observers.append(observer)
 
@@ -375,7 +378,7 @@ class DLedger:
 
 
 LOOK_MS = 1_000
-"""How often a leader that is not preferred looks for a preferred member, as upstream's does."""
+"""A leader that is not preferred looks for a preferred member at this interval, as upstream's does."""
 
 BACK_OFF_MS_MIN = 5_000
 BACK_OFF_MS_MAX = 60_000
@@ -385,8 +388,8 @@ LED_MS = 60_000
 
 @dataclass(slots=True)
 class Trial:
-    """`at_ms`: the last transfer; `until_ms`: no transfer before then, None while this member has not got the leadership
-    back."""
+    """The transfers to one member. `at_ms` is the time of the last transfer. No transfer begins before `until_ms`, which is
+    None while this member has not got the leadership back."""
 
     at_ms: int
     wait_ms: int
@@ -394,20 +397,21 @@ class Trial:
 
 
 class Trials:
-    """The last transfer to each member. A member that cannot use the leadership, because its disk is full for example, costs an
-    outage each time: it gets it again after BACK_OFF_MS_MIN, and the wait doubles each time, up to BACK_OFF_MS_MAX. Pure."""
+    """The last transfer to each member. A transfer to a member that cannot lead, for example because its disk is full, costs an
+    outage. So the next transfer to this member waits for BACK_OFF_MS_MIN, and the wait doubles each time, up to
+    BACK_OFF_MS_MAX. Pure."""
 
     def __init__(self) -> None:
         self._trials: dict[str, Trial] = {}
 
     def gave(self, target: str, now_ms: int) -> None:
-        """A transfer to `target` begins."""
+        """Called when a transfer to `target` begins."""
         former = self._trials.get(target)
         wait_ms = BACK_OFF_MS_MIN if former is None else min(2 * former.wait_ms, BACK_OFF_MS_MAX)
         self._trials[target] = Trial(now_ms, wait_ms)
 
     def leads(self, now_ms: int) -> None:
-        """This member leads: the targets of its transfers lost the leadership, or never got it."""
+        """Called when this member leads: the targets of its transfers lost the leadership, or never got it."""
         for trial in self._trials.values():
             if trial.until_ms is None:
                 if now_ms - trial.at_ms >= LED_MS:
@@ -415,7 +419,7 @@ class Trials:
                 trial.until_ms = now_ms + trial.wait_ms
 
     def allowed(self, among: Collection[str], now_ms: int) -> list[str]:
-        """The members of `among` that may be tried."""
+        """The members of `among` to which a transfer may begin now."""
         return [peer for peer in among if now_ms >= self._until_ms(peer)]
 
     def _until_ms(self, peer: str) -> int:
@@ -427,7 +431,7 @@ def caught_up_among(
     preferred: Collection[str], progress: Mapping[str, Progress], held_index: int, heard_since_ms: int
 ) -> str | None:
     """The most up-to-date of the `preferred` members that answered lately, may be elected, and hold all entries up to
-    `held_index`: a member far behind would stop the group until it has caught up. Pure."""
+    `held_index`. A transfer to a member far behind would stop the group until the member has caught up. Pure."""
     caught_up = {
         peer: known
         for peer, known in progress.items()
@@ -439,7 +443,7 @@ def caught_up_among(
 async def yield_to_preferred(
     node: DLedgerNode, preferred: Collection[str], hand_over: Callable[[str], Awaitable[object]]
 ) -> NoReturn:
-    """While `node` leads: calls `hand_over` with a preferred member that has caught up and did not just fail to lead."""
+    """While `node` leads, calls `hand_over` with a preferred member that has caught up and did not just fail to lead."""
     trials = Trials()
     while True:
         await asyncio.sleep(LOOK_MS / 1000)

@@ -1,7 +1,8 @@
 """The leader's answers to clients' APPEND and GET, with DLedger's codes and JSON.
 
-Invariant: each request is answered, and the code says whether an entry was appended: 200 yes, 502 perhaps, any other no. A GET
-is linearizable: a majority confirms it, and it returns committed entries only."""
+Invariant: each request is answered. The answer to an APPEND has code 200 if the entry was appended and committed, 502 if it may
+be, and any other code if it was not appended. A GET is linearizable: a majority confirms the leader, and only committed entries
+are returned."""
 
 from __future__ import annotations
 
@@ -28,11 +29,11 @@ from remoting.peer import Peer
 logger = logging.getLogger(__name__)
 
 ACK_MS = 2500
-"""Clients wait 3000 ms, and must get an answer by then."""
+"""Clients wait 3000 ms, so the answer must be sent earlier."""
 
 
 class ClientService:
-    """Serves the clients of one member; call `register` before the member starts."""
+    """The service for the clients of one member; call `register` before the member starts."""
 
     def __init__(self, ledger: DLedger) -> None:
         self._ledger = ledger
@@ -63,7 +64,7 @@ class ClientService:
         return handle
 
     def _addressed(self, envelope: ClientEnvelope) -> tuple[ResultCode, Fields] | None:
-        """The answer to a request for another member or group."""
+        """The answer to a request that is meant for another member or group; else None."""
         if envelope.receiver != self._ledger.self_id:
             return ResultCode.UNKNOWN_MEMBER, {}
         return (ResultCode.UNKNOWN_GROUP, {}) if envelope.group != self._ledger.group else None

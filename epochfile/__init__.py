@@ -1,1 +1,1 @@
-"""The epoch history of one commit log: which master wrote which range of it."""
+"""The epoch history of one commit log: the epoch in which each range of the log was written."""

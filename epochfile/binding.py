@@ -1,12 +1,14 @@
-"""To which log an epoch history belongs: the store's owner, and checksums of the log where each epoch begins.
+"""Binding of an epoch history to its log: the store's owner, and checksums of the log where each epoch begins.
 
     CRC-32 of all following bytes
     owner 2                                  broker id, `-` while it is not known
     3-20480 1A2B3C4D -                       epoch-startOffset and two digests, one line an entry, oldest first
 
-A digest is the CRC-32 of the last bytes before a start offset, or of the first bytes after it; `-` until those bytes were
-confirmed, and so cannot change any more. Invariant: a history is accepted as the log's own only if it agrees with this
-binding on every byte that the log holds, and the log's bytes still have the sealed digests. Pure."""
+The digests of an entry are the CRC-32 of the last bytes before its start offset, and of the first bytes after it. A digest is
+`-` until its bytes are confirmed; confirmed bytes never change.
+
+Invariant: a history is accepted for a log only if it agrees with the binding on every byte of the log, and the log's bytes
+still have the stored digests. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from epochfile.history import EpochHistory, EpochOutOfOrder
 
 BEFORE_BYTES = 512
 AFTER_BYTES = 88
-"""As long as the fixed fields of the shortest record: position, queue offset, times, host and the body's CRC."""
+"""The length of the fixed fields of the shortest record: position, queue offset, times, host and the body's CRC."""
 _LINE = re.compile(rb"(\d{1,10})-(\d{1,19}) (-|[0-9A-F]{8}) (-|[0-9A-F]{8})")
 _OWNER = re.compile(rb"owner (-|\d{1,19})")
 
@@ -45,7 +47,8 @@ class Seal(NamedTuple):
 
 
 class Parted(NamedTuple):
-    """The first byte of the log that two histories assign to different epochs, and those epochs; -1 for none."""
+    """The first byte of the log that two histories assign to different epochs, and those two epochs, -1 for a history without
+    an epoch there."""
 
     offset: int
     epoch: int
@@ -68,7 +71,7 @@ def span_after(entry: EpochEntry, segment_size_bytes: int) -> SegmentSpan:
 
 
 class Binding:
-    """A value: every change is a new one, which can be stored before it is used."""
+    """An immutable value: a change returns a new binding, which can be stored before it is used."""
 
     __slots__ = ("owner", "seals")
 
@@ -92,8 +95,8 @@ class Binding:
         return Binding((known.get(entry) or Seal(entry) for entry in history), owner)
 
     def parted(self, history: EpochHistory, log_min: int, log_end: int) -> Parted | None:
-        """Where `history` disagrees with this binding about the log's bytes. Epochs that begin at the log's end or ended at
-        its beginning do not count: a crash may leave them in only one of the two files."""
+        """The first disagreement between `history` and this binding about the log's bytes. Epochs that begin at the log's end
+        or ended at its beginning do not count, because a crash may leave them in only one of the two files."""
         ours, theirs = (
             [entry for entry in some.truncate_prefix(log_min) if entry.start_offset < log_end]
             for some in (self.history, history)
@@ -125,7 +128,7 @@ def _shown(digest: int | None) -> str:
 
 
 def decode_binding(data: bytes) -> Binding:
-    """Raises BindingDamaged with the reason."""
+    """Decode a binding. Raises BindingDamaged with the reason."""
     crc, _, text = data.partition(b"\n")
     if crc != b"%d" % zlib.crc32(text) or not text.endswith(b"\n"):
         raise BindingDamaged(f"{len(data)} bytes whose CRC does not agree")

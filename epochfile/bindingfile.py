@@ -1,7 +1,7 @@
 """The durable file of a binding, next to the epoch file that upstream reads.
 
-Invariant: a damaged binding counts as absent, and if a full disk has no room for a new one it stays absent: an intact log
-with a right epoch file is served without it."""
+Invariant: a damaged binding counts as absent. A binding stays absent while a full disk has no room for a new file, because an
+intact log with a valid epoch file is served without a binding."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class BindingFile:
             return None
 
     async def store(self, binding: Binding) -> None:
-        """Store durably. On a full disk the old file is overwritten in place; if there is none, none is made. OSError leaves
-        the old file, the new one or, on a full disk, a damaged one."""
+        """Store durably. On a full disk an existing file is overwritten in place, and no new file is made. OSError leaves the
+        old file, the new file or, on a full disk, a damaged file."""
         if not binding.seals:
             await self._files.remove(self.name)
             return

@@ -1,6 +1,6 @@
 """One epoch of a log.
 
-Invariant: an entry holds only where the epoch starts; it ends where the next one starts, or with the log. Pure."""
+Invariant: an entry holds only the start of its epoch. The epoch ends where the next epoch starts, or with the log. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The durable epoch file and its second copy. Upstream: EpochFileCache.
 
-Invariant: after `store` returns, any crash leaves a file that reads back as the stored history. Both copies are equal except
-during a store, so a damaged main file loses nothing; and one of them is whole at any moment. An empty history is stored as no
-file: an empty file would make other readers use an old second copy."""
+Invariant: after `store` returns, any crash leaves a file that reads back as the stored history. At any moment one copy is
+whole. Both copies are equal except during a store, so nothing is lost when the main file is damaged. For an empty history both
+files are removed: an empty file would make other readers use an old second copy."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class EpochFile:
         return self._name
 
     async def load(self, check: Callable[[EpochHistory], Awaitable[None]] | None = None) -> EpochHistory:
-        """Load the history; empty when no copy exists. An exception of `check` reaches the caller and leaves both copies
-        unchanged; otherwise a damaged or older copy is rewritten, if the disk permits. Raises EpochFileUnreadable or
-        OSError."""
+        """Load the history; empty when no copy exists. An exception of `check` reaches the caller, and both copies stay
+        unchanged. After a successful check a damaged or older copy is rewritten, if the disk has room. Raises
+        EpochFileUnreadable or OSError."""
         why = "is absent"
         main = await self._files.read(self._name)
         backup = await self._files.read(self._name + BACKUP_SUFFIX)
@@ -87,7 +87,8 @@ class EpochFile:
             logger.warning("copy of the epoch file not mended", extra=fields(file=name, why=error))
 
     async def store(self, history: EpochHistory) -> None:
-        """Store durably, on a full disk only if both copies exist; OSError leaves the old history or the new one."""
+        """Store durably. On a full disk this succeeds only if both copies exist. OSError leaves the old history or the new
+        one."""
         backup = self._name + BACKUP_SUFFIX
         if len(history) == 0:
             await self._files.remove(backup)  # first, or a crash would bring the old history back
@@ -104,7 +105,7 @@ class EpochFile:
             await self._files.overwrite(self._name, data)
 
     async def _occurs_twice(self) -> bool:
-        """Whether the main file is whole and a second copy exists, so that overwriting the second copy in place is safe."""
+        """Whether overwriting the second copy in place is safe: the main file is whole, and a second copy exists."""
         main = await self._files.read(self._name)
         backup = await self._files.read(self._name + BACKUP_SUFFIX)
         if main is None or backup is None:

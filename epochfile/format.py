@@ -4,8 +4,8 @@
     CRC-32 of all following bytes, line ends included, and 0x7FFFFFFF
     epoch-startOffset          one line an entry, oldest first
 
-Invariant: `decode(encode(history)) == history` for every non-empty history, and any other bytes raise EpochFileDamaged
-instead of giving a shorter history. Pure."""
+Invariant: `decode(encode(history)) == history` for every non-empty history, and `decode` raises EpochFileDamaged for any other
+bytes instead of returning a shorter history. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from epochfile.history import EpochHistory, EpochOutOfOrder
 
 ENTRIES_MAX = 100_000
 _CRC_MASK = 0x7FFFFFFF
-_CRC_NOT_CHECKED = 0  # other writers may put 0 there; this one only by chance
+_CRC_NOT_CHECKED = 0  # a CRC of 0 is not compared, because other writers may put 0 there
 _NUMBER = re.compile(rb"\d{1,19}")
 _ENTRY = re.compile(rb"(\d{1,10})-(\d{1,19})")
 
@@ -26,14 +26,14 @@ class EpochFileDamaged(ValueError):
 
 
 def encode(history: EpochHistory) -> bytes:
-    """The file's bytes. An empty history has none: remove the file, see epochfile/file.py."""
+    """The file's bytes. An empty history has no file, see epochfile/file.py."""
     assert len(history) > 0, "an empty epoch history is stored by removing the file"
     lines = "".join(f"{epoch}-{start_offset}\n" for epoch, start_offset in history).encode()
     return b"%d\n%d\n%b" % (len(history), zlib.crc32(lines) & _CRC_MASK, lines)
 
 
 def decode(data: bytes) -> EpochHistory:
-    """Raises EpochFileDamaged with the reason."""
+    """Decode the bytes of an epoch file. Raises EpochFileDamaged with the reason."""
     parts = data.split(b"\n", 2)
     if len(parts) != 3 or not (_NUMBER.fullmatch(parts[0]) and _NUMBER.fullmatch(parts[1])):
         raise EpochFileDamaged(f"{len(data)} bytes without the lines for count and CRC")

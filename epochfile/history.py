@@ -1,7 +1,7 @@
 """The epochs of one log, oldest first.
 
-Invariant: epoch and start_offset both strictly increase and are not negative, so an offset lies in at most one epoch. A
-history is a value: every change is a new history, which can be stored before it is used. Pure."""
+Invariant: epoch and start_offset both strictly increase and are not negative, so an offset lies in at most one epoch. A history
+is immutable: a change returns a new history, which can be stored before it is used. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ OFFSET_MAX = 2**63 - 1
 NO_EPOCH = -1
 NO_CONSISTENT_POINT = -1
 EPOCH_BELIEVED_MAX = 2**30
-"""No cluster reaches this: one election a second for 34 years. Half of the numbers remain above it, so that no single message
-can use them up."""
+"""No cluster reaches this epoch: it takes one election a second for 34 years. Half of all epoch numbers are above this limit,
+so no single message can use up the numbers."""
 EPOCH_JUMP_MAX = 2**20
-"""Greatest credible jump above the newest known epoch: one election a second for twelve days without a notice to this broker.
-Java controllers use up to three epochs for a failed election, so epochs jump, but never this far."""
+"""The greatest credible jump above the newest known epoch: one election a second for twelve days, none of them reported to this
+broker. Java controllers use up to three epochs for a failed election, so epochs may jump, but never this far."""
 
 
 class EpochOutOfOrder(ValueError):
@@ -33,8 +33,8 @@ class EpochOutOfOrder(ValueError):
 
 
 def why_too_far(epoch: int, known: int) -> str | None:
-    """Why `epoch`, from a master or a SyncStateSet, is not credible if the newest known epoch is `known` (0 or less: none is
-    known); None if it is."""
+    """The reason why `epoch`, received from a master or with a SyncStateSet, is not credible; None if it is credible. `known`
+    is the newest known epoch, 0 or less if none is known."""
     if epoch > EPOCH_BELIEVED_MAX:
         return f"epoch {epoch} is above {EPOCH_BELIEVED_MAX}, where no cluster gets"
     if known > 0 and epoch - known > EPOCH_JUMP_MAX:
@@ -43,7 +43,7 @@ def why_too_far(epoch: int, known: int) -> str | None:
 
 
 class EpochHistory:
-    """Which epoch wrote which range of a log. Offsets are bytes of the log, ends are exclusive."""
+    """The epoch of each range of a log. Offsets are byte positions in the log, ends are exclusive."""
 
     __slots__ = ("_entries",)
 
@@ -84,8 +84,9 @@ class EpochHistory:
         return self._entries[-1].epoch if self._entries else NO_EPOCH
 
     def append(self, new: EpochEntry | tuple[int, int]) -> EpochHistory:
-        """The history after `new` began; entries that start at or after it have no bytes left and are replaced. Appending the
-        last entry again changes nothing. Raises EpochOutOfOrder when the epoch is not above the last."""
+        """The history with `new` appended. Entries that start at or after the start of `new` have no bytes left and are
+        dropped. Appending the last entry again changes nothing. Raises EpochOutOfOrder if the epoch of `new` is not above the
+        last epoch."""
         entry = EpochEntry(*new)
         last = self.last()
         if entry == last:
@@ -95,14 +96,14 @@ class EpochHistory:
         return EpochHistory((*self.truncate_suffix(entry.start_offset), entry))
 
     def entry_at(self, offset: int) -> EpochEntry | None:
-        """The entry that covers `offset` (the last one has no end); None before the first."""
+        """The entry that covers `offset`; None before the first entry. The last entry has no end."""
         return next((entry for entry in reversed(self._entries) if entry.start_offset <= offset), None)
 
     def entry_of(self, epoch: int) -> EpochEntry | None:
         return next((entry for entry in self._entries if entry.epoch == epoch), None)
 
     def epoch_end(self, epoch: int, log_end: int) -> int:
-        """Where `epoch` ends in a log that ends at `log_end`. Raises KeyError when the epoch is unknown."""
+        """The end of `epoch` in a log that ends at `log_end`. Raises KeyError when the epoch is unknown."""
         for entry, following in pairwise(self._entries):
             if entry.epoch == epoch:
                 return min(following.start_offset, log_end)
@@ -111,8 +112,8 @@ class EpochHistory:
         raise KeyError(epoch)
 
     def find_consistent_point(self, other: EpochHistory, own_end: int, other_end: int) -> int:
-        """The offset up to which this log, ending at `own_end`, and the other one hold the same bytes; -1 if no epoch started
-        at the same offset in both. Entries that start beyond the end of their log do not count."""
+        """The offset up to which this log and the other log hold the same bytes; -1 if no epoch started at the same offset in
+        both. The logs end at `own_end` and `other_end`; entries that start beyond the end of their log do not count."""
         theirs = {entry for entry in other if entry.start_offset <= other_end}
         for entry in reversed(self._entries):
             if entry.start_offset <= own_end and entry in theirs:
@@ -124,7 +125,8 @@ class EpochHistory:
         return EpochHistory(entry for entry in self._entries if entry.start_offset < offset)
 
     def truncate_prefix(self, offset: int) -> EpochHistory:
-        """The history without the entries that end at or before `offset`; the last one stays, as it is still being written."""
+        """The history without the entries that end at or before `offset`. The last entry always stays, because its epoch is
+        still being written."""
         kept = [entry for entry, after in pairwise(self._entries) if after.start_offset > offset]
         return EpochHistory((*kept, *self._entries[-1:]))
 

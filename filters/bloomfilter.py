@@ -1,6 +1,8 @@
-"""Bit positions of a group's filter in upstream's bloom filters; upstream's brokers reject a record without them.
+"""Bit positions of a group's filter in upstream's bloom filters. Upstream's brokers reject a filter record without bit
+positions.
 
-Invariant: positions are upstream's for its own settings: an error rate of 20 in 100 and 32 consumers. Pure."""
+Invariant: the positions equal those of upstream with its default settings, an error rate of 20 in 100 and 32 consumers.
+Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ BLOCK = Struct("<QQ")
 
 
 def bit_positions(group: str, topic: str) -> list[int]:
-    """Positions of one group's filter of one topic."""
+    """The bit positions of one group's filter for one topic."""
     hashed = murmur3(f"{group}#{topic}".encode())
     first, second = _signed(hashed), _signed(hashed >> 32)
     combined = (_signed(first + number * second) for number in range(1, HASHES + 1))
@@ -53,6 +55,6 @@ def _finished(k: int) -> int:
 
 
 def _signed(value: int) -> int:
-    """A Java int: the low 32 bits."""
+    """The low 32 bits of `value` as a signed Java int."""
     value &= M32
     return value - (1 << 32) if value >> 31 else value

@@ -1,9 +1,10 @@
-"""Compiler from nodes to a function of a message's properties. Its source text is of this module only: names and literals of
-an expression are constants of the function.
+"""Compiles the nodes of an expression to a function of a message's properties. The function's source text comes from this
+module only: names and literals of the expression are passed as constants.
 
-Invariant: a condition evaluates as upstream's does: to true, false, or None where a property is missing, its parts in the same
-order and no others. Where a property is not of the kind that it is compared with, the message does not match, whatever the
-other parts are. Numbers occur in expressions only, so how a property is parsed is known when the function is made. Pure."""
+Invariant: a condition evaluates as in upstream: to true, to false, or to None if a property is missing. Its parts are evaluated
+in upstream's order, and parts that upstream skips are skipped. If a property's value is not of the kind that the expression
+compares it with, the message does not match, whatever the other parts are. The expression decides how a property is parsed (as
+Integer, Long or Double), so this is known when the function is made. Pure."""
 
 from __future__ import annotations
 
@@ -34,9 +35,9 @@ PropertyFilter: TypeAlias = Callable[[bytes], bool]
 Source: TypeAlias = str
 
 CONDITIONS_MAX = 256
-"""Limit of conditions: each costs about 80 us once, when the function is made."""
+"""Limit of the conditions of one expression. Each condition costs about 80 us once, when the function is made."""
 LISTED_MAX = 4
-"""Up to so many values a list is faster than a hash."""
+"""Up to this number of values, searching a tuple is faster than a hash look-up."""
 READERS: dict[NumberKind, Callable[[str], int | float]] = {
     NumberKind.INT: int_of,
     NumberKind.LONG: long_of,
@@ -50,12 +51,13 @@ SEARCHES: dict[str, Callable[[str, str], bool]] = {
 
 
 def compile_filter(node: Node) -> PropertyFilter:
-    """A function that returns whether the condition `node` is true of a message. Raises FilterError for too many parts."""
+    """A function that returns whether a message matches the condition `node`. Raises FilterError for too many conditions."""
     return _Maker().function(node)
 
 
 def value_of(properties: str, led: str) -> str | None:
-    """The value after `led`, a name between its separators, that counts; `properties` begin and end with a separator."""
+    """The last value after `led` that is not empty. `led` is a property's name between separators; `properties` begin and end
+    with a separator."""
     at = properties.rfind(led)
     while at >= 0:
         start = at + len(led)
@@ -80,7 +82,7 @@ class _Maker:
         self._temporaries = 0
 
     def function(self, node: Node) -> PropertyFilter:
-        """The function. If several parts must all be true, those after a false one are not evaluated."""
+        """The function. Of parts joined by AND, those after a false part are not evaluated."""
         for part in _parts_of_and(node):
             self._lines += [*self._reads(part), f"if not ({self._truth(part)}): return False"]
         body = "".join(f"        {line}\n" for line in self._lines)
@@ -96,7 +98,7 @@ class _Maker:
         return judged
 
     def _reads(self, part: Node) -> Iterable[Source]:
-        """Lines that read the properties of `part` that no part before it has read."""
+        """Lines that read the properties of `part`, except those that an earlier part has read."""
         for name in _names_in(part):
             if name not in self._read:
                 self._read[name] = variable = f"v{len(self._read)}"
@@ -117,7 +119,7 @@ class _Maker:
         return f"t{self._temporaries}"
 
     def _truth(self, node: Node) -> Source:
-        """Source that is True where the condition is, else any other value."""
+        """Source of a value that is True if the condition is true, else any other value."""
         match node:
             case Present():
                 self._count()
@@ -133,7 +135,7 @@ class _Maker:
         return self._exactly(node)
 
     def _exactly(self, node: Node) -> Source:
-        """Source of True, False or None."""
+        """Source of the condition's exact value: True, False or None."""
         match node:
             case Truth():
                 return str(node.value)
@@ -156,7 +158,7 @@ class _Maker:
         raise AssertionError(f"{node} is no condition")
 
     def _exactly_present(self, node: Node) -> Source:
-        """Source of True or False for a condition on one property, which the message has."""
+        """Source of True or False, for a condition on one property if the message has this property."""
         self._count()
         match node:
             case OneOf():
@@ -174,7 +176,7 @@ class _Maker:
         raise AssertionError(f"{node} is about no property alone")
 
     def _chained(self, node: Chained) -> Source:
-        """AND ends at the first false, OR at the first true."""
+        """Source for AND or OR: AND ends at the first false operand, OR at the first true operand."""
         values = [self._temporary() for _ in node.operands]
         parts = [
             f"({value} := {self._exactly(operand)})"
@@ -201,7 +203,8 @@ class _Maker:
         return f"{value} is not None and {'not ' if node.negated else ''}({found})"
 
     def _compared(self, node: Compared) -> Source:
-        """For equality both sides are evaluated, else the right one only if the left one has a value."""
+        """Source of a comparison. Equality evaluates both sides; any other comparison evaluates the right side only if the left
+        side has a value."""
         self._count()
         read = self._constant(_reader(node.left, node.right))
         left, right = self._value(node.left), self._value(node.right)
@@ -256,7 +259,8 @@ def _names_in(node: Node) -> Iterable[str]:
 
 
 def _reader(left: Node, right: Node) -> Callable[[Any], Any]:
-    """The parser of both sides as numbers: by a constant's kind; two properties are Doubles."""
+    """The parser that makes numbers of both sides, chosen by the kind of the number among them; without one both sides are
+    Doubles."""
     kinds = [side.kind for side in (left, right) if isinstance(side, Number)]
     if not kinds or NumberKind.DOUBLE in kinds:
         return lambda value: double_of(value) if isinstance(value, str) else float(value)
@@ -265,7 +269,7 @@ def _reader(left: Node, right: Node) -> Callable[[Any], Any]:
 
 
 def _nothing(value: object) -> None:
-    """A sign before a value that is no number has no value."""
+    """Returns None: a sign before an operand that is no number has no value."""
 
 
 def _searched(value: object, wanted: str, looks: Callable[[str, str], bool], negated: bool) -> bool:
@@ -277,8 +281,8 @@ def _ordered(one: Any, other: Any, read: Callable[[Any], Any]) -> int | None:
 
 
 def _equal(one: Any, other: Any, read: Callable[[Any], Any]) -> bool | None:
-    """A string on the left is read as a boolean where it is compared with one; upstream fails where the string is on the
-    right."""
+    """Compare two values. A string on the left is parsed as a boolean if the right side is a boolean; a string on the right of
+    a boolean raises NotComparable, because upstream fails there."""
     if one is None:
         return True if other is None else None
     if other is None:

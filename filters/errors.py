@@ -1,6 +1,6 @@
 """Errors of expressions.
 
-Invariant: for any text this package raises only these. Pure."""
+Invariant: for any text this package raises only these errors. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class SyntaxFault(FilterError):
 
 
 class UnexpectedToken(SyntaxFault):
-    """The text consists of tokens, but not in an order of the grammar."""
+    """The text consists of tokens, but the grammar does not allow their order."""
 
 
 class NotComparable(Exception):
-    """A property's value is not of the kind that the expression compares it with: the message does not match, whatever else
-    the expression contains, as in upstream."""
+    """A property's value is not of the kind that the expression compares it with. As in upstream, the message then does not
+    match, whatever else the expression contains."""

@@ -1,7 +1,7 @@
-"""Cache of compiled expressions: to compile one may take 10 ms and keep 250 KB.
+"""Cache of compiled expressions. Compiling an expression may take 10 ms, and the result may occupy 250 KB.
 
-Invariant: those used last are kept, at most `count_max` with a total of `bytes_max`; invalid expressions are kept as
-such, too. Pure."""
+Invariant: the cache holds the expressions used last, at most `count_max` of them and at most `bytes_max` in total. The errors
+of invalid expressions are cached too. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from filters.parser import parse
 COUNT_MAX = 16_384
 BYTES_MAX = 64 << 20
 ENTRY_BYTES, BYTES_A_CHARACTER, BYTES_A_CODE = 2_000, 12, 3
-"""Estimated bytes of a function: in all, for its text and constants, and for each byte of its code."""
+"""Estimate of a function's bytes: a fixed part, a part for each character of the expression, and a part for each byte of
+code."""
 
 
 class Kept(NamedTuple):
@@ -27,7 +28,7 @@ class Kept(NamedTuple):
 
 
 class KeptFilters:
-    """Results by the expressions' texts."""
+    """The results of compiling, by the expression's text."""
 
     def __init__(self, count_max: int = COUNT_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._count_max = count_max
@@ -39,7 +40,8 @@ class KeptFilters:
         return len(self._kept)
 
     def compiled(self, expression: str) -> PropertyFilter:
-        """The compiled expression. Raises FilterError for an invalid one, SyntaxFault where a place in it can be named."""
+        """The compiled expression. Raises FilterError for an invalid expression: a SyntaxFault if the error has a place in the
+        text."""
         kept = self._kept.get(expression)
         if kept is None:
             kept = self._make(expression)

@@ -1,8 +1,8 @@
 """Lexer of expressions.
 
 Invariant: tokens are the longest that fit, and of two equally long ones a keyword wins over a name. Letters of keywords and
-names are ASCII. The text is read only as far as tokens are requested, so the text after an expression need not
-consist of tokens. Pure."""
+names are ASCII. The text is read only as far as the parser asks for tokens, so the text after an expression need not consist of
+tokens. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from filters.errors import FilterError, SyntaxFault, UnexpectedToken
 
 EXPRESSION_CHARS_MAX = 65_536
 TOKENS_MAX = 8_192
-"""Upstream has no limits; here one expression may cost its broker some ms of the event loop."""
+"""Upstream has no limits. With this limit an expression blocks the broker's event loop for only some ms."""
 TAB = 8
 
 
@@ -72,7 +72,8 @@ BLANKS, LINE_COMMENT, BLOCK_COMMENT = (
 )
 SKIPPED = re.compile(f"(?:{BLANKS}|{LINE_COMMENT}|{BLOCK_COMMENT})*")
 SKIPPED_IN_LAST_LINE = re.compile(f"(?:{BLANKS}|{BLOCK_COMMENT})*")
-"""A comment without an end is two signs; its end is not searched again and again."""
+"""Skips no line comment: a `--` without a line end after it is two minus signs. Without this pattern each such `--` would
+search for a line end again."""
 TOKEN = re.compile(
     r"(?P<FLOAT>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)"
     r"|(?P<DECIMAL>[1-9][0-9]*[lL]?|0)"
@@ -91,7 +92,7 @@ class Token(NamedTuple):
 
 
 class Lexer:
-    """The tokens of one text, one by one; after the last one always EOF."""
+    """Returns the tokens of one text one by one, and EOF after the last token."""
 
     def __init__(self, text: str) -> None:
         if len(text) > EXPRESSION_CHARS_MAX:
@@ -104,13 +105,13 @@ class Lexer:
         self._count = 0
 
     def next(self) -> Token:
-        """The next token. Raises SyntaxFault where none begins; FilterError for too many."""
+        """The next token. Raises SyntaxFault if no token begins here, FilterError for too many tokens."""
         text = self._text
         skips = SKIPPED if self._at <= self._lines_end else SKIPPED_IN_LAST_LINE
         skipped = skips.match(text, self._at)
         at = skipped.end() if skipped else self._at
         if at == len(text):
-            return Token(TokenKind.EOF, "", max(at - 1, 0))  # the position of upstream's reader
+            return Token(TokenKind.EOF, "", max(at - 1, 0))  # upstream's reader reports this position
         found = TOKEN.match(text, at)
         if found is None:
             raise self._no_token(at)
@@ -127,7 +128,7 @@ class Lexer:
         )
 
     def unexpected(self, token: Token, wanted: str) -> UnexpectedToken:
-        """The error for `token` in place of `wanted`."""
+        """The error if `token` comes where `wanted` is expected."""
         line, column = position(self._text, token.at) if self._text else (0, 0)
         seen = (
             token.kind.value
@@ -139,7 +140,7 @@ class Lexer:
         )
 
     def _no_token(self, at: int) -> SyntaxFault:
-        """The error names the first character that no token from `at` on can contain there."""
+        """The error if no token begins at `at`. As in upstream, it names the first character that cannot continue a token."""
         text = self._text
         if text[at] == "'" or text.startswith("/*", at):
             at = len(text)
@@ -157,8 +158,8 @@ class Lexer:
 
 
 def position(text: str, at: int) -> tuple[int, int]:
-    """(line, column) of a character, both from 1: lines end as in upstream's reader, columns count UTF-16 units, and a tab
-    moves to the next multiple of eight."""
+    """(line, column) of a character. Both count from 1; lines end as in upstream's reader. Columns count UTF-16 units, and a
+    tab moves to the next multiple of eight."""
     line, column, last = 1, 0, ""
     for character in text[: at + 1]:
         column += _units(last)

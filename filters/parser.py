@@ -1,8 +1,7 @@
 """Parser of expressions, by upstream's grammar.
 
-Invariant: an accepted expression evaluates to true, false or nothing, and no part of it is a comparison that upstream
-rejects. As in upstream, the parser stops at the end of the expression: after it only one token is read.
-Pure."""
+Invariant: an accepted expression evaluates to true, false or None, and no part of it is a comparison that upstream rejects. As
+in upstream, the parser stops at the end of the expression and reads only one token after it. Pure."""
 
 from __future__ import annotations
 
@@ -45,12 +44,13 @@ SHOWN_MAX = 100
 
 
 def parse(text: str) -> Node:
-    """Parse the expression at the start of `text`. Raises FilterError, a SyntaxFault where there is none."""
+    """Parse the expression at the start of `text`. Raises FilterError; a SyntaxFault if `text` starts with no expression."""
     return _Parser(Lexer(text)).expression()
 
 
 class _Parser:
-    """One method a rule of the grammar; each starts at `self._token` and stops at the first token that is not its own."""
+    """Each method is one rule of the grammar. It starts at `self._token` and stops at the first token that the rule does not
+    cover."""
 
     def __init__(self, lexer: Lexer) -> None:
         self._lexer = lexer
@@ -142,7 +142,7 @@ class _Parser:
         return Negated(operand)
 
     def _behind_plus(self, plus: Token) -> Node:
-        """Upstream checks that a plus sign has an operand before it consumes the sign."""
+        """The operand after a plus sign. As in upstream, the parser checks for an operand before it consumes the sign."""
         try:
             return self._nested(self._unary)
         except UnexpectedToken as fault:
@@ -164,7 +164,8 @@ class _Parser:
         return makes(token.image)
 
     def _nested(self, rule: Callable[[], Node]) -> Node:
-        """The operand of a sign, or an expression in parentheses; its depth is limited by the stack of later readers."""
+        """The operand of a sign, or an expression in parentheses. The depth is limited, because later readers of the nodes are
+        recursive."""
         self._open += 1
         if self._open > DEPTH_MAX:
             raise FilterError(
@@ -192,7 +193,7 @@ class _Parser:
 
     @property
     def _token(self) -> Token:
-        """The current token, read on demand: an error before it comes first."""
+        """The current token. It is read only on demand, so an error of the parser before this token is raised first."""
         if self._seen is None:
             self._seen = self._lexer.next()
         return self._seen
@@ -253,7 +254,8 @@ def _ordered(sign: str, left: Node, right: Node) -> Node:
 
 
 def _between(value: Node, low: Node, high: Node, *, negated: bool) -> Node:
-    """Reject bounds that no number lies between, but not after NOT."""
+    """Nodes for BETWEEN and NOT BETWEEN. BETWEEN with bounds that no number lies between is rejected; NOT BETWEEN is not
+    checked."""
     if negated:
         return Chained("OR", [_ordered("<", value, low), _ordered(">", value, high)])
     if _is_constant(low) and _is_constant(high):

@@ -1,7 +1,7 @@
 """Compiled SQL92 expressions.
 
-Invariant: an expression is compiled once as long as it is in use and there is room for it, and a message matches where
-upstream's evaluator returns true. Pure."""
+Invariant: an expression is compiled again only if it was dropped from the cache. A message matches if and only if upstream's
+evaluator returns true. Pure."""
 
 from __future__ import annotations
 
@@ -14,5 +14,6 @@ KEPT = KeptFilters()
 
 
 def compiled(expression: str) -> PropertyFilter:
-    """The compiled expression. Raises FilterError for an invalid one, SyntaxFault where a place in it can be named."""
+    """The compiled expression. Raises FilterError for an invalid expression: a SyntaxFault if the error has a place in the
+    text."""
     return KEPT.compiled(expression)

@@ -1,7 +1,7 @@
 """Nodes of expressions.
 
-Invariant: `depth` counts the nodes from here down to the deepest one, chains of AND and of OR as one; no node is deeper than
-DEPTH_MAX. The text of a node is for errors only. Pure."""
+Invariant: `depth` counts the nodes from this node down to the deepest one; a chain of AND, or of OR, counts as one node. No
+node is deeper than DEPTH_MAX. The text of a node is for errors only. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from enum import Enum, auto
 from filters.errors import FilterError
 
 DEPTH_MAX = 64
-"""Upstream's limit is the stack of a thread."""
+"""Upstream's only limit is the stack of a thread."""
 
 
 class NumberKind(Enum):
-    """Upstream's Integer, Long and Double: how a property is parsed when it is compared with one."""
+    """Upstream's Integer, Long and Double. A property that is compared with a number is parsed as a number of this kind."""
 
     INT = auto()
     LONG = auto()
@@ -27,7 +27,7 @@ class Node:
     depth: int = field(default=1, repr=False)
 
     def above(self, *children: Node) -> None:
-        """Put `children` below this node. Raises FilterError where that is too deep."""
+        """Put `children` below this node. Raises FilterError if the tree becomes too deep."""
         self.depth = 1 + max(child.depth for child in children)
         if self.depth > DEPTH_MAX:
             raise FilterError(
@@ -45,7 +45,7 @@ class Property(Node):
 
 @dataclass(slots=True)
 class Number(Node):
-    """A literal, or one after a sign (`signed`), which upstream does not treat as a constant."""
+    """A number literal. Upstream does not treat a literal after a sign (`signed`) as a constant."""
 
     kind: NumberKind
     value: int | float
@@ -75,7 +75,7 @@ class Truth(Node):
 
 @dataclass(slots=True)
 class Negated(Node):
-    """A sign before an operand that is no number: it evaluates to nothing."""
+    """A sign before an operand that is no number; it evaluates to None."""
 
     operand: Node
 
@@ -87,14 +87,14 @@ class Negated(Node):
 
 
 class BooleanNode(Node):
-    """Evaluates to true, false or nothing."""
+    """A node that evaluates to true, false or None."""
 
     __slots__ = ()
 
 
 @dataclass(slots=True)
 class Compared(BooleanNode):
-    """`sign`: ==, <, <=, > or >=."""
+    """A comparison; `sign` is ==, <, <=, > or >=."""
 
     sign: str
     left: Node
@@ -134,7 +134,7 @@ class Not(BooleanNode):
 
 @dataclass(slots=True)
 class Present(BooleanNode):
-    """A property in place of a condition: false where the message has it, and nothing where not."""
+    """A property used as a condition: false if the message has the property, None if not."""
 
     operand: Property
 
@@ -160,7 +160,7 @@ class OneOf(BooleanNode):
 
 @dataclass(slots=True)
 class Searched(BooleanNode):
-    """`word`: CONTAINS, STARTSWITH or ENDSWITH."""
+    """A search in a string; `word` is CONTAINS, STARTSWITH or ENDSWITH."""
 
     word: str
     operand: Node

@@ -1,7 +1,7 @@
 """Property values parsed as numbers for comparisons, as by Java's `Integer.valueOf`, `Long.valueOf` and
 `Double.valueOf`.
 
-Invariant: strings that those reject raise NotComparable, and nothing else is raised. Pure."""
+Invariant: a string that the Java method rejects raises NotComparable; nothing else is raised. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from math import copysign
 
 from filters.errors import NotComparable
 
-SURE_DIGITS = 9  # any number of so many is an Integer
-DIGITS_MAX = 4_000  # more cannot be a number of 64 bits, unless most are zeros of another script
+SURE_DIGITS = 9  # any number with so many digits is an Integer
+DIGITS_MAX = 4_000  # more digits cannot be a number of 64 bits, unless most are zeros of another script
 DOUBLE = re.compile(
     r"[+-]?(?:NaN|Infinity"
     r"|(?P<decimal>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?"
@@ -62,7 +62,7 @@ def double_of(text: str) -> float:
 
 
 def order(left: float, right: float) -> int:
-    """As `Double.compareTo`: NaN is above all others, and -0.0 below 0.0; of whole numbers the plain order."""
+    """Compare as Java does. For doubles as in `Double.compareTo`: NaN is above all other numbers, and -0.0 is below 0.0."""
     if left < right:
         return -1
     if left > right:

@@ -1,7 +1,7 @@
-"""The confirm offset: how far all members that must hold the log hold it.
+"""The confirm offset: the offset up to which all members that must hold the log hold it.
 
-Invariant: the confirm offset of one mastership never falls. A member whose end is unknown stops it, and so does a set
-with fewer members than its master acknowledges with. Pure."""
+Invariant: the confirm offset of one mastership never falls. It does not rise while the log end of a member is unknown, or while
+the set has fewer members than its master needs to acknowledge. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 
 def confirm_offset(previous: int, ends: Iterable[int | None]) -> int:
-    """The lowest of the members' log ends (the master's own is one of them), but never below `previous`; `previous`
-    itself while one is unknown (None)."""
+    """The lowest of the members' log ends (the master's end is one of them), but never below `previous`. Returns `previous`
+    while an end is unknown (None)."""
     lowest: int | None = None
     for end in ends:
         if end is None or end <= previous:
@@ -21,6 +21,6 @@ def confirm_offset(previous: int, ends: Iterable[int | None]) -> int:
 
 
 def enough(applied_members: int, members_min: int) -> bool:
-    """Whether a set of so many members may confirm and acknowledge anything. Data of a smaller set may be lost with
-    it, so it must not be read."""
+    """Whether a set with `applied_members` may confirm and acknowledge data. Data in a smaller set may be lost with this set,
+    so consumers must not read it."""
     return applied_members >= members_min

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 class HACounters:
     """Totals over all links and roles."""
 
-    sent_bytes: int = 0  # to slaves, frame headers with them
-    received_bytes: int = 0  # from masters, likewise
-    truncations: int = 0  # of this log, because a master's differs
+    sent_bytes: int = 0  # to slaves, frame headers included
+    received_bytes: int = 0  # from masters, frame headers included
+    truncations: int = 0  # cuts of this log, because a master's log differs
     role_changes: int = 0
-    refused_links: int = 0  # of ids that controllers do not know, or at another host
+    refused_links: int = 0  # slaves with an unknown id, or at another host

@@ -1,7 +1,7 @@
 """The epoch file's binding to this broker's log, updated as the log and its epochs change.
 
-Invariant: sealed bytes were confirmed at that time, so no election changes them; and no byte is sealed that the log
-did not hold at this start."""
+Invariant: bytes are sealed only when they are confirmed, so no election changes them. No byte is sealed that the log did not
+hold at this start."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from mqruntime.log import fields
 logger = logging.getLogger("ha")
 
 NOTHING_DUE = 1 << 63
-"""Above every offset."""
+"""A value of `due` above every offset."""
 
 
 class KeptBinding:
-    """`due` is the confirm offset from which on `seal` has work to do; `owner` the broker id that owns this store."""
+    """The binding. `due` is the confirm offset from which on `seal` has work to do. `owner` is the broker id that owns this
+    store."""
 
     def __init__(self, file: EpochFile) -> None:
         self._file = file.binding
@@ -33,8 +34,8 @@ class KeptBinding:
         self.due = NOTHING_DUE
 
     async def check(self, log: ReplicatedLog, history: EpochHistory) -> None:
-        """Check at the start that `history`, from the epoch file, belongs to this log. A file without a binding, by
-        upstream or an older version, is accepted if its epochs begin where records do.
+        """Check at the start that `history`, from the epoch file, belongs to this log. Upstream and older versions write a file
+        without a binding, which is accepted if its epochs begin at the beginning of records.
 
         Raises: EpochFileForeign, OSError."""
         found = await self._file.load()
@@ -57,8 +58,7 @@ class KeptBinding:
                 raise self._foreign(epoch, start, "no record of this log begins there")
 
     async def _still_held(self, log: ReplicatedLog, seal: Seal) -> Seal:
-        """The seal without the parts that a crash removed from the log's end. Parts below the log's start are
-        believed."""
+        """The seal without the parts that a crash removed from the log's end. Parts below the log's start are not checked."""
         digests: list[int | None] = []
         for span, digest in _spans(seal, log):
             if span is None or digest is None or span.end > log.max_offset():
@@ -79,10 +79,10 @@ class KeptBinding:
             why = f"the file was written by broker {former}, this is broker {owner}"
             raise self._foreign(*self._binding.seals[-1].entry, why)
         if former is not None and owner is None:
-            await self.store(self._binding.history)  # before another id is granted
+            await self.store(self._binding.history)  # the owner is erased before another id is granted
 
     async def store(self, history: EpochHistory) -> None:
-        """Store the binding of `history` durably; to be called before the epoch file is written. Raises OSError."""
+        """Store the binding of `history` durably. Call this before the epoch file is written. Raises OSError."""
         binding = self._binding.of(history, self.owner)
         await self._file.store(binding)
         self._binding = binding
@@ -91,8 +91,8 @@ class KeptBinding:
         )
 
     async def seal(self, log: ReplicatedLog) -> None:
-        """Record the log's bytes where epochs begin, as far as they are confirmed. A disk failure is logged; the next
-        change or start repeats what was not read or written."""
+        """Record checksums of the log's bytes at the beginnings of epochs, as far as these bytes are confirmed. A disk failure
+        is logged, and the next change or start repeats the failed part."""
         try:
             await self._seal(log, self._binding)
         except OSError as error:
@@ -104,7 +104,7 @@ class KeptBinding:
     async def _seal(self, log: ReplicatedLog, stored: Binding) -> None:
         confirm = log.confirm_offset()
         seals = [await _sealed(log, seal, confirm) for seal in self._binding.seals]
-        if log.confirm_offset() >= confirm:  # else the log was cut meanwhile
+        if log.confirm_offset() >= confirm:  # otherwise the log was cut meanwhile
             self._binding = Binding(seals, self.owner)
         ends = (end for seal in self._binding.seals for end in _open_ends(seal))
         self.due = min((end for end in ends if end > confirm), default=NOTHING_DUE)
@@ -122,7 +122,7 @@ def _spans(seal: Seal, log: ReplicatedLog) -> Iterator[tuple[SegmentSpan | None,
 
 
 def _open_ends(seal: Seal) -> Iterator[int]:
-    """Confirm offsets from which on the missing parts can be sealed; a segment that ends sooner only delays it."""
+    """The confirm offsets from which on the missing parts can be sealed. A segment that ends earlier only delays the seal."""
     if seal.before is None and seal.entry.start_offset:
         yield seal.entry.start_offset
     if seal.after is None:

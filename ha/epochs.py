@@ -1,7 +1,7 @@
-"""The epoch history of this broker's log: the file's content, in memory.
+"""The epoch history of this broker's log: the content of the epoch file, in memory.
 
-Invariant: `history` equals the file, except after a failed write until `settle`. It changes after the file has, one
-change at a time. A file is believed only if it is bound to this log."""
+Invariant: `history` equals the file, except between a failed write and `settle`. `history` changes after the file has changed,
+one change at a time. A file is used only if it is bound to this log."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ class KeptEpochs:
         return self._file.name
 
     async def load(self, log: ReplicatedLog) -> None:
-        """Raises EpochFileUnreadable, EpochFileForeign, OSError."""
+        """Load the file. Raises EpochFileUnreadable, EpochFileForeign, OSError."""
         self.history = await self._file.load(lambda history: self.binding.check(log, history))
 
     async def store(self, history: EpochHistory) -> None:
-        """Durable on return; no write if nothing changes. Raises OSError."""
+        """Store `history`; durable on return. Nothing is written if nothing changes. Raises OSError."""
         async with self._lock:
             await self._store(history)
 
     async def truncate_prefix(self, offset: int) -> None:
-        """Drop the epochs that ended at or before `offset`, the log's start after retention. Raises OSError."""
+        """Drop the epochs that ended at or before `offset`, which is the log's start after retention. Raises OSError."""
         async with self._lock:
             await self._store(self.history.truncate_prefix(offset))
 
     async def settle(self) -> None:
-        """Write the file again if it may differ from `history`; to be called before bytes are appended under it.
-        Raises OSError."""
+        """Write the file again if it may differ from `history`. Call this before bytes of this history are appended. Raises
+        OSError."""
         async with self._lock:
             await self._store(self.history)
 
     async def seal(self, log: ReplicatedLog) -> None:
-        """See KeptBinding.seal; nothing changes meanwhile."""
+        """See KeptBinding.seal. The history does not change meanwhile."""
         async with self._lock:
             await self.binding.seal(log)
 
@@ -59,7 +59,7 @@ class KeptEpochs:
             self.history, self._in_doubt = history, False
 
     def within(self, log: ReplicatedLog) -> EpochHistory:
-        """The epochs that begin within the log; the file may be ahead of a log that lost its tail.
+        """The epochs that begin within the log. If the log lost its tail, the file may have later epochs.
 
         Raises: EpochHistoryMissing if the log has data and no epoch."""
         log_end = log.max_offset()

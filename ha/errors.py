@@ -1,16 +1,16 @@
 """Errors of the replication service, each with its facts.
 
-Invariant: none of these leaves a role change half done; the caller may retry or go offline."""
+Invariant: no error leaves a role change half done. The caller may retry or go offline."""
 
 from __future__ import annotations
 
 
 class HAError(Exception):
-    """Base of all below."""
+    """The base class of the errors below."""
 
 
 class EpochFenced(HAError):
-    """A role change that carries an older epoch than one already accepted."""
+    """A role change has an older epoch than an epoch that this broker has already accepted."""
 
     def __init__(self, epoch: int, newest: int) -> None:
         super().__init__(f"epoch {epoch} is older than epoch {newest}, which this broker already knows")
@@ -19,7 +19,7 @@ class EpochFenced(HAError):
 
 
 class EpochHistoryMissing(HAError):
-    """A log with data whose epochs are unknown, so it cannot be compared with other logs."""
+    """The log has data, but its epochs are unknown, so the log cannot be compared with other logs."""
 
     def __init__(self, log_end: int) -> None:
         super().__init__(
@@ -30,15 +30,15 @@ class EpochHistoryMissing(HAError):
 
 
 class ReplicasUnread(HAError):
-    """The controllers did not return the replicas of the set; the text has the reason."""
+    """The controllers did not return the replicas of the set; the error's text names the reason."""
 
 
 class MasterUnread(HAError):
-    """A master did not return the contents of its log; the text has the reason."""
+    """A master did not return the contents of its log; the error's text names the reason."""
 
 
 class RangeUnserved(HAError):
-    """Bytes of the log that a slave needs next, and that this broker cannot send as they were written."""
+    """A slave needs bytes of the log that this broker cannot send as they were written."""
 
     def __init__(self, offset: int, size: int, why: str) -> None:
         super().__init__(f"{size} bytes of the log at {offset} cannot be sent: {why}")
@@ -48,7 +48,7 @@ class RangeUnserved(HAError):
 
 
 class StoreOfSet(HAError):
-    """A log that was written under controllers, configured as one of a pair's."""
+    """The log was written under controllers, but this broker is configured as a member of a pair."""
 
     def __init__(self, epoch_file: str, epoch: int) -> None:
         super().__init__(
@@ -59,7 +59,8 @@ class StoreOfSet(HAError):
 
 
 class EpochFileForeign(HAError):
-    """An epoch file of another log: using it would hide where this log differs from the other replicas'."""
+    """The epoch file belongs to another log. With this file, differences between this log and the other replicas' logs would
+    not be found."""
 
     def __init__(self, name: str, binding: str, epoch: int, offset: int, why: str) -> None:
         super().__init__(
@@ -74,7 +75,7 @@ class EpochFileForeign(HAError):
 
 
 class HACannotListen(HAError):
-    """The HA port cannot be opened; the text says what to change."""
+    """The HA port cannot be opened; the error's text names the remedy."""
 
     def __init__(self, host: str, port: int, why: str) -> None:
         super().__init__(f"haListenPort {host}:{port}: {why}")

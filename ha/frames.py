@@ -14,7 +14,7 @@ Readable = bytes | bytearray | memoryview
 
 
 class HAConnectionState(IntEnum):
-    """First field of every frame."""
+    """The first field of every frame."""
 
     READY = 0
     HANDSHAKE = 1
@@ -24,29 +24,29 @@ class HAConnectionState(IntEnum):
 
 
 HANDSHAKE_STATE, TRANSFER_STATE = int(HAConnectionState.HANDSHAKE), int(HAConnectionState.TRANSFER)
-"""For checks of every frame: an enum's own attributes are slow to look up."""
+"""Constants for the check of every frame, because an enum's attributes are slow to look up."""
 
 HANDSHAKE = Struct(
     ">"  # offset field
     "i"  #  0 state                   HANDSHAKE
     "h"  #  4 is_sync_from_last_file  1: an empty slave starts at the master's last file
-    "h"  #  6 is_async_learner        1: never a member of the SyncStateSet; 2, ours: acknowledges what is on its disk.
+    "h"  #  6 is_async_learner        1: never a member of the SyncStateSet; 2, not upstream's: only acknowledges data on disk.
     #                                 Upstream's master compares with 1
-    "q"  #  8 slave_broker_id         as the controller granted it, >= 1
+    "q"  #  8 slave_broker_id         the id that the controllers granted, >= 1
 )
 ADDRESS_HANDSHAKE = Struct(
     ">"  # offset field
     "i"  #  0 state                   HANDSHAKE
     "h"  #  4 is_sync_from_last_file
     "h"  #  6 is_async_learner
-    "i"  #  8 address_size            bytes of UTF-8 that follow: the slave's address, as it registered it
+    "i"  #  8 address_size            bytes of UTF-8 that follow: the address that the slave registered
 )
 HANDSHAKE_REPLY = Struct(
     ">"  # offset field
     "i"  #  0 state       HANDSHAKE
     "i"  #  4 body_size   12 bytes an epoch entry
     "q"  #  8 max_offset  end of the master's log
-    "i"  # 16 last_epoch  of the master, -1 without any; readers use the entries instead
+    "i"  # 16 last_epoch  the master's last epoch, -1 if there is none; readers use the entries
 )
 EPOCH_ENTRY = Struct(
     ">"  # offset field
@@ -57,15 +57,15 @@ TRANSFER = Struct(
     ">"  # offset field
     "i"  #  0 state               TRANSFER
     "i"  #  4 body_size           bytes of log that follow; 0 in a heartbeat or the notice of an epoch
-    "q"  #  8 offset              of the first of them
-    "i"  # 16 epoch               they were written in
+    "q"  #  8 offset              offset of the first of these bytes
+    "i"  # 16 epoch               the epoch in which these bytes were written
     "q"  # 20 epoch_start_offset
     "q"  # 28 confirm_offset      every SyncStateSet member holds the log up to here
 )
 ACK = Struct(
     ">"  # offset field
     "i"  #  0 state       TRANSFER
-    "q"  #  4 max_offset  end of the slave's log; the first one requests the start offset
+    "q"  #  4 max_offset  end of the slave's log; the first ack requests the start offset
 )
 assert (HANDSHAKE.size, ADDRESS_HANDSHAKE.size, HANDSHAKE_REPLY.size) == (16, 12, 20)
 assert (EPOCH_ENTRY.size, TRANSFER.size, ACK.size) == (12, 36, 12)
@@ -80,23 +80,23 @@ ADDRESS_SIZE_MAX = 1_024
 
 
 class HAFrameError(ValueError):
-    """Bytes that a peer which follows the protocol does not send."""
+    """The bytes violate the protocol."""
 
 
 class Handshake(NamedTuple):
-    """Slave to master, the first bytes of a connection. Slaves before 5.1.1 send their address instead of an id, and
-    have id 0 here."""
+    """The first bytes of a connection, sent by the slave to the master. Slaves before 5.1.1 send their address instead of an
+    id, and have id 0 here."""
 
     slave_broker_id: int
     is_sync_from_last_file: bool = False
     is_async_learner: bool = False
-    acks_flushed: bool = False  # not sent by a learner, which does not count
+    acks_flushed: bool = False  # a learner does not count, and never sends this
     address: str = ""
 
     @staticmethod
     def size_of(data: Readable) -> int | None:
-        """Size of the handshake that `data` begins with; None if more of it is needed. The upper half of an id, which
-        controllers never use, is the size of the address in the address form. Raises FrameError."""
+        """Size of the handshake at the start of `data`; None if more data is needed to know. The upper half of an id, which
+        controllers never use, is the size of the address in the form with an address. Raises FrameError."""
         if len(data) < ADDRESS_HANDSHAKE.size:
             return None
         address_size = ADDRESS_HANDSHAKE.unpack_from(data)[3]
@@ -136,13 +136,14 @@ class Handshake(NamedTuple):
 
 
 class HandshakeReply(NamedTuple):
-    """Master to slave: the epochs of its log and the log's end."""
+    """The master's reply to the slave: the epochs of the master's log and the log's end."""
 
     max_offset: int
     epochs: EpochHistory
 
     def encode(self) -> bytes:
-        """Header and entries in one piece: a Java slave that reads only the header sends a second handshake."""
+        """Encode header and entries in one piece, because a Java slave that receives only the header sends a second
+        handshake."""
         header = HANDSHAKE_REPLY.pack(
             HAConnectionState.HANDSHAKE,
             EPOCH_ENTRY.size * len(self.epochs),
@@ -153,7 +154,7 @@ class HandshakeReply(NamedTuple):
 
     @staticmethod
     def body_size(header: Readable) -> int:
-        """Size of the entries after this header. Raises FrameError unless it is a possible reply."""
+        """Size of the entries after this header. Raises FrameError if the header cannot be that of a reply."""
         state, body_size, max_offset, _last_epoch = HANDSHAKE_REPLY.unpack(header)
         expect_state(state, HAConnectionState.HANDSHAKE)
         if body_size % EPOCH_ENTRY.size or not 0 < body_size <= EPOCH_ENTRIES_MAX * EPOCH_ENTRY.size:
@@ -164,7 +165,7 @@ class HandshakeReply(NamedTuple):
 
     @staticmethod
     def decode(header: Readable, body: Readable) -> HandshakeReply:
-        """Raises FrameError unless the epochs are in order and begin within the log."""
+        """Decode a reply. Raises FrameError unless the epochs are in order and begin within the log."""
         max_offset = HANDSHAKE_REPLY.unpack(header)[2]
         try:
             epochs = EpochHistory(EPOCH_ENTRY.iter_unpack(body))
@@ -190,7 +191,7 @@ class TransferHeader(NamedTuple):
 
     @staticmethod
     def decode(data: Readable) -> TransferHeader:
-        """Raises FrameError on another state or a body size that no frame can have."""
+        """Decode a header. Raises FrameError for another state, or for a body size that no frame can have."""
         state, body_size, offset, epoch, epoch_start_offset, confirm_offset = TRANSFER.unpack(data)
         if state != TRANSFER_STATE:
             expect_state(state, HAConnectionState.TRANSFER)
@@ -204,14 +205,14 @@ def encode_ack(max_offset: int) -> bytes:
 
 
 def decode_ack(data: Readable) -> int:
-    """The slave's log end. Raises FrameError on another state."""
+    """The slave's log end. Raises FrameError for another state."""
     state, max_offset = ACK.unpack(data)
     expect_state(state, HAConnectionState.TRANSFER)
     return int(max_offset)
 
 
 def state_of(data: Readable) -> int:
-    """First field of the frame that begins `data` (at least 4 bytes)."""
+    """The first field of the frame at the start of `data`, which has at least 4 bytes."""
     return int.from_bytes(data[:4], "big", signed=True)
 
 

@@ -13,7 +13,7 @@ class ReplicatedLog(Protocol):
     segment_size_bytes: int
 
     def min_offset(self) -> int:
-        """Start of the first segment that is kept."""
+        """Start of the first segment of the log."""
         ...
 
     def max_offset(self) -> int:
@@ -21,11 +21,11 @@ class ReplicatedLog(Protocol):
         ...
 
     def read(self, offset: int, size_max: int) -> memoryview:
-        """Bytes of the mapping, within one segment; empty at the end of the log."""
+        """Bytes of the mapping from `offset` on, within one segment; empty at the end of the log."""
         ...
 
     async def read_cold(self, offset: int, size_max: int) -> bytes:
-        """The same, read outside the mapping. Raises OSError."""
+        """Like `read`, but outside the mapping. Raises OSError."""
         ...
 
     def is_cold(self, offset: int) -> bool:
@@ -33,25 +33,24 @@ class ReplicatedLog(Protocol):
         ...
 
     def at_hand(self, offset: int, size: int) -> memoryview | None:
-        """As `read`, if these bytes are known to be intact and reading them waits for no disk; else None."""
+        """Like `read`, if these bytes are known to be intact and reading them does not wait for the disk; else None."""
         ...
 
     async def check(self, offset: int, size: int) -> str | None:
-        """Read and check the bytes not known to be intact; the damage found, or None. Raises OSError."""
+        """Read and check the bytes that are not known to be intact. Returns the damage, or None. Raises OSError."""
         ...
 
     async def is_boundary(self, offset: int) -> bool:
-        """Whether a record, or the end of a segment's records, begins at `offset`, which is within the log. Raises
-        OSError."""
+        """Whether a record begins at `offset`, or a segment's records end there. `offset` is within the log. Raises OSError."""
         ...
 
     async def last_record(self) -> tuple[int, bytes] | None:
-        """The last complete intact record and its offset; None without any. Raises OSError."""
+        """The offset of the last complete intact record, and the record; None without a record. Raises OSError."""
         ...
 
     def write_view(self, offset: int, size_max: int) -> memoryview:
-        """Buffer for the bytes at `offset` of a slave's log, at least one byte and within one segment. `offset` is
-        `max_offset()`; in an empty log it may be the start of any segment. Raises OSError if the disk is full."""
+        """Buffer for bytes at `offset` of a slave's log: at least one byte, within one segment. `offset` is `max_offset()`; in
+        an empty log it may be the start of any segment. Raises OSError if the disk is full."""
         ...
 
     async def begin_empty_at(self, offset: int) -> None:
@@ -60,22 +59,20 @@ class ReplicatedLog(Protocol):
         ...
 
     def advance(self, end: int) -> None:
-        """Move the end of the log to `end`; the bytes up to there have been filled in."""
+        """Move the end of the log to `end`. The bytes up to `end` have been filled in."""
         ...
 
     async def confirm_whole_records(self) -> None:
-        """Lower the confirm offset to the end of a record, before anything of another role or connection is
-        confirmed."""
+        """Lower the confirm offset to the end of a record. This is needed before another role or connection confirms data."""
         ...
 
     async def truncate(self, offset: int) -> int:
-        """Cut the log at the last end of a complete record that is not above `offset`, and return that end; the old
-        tail cannot come back. At `max_offset` it also erases what a broken connection may have left above. Raises
-        OSError."""
+        """Cut the log at the last end of a complete record at or below `offset`, and return this end. The old tail cannot come
+        back. With `max_offset` this also erases bytes that a broken connection may have left above the end. Raises OSError."""
         ...
 
     async def reset_beginning(self) -> None:
-        """Let a log that ends at 0 begin at any segment again, dropping a segment made for bytes that never came.
+        """Let a log that ends at 0 begin at any segment again. A segment that was created for bytes that never came is dropped.
         Raises OSError."""
         ...
 
@@ -88,7 +85,7 @@ class ReplicatedLog(Protocol):
         ...
 
     async def flush(self) -> int:
-        """Bring the current log contents to disk. Raises OSError, or the log's own error, if the disk fails."""
+        """Bring the present log contents to disk. If the disk fails, raises OSError or the log's own error."""
         ...
 
     def on_flush(self, callback: Callable[[], None]) -> None:
@@ -96,5 +93,5 @@ class ReplicatedLog(Protocol):
         ...
 
     def on_append(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once for every batch appended on a master."""
+        """Call `callback` once for every batch that a master appends."""
         ...

@@ -1,4 +1,4 @@
-"""Bytes of the last full second.
+"""A meter of the bytes in the last full second.
 
 Invariant: `last_second` never counts a second that is still running. Pure."""
 
@@ -8,7 +8,7 @@ _SECOND_MS = 1_000
 
 
 class ByteRate:
-    """A meter of one direction of one link."""
+    """The meter of one direction of one link."""
 
     def __init__(self) -> None:
         self._second = 0

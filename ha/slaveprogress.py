@@ -1,8 +1,7 @@
-"""One slave as its master sees it, during one mastership: whether it is in sync, and whether it may join the
-SyncStateSet.
+"""What a master knows of one slave during a mastership: whether the slave is in sync, and whether it may join the SyncStateSet.
 
-Invariant: an end counts only while it comes from the newest connection of this broker id; a new one starts as
-unknown. Pure."""
+Invariant: a log end counts only if it comes from the newest connection of the slave's broker id. With a new connection the log
+end is unknown. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SetLimits:
-    """Limits for leaving and joining the set, and the interval of checks; all in ms."""
+    """Limits for leaving and joining the set, and the interval of the checks; all in ms."""
 
     not_caught_up_ms_max: int
     disconnected_ms_max: int
@@ -24,19 +23,19 @@ class SetLimits:
 
 @dataclass(slots=True)
 class SlaveProgress:
-    """Times are monotonic ms, offsets bytes of the log."""
+    """The progress. Times are monotonic ms; offsets are byte positions in the log."""
 
     connected: bool = False
-    excluded: str | None = None  # why it is never counted, whatever it acks
+    excluded: str | None = None  # the reason why its acks never count
     ack_offset: int | None = None
     caught_up_ms: int | None = None
     disconnected_ms: int = 0
-    joining_ms: int | None = None  # since when it is waited for before being proposed
-    catch_up_target: int | None = None  # a new member has not acked up to here yet
-    stalled_ms: int | None = None  # since when it was seen behind without progress
+    joining_ms: int | None = None  # the time since which sends wait for it, before it is proposed
+    catch_up_target: int | None = None  # for a new member that has not acked up to here yet
+    stalled_ms: int | None = None  # the time since which it is behind without progress
 
     def handshaken(self, *, excluded: str | None) -> None:
-        """Note the handshake of a new connection; acks of the one before it no longer count."""
+        """Note the handshake of a new connection. Acks of the former connection no longer count."""
         self.connected = True
         self.excluded = excluded
         self.ack_offset = None
@@ -50,7 +49,7 @@ class SlaveProgress:
         self.disconnected_ms = now_ms
 
     def acked(self, offset: int, caught_up_ms: int | None) -> None:
-        """`caught_up_ms` has the meaning that MasterLink gives it."""
+        """Note an ack. For `caught_up_ms` see MasterLink."""
         if self.ack_offset is None or offset > self.ack_offset:
             self.stalled_ms = None
         if self.catch_up_target is not None and offset >= self.catch_up_target:
@@ -60,11 +59,11 @@ class SlaveProgress:
             self.caught_up_ms = max(caught_up_ms, self.caught_up_ms or 0)
 
     def holds(self, offset: int) -> bool:
-        """Whether it counts as holding everything below `offset`."""
+        """Whether the slave counts as holding all data below `offset`."""
         return self.excluded is None and self.ack_offset is not None and self.ack_offset >= offset
 
     def may_join(self, epoch_start: int, limits: SetLimits, now_ms: int) -> bool:
-        """Close enough to be waited for."""
+        """Whether the slave is so close that sends may wait for it."""
         return (
             self.holds(epoch_start)
             and self.caught_up_ms is not None
@@ -72,28 +71,28 @@ class SlaveProgress:
         )
 
     def entered(self, log_end: int) -> None:
-        """Note that it is a member now. Until it has caught up as one, sends may be waiting for a slave that died
-        while joining."""
+        """Note that the slave is a member now. If it died while joining, sends wait for it until it leaves again, so it is
+        watched until it has caught up."""
         self.joining_ms = None
         self.catch_up_target = None if self.holds(log_end) else log_end
 
     def look(self, log_end: int, now_ms: int) -> None:
-        """Called from time to time until it has caught up as a member."""
+        """Check the slave's progress. Called regularly until the slave has caught up as a member."""
         if self.ack_offset is not None and self.ack_offset >= log_end:
             self.stalled_ms = None
         elif self.stalled_ms is None:
             self.stalled_ms = now_ms
 
     def stalls(self, limits: SetLimits, now_ms: int) -> bool:
-        """Whether it makes no progress."""
+        """Whether the slave has made no progress for too long."""
         return self.stalled_ms is not None and now_ms - self.stalled_ms >= limits.join_stall_ms_max
 
     def gone_ms(self, now_ms: int) -> int:
-        """Time without a connection; 0 while it has one."""
+        """The time without a connection; 0 while there is a connection."""
         return 0 if self.connected else now_ms - self.disconnected_ms
 
     def out_of_sync_reason(self, master_since_ms: int, limits: SetLimits, now_ms: int) -> str | None:
-        """Reason to remove a member from the set; None while it is in sync."""
+        """The reason to remove a member from the set; None while the member is in sync."""
         if self.excluded is not None:
             return self.excluded
         gone_ms = self.gone_ms(now_ms)

@@ -1,21 +1,22 @@
-"""The master's counting of its SyncStateSet, during one mastership, and the one proposal to change it.
+"""The master's counting of its SyncStateSet, during one mastership, and its proposal to change the set.
 
 `tick` proposes to remove members that are out of sync (`SlaveProgress.out_of_sync_reason` has the reasons) and to add slaves
-that have caught up. The controllers decide (controller/commands.py, request 1001). Besides, an election leaves the elected
-master alone in the set (controller/state.py), and an operator's cleaning removes a broker.
+that have caught up. The controllers decide (controller/commands.py, CONTROLLER_ALTER_SYNC_STATE_SET). The set also changes
+without a proposal: after an election the elected master is the only member (controller/state.py), and an operator's cleaning
+removes a broker.
 
-Three groups are waited for, by broker id: the set that the controllers have applied, a proposed set with an open
-outcome, and slaves about to be proposed. Acks and the confirm offset are counted over their union.
+Sends wait for three groups of brokers: the set that the controllers have applied, a proposed set with an open outcome, and
+slaves about to be proposed. Acks and the confirm offset are counted over the union of these groups.
 
-Invariant: every member of the union holds every byte below `confirm_offset`. So whether or not the controllers accept an
-open proposal, all members of their set hold all confirmed data. The union becomes smaller only by an applied set, or
-once a rejection covers all earlier sendings of the proposal, too. A proposal with an unknown outcome is looked up
-and, unless the controllers' set is known to be newer, sent again unchanged: it may still be queued somewhere, and be
-judged by a controller that leads again.
+Invariant: every member of the union holds every byte below `confirm_offset`. So whether or not the controllers accept an open
+proposal, all members of their set hold all confirmed data. The union becomes smaller only by an applied set, or after a
+rejection that covers all earlier sendings of the proposal. After an unknown outcome the master reads the controllers' set.
+Unless this set is newer, the master sends the proposal again unchanged, because the earlier sending may still wait at a
+controller that leads again later.
 
-Nothing is confirmed while the applied set has fewer than `members_min` members, nor before the controllers have
-applied an Alter of this master epoch that announces it. Until then, and while the set is too small, they may elect a
-broker that left it (KIP-966).
+Nothing is confirmed while the applied set has fewer than `members_min` members, or before the controllers have applied an Alter
+of this master epoch that announces `members_min`. Until then, and while the set is too small, they may elect a broker that left
+it (KIP-966).
 
     SETTLED --wish, Alter--> PROPOSED --applied, rejected--> SETTLED
     PROPOSED --unknown, ReadSet--> UNSETTLED --the old set was read, or nothing in time, the same Alter--> PROPOSED
@@ -33,9 +34,9 @@ from ha.slaveprogress import SetLimits, SlaveProgress
 
 @dataclass(frozen=True, slots=True)
 class Alter:
-    """Ask the controllers for `members`, on the set of `set_epoch` under `master_epoch`, and announce that nothing is
-    acknowledged with fewer than `members_min`; report `alter_ended`. With `same_members` it only announces. One sent
-    `again` has an unknown outcome: an earlier sending may have been accepted, or may still be."""
+    """Ask the controllers to change the set of `set_epoch` to `members`, under `master_epoch`. The request also announces that
+    nothing is acknowledged with fewer than `members_min` members; with `same_members` it only announces this. Report the
+    outcome to `alter_ended`. If it is sent `again`, an earlier sending may have been accepted, or may still be accepted."""
 
     members: frozenset[int]
     set_epoch: int
@@ -48,7 +49,7 @@ class Alter:
 
 @dataclass(frozen=True, slots=True)
 class ReadSet:
-    """Read the controllers' set soon, and report it to `observe`: they know more than this master does."""
+    """Read the controllers' set soon, and report it to `observe`. The controllers know more than this master."""
 
 
 @dataclass(slots=True)
@@ -61,12 +62,12 @@ class Confirmed:
 Action = Alter | ReadSet | Confirmed
 
 REFUSALS_COUNTED = 5
-"""After so many in a row the delay between two wishes no longer doubles."""
+"""After this number of rejections in a row, the delay before the next Alter no longer doubles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The controllers accepted an Alter; their set is this one now."""
+    """The controllers accepted an Alter. This is their set now."""
 
     members: frozenset[int]
     set_epoch: int
@@ -74,8 +75,8 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class AlterRefused:
-    """A controller rejected the Alter: this sending did not change the set. No other sending will either if the set,
-    which is returned then, has a newer epoch now."""
+    """A controller rejected the Alter, so this sending did not change the set. If the set has a newer epoch now, it is
+    returned, and no other sending will change the set either."""
 
     members: frozenset[int] | None = None
     set_epoch: int = 0
@@ -83,25 +84,26 @@ class AlterRefused:
 
 @dataclass(frozen=True, slots=True)
 class AnnouncementNotNeeded:
-    """The controllers are upstream's: they elect only members of the set, and need no announcement of `members_min`."""
+    """The controllers are upstream's. They elect only members of the set, so they need no announcement of `members_min`."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlterNotSent:
-    """No controller that judges received this sending."""
+    """No controller that could decide received this sending."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlterUnknown:
-    """The Alter may have been accepted, or may still be. Also if another master leads now: an earlier sending may have been
-    accepted before, and a slave that it added may be that master."""
+    """The Alter may have been accepted, or may still be accepted. This is also the outcome if another master leads now: an
+    earlier sending may have been accepted before, and a slave that it added may be that master."""
 
 
 AlterOutcome = Applied | AlterRefused | AnnouncementNotNeeded | AlterNotSent | AlterUnknown
 
 
 class SyncStateSet:
-    """Call it with changes of the log, of links and of alters, and the time (`tick`); perform the actions in order."""
+    """The counting. Its inputs are changes of the log, of links and of Alters, and the time (`tick`). The caller performs the
+    returned actions in order."""
 
     def __init__(
         self,
@@ -117,8 +119,8 @@ class SyncStateSet:
         limits: SetLimits,
         now_ms: int,
     ) -> None:
-        """`confirm_offset` is held by all members, as this log knows; `epoch_start` is where the master epoch began;
-        `members_min` is minInSyncReplicas."""
+        """`confirm_offset` is the offset up to which all members hold the log, as stored in this log. `epoch_start` is the
+        start of the master epoch. `members_min` is minInSyncReplicas."""
         self._own_id = own_id
         self._applied = members | {own_id}
         self._set_epoch = set_epoch
@@ -132,16 +134,16 @@ class SyncStateSet:
         self._proposal: Alter | None = None
         self._in_flight = False  # the proposal was sent and has no outcome yet
         self._outcome_open = False  # an earlier sending of the proposal has an unknown outcome
-        self._resend_now = False  # once the controllers' set is known to be still the old one
+        self._resend_now = False  # once it is known that the controllers' set is still the old set
         self._alter_due_ms = now_ms
-        self._refusals = 0  # in a row; each is an entry in the controllers' log
+        self._refusals = 0  # rejections in a row; each is an entry in the controllers' log
         self._members_min = members_min
         self._announced_min: tuple[int, int] | None = (
-            None  # (set epoch of the Alter, `members_min` that it announced)
+            None  # (set epoch of the Alter, the announced `members_min`)
         )
         self._slaves: dict[int, SlaveProgress] = {}
-        self._counted: list[SlaveProgress | None] | None = None  # as `_others` found it
-        self._counted_known = False  # set by `_recount_ends` alone, and unset when more than ends changes
+        self._counted: list[SlaveProgress | None] | None = None  # the last result of `_others`
+        self._counted_known = False  # set only by `_recount_ends`, and unset when more than log ends changes
         self._recount()
 
     # -- read by others
@@ -163,7 +165,7 @@ class SyncStateSet:
         return self._check_due_ms
 
     def union(self) -> frozenset[int]:
-        """Brokers over which acks are counted."""
+        """The brokers over which acks are counted."""
         union = self._applied if self._proposal is None else self._applied | self._proposal.members
         for broker_id, slave in self._slaves.items():
             if slave.joining_ms is not None and broker_id not in union:
@@ -178,35 +180,35 @@ class SyncStateSet:
         return confirm.enough(len(self._applied), announced if announced > wanted else wanted)
 
     def acked_end(self) -> int:
-        """Sends that end at or below this may be answered OK: every member of the applied and of all proposed sets
-        holds them. 0 while none may be."""
+        """The offset up to which sends may be answered OK: every member of the applied set and of all proposed sets holds them.
+        0 while no send may be answered OK."""
         return self._confirm_offset if self.may_confirm() else 0
 
     # -- the log and the links
 
     def begin(self, now_ms: int) -> list[Action]:
-        """Call once, before anything else."""
+        """Call this once, before any other method."""
         return [Confirmed(self._confirm_offset), *self.tick(now_ms)]
 
     def log_grew(self, log_end: int) -> list[Action]:
-        """The master's own end, as far as it counts."""
+        """Note the end of the master's log, as far as it counts."""
         self._log_end = log_end
         return self._recount_ends()
 
     def connected(self, broker_id: int, *, excluded: str | None) -> list[Action]:
-        """Note a handshake of this id. It replaces any former link, and its end is unknown until it acks. `excluded` is
-        the reason not to count it: it does not join the set, a member leaves it, and its acks mean nothing."""
+        """Note a handshake of this id. The new link replaces a former link, and the slave's log end is unknown until the first
+        ack. `excluded` is a reason not to count the slave: it does not join the set, leaves it if it is a member, and its acks
+        do not count."""
         self._slaves.setdefault(broker_id, SlaveProgress()).handshaken(excluded=excluded)
         return self._recount()
 
     def disconnected(self, broker_id: int, now_ms: int) -> list[Action]:
-        """Note that the newest link of this id has ended. That alone removes no member."""
+        """Note that the newest link of this id has ended. This alone removes no member."""
         self._slaves[broker_id].gone(now_ms)
         return self._recount()
 
     def acked(self, broker_id: int, offset: int, caught_up_ms: int | None, now_ms: int) -> list[Action]:
-        """Note how far the log of this id goes, by its newest link; `caught_up_ms` has the meaning that
-        MasterLink gives it."""
+        """Note an ack over the newest link of this id: its log ends at `offset`. For `caught_up_ms` see MasterLink."""
         slave = self._slaves[broker_id]
         slave.acked(offset, caught_up_ms)
         if broker_id in self._applied:
@@ -219,14 +221,14 @@ class SyncStateSet:
     # -- time and settings
 
     def members_min_is(self, members_min: int, now_ms: int) -> list[Action]:
-        """Set minInSyncReplicas, perhaps changed. A higher value counts at once, a lower one when the controllers
-        have applied it."""
+        """Set minInSyncReplicas, which may have changed. A higher value counts at once, a lower value once the controllers have
+        applied it."""
         self._members_min = members_min
         self._counted_known = False
         return self._alter_if_wanted(now_ms)
 
     def tick(self, now_ms: int) -> list[Action]:
-        """Judge all slaves, and propose another set if that is due. Call at `next_tick_ms` or later."""
+        """Check all slaves, and propose another set if one is due. Call this at `next_tick_ms` or later."""
         self._check_due_ms = now_ms + self._limits.check_ms
         for slave in self._slaves.values():
             if slave.joining_ms is not None or slave.catch_up_target is not None:
@@ -235,8 +237,8 @@ class SyncStateSet:
         return [*self._recount(), *self._alter_again(now_ms), *self._alter_if_wanted(now_ms)]
 
     def _look_at(self, slave: SlaveProgress, now_ms: int) -> None:
-        """Stop waiting for a joining slave after a while, and sooner for a silent one. A proposed one stays in the
-        union until that is settled, and leaves again if it has joined by then."""
+        """Stop waiting for a joining slave after a while, and sooner for a silent slave. A slave that is already proposed stays
+        in the union until the proposal is settled. If it joins by then, it leaves the set again."""
         slave.look(self._log_end, now_ms)
         if slave.joining_ms is not None and (
             now_ms - slave.joining_ms > self._limits.join_ms_max or slave.stalls(self._limits, now_ms)
@@ -244,7 +246,8 @@ class SyncStateSet:
             slave.joining_ms = None
 
     def _forget_gone(self, now_ms: int) -> None:
-        """Drop ids that were replaced, so that acks do not walk them for the rest of the mastership."""
+        """Drop ids that were replaced, so that their number does not slow the handling of acks for the rest of the
+        mastership."""
         union = self.union()
         for broker_id, slave in list(self._slaves.items()):
             if broker_id not in union and slave.gone_ms(now_ms) > self._limits.not_caught_up_ms_max:
@@ -253,8 +256,8 @@ class SyncStateSet:
     # -- the controllers
 
     def observe(self, members: frozenset[int], set_epoch: int, now_ms: int) -> list[Action]:
-        """Take in the controllers' set under this master epoch, from a read, a notice or a reply. No effect if it is
-        older, or not this master's. Of two sets with one epoch, the smaller one is newer."""
+        """Handle the controllers' set under this master epoch, from a read, a notice or a reply. No effect if the set is older,
+        or does not contain this master. Of two sets with one epoch, the smaller set is newer."""
         self._counted_known = False
         if set_epoch > self._set_epoch and self._own_id in members:
             proposal = self._proposal
@@ -268,8 +271,8 @@ class SyncStateSet:
         return self._alter_again(now_ms)
 
     def _is_rest(self, members: frozenset[int], set_epoch: int) -> bool:
-        """Whether an operator had members forgotten, which changes no epoch: they are no members until they join
-        again. While a proposal is open its union is waited for."""
+        """Whether an operator has removed members, which changes no epoch: they are no members until they join again. False
+        while a proposal is open, because its union still counts."""
         return (
             set_epoch == self._set_epoch
             and self._proposal is None
@@ -278,9 +281,9 @@ class SyncStateSet:
         )
 
     def why_untrue(self, alter: Alter, outcome: AlterOutcome) -> str | None:
-        """The reason why no controller can have answered `alter` so; None if one can. Both kinds of controllers accept exactly
-        the requested set and increment its epoch by one. A rejection that increments it keeps the set, less members
-        that an operator had forgotten."""
+        """The reason why no controller can have given this answer to `alter`; None if a controller can. Both kinds of
+        controllers accept exactly the requested set, and increment the set's epoch by one. A rejection that increments the
+        epoch keeps the set, without members that an operator has removed."""
         if not isinstance(outcome, Applied | AlterRefused) or outcome.members is None:
             return None
         if outcome.set_epoch != alter.set_epoch + 1:
@@ -295,7 +298,7 @@ class SyncStateSet:
         return None if is_true else f"{sorted(outcome.members)} cannot come of {sorted(known)}"
 
     def alter_ended(self, alter: Alter, outcome: AlterOutcome, now_ms: int) -> list[Action]:
-        """Take in the outcome of the last sending of `alter`; no effect once something else has settled it."""
+        """Handle the outcome of the last sending of `alter`. No effect if the proposal was settled in another way before."""
         if alter.master_epoch != self._master_epoch:
             return []
         self._counted_known = False
@@ -323,7 +326,7 @@ class SyncStateSet:
             return self._recount()
         self._resend_now = (
             isinstance(outcome, AlterNotSent) or not self._outcome_open
-        )  # or it could alternate forever
+        )  # otherwise the two could alternate for ever
         self._outcome_open = True
         return [ReadSet()]
 
@@ -345,15 +348,16 @@ class SyncStateSet:
     def epoch_began(
         self, master_epoch: int, epoch_start: int, members: frozenset[int], set_epoch: int, now_ms: int
     ) -> list[Action]:
-        """Note that the master was elected again while it was master. Its links and logs stay as they are, and a
-        proposal of the old epoch can no longer be accepted. The minimum must be announced again."""
+        """Note that the master was elected again while it was master. Links and log ends stay as they are. A proposal of the
+        old epoch can no longer be accepted, and the minimum must be announced again."""
         self._master_epoch = master_epoch
         self._epoch_start = epoch_start
         self._announced_min = None
         return [*self._adopt(members | {self._own_id}, set_epoch), *self._alter_if_wanted(now_ms)]
 
     def _adopt(self, members: frozenset[int], set_epoch: int) -> list[Action]:
-        """Adopt a newer set. Any proposal was based on an older one: accepted as this one, or rejected for good."""
+        """Adopt a newer set. An open proposal was based on an older set: it was accepted as this set, or can never be
+        accepted."""
         entered, left = members - self._applied, self._applied - members
         self._applied = members
         self._set_epoch = set_epoch
@@ -363,7 +367,7 @@ class SyncStateSet:
         for broker_id in left & self._slaves.keys():
             self._slaves[broker_id].catch_up_target = None
         self._recount()
-        # also if it is unchanged: the minimum may be met now, or not any more
+        # even if the offset is unchanged: the minimum may be met now, or not any more
         return [Confirmed(self._confirm_offset)]
 
     def _settle(self) -> None:
@@ -401,10 +405,10 @@ class SyncStateSet:
             "; ".join(reasons) or f"acknowledge with {self._members_min}",
         )
         self._in_flight = True
-        return [self._proposal]  # all of its members were waited for before: the union is the same
+        return [self._proposal]  # sends already waited for all members, so the union does not change
 
     def _must_announce_min(self) -> bool:
-        """Whether confirming waits only for the controllers to learn `members_min`."""
+        """Whether nothing is confirmed only because the controllers do not know `members_min` yet."""
         if not confirm.enough(len(self._applied), self._members_min):
             return False
         return self._announced_min is None or self._announced_min[1] > self._members_min
@@ -416,8 +420,8 @@ class SyncStateSet:
         return [replace(self._proposal, again=True)]
 
     def _still_wanted(self, members: frozenset[int], now_ms: int) -> None:
-        """Keep waiting for slaves that could not join and are caught up: while too few are in sync nothing is
-        appended, so their next ack, which would show it, is a heartbeat away."""
+        """Keep waiting for slaves that could not join although they are caught up. While too few members are in sync nothing is
+        appended, so the next ack, which would show that they are caught up, only comes with a heartbeat."""
         for broker_id in members - self._applied:
             slave = self._slaves[broker_id]
             if slave.ack_offset == self._log_end or slave.may_join(self._epoch_start, self._limits, now_ms):
@@ -444,7 +448,7 @@ class SyncStateSet:
         return self._confirmed_by(self._counted)
 
     def _others(self) -> list[SlaveProgress | None] | None:
-        """Slaves whose acks count, besides the own end; None while nothing may be confirmed."""
+        """The slaves whose acks count, in addition to the master's own log end; None while nothing may be confirmed."""
         if not self.may_confirm():
             return None
         return [self._slaves.get(broker_id) for broker_id in self.union() if broker_id != self._own_id]

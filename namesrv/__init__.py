@@ -1,1 +1,1 @@
-"""The name server: live brokers, and the topics that they serve."""
+"""The name server: the live brokers and the topics that these brokers serve."""

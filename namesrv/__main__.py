@@ -1,7 +1,7 @@
 """The command `mqnamesrv`: `mqnamesrv [-c FILE] [-p] [KEY=VALUE ...]`.
 
-With `enableControllerInNamesrv=true` its process also runs a controller, which takes its settings from the same file: the
-name server starts first and ends last, and neither outlives the other."""
+With `enableControllerInNamesrv=true` the process also runs a controller, with settings from the same file. The name server
+starts first and ends last. If one of the two ends, the other ends too."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def store_root(settings: NamesrvSettings) -> Path:
 
 
 def planned(file: Path | None, overrides: list[str], *, strict: bool) -> serve.ServerPlan:
-    """The process with the settings of `file`. Raises SettingsError."""
+    """The plan of the process with the settings of `file`. Raises SettingsError."""
     if NamesrvSettings.load(file, overrides).enable_controller_in_namesrv:
         return with_controller(file, overrides, strict=strict)
     return serve.alone(NamesrvSettings.load(file, overrides, strict=strict), NamesrvApp, store_root)
 
 
 def with_controller(file: Path | None, overrides: list[str], *, strict: bool) -> serve.ServerPlan:
-    """A name server and a controller. Raises SettingsError."""
-    # imported only here: a name server alone needs none of it
+    """The plan of a process with a name server and a controller. Raises SettingsError."""
+    # imported only here, because a name server without a controller needs none of these modules
     from controller.adoption import store_root as controllers_root
     from controller.server import ControllerApp
     from controller.settings import ControllerSettings
@@ -56,8 +56,9 @@ def with_controller(file: Path | None, overrides: list[str], *, strict: bool) ->
 
 
 def share_folder(settings: NamesrvSettings, folder: Path) -> None:
-    """Put the key-value file into `folder`, the controller's, unless the settings name one: upstream's samples run three such
-    processes on one machine without, and two name servers with one file would undo each other's changes."""
+    """Put the key-value file into `folder`, the controller's, unless the settings name a place for it. Upstream's samples run
+    three such processes on one machine without this setting, and two name servers with one file would undo each other's
+    changes."""
     if "kv_config_path" in settings.model_fields_set:
         return
     left = settings.kv_config_path

@@ -1,4 +1,4 @@
-"""Requests of administrators to the name server: key-value store, lists, permissions, settings.
+"""Requests of administrators to the name server, for its key-value store, lists, permissions and settings.
 
 Invariant: a change of settings is applied as a whole or not at all, and never moves a file.
 """
@@ -47,11 +47,11 @@ CHANGEABLE = frozenset(
         "scanNotActiveBrokerInterval",
     }
 )  # fmt: skip
-"""Settings that are read whenever they are used."""
+"""The settings that can be changed at run time: they are read at each use."""
 
 
 def add_handlers(router: Router, settings: NamesrvSettings, table: RouteTable, kv: KVConfig) -> None:
-    """Add handlers of all administrative codes."""
+    """Add the handlers of all administrative requests."""
     handlers = AdminHandlers(settings, table, kv)
     lists: dict[RequestCode, Callable[[RouteTable], Steps[bytes]]] = {
         RequestCode.GET_BROKER_CLUSTER_INFO: views.cluster_info,
@@ -78,7 +78,7 @@ def add_handlers(router: Router, settings: NamesrvSettings, table: RouteTable, k
 
 
 class AdminHandlers:
-    """The handlers that take arguments or change something."""
+    """The handlers of administrative requests."""
 
     def __init__(self, settings: NamesrvSettings, table: RouteTable, kv: KVConfig) -> None:
         self._settings = settings
@@ -87,7 +87,7 @@ class AdminHandlers:
         self._bulk = BulkAnswers()
 
     def shown(self, view: Callable[[RouteTable], Steps[bytes]]) -> Handler:
-        """A handler that answers with the whole of `view`."""
+        """A handler whose answer is the complete body from `view`."""
 
         async def show(peer: Peer, request: RemotingCommand) -> None:
             await self._bulk.answer(peer, request, request.code, lambda: _alone(view(self._table)))
@@ -173,7 +173,8 @@ class AdminHandlers:
         return request.reply(body=self._settings.effective().encode())
 
     def update_settings(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
-        """318: change `CHANGEABLE` keys, for the life of the process; unknown ones are ignored, as in upstream."""
+        """UPDATE_NAMESRV_CONFIG (318): change `CHANGEABLE` keys for the life of the process. Unknown keys are ignored, as in
+        upstream."""
         try:
             change(self._settings, request.body, CHANGEABLE, black_list=FIXED_KEYS)
         except SettingsRefused as refused:
@@ -183,6 +184,6 @@ class AdminHandlers:
 
 
 def _alone(steps: Steps[bytes]) -> Steps[tuple[bytes, None]]:
-    """The body that `steps` make, without a header."""
+    """The body that `steps` returns, without a header."""
     body = yield from steps
     return body, None

@@ -1,8 +1,7 @@
 """The name server's key-value store: namespaces of text, kept in one small file. Upstream: KVConfigManager.
 
-Invariant: what `get` returns is on disk; changes do not overlap. The file is upstream's kvConfig.json, which each change
-writes as a whole, so it has `BYTES_MAX` at most.
-"""
+Invariant: every value that `get` returns is on disk, and changes do not overlap. The file is upstream's kvConfig.json. Each
+change writes the whole file, so the file has at most `BYTES_MAX` bytes."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ class KVConfigFile(Body):
 
 
 class KVConfigUnreadable(Exception):
-    """The file is corrupt, or not a name server's."""
+    """The file is corrupt, or is not a name server's key-value file."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(
@@ -47,7 +46,7 @@ class KVConfig:
         self._changing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Read the file, if there is one. Raises KVConfigUnreadable, OSError."""
+        """Read the file, if it exists. Raises KVConfigUnreadable, OSError."""
         data = await self._files.read(self._name)
         if data:
             try:
@@ -56,7 +55,7 @@ class KVConfig:
                 raise KVConfigUnreadable(self._name, str(error)) from None
 
     def get(self, namespace: str, key: str) -> str | None:
-        """One value."""
+        """The value of `key` in the namespace; None if it has none."""
         return self._table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> dict[str, str]:
@@ -64,11 +63,11 @@ class KVConfig:
         return dict(self._table.get(namespace, {}))
 
     async def put(self, namespace: str, key: str, value: str) -> None:
-        """Set one value; durable on return. Raises OSError, KVConfigFull, with nothing changed."""
+        """Set one value; durable on return. Raises OSError or KVConfigFull, and then nothing is changed."""
         await self._change(namespace, key, value)
 
     async def delete(self, namespace: str, key: str) -> None:
-        """Remove one value, if it is there; durable on return. Raises OSError, with nothing changed."""
+        """Remove a value, if it exists; durable on return. Raises OSError, and then nothing is changed."""
         await self._change(namespace, key, None)
 
     async def _change(self, namespace: str, key: str, value: str | None) -> None:

@@ -1,6 +1,6 @@
 """Metrics of a name server for Prometheus; upstream has none.
 
-Invariant: everything is read when it is scraped."""
+Invariant: every figure is read when Prometheus scrapes it."""
 
 from __future__ import annotations
 

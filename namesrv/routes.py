@@ -1,12 +1,11 @@
 """The route table: broker groups, their live members and their topics, as brokers register them. Upstream: RouteInfoManager.
 
-Invariant: a topic is listed only for a group that has an address. An address is under one id of its group.
-Id 0 of a group is never given to an address whose state version (the master epoch) is lower than the live
-holder's. Brokers, and rows of topics, are limited against made-up registrations.
+Invariant: a topic is listed only for a group that has an address. An address has one id in its group. An address never gets id
+0 while the live address with id 0 has a higher state version (the master epoch). The numbers of brokers and of topic rows are
+limited against made-up registrations.
 
-Times are monotonic milliseconds, given by the caller. `channel` is any token for the connection of a
-registration. Pure.
-"""
+Times are monotonic milliseconds from the caller. `channel` is any object that identifies the connection of a registration.
+Pure."""
 
 from __future__ import annotations
 
@@ -18,15 +17,15 @@ from remoting.bodies.routes import BrokerData, QueueData
 from remoting.bodies.topics import PERM_READ, PERM_WRITE, TopicConfig
 
 MASTER_ID = 0
-LIVE_MS_DEFAULT = 120_000  # of a registration without a heartbeat timeout
+LIVE_MS_DEFAULT = 120_000  # for a registration without a heartbeat timeout
 BROKERS_MAX = 10_000
 ROWS_MAX = 1_000_000
-"""Topics of groups: a topic counts once for each group that has it."""
+"""Limit of the rows of topics: a topic has one row for each group that serves it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """Registration data of one broker. `acting_master` is None when it is missing."""
+    """Registration data of one broker. `acting_master` is None when the request does not contain it."""
 
     cluster: str
     broker_name: str
@@ -43,18 +42,18 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """The answer to an accepted, or silently ignored, registration: the address of a slave's master."""
+    """The answer to an accepted registration, or to a silently ignored one: the addresses of a slave's master, else empty."""
 
     master_addr: str | None = None
     ha_server_addr: str | None = None
 
 
 class OneTopicRefused(Exception):
-    """A first registration with exactly one topic: upstream takes it for an update of an unknown broker."""
+    """A first registration has exactly one topic: upstream takes such a registration for an update from an unknown broker."""
 
 
 class TableFull(Exception):
-    """The table has no room for more; the text says which."""
+    """The table is full; the text says whether of brokers or of topic rows."""
 
 
 @dataclass(slots=True)
@@ -82,7 +81,8 @@ class RouteTable:
     def register(
         self, new: BrokerRegistration, now_ms: int, *, only_these_topics: bool = False
     ) -> Registered:
-        """Register a broker; with `only_these_topics`, a master's others are removed. Raises OneTopicRefused, TableFull."""
+        """Register a broker. With `only_these_topics`, the group's other topics are removed. Raises OneTopicRefused,
+        TableFull."""
         group = self.groups.get(new.broker_name)
         if self._is_stale(group, new):
             self._forget_address(new.broker_name, new.broker_addr, except_id=None)
@@ -102,7 +102,7 @@ class RouteTable:
         return self._answer(group, new)
 
     def unregister(self, cluster: str, broker_name: str, broker_addr: str) -> None:
-        """Remove an address; with the last one of a group, the group and its topics."""
+        """Remove an address. If it is the last address of its group, remove the group and the group's topics too."""
         self.live.pop((cluster, broker_addr), None)
         group = self.groups.get(broker_name)
         if group is None:
@@ -121,7 +121,7 @@ class RouteTable:
             live.updated_ms = now_ms
 
     def version_of(self, cluster: str, broker_addr: str) -> DataVersion | None:
-        """The version of the topics that an address last registered."""
+        """The data version in the last registration of an address."""
         live = self.live.get((cluster, broker_addr))
         return live.data_version if live is not None else None
 
@@ -137,7 +137,7 @@ class RouteTable:
         return channels
 
     def set_write_permission(self, broker_name: str, *, allowed: bool) -> int:
-        """Set or remove the write permission of every topic of a group. Returns their number."""
+        """Set or remove the write permission of every topic of a group. Returns the number of these topics."""
         count = 0
         for queues in self.topics.values():
             data = queues.get(broker_name)
@@ -147,7 +147,8 @@ class RouteTable:
         return count
 
     def delete_topic(self, topic: str, cluster: str | None) -> None:
-        """Remove a topic, everywhere or from the groups of one cluster; their next registration may restore it."""
+        """Remove a topic from all groups, or from the groups of one cluster. The next registration of a broker may restore the
+        topic."""
         queues = self.topics.get(topic, {})
         for name in list(queues):
             if cluster is None or name in self.clusters.get(cluster, {}):
@@ -157,7 +158,7 @@ class RouteTable:
             self.topics.pop(topic, None)
 
     def add_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> None:
-        """Add a topic's queues on those groups that are known. Raises TableFull."""
+        """Add a topic's queues for the groups that are known. Raises TableFull."""
         for data in queue_datas:
             if data.broker_name in self.groups:
                 if self._rows >= ROWS_MAX:
@@ -198,7 +199,7 @@ class RouteTable:
     def _take_topics(
         self, group: BrokerData, new: BrokerRegistration, *, first: bool, only_these: bool
     ) -> None:
-        """Topics come from the master, or without one from the member with the lowest id if it can act for it."""
+        """Take the topics of a master, or of a member that can act as master and has the lowest id of its group."""
         is_prime_slave = (
             new.broker_id != MASTER_ID
             and new.acting_master is not None

@@ -1,8 +1,7 @@
 """A name server process: the route table on a port.
 
-Invariant: a broker is registered only as long as its registering connection is open and its heartbeats
-are in time; each request is answered from one state of the table.
-"""
+Invariant: a broker is registered only while the connection of its last registration is open and its heartbeats are in time.
+Each request is answered from one state of the table."""
 
 from __future__ import annotations
 
@@ -57,8 +56,8 @@ def host_of(peer: Peer) -> str:
 
 
 class NamesrvApp:
-    """One name server; `port` is its listening port once it has started. One with `shown_elsewhere` opens no port for its
-    metrics: another server in the process shows them with its own."""
+    """One name server; `port` is its listening port after the start. With `shown_elsewhere` the name server opens no port for
+    its metrics: another server of the process shows them together with its own metrics."""
 
     def __init__(self, settings: NamesrvSettings, runtime: Runtime, *, shown_elsewhere: bool = False) -> None:
         self.settings = settings
@@ -90,7 +89,7 @@ class NamesrvApp:
         await self._server.start()
         self._arm_scan()
         if self.settings.serves_metrics and not self._shown_elsewhere:
-            from mqruntime.probes import serve_probes  # only here: it imports the Prometheus library
+            from mqruntime.probes import serve_probes  # here, because it imports the Prometheus library
 
             facts = {"port": self.port}
             self.probes = await serve_probes(
@@ -99,7 +98,7 @@ class NamesrvApp:
         logger.info("name server started", extra=fields(address=self.settings.bind_address, port=self.port))
 
     def collector(self) -> Collector:
-        """Its metrics. Imports the Prometheus library."""
+        """The collector of the name server's metrics. Imports the Prometheus library."""
         from namesrv.metrics import NamesrvCollector
 
         return NamesrvCollector(self.table)
@@ -176,7 +175,8 @@ class NamesrvApp:
         return request.reply()
 
     def _speaks_for(self, peer: Peer, cluster: str, broker_addr: str) -> bool:
-        """Whether `peer` may be the broker of this address: by its connection, or by its host."""
+        """Whether `peer` may send requests for the broker at this address: it is the broker's connection, or connects from the
+        same host."""
         live = self.table.live.get((cluster, broker_addr))
         if live is None or live.channel is peer:
             return True

@@ -1,8 +1,7 @@
 """Answers of the route table to clients, as encoded bodies.
 
-Invariant: nothing here changes the table, and a body shares no mutable part with it beyond its own encoding. A body made in
-steps has all rows that exist during all of them. Pure.
-"""
+Invariant: nothing here changes the table, and an encoded body shares no mutable part with it. A body that is made in steps has
+all rows that exist during all of its steps. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ FLAG_UNIT_SUB = 2
 
 
 def route_of(table: RouteTable, topic: str, order_conf: str | None) -> TopicRouteData | None:
-    """The queues of a topic and the brokers that serve them; None without any."""
+    """The queues of a topic and the brokers that serve these queues; None if the topic has no queues."""
     queues = table.topics.get(topic)
     if not queues:
         return None
@@ -41,7 +40,7 @@ def route_of(table: RouteTable, topic: str, order_conf: str | None) -> TopicRout
 
 
 def cluster_info(table: RouteTable) -> Steps[bytes]:
-    """An encoded ClusterInfo: every group and cluster."""
+    """An encoded ClusterInfo with every group and cluster."""
     groups, parts = list(table.groups), list[bytes]()
     for at in range(0, len(groups), GROUPS_A_STEP):
         step = {name: table.groups[name] for name in groups[at : at + GROUPS_A_STEP] if name in table.groups}
@@ -53,7 +52,7 @@ def cluster_info(table: RouteTable) -> Steps[bytes]:
 
 
 def member_group(table: RouteTable, cluster: str, broker_name: str) -> GetBrokerMemberGroupBody:
-    """The members of one group; none of an unknown one."""
+    """The members of one group; an unknown group has no members."""
     group = table.groups.get(broker_name)
     if group is None:
         return GetBrokerMemberGroupBody(BrokerMemberGroup(cluster, broker_name))
@@ -72,7 +71,7 @@ def topics_of_cluster(table: RouteTable, cluster: str) -> Steps[bytes]:
 
 
 def system_topics(table: RouteTable) -> TopicList:
-    """The topics named after clusters and groups, and the address of some broker for further requests."""
+    """The topics named after clusters and groups, and the address of any broker, to which a client sends further requests."""
     address = next((addr for group in table.groups.values() for addr in group.broker_addrs.values()), None)
     return TopicList([*table.clusters, *table.groups], address)
 
@@ -88,7 +87,7 @@ def unit_sub_topics(table: RouteTable) -> Steps[bytes]:
 
 
 def unit_sub_ununit_topics(table: RouteTable) -> Steps[bytes]:
-    """Topics that a unit subscribes to and that belong to none."""
+    """Topics that a unit subscribes to and that belong to no unit."""
     return _by_flag(table, lambda flag: bool(flag & FLAG_UNIT_SUB) and not flag & FLAG_UNIT)
 
 
@@ -97,7 +96,7 @@ def _by_flag(table: RouteTable, wanted: Callable[[int], bool]) -> Steps[bytes]:
 
 
 def _topic_list(table: RouteTable, wanted: Callable[[dict[str, QueueData]], bool]) -> Steps[bytes]:
-    """An encoded TopicList of the topics that exist and are `wanted` in their step."""
+    """An encoded TopicList of the topics that exist and are `wanted` when their step runs."""
     names, parts = list(table.topics), list[bytes]()
     for at in range(0, len(names), TOPICS_A_STEP):
         step = names[at : at + TOPICS_A_STEP]

@@ -1,2 +1,2 @@
-"""The store of a Raft-mode broker, whose commit log is a DLedger log: read, adopted into controller mode, and
-exported again."""
+"""The store of a Raft-mode broker, whose commit log is a DLedger log. The package also adopts such a store into controller
+mode, and exports a store to Raft mode."""

@@ -1,7 +1,7 @@
 """Adoption of a Raft-mode store into controller mode: the same messages at the same queue offsets, in a new folder.
 
-Invariant: the source store is not changed. The new one gets its epochs last, and under controllers no broker starts
-on a log without epochs, so a store left incomplete by a crash is rejected."""
+Invariant: the source store is not changed. The epoch file of the new store is written last. Under controllers no broker starts
+on a log without epochs, so a store that a crash left incomplete is rejected."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from raftstore.placing import stretches
 logger = logging.getLogger("raftstore")
 
 EPOCH = 0
-"""Before the first epoch that controllers grant."""
+"""The epoch of the adopted log; the first epoch that controllers grant is higher."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """The new log."""
+    """The new log: its start, its end and the number of its messages."""
 
     begin: int
     end: int
@@ -42,10 +42,10 @@ async def adopt(
     settings: StoreSettings,
     epoch_file: str,
 ) -> Adopted:
-    """Adopt `log`, which was read to its end before, and is complete; `runtime`'s root is empty. `tables` are small
-    files by name. All is on disk on return.
+    """Adopt `log`, which was read to its end before and is complete. `runtime`'s root is empty; `tables` maps the names of
+    small files to their contents. The new store is on disk on return.
 
-    Raises: StoreError, OSError: empty the root again."""
+    Raises: StoreError or OSError; the caller then empties the root again."""
     begin, messages = log.census.begin, log.census.messages
     failures: list[BaseException] = []
     store = MessageStore(runtime, settings, on_fatal=failures.append)
@@ -63,7 +63,7 @@ async def adopt(
 
 
 async def _fill(store: MessageStore, log: MessageLog, begin: int, messages: int) -> None:
-    """Fill the log as a slave's is, and dispatch it. Raises OSError if the number of messages differs."""
+    """Fill the log like that of a slave, and dispatch it. Raises OSError if the number of messages differs."""
     await store.begin_empty_at(begin)
     end = begin
     for stretch in stretches(log.messages(), store.segment_size_bytes, begin):
@@ -75,7 +75,7 @@ async def _fill(store: MessageStore, log: MessageLog, begin: int, messages: int)
             pass
         if not end % store.segment_size_bytes:
             logger.info("segment taken over", extra=fields(end=end, messages=log.census.messages))
-        await asyncio.sleep(0)  # the data is flushed meanwhile
+        await asyncio.sleep(0)  # the store's flush task runs meanwhile
     if store.dispatched_offset() < end:
         raise OSError(errno.ENOSPC, "no room for all entries of the consume queues and the index")
     if log.census.messages != messages:

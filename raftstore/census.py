@@ -11,28 +11,28 @@ from dledger.storage.inspection import Inspection
 from messagestore.record import QueueFacts, counts_in_queue
 
 OLD_LOG = "commitlog"
-"""The folder of the plain log from before Raft mode."""
+"""The folder of the plain log, which the broker wrote before Raft mode."""
 
 
 @dataclass(slots=True)
 class Census:
-    """`found` is the DLedger log's; it also reports damage of the plain log before it."""
+    """The totals. `found` is the inspection of the DLedger log; damage of the plain log before it is reported there too."""
 
     found: Inspection
     file_bytes: int = 0
     """Size of each file of the log."""
     begin: int = 0
-    """Start of its first file."""
+    """Start of the log's first file."""
     messages: int = 0
     first_time: int = 0
     last_time: int = 0
-    """Store times of the first and the last message, ms; 0 without any."""
+    """Store times of the first and the last message, ms; 0 without a message."""
     queues: dict[tuple[bytes, int], int] = field(default_factory=dict)
     """(topic, queue id) -> the queue offset after the last message."""
 
     @property
     def damage(self) -> str:
-        """The damage and its place, in one line; empty for none."""
+        """The damage and its place, in one line; empty if there is no damage."""
         found = self.found
         if not found.damage:
             return ""
@@ -40,7 +40,7 @@ class Census:
         return f"{place}: {found.damage}"
 
     def count(self, facts: QueueFacts, what: str, place: str) -> bool:
-        """Count the message if it is the next of its queue; `what` and `place` describe it for people."""
+        """Count the message if it is the next of its queue. `what` and `place` describe the message in a report of damage."""
         if counts_in_queue(facts.sys_flag):
             queue = facts.topic, facts.queue_id
             due = self.queues.get(queue, facts.queue_offset if self.begin else 0)

@@ -1,9 +1,9 @@
-"""Check of a slice of a DLedger log: each entry's header, its message, and its checksum, which covers all of its
-bytes and is chained to the entry before.
+"""Check of a slice of a DLedger log. The check covers each entry's header, message and checksum. An entry's checksum covers all
+bytes of the entry and is chained to the checksum of the entry before.
 
-Invariant: no entry of this implementation that follows another one of the slice, or starts where an earlier slice
-ended, passes with a flipped bit. For a first entry after unchecked ones its own checksum is assumed; the next pass of
-the scrub compares it."""
+Invariant: a flipped bit is found in every entry of this implementation that follows another entry of the slice, or starts where
+an earlier slice ended. After unchecked entries the first entry's stored checksum is accepted; the next pass of the scrub
+compares it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from messagestore.scrub.walk import RECORDS_MAX, WalkedSlice
 from raftstore.entrywalk import CLOSED, entry_at, is_message
 
 Checks = tuple[int, ...]
-"""Candidates for the checksum that the next entry continues: two, after an entry of which either may be right; empty
-if none is known."""
+"""Candidates for the checksum that the next entry continues; empty if none is known. After a damaged entry there are several
+candidates: the stored checksum and the computed ones."""
 ENDS_MAX = 16
 
 
 class Chain:
-    """Ends of the last walks, and their checksums. Walks run in concurrent threads, which a deque supports."""
+    """Ends of the last walks, and the checksums there. Walks run in concurrent threads; a deque is safe for this."""
 
     def __init__(self) -> None:
         self._ends: deque[tuple[int, Checks]] = deque(maxlen=ENDS_MAX)
@@ -43,8 +43,8 @@ def walk_entries(
     *,
     before: Checks = (),
 ) -> tuple[WalkedSlice, Checks]:
-    """As messagestore.scrub.walk.walk_slice, for a log of entries: damage is reported with its place and size. Also
-    returns the checksums after the last entry, which is the damaged one if there is one."""
+    """Like messagestore.scrub.walk.walk_slice, for a log of entries. Damage is reported with its place and size. Also returns
+    the checksums after the last walked entry; a walk ends at a damaged entry."""
     position = start
     for entries in range(RECORDS_MAX):
         if position >= limit:
@@ -70,7 +70,7 @@ def walk_entries(
 
 
 def judged(entry: memoryview, position: int, before: Checks, verify_record: bool) -> tuple[str, Checks]:
-    """The damage of an entry, if any, and the checksums that the next one may continue."""
+    """The damage of an entry, empty if there is none, and the checksums that the next entry may continue."""
     stored, body = stored_check(entry), len(entry) - ENTRY_HEADER_BYTES
     made = tuple(check_of(entry, check) for check in before) if stored else ()
     if is_message(entry, 0, len(entry)):

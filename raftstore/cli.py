@@ -1,8 +1,8 @@
 """`python -m raftstore`: inspects the stores of Raft-mode brokers, adopts one into controller mode, and exports one
 back.
 
-Invariant: source stores are not changed. Exit codes: 0 done and nothing wrong, 1 not done or something is wrong, 2
-invalid command line. Each failure is one line with a remedy."""
+Invariant: source stores are not changed. Exit codes: 0 if the work is done and nothing is wrong, 1 if it is not done or
+something is wrong, 2 for an invalid command line. Each failure is reported in one line with a remedy."""
 
 from __future__ import annotations
 
@@ -56,23 +56,22 @@ class NewRaftModeStore(NewStore):
 
 
 def properties(of: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The option -c."""
+    """The option -c; `of` is its help text."""
     file = click.Path(exists=True, dir_okay=False, path_type=Path)
     return click.option("-c", "config", required=True, type=file, metavar="FILE", help=of)
 
 
 @click.group()
 def raftstore() -> None:
-    """Stores of brokers in Raft mode (enableDLegerCommitLog=true), upstream's deprecated one."""
+    """Stores of brokers in Raft mode (enableDLegerCommitLog=true), which upstream has deprecated."""
 
 
 @raftstore.command("inspect")
 @click.argument("stores", nargs=-1, required=True, type=STORE)
 def inspect_command(stores: tuple[Path, ...]) -> None:
-    """Reads every message in STORES and changes nothing. Several are of one group, and compared.
+    """Reads every message in STORES and changes nothing. Several STORES must be of one group; they are compared.
 
-    Each is what storePathRootDir names. Exit code 1 when one is damaged.
-    """
+    Each store is the folder that storePathRootDir names. The exit code is 1 when a store is damaged."""
     found: list[Inspection] = []
     try:
         for store in stores:
@@ -90,8 +89,8 @@ def inspect_command(stores: tuple[Path, ...]) -> None:
 def adopt_command(config: Path, stores: tuple[Path, ...]) -> None:
     """Makes a store of controller mode from the most complete one of STORES, in the empty folder that FILE names.
 
-    STORES are those of one group's stopped brokers, or the one that `inspect` shows to hold most; they are not changed.
-    """
+    STORES are the stores of one group's stopped brokers, or only the store that holds most according to `inspect`. They are not
+    changed."""
     with failures_reported(config, NewStore) as settings:
         adopted = taken_over(stores, settings)
     click.echo(
@@ -106,9 +105,8 @@ def adopt_command(config: Path, stores: tuple[Path, ...]) -> None:
 def give_back_command(config: Path, store: Path) -> None:
     """Makes a store of Raft mode from STORE, in the empty folder that FILE names.
 
-    STORE is that of a broker of this implementation that was master and was stopped cleanly; it is not changed. The result is
-    the same for each member.
-    """
+    STORE is the store of a broker of this implementation that was master and was stopped cleanly. It is not changed. The result
+    is the same for each member."""
     with failures_reported(config, NewRaftModeStore) as settings:
         entries = given_back(store, settings)
     click.echo(
@@ -119,7 +117,7 @@ def give_back_command(config: Path, store: Path) -> None:
 
 @contextmanager
 def failures_reported(config: Path, kind: type[S]) -> Iterator[S]:
-    """Load FILE, and report failures in one line."""
+    """Load the settings in `config`, and report failures in one line."""
     try:
         settings = kind.load(config)
     except SettingsError as error:
@@ -135,7 +133,7 @@ def failures_reported(config: Path, kind: type[S]) -> Iterator[S]:
 
 
 def taken_over(stores: tuple[Path, ...], settings: NewStore) -> Adopted:
-    """Raises what `adopt` raises, and ClickException with nothing done."""
+    """Adopt the most complete store. Raises what `adopt` raises, and ClickException if nothing was done."""
     if not settings.controller_mode:
         raise click.ClickException(
             "enableControllerMode=false: slaves of a pair would be missing all but the log's last file"
@@ -161,8 +159,8 @@ def taken_over(stores: tuple[Path, ...], settings: NewStore) -> Adopted:
 
 
 def most_of(logs: dict[Path, MessageLog]) -> tuple[Path, MessageLog]:
-    """The store that its group would elect, after reading all. Raises ClickException if one is damaged, or two cannot
-    be of one group."""
+    """The store whose broker the group would elect; all stores are read first. Raises ClickException if a store is damaged, or
+    if two stores cannot be of one group."""
     for log_of_one in logs.values():
         if damage := taken(log_of_one).damage:
             raise click.ClickException(f"nothing is done, for a log is damaged: {damage}")
@@ -173,7 +171,7 @@ def most_of(logs: dict[Path, MessageLog]) -> tuple[Path, MessageLog]:
 
 
 def given_back(store: Path, settings: NewRaftModeStore) -> int:
-    """Raises what `give_back` raises, StoreError, and ClickException with nothing done."""
+    """Export `store`. Raises what `give_back` raises, StoreError, and ClickException if nothing was done."""
     with held_alone(store, settings.root):
         end, file_bytes = confirmed_end(store), settings.mapped_file_size_commit_log
         largest = max((len(message.content) for message in plain_log(store, end)), default=0)
@@ -191,7 +189,7 @@ def held_alone(store: Path, root: Path) -> Iterator[None]:
     """Hold `store` exclusively, and check that `root` is empty. Raises StoreLocked, StoreUnusable, ClickException."""
     if root.exists() and any(root.iterdir()):
         raise click.ClickException(f"{root} is not empty; let storePathRootDir name a new folder")
-    if not os.access(store / LOCK_FILE, os.W_OK):  # a copy, whose broker cannot run
+    if not os.access(store / LOCK_FILE, os.W_OK):  # a read-only copy: no broker can run on it
         yield
         return
     lock = RealStoreLock(store)
@@ -215,14 +213,14 @@ def rooted(root: Path) -> Iterator[Runtime]:
 
 
 def taken(source: MessageLog) -> Census:
-    """The totals of the whole log."""
+    """The totals of the log, after reading all of its messages."""
     for _ in source.messages():
         pass
     return source.census
 
 
 def summary(census: Census) -> str:
-    """A few words for people."""
+    """The totals in a few words."""
     if not census.messages:
         return "none"
     times = [

@@ -1,10 +1,9 @@
-"""Closes a plain log with a BLANK in its last file, as upstream does, so that a log of Raft mode continues at its
-end.
+"""Closes a plain log with a BLANK in its last file, as upstream does, so that a DLedger log continues at the plain log's end.
 
-Invariant: no record is changed. Until the log is closed and its queues and checkpoint are on disk, the store is one
-of a broker without Raft mode, whatever a crash leaves; repeating it is harmless. Every complete record counts as
-committed, whatever the confirm offset. This is safe: the first start needs all members, with identical records, so
-these include all acknowledged ones, and every member holds the others."""
+Invariant: no record is changed. Until the log is closed and its queues and checkpoint are on disk, a broker without Raft mode
+can start on the store, even after a crash. Closing the log again is harmless. Every complete record counts as committed, even
+above the confirm offset. This is safe, because the first start in Raft mode needs all members with identical records: every
+member holds every record, acknowledged or not."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from mqruntime.runtime import Runtime
 
 
 async def close_plain_log(runtime: Runtime, settings: StoreSettings) -> None:
-    """Close the log. Raises the errors of such a store's start, and OSError."""
+    """Close the log. Raises OSError and the errors of a MessageStore's start."""
     failures: list[BaseException] = []
     store = MessageStore(runtime, settings, on_fatal=failures.append)
     await store.start()

@@ -1,9 +1,9 @@
-"""The boundary between a broker's plain log and its log of Raft mode (upstream: dividedCommitlogOffset), and the
-identity of the plain log.
+"""The boundary between a broker's plain log and its DLedger log (upstream: dividedCommitlogOffset), and the identity of the
+plain log.
 
-Invariant: members whose plain logs end alike describe them alike, whichever broker closed the log: by its end, the
-end of the last record in its last file, and the CRC-32 of the records in that file. Earlier files are assumed to
-agree if that one does: they are of one set, whose replicas copy one log. Pure."""
+Invariant: plain logs with the same last file have the same description, whichever broker closed them. The description is the
+log's end, the end of the last record, and the CRC-32 of the records in the last file. If the last files agree, the earlier
+files are assumed to agree too, because all replicas of a set copy one log. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dledger.storage.keyvalues import parse_key_values, whole_number
 from raftstore.queueends import EmptiedQueueEnd, decode_queue_ends, encode_queue_ends
 
 FILE = "divide"
-"""In the folder of the member."""
+"""The name of the file in the member's folder."""
 NUMBERS = "dividedCommitlogOffset", "recordsEnd", "check", "gone", "filling", "begins"
 QUEUE_ENDS = "queueEnds"
 
@@ -24,13 +24,13 @@ class Divide(NamedTuple):
     records_end: int
     check: int
     gone: bool = False
-    """Nothing of it is left, or it is about to be deleted."""
+    """No file of the plain log is left, or its last file is about to be deleted."""
     filling: bool = False
-    """The local copy is void: another member's is being fetched."""
+    """The local copy is incomplete: it is being fetched from another member."""
     begins: int = 0
-    """Start of the plain log when this was sent."""
+    """Start of the plain log when this description was sent."""
     queue_ends: tuple[EmptiedQueueEnd, ...] = ()
-    """Starts of the queues when this was sent to an empty member."""
+    """Starts of the queues when this description was sent to an empty member."""
 
     @property
     def description(self) -> str:

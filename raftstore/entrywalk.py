@@ -1,7 +1,7 @@
-"""Walking the entries of a DLedger log for the messages in them, for dispatch.
+"""Walks the entries of a DLedger log to dispatch the messages in them.
 
-Invariant: a walk goes from the start of an entry, or the end of a file's entries, to another one, and not past its
-limit. An entry without a body, or with a list of members, is no message and is skipped."""
+Invariant: a walk begins and ends at the start of an entry or at the end of a file's entries, and never passes its limit. An
+entry without a body, or with a list of members, is no message and is skipped."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from messagestore.queues.table import QueueTable
 from messagestore.record import Buffer
 
 CLOSED = 0
-"""Instead of an entry's size: the file has no more of them."""
+"""Returned instead of an entry's size: the file has no more entries."""
 
 
 def entry_at(buffer: Buffer, at: int, left: int, position: int) -> int | None:
-    """Size of the entry whose header is at `buffer[at]`, which is `position` of the log, with `left` bytes until the
-    end of its file. CLOSED for a blank, or if no header fits; None if there is no header for that position."""
+    """Size of the entry whose header is at `buffer[at]`. This is `position` in the log, `left` bytes before the end of the
+    file. CLOSED for a blank, or if no header fits before the end; None if the bytes are no header for this position."""
     if left < ENTRY_HEADER_BYTES:
         return CLOSED
     if len(buffer) - at < ENTRY_HEADER_BYTES:
@@ -56,14 +56,14 @@ def is_message(buffer: Buffer, at: int, size: int) -> bool:
 
 
 class EntryDispatcher(Dispatcher):
-    """Dispatches messages from entries, and below `divided_at` as in any commit log; `on_moved()` after each run."""
+    """Dispatches messages from entries; below `divided_at` it dispatches bare records. Calls `on_moved()` after each run."""
 
     divided_at = 0
     on_moved: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self, queues: QueueTable, message_delay_level: str, index: IndexTable | None = None) -> None:
         super().__init__(queues, message_delay_level, index)
-        self.known = deque(maxlen=0)  # appended messages are read from the log once committed
+        self.known = deque(maxlen=0)  # committed messages are read from the log
 
     def alone(self, queues: QueueTable, index: IndexTable | None = None) -> Self:
         other = super().alone(queues, index)
@@ -101,7 +101,7 @@ class EntryDispatcher(Dispatcher):
                 return segment_end < limit
             if size is None:
                 if len(buffer) - at < min(ENTRY_HEADER_BYTES, segment_end - position):
-                    return False  # the buffer holds only its first part
+                    return False  # the buffer holds only the first part of the entry
                 raise StoreCorrupted(position, limit, "no entry here")
             if position + size > limit or at + size > len(buffer):
                 return False
@@ -119,7 +119,7 @@ class EntryDispatcher(Dispatcher):
 
 
 def commits_in_entries(buffer: bytes, start: int, segment_end: int, limit: int) -> CommitsFound:
-    """As messagestore.log.commits.commits_in, for a log of entries."""
+    """Like messagestore.log.commits.commits_in, for a log of entries."""
     position = start
     halves: list[int] = []
     while position < limit:

@@ -1,8 +1,8 @@
-"""Bootstrap of an empty member: it fetches the plain log from before Raft mode from a member that has it, then
-follows as usual.
+"""Bootstrap of an empty member. The member fetches the plain log (the log from before Raft mode) from another member, and then
+follows the leader as usual.
 
-Invariant: until the whole log is there, on disk, and matches the other member's description, the member's folder
-marks it as void. A member that holds an entry of its own, or a plain log, fetches nothing."""
+Invariant: the member's folder marks the plain log as incomplete until the whole log is on disk and matches the other member's
+description. A member with an entry in its DLedger log, or with a plain log, fetches nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Filling:
         member.node.guard.on_other_origin = self._differs
 
     def _differs(self, sender: str) -> None:
-        """Called when the log of `sender` continues another plain log, or this member has none."""
+        """Called when the log of `sender` continues a plain log that this member does not have."""
         node, now_ms = self._member.node, self._clock.monotonic_ms()
         empty = node.core is not None and node.last_index == NO_INDEX and not node.data.files
         known = sender in node.peers and sender != node.self_id
@@ -64,7 +64,7 @@ class Filling:
             await self._former.fill(divide, piece)
         except (PieceRefused, RemotingError, StoreError, BadKeyValues, QueueEndsUnreadable, OSError) as error:
             why = fields(member=member, why=error)
-            logger.warning("log from before Raft mode not fetched, trying on", extra=why)
+            logger.warning("log from before Raft mode not fetched, retrying", extra=why)
             self._again_ms = self._clock.monotonic_ms() + AGAIN_MS
         else:
             logger.info("log from before Raft mode fetched, reopening the store")

@@ -19,11 +19,12 @@ from raftstore.plainlog import plain_messages
 
 TABLES = "config"
 OF_THE_GROUP = "tablesVersion.json"
-"""Terms of this group: another group, or controllers, start without them."""
+"""This file holds terms of the Raft group. It is not exported, because another group, or controllers, count from the
+beginning."""
 
 
 class NotClosed(StoreError):
-    """A store that may hold more than its checkpoint records."""
+    """The store was not closed cleanly: its log may be longer than the checkpoint says."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
@@ -33,13 +34,13 @@ class NotClosed(StoreError):
 
 
 def read_log(folder: Path) -> MessageLog:
-    """`folder` is storePathRootDir, with one member's folder in it. Raises NoMember, OSError."""
+    """Read the log in `folder`. `folder` is storePathRootDir and contains one member's folder. Raises NoMember, OSError."""
     return MessageLog(mapped(folder / OLD_LOG), read_folder(folder))
 
 
 def confirmed_end(folder: Path) -> int:
-    """Confirm offset of a log of this implementation, stored when it was closed. Raises NotClosed, CheckpointDamaged,
-    OSError."""
+    """The confirm offset that a broker of this implementation stored when it closed the log. Raises NotClosed,
+    CheckpointDamaged, OSError."""
     found = decode_checkpoint(small(folder / CHECKPOINT))
     if not was_closed(small(folder / ABORT_FILE)) or not found.ours:
         raise NotClosed(folder)
@@ -47,11 +48,11 @@ def confirmed_end(folder: Path) -> int:
 
 
 def plain_log(folder: Path, end: int) -> Iterator[PlacedMessage]:
-    """The messages of such a log. Raises BadSegments, StoreCorrupted, OSError."""
+    """The messages of the plain log in `folder`, up to `end`. Raises BadSegments, StoreCorrupted, OSError."""
     return plain_messages(mapped(folder / OLD_LOG), end)
 
 
 def tables_of(folder: Path) -> Mapping[str, bytes]:
-    """Topics, groups, offsets: content by name below `folder`. Raises OSError."""
+    """The files of topics, groups and offsets: name below `folder` -> content. Raises OSError."""
     found = sorted((folder / TABLES).glob("*.json"))
     return {f"{TABLES}/{path.name}": path.read_bytes() for path in found if path.name != OF_THE_GROUP}

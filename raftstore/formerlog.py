@@ -1,8 +1,8 @@
-"""The plain log that a member's broker had before Raft mode, if any. It is closed at the first start and opened at
-each, and is deleted by retention, or when another member's log replaced all of it.
+"""The plain log that a member's broker wrote before Raft mode, if there is one. The first start in Raft mode closes the plain
+log, and every start opens it. It is deleted by retention, or when another member's log replaced all of it.
 
-Invariant: its identity is in the member's folder, durably, before the first entry after it is written. A DLedger log
-is opened after a plain log only if it continues exactly that one."""
+Invariant: the identity of the plain log is durable in the member's folder before the first entry after the plain log is
+written. A DLedger log is opened after a plain log only if it continues exactly this plain log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from raftstore.queueends import EmptiedQueueEnd
 
 PIECE_BYTES = 1 << 20
 Piece = Callable[[int, int], Awaitable[bytes]]
-"""Bytes of another member's log from an offset on, at least one and at most the given size."""
+"""Called with an offset and a size. Returns bytes of another member's log from the offset on: at least one, at most the
+size."""
 
 
 class FormerLog:
@@ -39,7 +40,7 @@ class FormerLog:
         self._divide: Divide | None = None
 
     async def close_if_new(self) -> None:
-        """Close a plain log if there is no ledger yet. Raises as close_plain_log."""
+        """Close a plain log if there is no DLedger log yet. Raises what close_plain_log raises."""
         segments = self._runtime.segments
         begun = any(name.startswith(FOLDER_PREFIX) for name in segments.subdirectories())
         if begun or not segments.subdirectory(FOLDER).names():
@@ -47,7 +48,7 @@ class FormerLog:
         await close_plain_log(self._runtime, self._settings)
 
     async def open(self) -> Divide | None:
-        """Open the plain log that the ledger continues, and return its boundary; None without one.
+        """Open the plain log that the DLedger log continues, and return its boundary; None if there is no plain log.
 
         Raises: LogsPart, BadSegments, StoreCorrupted, BadKeyValues, QueueEndsUnreadable, OSError."""
         self.log.open()
@@ -66,24 +67,25 @@ class FormerLog:
             raise LogsPart(self._folder, begins, FOLDER, self.log.end)
         if self.log.files:
             self._divide = await self.log.divide()
-        elif begins and first == 0:  # Java's, whose plain log retention has deleted
+        elif begins and first == 0:  # a store of Java, in which retention has deleted the plain log
             self._divide = Divide(begins, begins, 0, gone=True)
         if self._divide is not None:
             await self._runtime.files.replace(self._file, encode_divide(self._divide))
         return self._divide
 
     def encoded_divide(self, queue_ends: tuple[EmptiedQueueEnd, ...]) -> bytes | None:
-        """The description for an empty member; None where there is no divide."""
+        """The description of the plain log for an empty member; None if the DLedger log continues no plain log."""
         if self._divide is None:
             return None
         gone, begins = not self.log.files, self.log.first
         return encode_divide(self._divide._replace(gone=gone, begins=begins, queue_ends=queue_ends))
 
     async def fill(self, wanted: Divide, piece: Piece) -> None:
-        """Fetch the plain log described by `wanted` with `piece`, into an empty member. On return it is on disk and
-        matches.
+        """Fetch the plain log described by `wanted` with `piece`, into an empty member. On return the log is on disk and
+        matches `wanted`.
 
-        Raises: LogsPart, the errors of `piece`, OSError: the log is void, try again."""
+        Raises: LogsPart, OSError, the errors of `piece`; the log is then still marked as incomplete, and the caller tries
+        again."""
         size = self._settings.mapped_file_size_commit_log
         if wanted.at % size or wanted.begins % size:
             raise BadSegments(
@@ -112,7 +114,7 @@ class FormerLog:
             raise LogsPart(self._folder, wanted.records_end, FOLDER, found.records_end)
 
     async def _filled_in_vain(self) -> Divide | None:
-        """Handle an interrupted copy: discard it and return None, unless an operator has completed it since."""
+        """Handle an interrupted copy: delete the copy and return None, unless an operator has completed the copy since."""
         assert self._divide is not None
         wanted, self._divide = self._divide, None
         try:
@@ -126,16 +128,17 @@ class FormerLog:
         return self._divide
 
     async def _last_goes(self) -> None:
-        """Record the deletion of the last file, so that files missing without it count as lost."""
+        """Record that the last file is deleted on purpose. Without this record missing files count as lost."""
         assert self._divide is not None, "it was opened with its divide"
         self._divide = self._divide._replace(gone=True)
         await self._runtime.files.replace(self._file, encode_divide(self._divide))
 
     def _ledger_begins(self) -> tuple[int | None, int]:
-        """Start of the ledger's first file (None without one), and the index of the entry there, NO_INDEX for none."""
+        """Start of the DLedger log's first file (None without a file), and the index of the file's first entry (NO_INDEX
+        without an entry)."""
         data = self._runtime.segments.subdirectory(self._folder).subdirectory("data")
         names = data.names()
-        if not names or not names[0][0].isdigit():  # the member reports files that are not of a log
+        if not names or not names[0][0].isdigit():  # the member's own start reports such a file
             return None, NO_INDEX
         name, size = names[0]
         file = data.open(name)
@@ -146,8 +149,8 @@ class FormerLog:
         return int(name), first.index if first is not None and first.position == int(name) else NO_INDEX
 
     async def begins_at(self, position: int) -> None:
-        """Note that the ledger begins at `position` now. If that is after the divide, another member's log replaced
-        this one and the plain log before it, which is deleted."""
+        """Handle a new start of the DLedger log, at `position`. If `position` is after the divide, another member's log has
+        replaced the whole log, and the plain log is deleted."""
         if self._divide is not None and position > self._divide.at:
             for file in await self.log.delete_below(self._divide.at):
                 file.close()

@@ -1,7 +1,7 @@
-"""A message in a Raft-mode broker's log: a commit log record as the body of an entry of a DLedger log.
+"""A message in a Raft-mode broker's log: the body of a DLedger entry is a commit log record.
 
-Invariant: its physical offset, which clients see, is that of the record, after the entry's header; so two consecutive
-messages are a header apart. Pure."""
+Invariant: a message's physical offset, which clients see, is the offset of the record, after the entry's header. So there is an
+entry header between two consecutive messages. Pure."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from messagestore.recordcrc import HEAD, RECORD_CRC_BYTES, seal
 
 
 class PlacedMessage(NamedTuple):
-    """A message and its place, in a Raft-mode broker's log or in another."""
+    """A message and its place, in a Raft-mode broker's log or in a plain log."""
 
     offset: int
-    """Its physical offset."""
+    """The message's physical offset."""
     content: bytes
     facts: QueueFacts
 
 
 def physical_offset(position: int) -> int:
-    """Offset of the message in the entry at `position` of the data files."""
+    """Physical offset of the message whose entry begins at `position` of the data files."""
     return position + ENTRY_HEADER_BYTES
 
 
 def facts_of(body: bytes, position: int) -> QueueFacts | None:
-    """Consume queue data of the message in the `body` of the entry at `position`; None if it is no complete, intact
-    message for that position."""
+    """Data for the consume queue of the message in `body`, the body of the entry at `position`. None if the body is not a
+    complete, intact message for this position."""
     offset = physical_offset(position)
     if check(body, 0, len(body), offset, verify_record=True) != len(body):
         return None
@@ -46,7 +46,7 @@ def facts_of(body: bytes, position: int) -> QueueFacts | None:
 
 
 def moved(content: bytes, facts: QueueFacts, offset: int) -> bytes:
-    """The same record with another physical offset; a trailing CRC of the record is recomputed."""
+    """The record `content` with another physical offset; a CRC at the end of the record is recomputed."""
     record = bytearray(content)
     PHYSICAL_OFFSET.pack_into(record, PHYSICAL_OFFSET_AT, offset)
     if facts.properties[-RECORD_CRC_BYTES:].startswith(HEAD):
@@ -55,7 +55,7 @@ def moved(content: bytes, facts: QueueFacts, offset: int) -> bytes:
 
 
 def position_in_body(body: bytes) -> int | None:
-    """Position of an entry, as the message that is its body records it; None if it is no message."""
+    """Position of the entry with this body, taken from the physical offset in the message; None if the body is no message."""
     if len(body) < RECORD_SIZE_MIN or is_members(body):
         return None
     return int(PHYSICAL_OFFSET.unpack_from(body, PHYSICAL_OFFSET_AT)[0]) - ENTRY_HEADER_BYTES

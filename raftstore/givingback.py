@@ -1,7 +1,8 @@
-"""Export of another store's messages to a Raft-mode broker's store: its log as a leader of one term writes it.
+"""Export of another store's messages to a Raft-mode broker's store. The log is written as a leader of a single term would write
+it.
 
-Invariant: each message is in an entry, with the matching physical offset; queue offsets and store times stay. An
-incomplete export must not be used: Java takes a log that ends early for a complete one."""
+Invariant: each message is in an entry and has the physical offset of its new place; queue offsets and store times stay the
+same. An incomplete export must not be used: a Java broker takes a log that ends early for a complete log."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from mqruntime.runtime import Runtime
 from raftstore.framing import PlacedMessage, moved, physical_offset
 
 TERM = 0
-"""The term of a Java group with a single election."""
+"""The term of a Java group after its first election."""
 ENTRIES_A_SYNC = 1024
 
 
@@ -32,10 +33,11 @@ async def give_back(
     member: str,
     file_bytes: int,
 ) -> int:
-    """The number of entries in the log of `member`, one a message, in files of `file_bytes`, which each of them fits
-    into. `runtime`'s root is empty; `tables` are small files by name. All is on disk on return.
+    """Write the log of `member`, one entry for each message, and return the number of entries. Each entry fits into a file of
+    `file_bytes`. `runtime`'s root is empty; `tables` maps the names of small files to their contents. The store is on disk on
+    return.
 
-    Raises: OSError: empty the root again."""
+    Raises: OSError; the caller then empties the root again."""
     folder = f"{FOLDER_PREFIX}{member}"
     settings = DLedgerSettings(data_file_bytes=file_bytes, entry_bytes_max=file_bytes - 64)
     log = EntryLog(runtime.segments.subdirectory(folder), settings, folder)
@@ -55,12 +57,12 @@ async def give_back(
     last = log.end_index
     await CheckpointFile(runtime.files, f"{folder}/checkpoint").store(LedgerCheckpoint(last, last))
     await TermFile(runtime.files, f"{folder}/currterm", members="").store(Vote(TERM))
-    await runtime.files.replace(ABORT_FILE, b"")  # or Java takes the missing queues for complete
+    await runtime.files.replace(ABORT_FILE, b"")  # so that Java rebuilds the queues
     return last + 1
 
 
 def entry_of(message: PlacedMessage, log: EntryLog) -> Entry:
-    """The next entry of `log`, with the message moved to it."""
+    """The next entry of `log`, with the message as its body; the message gets its new physical offset."""
     position = log.start_of(ENTRY_HEADER_BYTES + len(message.content), log.end)
     body = moved(message.content, message.facts, physical_offset(position))
     return Entry(log.end_index + 1, TERM, body)

@@ -1,10 +1,9 @@
-"""The files of a member's DLedger log as the log of a broker's store, after the plain log that the broker had before,
-if any.
+"""The files of a member's DLedger log, used as the commit log of a broker's store. If the broker had a plain log before Raft
+mode, the DLedger log follows it.
 
-Invariant: only committed data on this disk can be read, and all of the plain log. The end only grows, except when
-another member's log replaces this one; then nothing is read before its first file is deleted. A record is written as
-the body of an entry whose position is known before the body is built; the plain log holds bare records, and is not
-written."""
+Invariant: all of the plain log can be read, and only the committed part of the DLedger log on this disk. The end only grows,
+except when another member's log replaces this log; then nothing is read until the process restarts. A record is the body of an
+entry whose position is known before the record is built. The plain log holds bare records and is never written."""
 
 from __future__ import annotations
 
@@ -29,14 +28,14 @@ from raftstore.oldlog import OldLog
 logger = logging.getLogger("raftstore.log")
 
 HEAD_BYTES = ENTRY_HEADER_BYTES + FIXED_PARTS[3].size
-"""An entry's header and as much of its record as holds its store time."""
+"""The size of an entry's header and of the part of the record up to its store time."""
 
 
 class LedgerLog(LogFiles):
-    """Offsets are positions in the data files of `node`, which is opened first."""
+    """The log of a store. Offsets are positions in the data files of `node`, which is opened first."""
 
     def __init__(self, node: DLedgerNode, *, hot_segments: int, queue_ends: Callable[[], bytes]) -> None:
-        """`queue_ends()` describes the queues for a log that begins later, see raftstore.queueends."""
+        """`queue_ends()` returns the queues' starts for a member whose log begins later, see raftstore.queueends."""
         super().__init__(node.settings.data_file_bytes, hot_segments)
         self.record_bytes_max = min(
             self.record_bytes_max - ENTRY_HEADER_BYTES, node.settings.proposal_bytes_max
@@ -46,29 +45,29 @@ class LedgerLog(LogFiles):
         self._old: OldLog | None = None
         self._stay_logged: int | None = None  # the start of files whose stay was logged
         self._tail: Block | None = None
-        """Records with reserved positions, to be filled in."""
+        """The entries with reserved positions, whose records are being written."""
         self._replaced = False
 
     def opened(self, vouched_for: int, old: OldLog | None = None) -> None:
-        """Use the opened files of the node, which begin where those of `old` end. Data below `vouched_for` was dispatched
-        before, so it is committed, even if the node's own checkpoint does not show it yet."""
+        """Use the opened files of the node, which begin where the files of `old` end. Data below `vouched_for` was dispatched
+        before, so it is committed, even if the node's own checkpoint does not show this yet."""
         self._old = old
         self._first = self._node.log_begin() if old is None or not old.files else old.first
         self._end = max(self._node.readable()[1], min(vouched_for, self._node.log_end()))
 
     def readable_to(self, end: int) -> None:
-        """More of the log is committed, and on this disk."""
+        """Move the readable end to `end`: the log up to `end` is committed, and on this disk."""
         self._end = max(end, self._end)
 
     @property
     def divided_at(self) -> int:
-        """End of the plain log, if any of it is left; else 0."""
+        """End of the plain log; 0 if no file of the plain log is left."""
         old = self._old
         return old.end if old is not None and old.files else 0
 
     def replaced_at(self, position: int) -> None:
-        """Another member's log, which begins at `position`, replaces this one, whose files are about to be deleted.
-        From now on nothing of either can be read."""
+        """Handle a replacement: another member's log, which begins at `position`, replaces this log, and this log's files are
+        about to be deleted. From now on neither log can be read."""
         self._first = self._end = position
         self._replaced = True
 
@@ -97,9 +96,9 @@ class LedgerLog(LogFiles):
         return file, number * self.segment_size_bytes
 
     async def rewrite(self, offset: int, content: bytes, wanted: Callable[[], bool]) -> bool:
-        """Write `content`, which was committed at `offset` and lies in one file, again, durably on return. Returns
-        whether it was still `wanted`, and reads back outside the mapping. Raises OffsetOutOfRange if it is gone,
-        OSError."""
+        """Write `content` again at `offset`, where it was committed, inside one file; durable on return. Returns False if the
+        repair is not `wanted` any more, or if a read outside the mapping returns other bytes. Raises OffsetOutOfRange if the
+        offset is gone, OSError."""
         file, start = self._file_at(offset)
         if not wanted():
             return False
@@ -132,7 +131,7 @@ class LedgerLog(LogFiles):
             position = self._next(position, size)
 
     def _entry_size(self, head: bytes | memoryview, position: int) -> int | None:
-        """As `entry_at`, for `head`, which was read from `position` on."""
+        """The result of `entry_at` for `head`, which was read from `position` on."""
         return entry_at(head, 0, self.segment_start(position) + self.segment_size_bytes - position, position)
 
     def _next(self, position: int, size: int) -> int:
@@ -154,7 +153,7 @@ class LedgerLog(LogFiles):
         positions = self._positions(sizes)
         apart = ENTRY_HEADER_BYTES
         if positions[-1] - positions[0] != sum(sizes) - sizes[-1] + (len(sizes) - 1) * apart:
-            return None  # a file ends between them
+            return None  # a file ends between the entries
         self._tail = tail = block_to_fill(self._node.term, sizes)
         return Room(memoryview(tail.data), tail.body_at(0), physical_offset(positions[0]), HEAD.size, apart)
 
@@ -189,8 +188,8 @@ class LedgerLog(LogFiles):
         return found
 
     async def _first_time(self, position: int) -> int | None:
-        """Store time in ms of the first message of a file. None if none is among its first entries, or if the file is
-        gone, because another member's log is about to replace this one."""
+        """Store time in ms of the first message of a file. None if the file begins with no message, or if the file is gone
+        because another member's log is about to replace this log."""
         while position < self._end:
             try:
                 if position < self.divided_at:
@@ -207,8 +206,8 @@ class LedgerLog(LogFiles):
         return None
 
     def _proven_time(self, head: bytes, position: int) -> int | None:
-        """Store time in `head`, if the entry is intact: a corrupt time would delete young files, or keep old ones.
-        The entry is read from the mapping: few entries are checked this way, and their heads were read a moment ago."""
+        """Store time in `head`, if the entry is intact: with a corrupt time retention would delete young files, or keep old
+        files. The entry is read from the mapping. Few entries are checked this way, and their heads were read a moment ago."""
         log, unit = self._node.store.log, index_header(head)
         assert log is not None and unit is not None
         try:
@@ -222,16 +221,14 @@ class LedgerLog(LogFiles):
         self._first = offset
 
     async def delete_former(self) -> list[SegmentFile]:
-        """Delete nothing before the node knows as committed what the store vouches for; after a start the next leader
-        reports it. If an entry at the new start is corrupt, the files stay until it is repaired or a later file is
-        old."""
+        """Delete the files before the new start. Nothing is deleted until the node itself knows that the new start is
+        committed; after a restart it learns this from the next leader. If the entry at the new start is corrupt, the files stay
+        until the entry is repaired or a later file is old."""
         gone = [] if self._old is None else await self._old.delete_below(self._first)
         if self._node.log_begin() < self._first <= self._node.readable()[1]:
             try:
                 await self._node.advance_log_start(self._first, self._queue_ends())
-            except (
-                LogDamaged
-            ) as error:  # the next round tries again, and the corrupt entry is repaired meanwhile
+            except LogDamaged as error:  # the next round tries again; the entry is repaired meanwhile
                 if self._stay_logged != self._first:
                     logger.warning("files before %d stay for now: %s", self._first, error)
                 self._stay_logged = self._first

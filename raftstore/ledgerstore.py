@@ -1,8 +1,8 @@
-"""The store of a Raft-mode broker: its commit log is the DLedger log of a member of its group, after the broker's
-plain log, if any. Everything below the divide is committed and never changes.
+"""The store of a Raft-mode broker. Its commit log is the broker's plain log, if there is one, followed by the DLedger log of
+the broker's Raft group. Everything below the divide is committed and never changes.
 
-Invariant: only committed data on this disk is dispatched and read. A leader appends once its whole log is dispatched,
-so that queue offsets have no gap. The member's files are open as long as the store is. Upstream: DLedgerCommitLog."""
+Invariant: only committed data on this disk is dispatched and read. A leader appends only after its whole log is dispatched, so
+queue offsets have no gap. The member's files are open as long as the store is open. Upstream: DLedgerCommitLog."""
 
 from __future__ import annotations
 
@@ -56,12 +56,13 @@ UNUSABLE = (
 
 
 class LedgerUnusable(StoreError):
-    """The DLedger log cannot be opened; the text has the reason."""
+    """The DLedger log cannot be opened; the error's text names the reason."""
 
 
 class LedgerStore(BrokerStore):
-    """Uses the log of `member`, which it opens at its start and closes at its end. `restart()` is called if another
-    member's log replaced this one: queues and index are of a log that is gone, and are reopened with the process."""
+    """The store over the log of `member`. The store opens the log at its start and closes it at its end. `restart()` restarts
+    the process after another member's log replaced this log, because the queues and the index are then those of a log that is
+    gone."""
 
     _log: LedgerLog
     _dispatcher: EntryDispatcher
@@ -127,13 +128,13 @@ class LedgerStore(BrokerStore):
     # Lifecycle
 
     async def start(self, *, saves: bool = True) -> RecoveryReport:
-        """Start; a plain log that no ledger continues yet is closed first."""
+        """Start the store. A plain log that no DLedger log continues yet is closed first."""
         await self._former.close_if_new()
         return await super().start(saves=saves)
 
     async def _recovered(self, checkpoint: Checkpoint, *, clean: bool) -> RecoveryReport:
-        """The member's own recovery finds the log's end and its committed part; missing queue and index entries are
-        dispatched while the store runs."""
+        """Recover the log. The DLedger member's own recovery finds the log's end and its committed part. Missing queue and
+        index entries are dispatched while the store runs."""
         node = self._member.node
         try:
             divide = await self._former.open()
@@ -152,7 +153,7 @@ class LedgerStore(BrokerStore):
                 log.flushed_offset, vouched_for, "the log ends there, and more was dispatched"
             )
         await queues.load(log.min_offset, vouched_for, trusted=clean)
-        if vouched_for <= log.min_offset:  # they are of a log that another member's replaced
+        if vouched_for <= log.min_offset:  # the queues are those of a log that another member's log replaced
             await queues.reset()
         for topic, queue_id, end in ends:
             queues.ends_at_least(topic, queue_id, end)
@@ -162,7 +163,7 @@ class LedgerStore(BrokerStore):
         self._dispatcher.log_min = log.min_offset
         dispatched = await self._saved.check_queues(dispatched, vouched_for, mends=False)
         self._dispatcher.position = await self._index_start(checkpoint).found(dispatched, trusted=clean)
-        # uncommitted data may be replaced, and is no part of the log for checks of its bytes
+        # uncommitted data may be replaced, so checks of the log's bytes leave it out
         committed_end = log.flushed_offset
         return RecoveryReport(
             clean=clean, min_offset=log.min_offset, max_offset=committed_end, confirm_offset=committed_end,
@@ -171,17 +172,17 @@ class LedgerStore(BrokerStore):
         )  # fmt: skip
 
     def _queue_ends(self) -> bytes:
-        """Starts of the queues, since the log no longer holds earlier messages."""
+        """The offset at which each queue begins, for a log that no longer holds earlier messages."""
         return encode_queue_ends(EmptiedQueueEnd(*begin) for begin in self._queues.begins())
 
     def _appends_end(self) -> None:
         self._progress.set()
 
     async def _flush_all(self) -> None:
-        """Committed data is already on disk when it is reported."""
+        """Nothing to do: data is on disk before it is reported as committed."""
 
     def _has_unlisted(self) -> bool:
-        """Java's lists nothing while it starts, and continues after the committed part."""
+        """Always False: a Java broker in Raft mode lists nothing while it starts, and continues after the committed part."""
         return False
 
     async def _close_log(self) -> None:
@@ -204,31 +205,31 @@ class LedgerStore(BrokerStore):
         self._restart()
 
     def _fail(self, error: BaseException) -> None:
-        """Ignore the error of a reader, as dispatch, in a log that another member's replaces: a restart is coming,
-        and no disk has failed."""
+        """Handle a fatal error. An error of a reader, such as dispatch, is ignored if another member's log replaces this log: a
+        restart is coming, and no disk has failed."""
         if not isinstance(error, LogReplaced):
             super()._fail(error)
 
     def leads_no_more(self) -> None:
-        """Wake waiters for the master role, so that they check it again."""
+        """Wake the callers that wait for the master role, so that they check it again."""
         self._progress.set()
 
     def runs(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        """Run a task until the store stops; its errors end the broker."""
+        """Run a task until the store stops; an error of the task ends the broker."""
         self._tasks.start(coroutine, name=name)
 
     # Corrupt entries
 
     def _unreadable(self, index: int) -> None:
-        """Handle an unreadable entry that a follower is missing: either it or the checksum of the entry before is
-        corrupt. Checking both shows which, and has it repaired."""
+        """Handle an unreadable entry that a follower is missing. Either this entry is corrupt, or the checksum of the entry
+        before. The scrub checks both entries and repairs the corrupt one."""
         ends = self._member.ends_up_to(index)
         if len(ends) > 1 and ends[-1] <= self._confirm and not self._looks_again:
             self._looks_again = True
             self.runs(self._look_again(ends[0], ends[-1]), "check unreadable entry")
 
     def _is_as_written(self, content: memoryview, physical_offset: int) -> bool:
-        """Compare an entry with its checksum, which covers more than the CRCs of its record."""
+        """Compare an entry with its checksum, which covers more bytes than the CRCs of the record."""
         if not super()._is_as_written(content, physical_offset):
             return False
         position = self.begin_of(physical_offset)
@@ -252,7 +253,8 @@ class LedgerStore(BrokerStore):
         return position >= self._log.divided_at and self._verified_dispatch.looks_again(position)
 
     async def _suspect_range(self, record_offset: int, size: int) -> tuple[int, int] | None:
-        """Include the entry before, whose checksum may be the corrupt one."""
+        """The range to check: the entry, and the entry before, because the checksum of the entry before may be the corrupt
+        part."""
         if self.is_plain(record_offset):
             return await super()._suspect_range(record_offset, size)
         return self._entry_doubted(self.begin_of(record_offset))
@@ -279,7 +281,7 @@ class LedgerStore(BrokerStore):
             self._looks_again = False
 
     def encoded_divide(self) -> bytes | None:
-        """The description of the plain log for an empty member; None without one."""
+        """The description of the plain log for an empty member; None without a plain log."""
         return self._former.encoded_divide(tuple(EmptiedQueueEnd(*begin) for begin in self._queues.begins()))
 
     async def piece(self, offset: int, size: int) -> bytes:
@@ -293,20 +295,20 @@ class LedgerStore(BrokerStore):
         return await self._log.read_cold(offset, size)
 
     def is_plain(self, offset: int) -> bool:
-        """Whether it lies before the divide."""
+        """Whether `offset` lies before the divide."""
         return offset < self._log.divided_at
 
     def left_at(self, offset: int) -> int:
-        """Bytes of its file from `offset` on."""
+        """The number of bytes in the file from `offset` on."""
         return self._log.segment_start(offset) + self._log.segment_size_bytes - offset
 
     async def own_piece(self, offset: int, size: int) -> bytes:
-        """The same from this member's file, intact or not. Raises OffsetOutOfRange, OSError."""
+        """Like `piece`, but the bytes need not be intact. Raises OffsetOutOfRange, OSError."""
         return await self._log.read_file(offset, offset + min(size, self.left_at(offset)))
 
     async def mend(self, offset: int, content: bytes, size: int) -> bool:
-        """Write the proven contents at `offset` again, `size` bytes of the log, durably on return. False if it is not
-        damaged any more, or not committed here. Raises StoreFailed."""
+        """Write the proven contents at `offset` again; they cover `size` bytes of the log, and are durable on return. False if
+        the range is not damaged any more, or not committed here. Raises StoreFailed."""
         if offset + size > self._confirm:
             return False
         try:
@@ -343,7 +345,7 @@ class LedgerStore(BrokerStore):
         self._dispatcher.known.clear()
 
     async def _newest_store_time(self) -> int:
-        """Store time of the newest dispatched message, ms: no appended one is older."""
+        """Store time of the newest dispatched message, ms. No message that is appended later gets an older store time."""
         newest = max(self._queues.all(), key=lambda queue: queue.phy_end, default=None)
         if newest is None:
             return 0
@@ -355,10 +357,10 @@ class LedgerStore(BrokerStore):
         """Nothing to do: the sender gets an error and tries another broker."""
 
     async def sync_again(self, offset: int) -> None:
-        """Nothing to do: the member does that for its log at each start."""
+        """Nothing to do: the member syncs its log at each start."""
 
     async def synced_to(self, end: int) -> None:
-        """Nothing to do: committed data is on a majority's disks, and nothing depends on more."""
+        """Nothing to do: committed data is on the disks of a majority, and nothing depends on more data."""
 
     def sync_lasts_ms(self) -> int:
         return 0

@@ -1,8 +1,7 @@
-"""A Raft-mode broker as a member of its group: the DLedger node that holds its log, and the port for the other
-members.
+"""A Raft-mode broker as a member of its group: the DLedger node with the broker's log, and the port for the other members.
 
-Invariant: the node's files are open before it takes part and until the store over them has stopped. Only a serving
-leader answers requests for this member's client address."""
+Invariant: the node's files are open before the node takes part in the group, and stay open until the store over them has
+stopped. Only a serving leader answers requests for its client address."""
 
 from __future__ import annotations
 
@@ -38,16 +37,16 @@ logger = logging.getLogger("raftstore.member")
 
 CONNECT_TIMEOUT_MS, ASK_TIMEOUT_MS, PIECE_TIMEOUT_MS = 1_000, 1_000, 5_000
 ENTRY_ROOM_BYTES = 64
-"""Space in a file for the header of its one entry and the blank after it."""
+"""Space in a file with a single entry for the entry's header and the blank after it."""
 
 
 class PieceRefused(Exception):
-    """Another member rejects the request for a piece of its log; the text has the reason."""
+    """Another member rejects the request for a piece of its log; the error's text names the reason."""
 
 
 class Behind(NamedTuple):
-    """A member's lag behind the leader: the known end of its log, the number of missing entries, the time since it
-    was heard, and whether it holds the commit index of a moment ago."""
+    """A member's lag behind the leader: the known end of the member's log, the number of missing entries, the time since the
+    last answer, and whether the member holds the commit index of a moment ago."""
 
     held_end: int
     missing: int
@@ -56,13 +55,13 @@ class Behind(NamedTuple):
 
 
 def ledger_settings(store: StoreSettings, *, pending_max: int, checks_addresses: bool) -> DLedgerSettings:
-    """Raft settings for a broker with these store settings. The timing is that of all groups. A master whose process
-    ends is replaced at once, when its connections end; only one that hangs, or whose host is gone, costs the 1 to 2 s
-    of the election timeout. A shorter one would depose masters with slow disks, at the highest load."""
+    """Raft settings for a broker with these store settings. The timing is the same for all groups. A master whose process ends
+    is replaced at once, when its connections end. Only a master that hangs, or whose host is gone, costs the 1 to 2 s of the
+    election timeout. A shorter timeout would depose masters with slow disks at the highest load."""
     file_bytes = store.mapped_file_size_commit_log
     return DLedgerSettings(
         data_file_bytes=file_bytes,
-        entry_bytes_max=file_bytes - ENTRY_ROOM_BYTES,  # the store limits messages, new ones and earlier ones
+        entry_bytes_max=file_bytes - ENTRY_ROOM_BYTES,  # the store limits the size of messages
         pending_proposals_max=pending_max,
         checks_addresses=checks_addresses,
         same_positions=True,
@@ -74,8 +73,9 @@ async def no_reason() -> str | None:
 
 
 class Member(NodeListener):
-    """`peers` maps the id of each member to its "host:port"; this one listens there, or on the host `listens_on`. A
-    leader that is not `preferred` transfers leadership to one that is, once that one has caught up."""
+    """`peers` maps the id of each member to the member's "host:port". This member listens at its own address, or on the host
+    `listens_on`. A leader that is not in `preferred` transfers leadership to a member in `preferred` once that member has
+    caught up."""
 
     def __init__(
         self,
@@ -90,11 +90,11 @@ class Member(NodeListener):
         on_fatal: Callable[[BaseException], None],
         why_no_members: Callable[[Collection[str]], str | None] = lambda ids: None,
     ) -> None:
-        """`why_no_members(ids)` as NodeListener.refusal_of_ids."""
+        """`why_no_members(ids)` is called for NodeListener.refusal_of_ids."""
         self._on_fatal = on_fatal
         self._why_no_members = why_no_members
         self.address = peers[self_id]
-        """Address in the list of members; kept while it joins and after it was removed."""
+        """This member's address in the list of members; kept while the member joins, and after it was removed."""
         self.group = group
         self._preferred = frozenset(preferred)
         self._clock: Clock = runtime.clock
@@ -144,36 +144,40 @@ class Member(NodeListener):
         restarted: Callable[[], None],
         unreadable: Callable[[int], None],
     ) -> None:
-        """Set the callbacks: the log is readable up to a new end, another member's log that begins at a position is
-        about to replace this one, it has, and an entry that a follower is missing is unreadable."""
+        """Set the callbacks. `readable`: the log is readable up to a new end. `replaced`: another member's log, which begins at
+        a position, is about to replace this log. `restarted`: it has replaced this log. `unreadable`: an entry that a follower
+        is missing is unreadable."""
         self._readable, self._replaced, self._restarted = readable, replaced, restarted
         self._unreadable = unreadable
 
     def on_role(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when this member begins to lead and can serve, and when it leads no more."""
+        """Call `callback` when this member leads and begins to serve, and when it stops leading."""
         self._role_changed = callback
 
     def on_hand_over(self, callback: Callable[[bool], None]) -> None:
-        """Call `callback(True)` when this leader is about to transfer leadership, for any reason; `callback(False)`
-        if it keeps leading."""
+        """Call `callback(True)` when this leader is about to transfer leadership, for any reason, and `callback(False)` if the
+        transfer fails."""
         self._hands_over = callback
 
     def on_forgetful(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when its earlier messages may be forgotten: it rejoins, or its disk was set back."""
+        """Call `callback` when this member may have forgotten Raft messages that it sent: it rejoins the group, or its disk was
+        set back."""
         self._forgetful = callback
 
     def before_change(self, why_not: Callable[[], Awaitable[str | None]]) -> None:
-        """Await `why_not()` before a change of voters: None allows it; else the reason is returned to the caller."""
+        """Await `why_not()` before a change of voters. None allows the change; any other result is the reason that the caller
+        gets."""
         self._before_change = why_not
 
     def serves_clients_at(self, address: Callable[[], str | None]) -> None:
-        """Set the address for clients; None while it does not serve them as a master."""
+        """Set the function that returns this member's address for clients; it returns None while the member serves no clients
+        as a master."""
         self._clients_at = address
 
     # Lifecycle
 
     async def serve(self) -> None:
-        """Take part. Raises AddressInUse, CannotListen."""
+        """Take part in the group. Raises AddressInUse, CannotListen."""
         await self._server.start()
         await self.node.start()
         if self._preferred and self.self_id not in self._preferred:
@@ -183,13 +187,13 @@ class Member(NodeListener):
             )
 
     async def hand_over(self) -> None:
-        """Transfer leadership to another member, if this one leads and one can."""
+        """Transfer leadership to another member, if this member leads and another member can take over."""
         if await self.node.transfer_leadership() is ResultCode.SUCCESS:
             logger.info("handed over to %s", self.node.leader_id)
 
     async def close(self) -> None:
-        """Stop taking part, and close the files; a leader transfers leadership first, so that the others need not
-        detect its end."""
+        """Stop taking part in the group, and close the files. A leader transfers leadership first, so that the group need not
+        wait for an election timeout."""
         await self._tasks.stop()
         await self.node.transfer_leadership()
         await self.node.stop()
@@ -208,7 +212,7 @@ class Member(NodeListener):
 
     @property
     def leads(self) -> bool:
-        """Whether it leads and serves."""
+        """Whether this member leads and serves."""
         return self.node.is_active
 
     @property
@@ -219,29 +223,29 @@ class Member(NodeListener):
         return sorted(self.node.peers)
 
     def voters(self) -> frozenset[str]:
-        """Voters of the newest list in its log, perhaps this one too."""
+        """The voters of the newest list of members in this member's log."""
         core = self.node.core
         return frozenset() if core is None else frozenset(core.membership.members.voters)
 
     def is_majority(self, members: Collection[str]) -> bool:
-        """Whether these contain a majority of the voters. Majorities of two consecutive lists have a member in
+        """Whether `members` contain a majority of the voters. Majorities of two consecutive lists always have a member in
         common."""
         core = self.node.core
         return core is not None and len(self.voters() & set(members)) >= core.membership.members.quorum
 
     @property
     def counts(self) -> bool:
-        """Whether this member counts: it is not recovering, so it has forgotten none of its messages."""
+        """Whether this member counts in majorities: it is not recovering, so it remembers all Raft messages that it sent."""
         core = self.node.core
         return core is not None and core.counts
 
     def is_bound_to(self, term: int) -> bool:
-        """Whether no leader of an older term is followed here any more, not after a restart either, and none of a
-        newer one yet."""
+        """Whether this member follows no leader of a term below `term` any more, not even after a restart, and knows no newer
+        term."""
         return self.counts and self.node.term == term == self.node.store.term_file.term
 
     async def still_leads(self) -> bool:
-        """Whether a majority, asked now, confirms that it leads."""
+        """Whether a majority, asked now, confirms that this member leads."""
         try:
             await self.node.read_barrier(ASK_TIMEOUT_MS)
         except NotLeader:
@@ -249,15 +253,15 @@ class Member(NodeListener):
         return True
 
     async def ask(self, member: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """The reply of `member`, at its listed address. Raises RemotingError."""
+        """The reply of `member`, which is asked at its address in the list. Raises RemotingError."""
         address = self.node.peers.get(member)
         if address is None:
             raise NotSent(member, "it is no member any more")
         return await self._client.call(address, request, timeout_ms)
 
     async def where_leader_serves(self) -> str | None:
-        """The leader's own address for clients; None without a serving leader. Another member at that address does
-        not answer for it."""
+        """The leader's address for clients, as the leader itself reports it; None without a serving leader. If another member
+        listens at the leader's address, it does not answer for the leader."""
         address = self.node.leader_address
         if address is None:
             return None
@@ -285,9 +289,9 @@ class Member(NodeListener):
         return sorted(self.node.peers.keys() - {self.self_id}, key=lambda each: (each != leader, each))
 
     async def piece(self, member: str, offset: int, size: int) -> bytes:
-        """Up to `size` bytes of that member's log from `offset` on; fewer where a file, or the committed part, ends.
+        """Up to `size` bytes of `member`'s log from `offset` on; fewer if a file, or the committed part, ends before.
 
-        Raises: RemotingError; PieceRefused if it returns none."""
+        Raises: RemotingError; PieceRefused if `member` returns no bytes."""
         request = RemotingCommand.request(RequestCode.DLEDGER_READ_LOG, ReadLogHeader(offset, size))
         reply = await self.ask(member, request, PIECE_TIMEOUT_MS)
         if reply.code != ResponseCode.SUCCESS:
@@ -297,20 +301,20 @@ class Member(NodeListener):
         return bytes(reply.body)
 
     async def fetch_divide(self, member: str) -> Divide:
-        """The boundary of that member's plain log. Raises as `piece`, and BadKeyValues, QueueEndsUnreadable."""
+        """The boundary of `member`'s plain log. Raises what `piece` raises, BadKeyValues, QueueEndsUnreadable."""
         return decode_divide(f"the reply of {member}", await self.piece(member, 0, 0))
 
     def end_of(self, index: int) -> int:
-        """End of entry `index` by the index, even if the entry is corrupt; the log's start for an entry before it, or
-        one missing in the index."""
+        """End of entry `index` according to the index files, so also of a corrupt entry. The log's start for an entry that is
+        missing in the index files, because it is before the log's start or lost."""
         log = self.node.store.log
         assert log is not None
         unit = log.unit(index)
         return self.node.log_begin() if unit is None else unit.end
 
     def ends_up_to(self, index: int) -> list[int]:
-        """Ends of at most two entries before entry `index`, and of it. Those missing in the index are left out; for
-        an entry before the log's first one it is the log's start."""
+        """Ends of entry `index` and of at most two entries before it. Entries that are missing in the index files are left out.
+        For entries before the log's first entry the list begins with the log's start."""
         log = self.node.store.log
         assert log is not None
         units = [log.unit(each) for each in range(max(index - 2, log.begin.index + 1), index + 1)]
@@ -334,7 +338,7 @@ class Member(NodeListener):
             for peer, known in core.progress.items()
         }
 
-    # Of the member: dledger.node.listener.NodeListener
+    # The methods of dledger.node.listener.NodeListener
 
     def readable_to(self, end: int) -> None:
         assert self.node.core is not None

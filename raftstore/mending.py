@@ -1,8 +1,8 @@
 """Repair of a damaged range of a member's log from another member's copy.
 
-Invariant: entries at one position are equal on all members, except for their checksums, which are each member's own.
-So another member's bytes are used only if they name their own position, pass their CRCs, and match the own checksum
-that was written with the entry; or, if that is corrupt, match the checksum of the next entry, which continues it.
+Invariant: entries at one position are equal on all members except for their checksums, which each member computes itself. So
+another member's bytes are used only if they contain this position, pass their CRCs, and match the checksum that this member
+wrote with the entry. If that checksum is corrupt, the bytes must match the checksum of the next entry, which continues it.
 Pure."""
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from raftstore.framing import facts_of
 COUNT = struct.Struct(">I")
 COUNT_MAX = 0xFFFFFFFF
 OWN_END = CHECK_END + COUNT.size
-"""End of the header part that differs between members: the checksum, and the number of entries before it in its sync."""
+"""End of the header part that differs between members: the checksum, and the number of earlier entries in the same sync."""
 
 
 def entry_in_header(head: bytes, position: int) -> IndexUnit | None:
-    """The entry in another member's header at `position`; None if it is for another position."""
+    """The entry in `head`, another member's header; None if the header is not for `position`."""
     unit = index_header(head)
     return unit if unit is not None and unit.position == position else None
 
 
 def is_closed(head: bytes, left: int) -> bool:
-    """Whether another member's file ends there, `left` bytes before its size."""
+    """Whether `head` is the blank that ends another member's file, with `left` bytes of the file left."""
     return len(head) >= BLANK.size and BLANK.unpack_from(head) == (BLANK_MAGIC, left)
 
 
@@ -47,8 +47,8 @@ def closed(left: int) -> bytes:
 
 
 class Around(NamedTuple):
-    """Own data around an entry: of the one before the checksum, and the number of entries before it in its sync, -1
-    without an entry; and the complete next entry, if any."""
+    """This member's data around an entry. `check` is the checksum of the entry before; `synced_before` is the number of entries
+    before that entry in the same sync, -1 without that entry. `behind` is the complete next entry, empty if there is none."""
 
     check: int
     synced_before: int
@@ -59,14 +59,14 @@ class Around(NamedTuple):
         return bool(self.check or (self.behind and stored_check(self.behind)))
 
     def goes_on_from(self, check: int) -> bool:
-        """Whether the next entry proves that the entry before it has this checksum."""
+        """Whether the next entry proves that `check` is the checksum of the entry between."""
         stored = stored_check(self.behind) if self.behind else 0
         return bool(stored) and stored == check_of(self.behind, check)
 
 
 def mended(own: bytes, theirs: bytes, unit: IndexUnit, around: Around) -> bytes | None:
-    """The entry of `unit` as it was written here, rebuilt from `own` and `theirs`; None if that is not proven. If a
-    neighbour has a checksum, this entry had one too."""
+    """The entry of `unit` as this member wrote it, rebuilt from `own` and `theirs`; None if this is not proven. If the entry
+    before or after it has a checksum, this entry had a checksum too."""
     body = theirs[ENTRY_HEADER_BYTES:]
     if len(theirs) != unit.size or len(own) != unit.size:
         return None
@@ -83,8 +83,8 @@ def mended(own: bytes, theirs: bytes, unit: IndexUnit, around: Around) -> bytes 
 
 
 def plain_mended(theirs: bytes, left: int, offset: int) -> bytes | None:
-    """The record at `offset` of the log before the divide, `left` bytes before its file ends: an intact record, or
-    the blank that ends the file. None if the other member has neither."""
+    """The record at `offset` of the plain log, `left` bytes before the end of the file: an intact record, or the blank that
+    ends the file. None if `theirs` is neither of them."""
     found = check(theirs, 0, left, offset, verify_record=True)
     if found == END_OF_SEGMENT:
         blank = encode_blank(left)

@@ -1,8 +1,8 @@
 """The log of one member of a Raft-mode broker set, read from its store without changing it.
 
-Invariant: messages come in the order of the log, each complete and intact and the next of its queue; anything else is
-damage, reported with its entry. The DLedger log may begin above 0: after the plain commit log that the broker had
-before, which then comes first, or where retention deleted earlier files. Pure."""
+Invariant: messages come in the order of the log; each is complete, intact and the next of its queue. Anything else is reported
+as damage, with its entry. The DLedger log may begin above 0 for two reasons: it follows a plain commit log, which then comes
+first, or retention deleted earlier files. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ONLY_OLD = "nothing was stored in Raft mode yet: this is the store of a broker w
 
 
 class MessageLog:
-    """`old` are the files of the commit log from before Raft mode, `member` those of the member of the group."""
+    """`old` are the files of the plain commit log from before Raft mode; `member` are the files of the group's member."""
 
     def __init__(self, old: Sequence[NamedFile], member: MemberFiles) -> None:
         self._member = member
@@ -49,8 +49,7 @@ class MessageLog:
         self.census = Census(Inspection(member.name))
 
     def messages(self) -> Iterator[PlacedMessage]:
-        """All messages, from the first; `census` counts those returned so far, and at the end all. Raises
-        BadKeyValues."""
+        """All messages, from the first on. `census` counts the messages that were returned so far. Raises BadKeyValues."""
         found, data = begun(self._member), self._data
         self.census = census = Census(found, data.file_bytes, data.first)
         if self._only_old:
@@ -69,19 +68,19 @@ class MessageLog:
 
     @property
     def _begin(self) -> Begin:
-        """The entry before the log's start, as far as known, and the start."""
+        """The log's start, and the entry before it as far as this is known."""
         return Begin(position=self._data.first) if self._snapshot is None else self._snapshot.begin
 
     def _raft_messages(self, census: Census) -> Iterator[PlacedMessage]:
-        """Java counts an entry with an intact header whose body a crash may have torn. If it is the last one, and not
-        known to be committed, it is no part of the log."""
+        """The messages of the DLedger log. Java counts an entry with an intact header even if a crash has torn the body. A torn
+        entry is not counted here if it is the last entry and is not known to be committed."""
         found, data = census.found, self._data
         torn: tuple[str, str] | None = None
         for position, entry in entries_in(
             found, data, self._index, bool, self._begin.position, self._begin.check
         ):
             name, place = f"entry {entry.index} at byte {position % data.file_bytes}", data.place(position)
-            of_the_group = not entry.body or is_members(entry.body)  # it opens a term, or lists members
+            of_the_group = not entry.body or is_members(entry.body)  # opens a term, or lists members
             facts = None if of_the_group else facts_of(entry.body, position)
             if torn is not None:
                 found.damaged(*torn)
@@ -112,7 +111,7 @@ class MessageLog:
 
 
 def place_in(member: MemberFiles) -> tuple[Snapshot | None, bool]:
-    """The snapshot that says where the log begins, if any, and whether something else is in its place."""
+    """The snapshot with the log's start, None if there is none, and whether the snapshot's file holds something else."""
     if member.snapshot is None:
         return None, False
     try:

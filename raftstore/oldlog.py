@@ -1,7 +1,7 @@
-"""The plain commit log from before Raft mode, before a member's DLedger log.
+"""The plain commit log from before Raft mode, which a member's DLedger log continues.
 
-Invariant: its files are never written. They are deleted whole, from the first on, by retention, before any file of
-the DLedger log."""
+Invariant: the files of a complete plain log are never written. Retention deletes whole files, from the first on, before any
+file of the DLedger log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from raftstore.divide import Divide
 
 
 class OldLog:
-    """The files of `directory`; `segment_size` is that of the DLedger log, too."""
+    """The plain log in `directory`. `segment_size` is also the file size of the DLedger log."""
 
     def __init__(
         self, directory: SegmentDirectory, segment_size: int, *, last_goes: Callable[[], Awaitable[None]]
@@ -36,7 +36,7 @@ class OldLog:
         """Start of the first remaining file."""
 
     def open(self) -> None:
-        """Raises BadSegments, OSError."""
+        """Open the files. Raises BadSegments, OSError."""
         found = self._directory.names()
         check_names(FOLDER, found)
         check_size_set(FOLDER, found, self._segment_size, "mappedFileSizeCommitLog")
@@ -50,12 +50,12 @@ class OldLog:
         return self.first + len(self.files) * self._segment_size
 
     def segment_of(self, offset: int) -> tuple[SegmentFile, int]:
-        """As LogFiles, for an offset that is here."""
+        """Like LogFiles.segment_of, for an offset in this log."""
         number = (offset - self.first) // self._segment_size
         return self.files[number], self.first + number * self._segment_size
 
     async def divide(self) -> Divide:
-        """Its boundary. Raises StoreCorrupted if its last file holds anything but records up to a BLANK, OSError."""
+        """The log's boundary. Raises OSError, and StoreCorrupted unless the last file consists of records up to a BLANK."""
         start, size = self.end - self._segment_size, self._segment_size
         at, check, wanted = 0, 0, SLICE_BYTES
         while at < size:
@@ -81,13 +81,13 @@ class OldLog:
         return self.files[-1]
 
     async def delete_below(self, offset: int) -> list[SegmentFile]:
-        """Delete the files that end at or below `offset`, each durably; release them afterwards. Raises OSError: the
-        rest stays."""
+        """Durably delete the files that end at or below `offset`, and return them; the caller closes them. On OSError the
+        remaining files stay."""
         gone: list[SegmentFile] = []
         while self.files and self.first + self._segment_size <= offset:
             if len(self.files) == 1:
                 await self._last_goes()
-            with suppress(FileNotFoundError):  # another process made room
+            with suppress(FileNotFoundError):  # another process deleted the file to make room
                 await self._directory.delete(self.files[0].name)
             gone.append(self.files.pop(0))
             self.first += self._segment_size
@@ -100,8 +100,8 @@ class OldLog:
 
 
 class OldRecords(NamedTuple):
-    """`size` bytes of complete records, with the CRC `check` continued over them; `ends`: the segment has no more
-    after them. `wanted`: bytes to read for the next one."""
+    """The first `size` bytes are complete records; `check` is the CRC continued over them. `ends` is True if the segment has no
+    more records. `wanted` is the number of bytes to read for the next record."""
 
     size: int
     check: int

@@ -1,6 +1,6 @@
-"""A member's own index of its log: positions of entries. It has its own files, so it survives corrupt data files.
+"""A member's index of its log, with the positions of entries. The index has its own files, so it survives corrupt data files.
 
-Invariant: entries that are missing or unreadable in it count for nothing."""
+Invariant: an entry that is missing or unreadable in the index proves nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OwnIndex:
         return log
 
     def has(self, unit: IndexUnit) -> bool:
-        """Whether exactly that entry is there."""
+        """Whether the index holds exactly this entry."""
         return self._log.unit(unit.index) == unit
 
     def closes_at(self, position: int, left: int) -> bool:
@@ -38,7 +38,7 @@ class OwnIndex:
         return number > 0 and self._unit(indexes[number - 1]).end == position and behind == position + left
 
     def at(self, position: int) -> IndexUnit | None:
-        """The entry that begins at `position`; None for none. Raises LogDamaged."""
+        """The entry that begins at `position`; None if no entry begins there. Raises LogDamaged."""
         log = self._log
         indexes = range(log.begin.index + 1, log.end_index + 1)
         number = bisect_left(indexes, position, key=lambda index: self._unit(index).position)

@@ -1,8 +1,8 @@
-"""The bytes of a commit log made of another log's records.
+"""The bytes of a commit log that is built from another log's records.
 
-Invariant: records are contiguous, and none spans two segments: one that does not fit, with room for a blank after it,
-begins the next segment, and a blank ends the one before, as in every commit log. So records of a commit log keep
-their positions. Pure."""
+Invariant: records are contiguous, and no record spans two segments. As in every commit log, a record that does not fit into a
+segment together with a blank begins the next segment, and a blank ends the segment before. So records of a plain commit log
+keep their positions. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STRETCH_BYTES = 1 << 20
 
 
 def stretches(messages: Iterable[PlacedMessage], segment_bytes: int, begin: int) -> Iterator[bytes]:
-    """The log from `begin` on, in pieces of about STRETCH_BYTES, none of which spans two segments."""
+    """The log from `begin` on, in pieces of about STRETCH_BYTES. No piece spans two segments."""
     gathered: list[bytes] = []
     size, end = 0, begin
     for message in messages:

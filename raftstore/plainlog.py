@@ -1,6 +1,6 @@
 """The messages of a plain commit log, as brokers without Raft mode write it.
 
-Invariant: all messages come, complete and in order, up to the given end, or there is an error. Pure."""
+Invariant: all messages up to the given end are returned, complete and in order, or an error is raised. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from raftstore.framing import PlacedMessage
 def plain_messages(
     files: Sequence[NamedFile], end: int, segment_bytes: int | None = None
 ) -> Iterator[PlacedMessage]:
-    """Messages below `end`; the files have `segment_bytes`, or all one size. Raises BadSegments, StoreCorrupted."""
+    """Messages below `end`. Each file has `segment_bytes`; without this argument all files must have one size. Raises
+    BadSegments, StoreCorrupted."""
     views = dict(files)
     segments = order_segments(OLD_LOG, [(name, len(view)) for name, view in files], segment_bytes)
     begin = segments[0].start_offset if segments else 0

@@ -1,7 +1,7 @@
-"""Queue offsets of messages that are gone, kept for a log that begins later.
+"""The ends of the queues at a log's start: the messages below these queue offsets are gone.
 
-Invariant: a member that gets its log's beginning from another member assigns no queue offset twice, though it never
-had those messages. Pure."""
+Invariant: a member that gets its log's start from another member assigns no queue offset twice, although it never had the
+earlier messages. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import orjson
 
 
 class EmptiedQueueEnd(NamedTuple):
-    """The messages that are gone had the offsets below `end`."""
+    """The messages of one queue below queue offset `end` are gone."""
 
     topic: str
     queue_id: int
@@ -20,7 +20,7 @@ class EmptiedQueueEnd(NamedTuple):
 
 
 class QueueEndsUnreadable(ValueError):
-    """The data is of another version."""
+    """The data was written by another version."""
 
 
 def encode_queue_ends(ends: Iterable[EmptiedQueueEnd]) -> bytes:
@@ -28,7 +28,7 @@ def encode_queue_ends(ends: Iterable[EmptiedQueueEnd]) -> bytes:
 
 
 def decode_queue_ends(note: bytes) -> list[EmptiedQueueEnd]:
-    """Empty for an empty note. Raises QueueEndsUnreadable."""
+    """Decode queue ends; none for an empty note. Raises QueueEndsUnreadable."""
     if not note:
         return []
     try:

@@ -1,6 +1,7 @@
-"""The commit index of a moment ago: a member that holds it is caught up, though more is on its way to it.
+"""The commit index of a moment ago. A member that holds this index counts as caught up, although newer entries are on their way
+to it.
 
-Invariant: the returned index was committed `LATELY_MS` before, or is a later one. Pure."""
+Invariant: the returned index is at least the commit index of `LATELY_MS` ago. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ APART_MS = 50
 
 
 class RecentCommits:
-    """Keeps only the notes that fit into a moment, `APART_MS` apart."""
+    """Keeps the notes of the last `LATELY_MS`, at least `APART_MS` apart."""
 
     def __init__(self) -> None:
         self._notes: deque[tuple[int, int]] = deque()
@@ -28,12 +29,12 @@ class RecentCommits:
         self._forget(now_ms)
 
     def index(self, now_ms: int) -> int:
-        """NO_INDEX before any commit is known."""
+        """The commit index of a moment ago; NO_INDEX before any commit is known."""
         self._forget(now_ms)
         return self._notes[0][1] if self._notes else NO_INDEX
 
     def _forget(self, now_ms: int) -> None:
-        """Drop the notes before the newest of the old enough ones."""
+        """Drop all notes before the newest note that is at least `LATELY_MS` old."""
         notes = self._notes
         old = sum(1 for at_ms, _ in islice(notes, 1, None) if at_ms <= now_ms - LATELY_MS)
         for _ in range(old):

@@ -1,8 +1,8 @@
-"""Repairs corrupt ranges of a member's log from other members, and serves pieces of the own log to them.
+"""Repairs corrupt ranges of a member's log from other members, and serves pieces of this member's log to other members.
 
-Invariant: only committed and intact pieces on this disk are served. A fetched piece is used only for a committed
-range, and only if it is proven to be the original (raftstore.mending). Damage that no member can repair stays, and is
-retried. Without damage there are no requests and no task."""
+Invariant: only committed and intact pieces on this disk are served. A fetched piece is used only for a committed range, and
+only if raftstore.mending proves that it is the original. A repair that fails at all members is retried. Without damage no
+request is sent and no task runs."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ PIECE_BYTES_MAX = 16 << 20
 
 
 class EntryNotRepaired(Exception):
-    """The repair failed this time; the text has the reason."""
+    """This attempt to repair failed; the error's text names the reason."""
 
 
 class LedgerRepair:
-    """For the log of `store`, which `member` holds."""
+    """The repair of the log of `store`, which belongs to `member`."""
 
     def __init__(self, store: LedgerStore, member: Member, clock: Clock) -> None:
         self._store = store
@@ -53,7 +53,7 @@ class LedgerRepair:
         store.integrity.on_damage = self.soon
 
     def soon(self) -> None:
-        """Start repairing; something is damaged."""
+        """Start repairing; called when damage is found."""
         if not self._runs:
             self._runs = True
             self._store.runs(self._run(), "ledger repair")
@@ -89,7 +89,7 @@ class LedgerRepair:
             else:
                 if self._failures.failed(damage.offset, self._clock.monotonic_ms()):
                     said = fields(offset=damage.offset, segment=damage.segment, why="; ".join(why))
-                    logger.warning("damaged record not repaired, trying on", extra=said)
+                    logger.warning("damaged record not repaired, retrying", extra=said)
 
     async def _repair(self, damage: Damage, member: str) -> None:
         store, offset = self._store, damage.offset
@@ -101,7 +101,7 @@ class LedgerRepair:
             raise EntryNotRepaired("it is gone, or reads differently than it was written")
 
     async def _plain(self, offset: int, member: str) -> tuple[bytes, int]:
-        """The bytes to write at `offset`, and their size in the log."""
+        """The bytes to write at `offset`, and the number of bytes of the log that they cover."""
         if (await self._member.fetch_divide(member)).description != self._member.node.guard.origin:
             raise EntryNotRepaired("its log from before Raft mode is another one")
         left = self._store.left_at(offset)
@@ -128,7 +128,7 @@ class LedgerRepair:
         return found, unit.size
 
     async def _piece(self, member: str, offset: int, size: int, least: int = 0) -> bytes:
-        """Raises NotRepaired, RemotingError."""
+        """Fetch a piece of `member`'s log. Raises EntryNotRepaired, RemotingError."""
         if not 0 < size <= PIECE_BYTES_MAX:
             raise EntryNotRepaired(f"a size of {size} bytes is impossible")
         found = await self._member.piece(member, offset, size)

@@ -1,9 +1,9 @@
-"""Verified dispatch: entries are compared with their checksums before they are dispatched. Rebuilding queues reads
-old entries, and a corrupt one would get into wrong queues, or end the broker at each start before it could be
+"""Verified dispatch: entries are compared with their checksums before they are dispatched. When queues are rebuilt, old entries
+are read. A corrupt entry would get into a wrong queue, or would end the broker at each start before the entry could be
 repaired.
 
-Invariant: while other members can be asked, dispatch waits for them at a corrupt entry, and continues by itself; a
-member that is alone ends with StoreCorrupted."""
+Invariant: if there are other members, dispatch waits at a corrupt entry until it is repaired from one of them, and then
+continues by itself. A member without other members ends with StoreCorrupted."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ logger = logging.getLogger("raftstore.dispatch")
 
 
 class VerifiedDispatch:
-    """`others()` returns the members to ask; `doubted(position)` the range of the entry there and the one that its
-    checksum continues, None if not known."""
+    """`others()` returns the members to ask. `doubted(position)` returns the range from the entry before `position`, whose
+    checksum the next entry continues, to the end of the entry at `position`; None if it is not known."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class VerifiedDispatch:
         self._has_begun = False
 
     async def may_read(self, start: int, end: int) -> bool:
-        """Whether the bytes there can be dispatched now. Raises StoreCorrupted, OSError."""
+        """Whether the bytes from `start` to `end` can be dispatched now. Raises StoreCorrupted, OSError."""
         try:
             await self._integrity.check(begin := self._compared_from(start), end - begin)
         except RecordDamaged as damage:
@@ -51,8 +51,8 @@ class VerifiedDispatch:
         return True
 
     def _compared_from(self, start: int) -> int:
-        """Start of the check. At the beginning of dispatch the entry before, whose checksum the first one continues,
-        is not verified yet, so it is included."""
+        """Start of the check. The first dispatched entry continues the checksum of the entry before. That entry is not verified
+        yet when dispatch begins, so the check includes it."""
         doubted = None if self._has_begun else self._doubted(start)
         if doubted is None:
             return start
@@ -77,7 +77,8 @@ class VerifiedDispatch:
         )
 
     def looks_again(self, position: int) -> bool:
-        """Whether to compare the entry at `position` again, which was intact when compared, and is no entry now."""
+        """Whether to compare the entry at `position` again. It was intact when it was compared, and now dispatch finds no valid
+        entry there."""
         doubted = self._doubted(position)
         if doubted is None or position == self._looked_again_at:
             return False

@@ -1,7 +1,7 @@
 """The terms of a member's log as an epoch history.
 
-Invariant: a term is included once its first entry is on this disk, and begins at that entry's position, which is the
-same on every member, because one leader made all entries of a term."""
+Invariant: a term is included once its first entry is on this disk. The term begins at the position of this entry. The position
+is the same on every member, because one leader made all entries of the term."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from epochfile.entry import EpochEntry
 from epochfile.history import EpochHistory
 
 TERMS_MAX = 100
-"""Limit of the newest terms: a log may have grown for years."""
+"""Only so many of the newest terms are returned, because a log may have grown for years."""
 
 
 class TermStarts:
-    """For the log of `node`, read from disk; cached until a term begins or a file is deleted."""
+    """The terms of the log of `node`. They are read from disk, and cached until a term begins or a file is deleted."""
 
     def __init__(self, node: DLedgerNode) -> None:
         self._node = node
@@ -22,7 +22,7 @@ class TermStarts:
 
     @property
     def history(self) -> EpochHistory:
-        """Empty before the log is open. Raises LogDamaged."""
+        """The terms as an epoch history; empty before the log is open. Raises LogDamaged."""
         core = self._node.core
         if core is None:
             return EpochHistory()

@@ -1,1 +1,1 @@
-"""Requests of administrators and of tools."""
+"""Requests of administrators and tools."""

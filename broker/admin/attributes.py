@@ -1,5 +1,5 @@
-"""Changes of attributes of topics and groups: `+key` sets one, `-key` drops it. In a body, where they are a map,
-a key without sign sets it (upstream rejects that). Attributes that a request does not name stay.
+"""Changes of the attributes of topics and groups: `+key` sets an attribute, `-key` drops it. In a body, where the changes are a
+map, a key without sign also sets the attribute (upstream rejects such a key). Attributes that a request does not name stay.
 
 Invariant: a change is applied as a whole or rejected. Pure."""
 
@@ -19,11 +19,12 @@ FORM = "write +key=value to set and -key to drop, each key once, separated by co
 
 
 class AttributesRefused(ValueError):
-    """The text is no change of attributes."""
+    """The text is no valid change of attributes."""
 
 
 def changes_in(text: str | None) -> dict[str, str]:
-    """Parse `+key=value,-key2`, the form of 17, by key with its sign. Raises AttributesRefused."""
+    """Parse `+key=value,-key2`, the form in UPDATE_AND_CREATE_TOPIC (17). The keys of the result have their sign. Raises
+    AttributesRefused."""
     changes: dict[str, str] = {}
     for part in text.removesuffix(",").split(",") if text else ():
         key, separator, value = part.partition("=")
@@ -35,8 +36,8 @@ def changes_in(text: str | None) -> dict[str, str]:
 
 
 def changed(before: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
-    """`before` after the changes. A key to drop may be missing, because the same request may have been sent before. Raises
-    AttributesRefused."""
+    """The attributes `before` with `changes` applied. A key to drop may be missing, because the same request may have been sent
+    before. Raises AttributesRefused."""
     after, named = dict(before), set()
     for key, value in changes.items():
         name = key[1:] if key.startswith((SET, DROP)) else key
@@ -51,7 +52,7 @@ def changed(before: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, 
 
 
 def with_changes(asked: T, known: T | None) -> T:
-    """`asked` with its attributes, which are changes, applied to those of `known`. Raises
+    """`asked`, whose attributes are changes, with these changes applied to the attributes of `known`. Raises
     AttributesRefused."""
     before = {} if known is None else known.attributes
     return replace(asked, attributes=changed(before, asked.attributes))

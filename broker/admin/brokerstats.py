@@ -1,4 +1,4 @@
-"""The handler of 315: recent amounts of a topic, or of a group."""
+"""The handler of VIEW_BROKER_STATS_DATA (315): recent amounts of a topic, or of a group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remoting.router import Router
 
 
 class BrokerStatsRequests:
-    """Statistics of one broker."""
+    """The statistics of one broker."""
 
     def __init__(self, recent: RecentTotals, clock: Clock) -> None:
         self._recent = recent

@@ -1,7 +1,7 @@
-"""Settings that a request (25) changes while the broker runs.
+"""Settings that UPDATE_BROKER_CONFIG (25) changes while the broker runs.
 
-Invariant: a change is applied as a whole or not at all, and only keys in `CHANGEABLE` change: they are read whenever they
-are used. It lasts until the process ends; the properties file belongs to its operator."""
+Invariant: a change is applied as a whole or not at all. Only keys in `CHANGEABLE` change, because they are read at each use. A
+change lasts until the process ends; the properties file belongs to the operator and is not changed."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ REASONS = {
     **dict.fromkeys(("namesrvAddr", "controllerAddr"), "its connections are made"),
     "messageDelayLevel": "messages wait in a queue for each level",
 }  # fmt: skip
-"""Reasons why a key needs a restart, for keys that need more than being read at the start."""
+"""The reasons why certain keys need a restart. Other keys need one because they are only read at the start."""
 
 
 class BrokerConfiguration:
-    """The handler of 25. Some keys change tables, depending on the broker's `role`."""
+    """The handler of UPDATE_BROKER_CONFIG. Some keys change tables, depending on the broker's `role`."""
 
     def __init__(self, settings: BrokerSettings, tables: Tables, role: Membership) -> None:
         self._settings = settings
@@ -75,8 +75,8 @@ class BrokerConfiguration:
     def _update(
         self, peer: Peer, command: RemotingCommand
     ) -> RemotingCommand | Coroutine[Any, Any, RemotingCommand]:
-        """Answers 16 for a key that cannot change, 1 for an invalid value, 29 for a key that would change nothing in
-        this mode; unknown keys are skipped, as in upstream."""
+        """Answer NO_PERMISSION (16) for a key that cannot change, SYSTEM_ERROR (1) for an invalid value, and INVALID_PARAMETER
+        (29) for a key without effect in this mode. Unknown keys are skipped, as in upstream."""
         try:
             changed = asked_for(self._settings, command.body, CHANGEABLE, trimmed=True, reasons=REASONS)
         except SettingsRefused as refused:
@@ -92,7 +92,7 @@ class BrokerConfiguration:
     async def _begin_filters(
         self, peer: Peer, command: RemotingCommand, changed: Mapping[str, Any]
     ) -> RemotingCommand:
-        """Read the file of filters before filters are taken."""
+        """Read the file of filters before filters are kept."""
         try:
             await self._tables.keep_filters()
         except (TableUnreadable, OSError) as error:
@@ -107,7 +107,7 @@ class BrokerConfiguration:
         return command.reply()
 
     def _apply(self, changed: Mapping[str, Any]) -> None:
-        """Apply keys that are not read from the settings. Slaves have topics from their master, and register none."""
+        """Apply keys that are not read from the settings. Slaves get topics from their master, and register no topics."""
         settings, tables = self._settings, self._tables
         tables.groups.auto_create = settings.auto_create_subscription_group
         tables.topics.auto_create = settings.auto_create_topic_enable

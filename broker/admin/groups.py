@@ -1,5 +1,4 @@
-"""Requests about consumer groups: create 200 and 225, show 352, list 201, delete 207; and the tables that slaves copy with 43,
-45 and 402."""
+"""Requests of administrators that create, show, list and delete groups, and of slaves that copy the tables of offsets."""
 
 from __future__ import annotations
 
@@ -28,12 +27,12 @@ from remoting.peer import Peer
 from remoting.router import Router
 
 CONFIGURATION_BYTES_MAX = 8 << 10
-"""Limit of one group with attributes: slaves copy it in one frame with all others."""
+"""Limit of the size of one group with its attributes. Slaves copy all groups in one frame."""
 NOT_FOLLOWED = "this master has just begun to lead, and no slave is known to hold its log: keep your offsets, and ask again"
 
 
 class GroupRequests:
-    """Their handlers. A change of a group is on the members of the set before it is answered."""
+    """The handlers. A change of a group is on the members of the set before the request is answered."""
 
     def __init__(
         self,
@@ -103,7 +102,7 @@ class GroupRequests:
         return await self._deleted([header.group_name], header.clean_offset, command)
 
     async def _delete_list(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        """All or none (5003, from 5.5.1 on)."""
+        """DELETE_SUBSCRIPTION_GROUP_LIST (5003, from 5.5.1 on): delete all of the groups or none."""
         asked = DeleteGroupsBody.from_request(command.body, bytes_max=LIST_BYTES_MAX)
         if (why := why_not_deleted("group", asked.group_name_list)) is not None:
             return command.reply(ResponseCode.INVALID_PARAMETER, why)
@@ -114,7 +113,7 @@ class GroupRequests:
         return await self._agreement.change_in_steps(command, f"the deletion of group {named(names)}", steps)
 
     async def _offsets_of_all(self, peer: Peer, command: RemotingCommand) -> None:
-        """Offsets with the epoch at the start: a slave of another master skips them."""
+        """Answer with the offsets. The epoch comes first, so that a slave of another master skips them."""
         await self._bulk.answer(peer, command, command.code, self._offsets_and_version)
 
     def _offsets_and_version(self) -> Steps[tuple[bytes, Header | None]]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 DELETED_MAX = 1_000
-"""Limit of one request; upstream deletes 10 a second, and its clients wait for seconds."""
+"""Limit of one request. Upstream deletes 10 in a second, and its clients wait for seconds."""
 NAMED_MAX = 3
 
 
 def named(names: list[str]) -> str:
-    """The first ones, for a sentence."""
+    """The first names, as part of a sentence."""
     rest = len(names) - NAMED_MAX
     return ", ".join(names[:NAMED_MAX]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def why_not_deleted(what: str, names: list[str]) -> str | None:
-    """Why these names cannot be deleted in one request; None where they can. `what`: topic or group."""
+    """The reason why these names cannot be deleted in one request; None if they can. `what` is "topic" or "group"."""
     if not names:
         return f"the list names no {what}"
     if len(names) > DELETED_MAX:

@@ -1,4 +1,4 @@
-"""Requests about single stored messages: by key or tag (12) and by offset in the log (33).
+"""Requests about single stored messages: by key or tag (QUERY_MESSAGE, 12) and by offset in the log (VIEW_MESSAGE_BY_ID, 33).
 
 Invariant: only confirmed messages are shown, and only by a broker that serves readers."""
 
@@ -15,7 +15,7 @@ from remoting.router import Router
 
 MESSAGES_MAX = 64
 TAGS, KINDS = "T", ("K", "U", "T")
-"""Values of `index_type`. K and U, keys and producers' ids, need no index of their own."""
+"""Values of `index_type`: K for keys, U for unique keys, T for tags. K and U need no separate index."""
 UNIQUE_KEY_MESSAGES_MAX = 32
 NOT_FOUND = "can not find message, maybe time range not correct"
 NOT_FOUND_YET = f"{NOT_FOUND}; index files are being rebuilt, ask again later"
@@ -26,7 +26,7 @@ WITHOUT_TAGS = (
 
 
 class LookupRequests:
-    """Their handlers."""
+    """The handlers."""
 
     def __init__(self, store: BrokerStore, reading: ReadGate) -> None:
         self._store = store
@@ -46,7 +46,7 @@ class LookupRequests:
         by_tag = header.index_type == TAGS and not header.unique_key_query
         count_max = min(max(header.max_num, 1), MESSAGES_MAX)
         if header.unique_key_query:
-            count_max = UNIQUE_KEY_MESSAGES_MAX  # the request's limit is not meant for this
+            count_max = UNIQUE_KEY_MESSAGES_MAX  # the request's limit is for other queries
         records = await self._store.find_by_key(
             header.topic, header.key, count_max, header.begin_timestamp, header.end_timestamp, by_tag=by_tag
         )

@@ -1,6 +1,6 @@
-"""Rejections, in Raft mode and in a pair, of requests that need controllers.
+"""Rejections of requests that need controllers, in Raft mode and in a pair.
 
-Invariant: nothing is done, and the remark names the alternative."""
+Invariant: a rejected request changes nothing, and the remark names the alternative."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ REMARKS = {
 
 
 def refuse_controllers_requests(router: Router) -> None:
-    """Add the handlers of a Raft-mode broker."""
+    """Add the handlers that a Raft-mode broker needs."""
     for code in REMARKS:
         router.handlers[code] = _refused
 
 
 def refuse_role_changes(router: Router) -> None:
-    """Add the handlers of a broker of a pair, whose role cannot be changed."""
+    """Add the handlers that a broker of a pair needs, because its role cannot be changed."""
     for code in (RequestCode.NOTIFY_BROKER_ROLE_CHANGED, RequestCode.HAND_OVER):
         router.handlers[code] = _appointed
 

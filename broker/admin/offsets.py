@@ -1,4 +1,4 @@
-"""Requests about offsets: of queues (29, 30, 31, 32) and of consumer groups (14, 15)."""
+"""Requests about offsets: the first, the last and those by time of a queue, and the committed offsets of consumer groups."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UPPER = "UPPER"
 
 
 class OffsetRequests:
-    """Their handlers. A group may commit any offset, but only for existing names and queues."""
+    """The handlers. A group may commit any offset, but only for existing groups, topics and queues."""
 
     def __init__(self, store: BrokerStore, topics: Topics, offsets: ConsumerOffsets) -> None:
         self._store = store
@@ -77,7 +77,7 @@ class OffsetRequests:
         store, topic, queue_id = self._store, header.topic, header.queue_id
         offset = await store.offset_by_time(topic, queue_id, header.timestamp)
         if (header.boundary_type or "").upper() == UPPER:
-            # the last message stored at that very time or before, rather than the first at it or after
+            # the last message stored at or before this time, not the first stored at or after it
             end = store.max_queue_offset(topic, queue_id)
             while offset < end and await store.store_time_at(topic, queue_id, offset) == header.timestamp:
                 offset += 1

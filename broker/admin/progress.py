@@ -1,7 +1,7 @@
-"""Lag of consumer groups, by queue: of one group (208), of all (317), and in time (303).
+"""Lag of consumer groups by queue: of one group (GET_CONSUME_STATS, 208), of all groups (GET_BROKER_CONSUME_STATS, 317), and as
+time spans (QUERY_CONSUME_TIME_SPAN, 303).
 
-Invariant: a queue ends at its last readable message; without committed offsets a group counts from 0, as
-in upstream."""
+Invariant: a queue ends at its last readable message. As in upstream, a group without a committed offset counts from 0."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from remoting.router import Router
 
 
 class ProgressRequests:
-    """Their handlers."""
+    """The handlers."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class ProgressRequests:
         return command.reply(body=(await self._stats(header.consumer_group, wanted)).encode())
 
     async def _of_all(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        """Lag of every group, in the topics that it has offsets in and still subscribes to."""
+        """The lag of every group, in the topics in which the group has offsets and that it still subscribes to."""
         ordered_only = ConsumeStatsInBrokerHeader.from_ext(command.ext).is_order
         found = ConsumeStatsList()
         topics_by_group = await self._bulk.get(command.code, self._offsets.topics_by_group)

@@ -1,7 +1,7 @@
-"""Requests about queues: groups that consume a topic (300), topics that a group consumes (343) and entries of a queue
-(321).
+"""Requests about queues: groups that consume a topic (QUERY_TOPIC_CONSUME_BY_WHO, 300), topics that a group consumes
+(QUERY_TOPICS_BY_CONSUMER, 343) and entries of a queue (QUERY_CONSUME_QUEUE, 321).
 
-Invariant: they change nothing."""
+Invariant: these requests change nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENTRIES_MAX = 1_000
 
 
 class QueueRequests:
-    """Their handlers."""
+    """The handlers."""
 
     def __init__(
         self, store: BrokerStore, consumers: ConsumerGroups, offsets: ConsumerOffsets, bulk: BulkAnswers
@@ -38,7 +38,7 @@ class QueueRequests:
         router.add(RequestCode.QUERY_CONSUME_QUEUE, self._list)
 
     async def _consumers_of(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        """The groups that subscribe to a topic now or have committed offsets in it."""
+        """The groups that now subscribe to a topic or have committed offsets in it."""
         topic = TopicHeader.from_ext(command.ext).topic
         committed = await self._bulk.get((command.code, topic), lambda: self._offsets.groups_of(topic))
         groups = {*self._consumers.groups_of(topic), *committed}

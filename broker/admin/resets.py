@@ -1,8 +1,9 @@
-"""Moves of a consumer group to other offsets (222), also to those of another group (314).
+"""Moves of a consumer group to other offsets (INVOKE_BROKER_TO_RESET_OFFSET, 222), or to those of another group
+(CLONE_GROUP_OFFSET, 314).
 
-Invariant: an administrator gets success once the move is on this broker's disk and every member of the SyncStateSet
-has it; from then on only the group's continuing from there ends it. Consumers take their offsets from masters, so
-only those move them."""
+Invariant: an administrator gets success once the move is on this broker's disk and every member of the SyncStateSet has it.
+From then on the move only ends when the group continues at the new offsets. Consumers take their offsets from masters, so only
+masters move groups."""
 
 from __future__ import annotations
 
@@ -27,15 +28,15 @@ from remoting.peer import Peer
 from remoting.router import Router
 
 OnMoved = Callable[[str, str, Iterable[int]], None]
-"""Group, topic, queue ids."""
+"""Called with group, topic and queue ids of a move."""
 RESETS_SINCE = 28
-"""3.0.7, the first version of clients that know 220."""
+"""3.0.7, the first version of clients that know RESET_CONSUMER_CLIENT_OFFSET (220)."""
 BROKERS_OWN = f"{TRANSACTIONS_GROUP} is the broker's own: halves below its offset would count as ended"
 TOO_MANY = "too many groups that were moved have not continued since; delete unused groups"
 
 
 class ResetRequests:
-    """Their handlers; `on_moved` is called with each move."""
+    """The handlers. `on_moved` is called with each move."""
 
     def __init__(
         self,
@@ -132,7 +133,7 @@ class ResetRequests:
         return answer
 
     def _no_room(self, command: RemotingCommand, moves: Mapping[Key, int]) -> RemotingCommand | None:
-        """Reject a move without room: slaves copy moves as well as commits."""
+        """Reject moves if there is no room for them. The room is limited because slaves copy moves and commits."""
         if not self._tables.resets.takes(len(moves)):
             return command.reply(ResponseCode.SYSTEM_ERROR, TOO_MANY)
         if not self._tables.offsets.has_room_for(moves):
@@ -159,7 +160,8 @@ class ResetRequests:
         return None
 
     async def _target(self, header: ResetOffsetHeader, queue_id: int) -> int:
-        """New offset of a queue: the given one, the end, or that of the first message stored at or after a time."""
+        """The new offset of a queue: the given offset, the queue's end, or the offset of the first message stored from a time
+        on."""
         if header.queue_id >= 0 and header.offset is not None and header.offset >= 0:
             return header.offset
         if header.timestamp < 0:
@@ -167,7 +169,7 @@ class ResetRequests:
         return await self._store.offset_by_time(header.topic, queue_id, header.timestamp)
 
     def _backwards_only(self, header: ResetOffsetHeader, wanted: Mapping[int, int]) -> dict[int, int]:
-        """The moves without those that skip messages, which need force."""
+        """The moves without those that skip messages: such moves need force."""
         committed = {
             queue_id: self._tables.offsets.find(header.group, header.topic, queue_id) for queue_id in wanted
         }
@@ -180,7 +182,7 @@ class ResetRequests:
 def _cannot_be_notified(
     command: RemotingCommand, header: ResetOffsetHeader, group: ConsumerGroup | None
 ) -> RemotingCommand | None:
-    """Why the consumers of a group cannot be sent their new offsets; None where they can."""
+    """The answer if new offsets cannot be sent to the consumers of a group; None if they can."""
     if group is None:
         return command.reply(
             ResponseCode.CONSUMER_NOT_ONLINE,
@@ -196,7 +198,7 @@ def _cannot_be_notified(
 
 
 def _news(client: GroupClient, header: ResetOffsetHeader, table: dict[MessageQueue, int]) -> RemotingCommand:
-    """The notification of a consumer; those of the C++ library read a list."""
+    """The notification of a consumer. Consumers of the C++ library read a list."""
     moved = ResetOffsetHeader(header.topic, header.group, header.timestamp)
     if client.language == "CPP":
         rows = [QueueOffset(each.topic, each.broker_name, each.queue_id, at) for each, at in table.items()]

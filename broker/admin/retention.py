@@ -1,6 +1,7 @@
-"""Requests that free disk space: delete old segments (329), and files of queues without messages (306).
+"""Requests that free disk space: delete old segments (DELETE_EXPIRED_COMMITLOG, 329), and files of queues without messages
+(CLEAN_EXPIRED_CONSUMEQUEUE, 306).
 
-Invariant: an operator's request replaces only the hour of deletion: the age of segments and holds count as always."""
+Invariant: an operator's request only replaces the hour of deletion. The age of segments and the holds still count."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from remoting.router import Router
 
 
 class RetentionRequests:
-    """Their handlers."""
+    """The handlers."""
 
     def __init__(self, cleaner: Cleaner) -> None:
         self._cleaner = cleaner
@@ -22,7 +23,7 @@ class RetentionRequests:
         router.add(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, self._clean_queues)
 
     def _delete(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        """Answer at once, as upstream does: the next rounds delete."""
+        """Answer at once, as upstream does. The next rounds delete the segments."""
         self._cleaner.ask()
         return command.reply()
 

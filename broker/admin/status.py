@@ -1,5 +1,4 @@
-"""Requests about the broker itself: configuration 26, runtime information 28, HA address 906, HA status 907 and
-epochs 1007."""
+"""Requests about the broker itself: its configuration, runtime information, HA address, HA status and epochs."""
 
 from __future__ import annotations
 
@@ -38,11 +37,11 @@ ALWAYS_ZERO = (
     "ackThreadPoolQueueHeadWaitTimeMills", "pageCacheLockTimeMills",
     "timerReadBehind", "timerOffsetBehind", "timerCongestNum", "timerEnqueueTps", "timerDequeueTps",
 )  # fmt: skip
-"""Numbers that `mqadmin clusterList` parses and that this broker does not have."""
+"""Numbers that `mqadmin clusterList` parses, but that this broker does not have."""
 
 
 class Counters(Protocol):
-    """Totals since the start."""
+    """The totals since the start."""
 
     @property
     def messages_put(self) -> int: ...
@@ -73,7 +72,7 @@ class Counters(Protocol):
 
 
 class StatusRequests:
-    """Their handlers."""
+    """The handlers."""
 
     def __init__(
         self,
@@ -108,7 +107,7 @@ class StatusRequests:
         router.add(RequestCode.GET_BROKER_EPOCH_CACHE, self._epochs)
 
     def sample(self) -> None:
-        """Sample the rates and the start of the role; called once a second."""
+        """Sample the rates and the start of the role. Called once a second."""
         self._look_at_role()
         now_ms = self._clock.monotonic_ms()
         self._put_rates.sample(self._counters.messages_put, now_ms)
@@ -168,7 +167,7 @@ class StatusRequests:
         return command.reply(body=KVTable(table).encode())
 
     async def _earliest_ms(self) -> int:
-        """Store time of the first message that is kept; the start of this process when there is none."""
+        """Store time of the first message in the log; the start of this process if there is no message."""
         first = self._store.first_message_offset()
         try:
             record = None if first is None else await self._store.message_at(first)

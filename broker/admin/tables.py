@@ -1,7 +1,6 @@
-"""All requests that are answered from tables and store, or by one consumer: lookups of clients and requests of
-administrators.
+"""The requests of administrators and clients that are answered from the tables, from the store, or by a consumer.
 
-Invariant: none of them waits for the log's replication; a change of topics and groups waits until the replicas have it."""
+Invariant: no such request waits for the log's replication. A change of topics or groups waits until the replicas have it."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ def add_table_requests(
     recent: RecentTotals,
     clock: Clock,
 ) -> None:
-    """Add their handlers to `router`."""
+    """Add the handlers of these requests to `router`."""
     name, topics, offsets = settings.broker_name, tables.topics, tables.offsets
     agreement.add_to(router)
     TopicRequests(name, tables, agreement, store, recent, clock).add_to(router)

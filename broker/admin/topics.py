@@ -1,4 +1,4 @@
-"""Requests about topics: create 17 and 18, show 351, list 21 and 305, statistics 202, delete 215."""
+"""Requests of administrators that create, show, list and delete topics, or ask for a topic's statistics."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from remoting.peer import Peer
 from remoting.router import Router
 
 CONFIGURATION_BYTES_MAX = 8 << 10
-"""Limit of one topic with attributes: name servers and slaves get it in one frame with all others."""
+"""Limit of the size of one topic with its attributes. Name servers and slaves get all topics in one frame."""
 BUILT = {
     "cleanup.policy": ("DELETE", "compacted topics"),
     "queue.type": ("SimpleCQ", "queues of batches"),
     "reserve.time": ("-1", "retention by topic"),
 }
-"""Attributes of a topic's kind: the one supported value, and the feature of the others."""
+"""Attributes of a topic's kind: the only supported value, and the unsupported feature of other values."""
 
 
 class TopicRequests:
-    """Their handlers. A change is on the members of the set before it is answered."""
+    """The handlers. A change is on the members of the set before the request is answered."""
 
     def __init__(
         self,
@@ -123,7 +123,8 @@ class TopicRequests:
         return None
 
     def _unbuilt(self, topic: TopicConfig) -> str | None:
-        """The attribute that would have no effect; one that was there before, as from a Java broker, may stay."""
+        """The attribute in `topic` that would have no effect, if any. An attribute that the topic already has, for example from
+        a Java broker, may stay."""
         known = self._topics.find(topic.topic_name)
         before = known.attributes if known is not None else {}
         for key, (value, what) in BUILT.items():
@@ -166,7 +167,7 @@ class TopicRequests:
         return await self._deleted([TopicHeader.from_ext(command.ext).topic], command)
 
     async def _delete_list(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        """All or none (5002, from 5.5.1 on)."""
+        """DELETE_TOPIC_IN_BROKER_LIST (5002, from 5.5.1 on): delete all of the topics or none."""
         names = TopicList.from_request(command.body, bytes_max=LIST_BYTES_MAX).topic_list
         if (why := why_not_deleted("topic", names)) is not None:
             return command.reply(ResponseCode.INVALID_PARAMETER, why)

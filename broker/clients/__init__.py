@@ -1,1 +1,1 @@
-"""Connected clients: groups, subscriptions, notifications and rejected requests."""
+"""Connected clients: their groups, subscriptions, notifications and rejected requests."""

@@ -1,7 +1,8 @@
-"""Assignment of queues by the broker (400), for consumers with `setClientRebalance(false)`, to be pulled from.
+"""Assignment of queues by the broker (QUERY_ASSIGNMENT, 400), for consumers with `setClientRebalance(false)`. The consumers
+pull from the assigned queues.
 
-Invariant: a consumer gets its share of all queues of its topic, of every broker set, as name servers know them; their answers
-are reused for a moment. Without such an answer the request fails."""
+Invariant: a consumer gets its share of all queues of its topic, on every broker set that the name servers know. Answers of name
+servers are reused for a moment. Without such an answer the request fails."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ QUEUES_MAX = 1 << 15
 
 
 class Assignments:
-    """The handler of 400. `name_servers` are asked over `client`."""
+    """The handler of QUERY_ASSIGNMENT. `name_servers` are asked over `client`."""
 
     def __init__(
         self,
@@ -79,8 +80,8 @@ class Assignments:
         return command.reply(body=QueryAssignmentResponseBody(found).encode())
 
     async def _queues_of(self, topic: str) -> list[MessageQueue] | None:
-        """All readable queues of a topic, none of one without a route; None without an answer. Raises Refused for more than
-        are assigned."""
+        """All readable queues of a topic; an empty list if the topic has no route; None without an answer of a name server.
+        Raises Refused if there are more queues than are assigned."""
         now_ms = self._clock.monotonic_ms()
         kept = self._queues.get(topic)
         if kept is not None and now_ms < kept[0] + KEPT_MS:
@@ -120,5 +121,5 @@ class Assignments:
                 if answer.code == ResponseCode.SUCCESS:
                     return TopicRouteData.decode(answer.body)
             except (RemotingError, BodyError):
-                continue  # the next one may know; the client asks again in 20 s
+                continue  # the next name server may know; the client asks again in 20 s
         return None

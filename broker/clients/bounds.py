@@ -1,4 +1,4 @@
-"""Limits of the data that clients register, kept while they are connected.
+"""Limits of the data that clients register. The data is kept while the clients are connected.
 
 Pure."""
 
@@ -8,13 +8,13 @@ from remoting.bodies.heartbeats import HeartbeatData, SubscriptionData
 from remoting.errors import BodyError
 
 NAME_LENGTH_MAX = 255
-"""Of the name of a group or a client id."""
+"""Limit of the name of a group, and of a client id."""
 JOINED_MAX = 2_000
-"""Groups, times client ids, of one connection."""
+"""Limit of the pairs of group and client id of one connection."""
 KEPT_CHARACTERS_MAX = 64 << 20
-"""Total of all connected clients."""
+"""Limit of the total size, over all connected clients."""
 JOIN_CHARACTERS = SUBSCRIPTION_CHARACTERS = 200
-"""Size counted for a member, and for a subscription, besides their texts."""
+"""The size counted for a member and for a subscription, in addition to their texts."""
 
 
 def check_names(data: HeartbeatData) -> None:
@@ -26,11 +26,11 @@ def check_names(data: HeartbeatData) -> None:
 
 
 def of_member(group: str, client_id: str) -> int:
-    """Size counted for a client in a group."""
+    """The size counted for a client in a group."""
     return JOIN_CHARACTERS + len(group) + len(client_id)
 
 
 def of_subscription(data: SubscriptionData) -> int:
-    """Size counted for a subscription of a group."""
+    """The size counted for a subscription of a group."""
     texts = len(data.topic) + len(data.sub_string) + len(data.expression_type) + sum(map(len, data.tags_set))
     return SUBSCRIPTION_CHARACTERS + texts + 8 * len(data.code_set)

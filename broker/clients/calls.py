@@ -1,7 +1,8 @@
-"""Requests of administrators to connected consumers, passed on over their own connections: the state of one (307), the offsets
-of all of a group in a topic (223), and to consume a stored message now (309).
+"""Requests of administrators that the broker passes on to connected consumers: for a consumer's state
+(GET_CONSUMER_RUNNING_INFO, 307), for the offsets of a group's consumers in a topic (INVOKE_BROKER_TO_GET_CONSUMER_STATUS, 223),
+and to consume a stored message now (CONSUME_MESSAGE_DIRECTLY, 309).
 
-Invariant: a client is sent only messages that readers may see, and its answer is returned unchanged."""
+Invariant: a client only gets messages that readers may see, and its answer is returned unchanged."""
 
 from __future__ import annotations
 
@@ -25,13 +26,13 @@ from remoting.router import Router
 
 CLIENT_TIMEOUT_MS = 10_000
 STATUS_TIMEOUT_MS = 2_000
-"""The administrator waits 3 s or 5 s, and should get the answers that came."""
+"""An administrator waits 3 s or 5 s, and should get the answers that came by then."""
 
 logger = logging.getLogger("broker.clients")
 
 
 class ClientCalls:
-    """Handlers of 221, 307 and 309."""
+    """The handlers."""
 
     def __init__(
         self, broker_name: str, consumers: ConsumerGroups, store: BrokerStore, reading: ReadGate
@@ -51,7 +52,8 @@ class ClientCalls:
         return await self._pass_on(command, header.consumer_group, header.client_id)
 
     async def _status(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        """Offsets of each client of a group (221); a client that does not answer is left out, as in upstream."""
+        """The offsets of each client of a group, each asked with GET_CONSUMER_STATUS_FROM_CLIENT (221). A client that does not
+        answer is left out, as in upstream."""
         header = ConsumerStatusHeader.from_ext(command.ext)
         found = self._consumers.find(header.group)
         if found is None:

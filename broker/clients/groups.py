@@ -1,11 +1,11 @@
-"""Connected clients: consumers by group with their subscriptions, producers by group. Upstream: ConsumerManager,
+"""Connected clients: consumers by group, with their subscriptions, and producers by group. Upstream: ConsumerManager,
 ProducerManager.
 
-Invariant: a client is here exactly while the connection of its last heartbeat is open; a group without clients
-does not exist. The data of all clients is bounded, and a heartbeat beyond the bound is rejected as a whole. Filters are
-computed from the subscription's text, never taken from the client. The newest heartbeat of a client counts for it, whatever
-its version: versions are clocks of clients, and clocks are set back. Only between clients of a group that differ the newest
-version counts, as in upstream's ConsumerGroupInfo for all."""
+Invariant: a client is listed exactly while the connection of its last heartbeat is open. A group without clients does not
+exist. The data of all clients is limited, and a heartbeat beyond the limit is rejected as a whole. Filters are computed from
+the subscription's text, never taken from the client. For one client the newest heartbeat counts, whatever its subscription
+versions are: versions are clocks of clients, and clocks are set back. If clients of a group differ, the newest version counts,
+as in upstream's ConsumerGroupInfo."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from remoting.peer import Peer
 
 @dataclass(slots=True)
 class Subscription:
-    """The subscription to one topic. One of another type than tags has no `filter`."""
+    """The subscription to one topic. Only a subscription by tags has a `filter`."""
 
     data: SubscriptionData
     filter: TagFilter | None
 
     def matching(self) -> PropertyFilter | None:
-        """The filter by properties; None where the expression is invalid. Not created for heartbeats: as many as fit took 5 s,
-        used or not. Not kept here either: all that clients may register would take 6 GB."""
+        """The filter by properties; None if the expression is invalid. Heartbeats create no such filters, because the largest
+        number of them took 5 s. The filter is not kept here, because all filters that clients may register would take 6 GB."""
         try:
             return property_filter(self.data.sub_string, self.data.expression_type)
-        except FilterError:  # its client asked for a check (46), and gets the error when it pulls
+        except FilterError:  # the client gets the error when it pulls
             return None
 
     @property
@@ -51,7 +51,7 @@ class Subscription:
 
 
 class TopicSubscriptions:
-    """The last subscription of each client of a group to one topic. Equal texts are kept once."""
+    """The last subscriptions of a group's clients to one topic. Equal texts are stored once."""
 
     def __init__(self) -> None:
         self.characters = 0
@@ -59,7 +59,7 @@ class TopicSubscriptions:
         self._newest: list[tuple[int, int, str]] = []
         """A heap of (-version, -number, client id), which may include former subscriptions of a client."""
         self._texts: dict[tuple[str, str], tuple[Subscription, int]] = {}
-        """By type and expression: the first one with it, and the number of clients that have it."""
+        """By type and expression: the first such subscription, and the number of clients that have the same."""
         self._said = 0
 
     def __len__(self) -> int:
@@ -70,12 +70,12 @@ class TopicSubscriptions:
         return said[1] if said is not None else None
 
     def like(self, data: SubscriptionData) -> Subscription | None:
-        """An existing one with the same text."""
+        """An existing subscription with the same text; None if there is none."""
         known = self._texts.get(_text(data))
         return known[0] if known is not None else None
 
     def put(self, client_id: str, subscription: Subscription) -> None:
-        """Set the subscription of `client_id`, instead of its former one."""
+        """Set the subscription of `client_id`; it replaces a former one."""
         self.drop(client_id)
         key = _text(subscription.data)
         first, clients = self._texts.get(key, (subscription, 0))
@@ -109,7 +109,7 @@ class TopicSubscriptions:
             self.characters -= of_subscription(first.data) - SUBSCRIPTION_CHARACTERS
 
     def counting(self) -> Subscription | None:
-        """The newest present version; of two with one version the later one."""
+        """The present subscription with the newest version; of two with the same version the one that came later."""
         while self._newest:
             _, number, client_id = self._newest[0]
             said = self._by_client.get(client_id)
@@ -131,7 +131,7 @@ class GroupClient:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """The consumers of one group by client id, and what they subscribed to by topic."""
+    """The consumers of one group by client id, and their subscriptions by topic."""
 
     consume_type: str
     message_model: str
@@ -140,20 +140,20 @@ class ConsumerGroup:
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     """The subscription of the group, by topic."""
     characters: int = 0
-    """Size counted for all subscriptions of its clients."""
+    """The size counted for all subscriptions of the group's clients."""
     _said: dict[str, TopicSubscriptions] = field(default_factory=dict, init=False)
     _topics: dict[str, set[str]] = field(default_factory=dict, init=False)
-    """By client."""
+    """The subscribed topics of each client."""
     _id_list: bytes | None = field(default=None, init=False)
 
     def id_list(self) -> bytes:
-        """Body of the answer to 38, encoded once for each change of the members."""
+        """Body of the answer to GET_CONSUMER_LIST_BY_GROUP (38), encoded once for each change of the members."""
         if self._id_list is None:
             self._id_list = ConsumerIdList(list(self.clients)).encode()
         return self._id_list
 
     def put(self, client: GroupClient) -> GroupClient | None:
-        """Add a client. Returns the former one with its id."""
+        """Add a client. Returns the former client with the same id."""
         known = self.clients.get(client.client_id)
         if known is None:
             self._id_list = None
@@ -161,7 +161,7 @@ class ConsumerGroup:
         return known
 
     def take_out(self, client_id: str, peer: Peer | None) -> GroupClient | None:
-        """Remove the client; None where it is not here, or over another connection than `peer`."""
+        """Remove the client. Returns None if it is not here, or is connected over another connection than `peer`."""
         dropped = _take_out(self.clients, client_id, peer)
         if dropped is not None:
             self._id_list = None
@@ -170,7 +170,7 @@ class ConsumerGroup:
         return dropped
 
     def news(self, client_id: str, data: Iterable[SubscriptionData]) -> list[SubscriptionData]:
-        """The part of `data` that differs from the client's last heartbeat; of a topic that is there twice the last."""
+        """The part of `data` that differs from the client's last heartbeat. Of two items for one topic the last counts."""
         return [
             item
             for item in {each.topic: each for each in data}.values()
@@ -180,21 +180,21 @@ class ConsumerGroup:
         ]
 
     def version(self, client_id: str, topic: str) -> int:
-        """Version of the client's subscription to `topic`; -1 without one."""
+        """Version of the client's subscription to `topic`; -1 without a subscription."""
         said = self._said.get(topic)
         subscription = said.of(client_id) if said is not None else None
         return subscription.version if subscription is not None else -1
 
     def wanted(self, client_id: str, data: Iterable[SubscriptionData]) -> int:
-        """Additional size if these are kept."""
+        """The additional size if these subscriptions are kept."""
         return sum(
             SUBSCRIPTION_CHARACTERS if self._like(item) is not None else of_subscription(item)
             for item in self.news(client_id, data)
         )
 
     def take_in(self, client_id: str, data: list[SubscriptionData], *, all_of_them: bool) -> bool:
-        """Set subscriptions of a client, and remove its others if these are `all_of_them`. True where the group reads one more
-        topic. Raises HeaderError for a bad one of tags, with nothing changed."""
+        """Set subscriptions of a client. If these are `all_of_them`, remove the client's other subscriptions. Returns whether
+        the group reads one more topic. Raises HeaderError for a bad tag expression, and then nothing is changed."""
         known = len(self.subscriptions)
         for subscription in [
             Subscription(item, like.filter)
@@ -237,14 +237,15 @@ class ConsumerGroup:
 
 @dataclass(slots=True)
 class _Joined:
-    """(group, client id) of every client that one connection brought; some may have reconnected over another since."""
+    """(group, client id) of every client whose heartbeat came over one connection. Such a client may be connected over another
+    connection by now."""
 
     as_producer: dict[tuple[str, str], None] = field(default_factory=dict)
     as_consumer: dict[tuple[str, str], None] = field(default_factory=dict)
 
 
 class ConsumerGroups:
-    """All connected consumers and producers. `filters` is notified of groups that come, change and leave."""
+    """All connected consumers and producers. `filters` is notified when groups come, change or leave."""
 
     def __init__(self, filters: ConsumerFilters | None = None) -> None:
         self._filters = filters
@@ -257,7 +258,7 @@ class ConsumerGroups:
         return self._groups.get(group)
 
     def groups(self) -> dict[str, ConsumerGroup]:
-        """Every group with its consumers."""
+        """Every group of consumers."""
         return dict(self._groups)
 
     def all_producers(self) -> list[GroupClient]:
@@ -272,7 +273,7 @@ class ConsumerGroups:
         return list(self._producers.get(group, {}).values())
 
     def producer(self, client_id: str) -> GroupClient | None:
-        """The producer of any group that has this id."""
+        """The producer with this id, of any group."""
         return next((them[client_id] for them in self._producers.values() if client_id in them), None)
 
     def subscription(self, group: str, topic: str) -> Subscription | None:
@@ -292,7 +293,7 @@ class ConsumerGroups:
         return next((each for each in brought if _is_over(peer, found.clients.get(each))), None)
 
     def check_room(self, peer: Peer, data: HeartbeatData) -> None:
-        """Check a heartbeat. Raises BodyError for invalid names, or for one client more than there is room for."""
+        """Check a heartbeat. Raises BodyError for invalid names, or if there is no room for the client."""
         check_names(data)
         joined, client_id = self._joined.get(peer, _Joined()), data.client_id
         producers = {(each.group_name, client_id) for each in data.producer_data_set}
@@ -312,7 +313,7 @@ class ConsumerGroups:
             raise BodyError("this broker has too many clients and accepts no others; connect fewer")
 
     def _wanted(self, group: str, client_id: str, data: list[SubscriptionData]) -> int:
-        """Additional size if these are kept."""
+        """The additional size if these subscriptions are kept."""
         found = self._groups.get(group)
         return found.wanted(client_id, data) if found is not None else sum(map(of_subscription, data))
 
@@ -320,7 +321,7 @@ class ConsumerGroups:
         return not wanted or self._characters + wanted <= KEPT_CHARACTERS_MAX
 
     def renew(self, group: str, client_id: str, data: list[SubscriptionData]) -> None:
-        """Take the answer of a client of `group` about its subscriptions. It may be older than a heartbeat that came
+        """Handle the answer of a client of `group` about its subscriptions. The answer may be older than a heartbeat that came
         meanwhile, so only newer versions count. Raises HeaderError for a bad subscription."""
         found = self._groups.get(group)
         if found is None or client_id not in found.clients:
@@ -331,8 +332,8 @@ class ConsumerGroups:
             self._keep_filters(group, found, data)
 
     def heartbeat(self, peer: Peer, data: HeartbeatData, language: str, version: int) -> list[str]:
-        """Take in a client. Returns the groups whose members changed, or that read one more topic. Raises HeaderError for a
-        bad subscription."""
+        """Handle the heartbeat of a client. Returns the groups whose members changed, or that read one more topic. Raises
+        HeaderError for a bad subscription."""
         client = GroupClient(data.client_id, peer, language, version)
         joined = self._joined.setdefault(peer, _Joined())
         for producer in data.producer_data_set:
@@ -364,8 +365,8 @@ class ConsumerGroups:
         return [consumer_group]
 
     def disconnected(self, peer: Peer) -> list[str]:
-        """Remove the clients of a connection that ended. Returns the groups whose members changed. Costs no more than they
-        do."""
+        """Remove the clients of a connection that ended. Returns the groups whose members changed. The cost depends only on the
+        number of these clients."""
         joined = self._joined.pop(peer, _Joined())
         for group, client_id in joined.as_producer:
             self._drop_producer(group, client_id, peer)
@@ -404,7 +405,7 @@ class ConsumerGroups:
             self._filters.register(name, [each.data for each in counting if each is not None])
 
     def _drop_producer(self, group: str, client_id: str, peer: Peer | None = None) -> GroupClient | None:
-        """Remove the client; None where it is not in the group, or there over another connection than `peer`."""
+        """Remove the client. Returns None if it is not in the group, or is connected over another connection than `peer`."""
         clients = self._producers.get(group, {})
         dropped = _take_out(clients, client_id, peer)
         if dropped is not None:
@@ -414,7 +415,7 @@ class ConsumerGroups:
         return dropped
 
     def _drop_consumer(self, group: str, client_id: str, peer: Peer | None = None) -> GroupClient | None:
-        """As `_drop_producer`."""
+        """Like `_drop_producer`, for a consumer."""
         found = self._groups.get(group)
         before = found.characters if found is not None else 0
         dropped = found.take_out(client_id, peer) if found is not None else None
@@ -439,7 +440,7 @@ def _take_out(clients: dict[str, GroupClient], client_id: str, peer: Peer | None
 
 
 def _is_late(client: GroupClient, known: GroupClient | None) -> bool:
-    """Whether a heartbeat was read after one over a newer connection of its client: its data is older."""
+    """Whether the data of a heartbeat is old: another heartbeat of the client already came over a newer connection."""
     return (
         known is not None
         and known.peer is not client.peer
@@ -453,7 +454,7 @@ def _text(data: SubscriptionData) -> tuple[str, str]:
 
 
 def subscription_of(data: SubscriptionData) -> Subscription:
-    """The subscription with its filter. Raises HeaderError for a bad one of tags."""
+    """The subscription with its filter. Raises HeaderError for a bad tag expression."""
     if is_tag_type(data.expression_type):
         return Subscription(data, tag_filter(data.sub_string, None))
     return Subscription(data, None)

@@ -1,9 +1,10 @@
-"""Requests of clients that consume in order: lock queues 41, unlock them 42.
+"""Requests of clients that consume in order: lock queues (LOCK_BATCH_MQ, 41) and unlock them (UNLOCK_BATCH_MQ, 42).
 
-Invariant: a client gets a queue only once every member of the SyncStateSet knows its lock, in Raft mode a majority,
-so that the next master does, too. Only a master answers, and queues that this broker does not have are held by nobody. A
-master that may have a successor without knowing renews nothing by itself: that successor counts leases from its start. So all
-possible successors must have been slaves of this master a moment ago; in Raft mode a majority must have confirmed that."""
+Invariant: a client gets a queue only once every member of the SyncStateSet (in Raft mode a majority) knows its lock, so that
+the next master knows the lock too. Only a master answers, and nobody holds queues that this broker does not have. A master that
+may have an unknown successor does not renew a lock by itself, because the successor counts leases from its own start. Before it
+renews, all possible successors must have been slaves of this master a moment ago; in Raft mode a majority must have confirmed
+that this master leads."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from remoting.router import Router
 
 
 class LockRequests:
-    """Handlers of 41 and 42, on a broker of the set `broker_name`."""
+    """The handlers, on a broker of the set `broker_name`."""
 
     def __init__(
         self,
@@ -43,9 +44,9 @@ class LockRequests:
         self._agreement = agreement
         self._ha = ha
         self._witnessed: tuple[int, int] | None = None
-        """The masterEpoch under which all possible successors were slaves of this master, and when, ms."""
+        """The masterEpoch and the time in ms at which all possible successors were slaves of this master."""
         self._followed = (0, 0)
-        """The masterEpoch under which a majority that followed this master was asked, and when."""
+        """The masterEpoch and the time in ms at which a majority that followed this master was asked."""
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.LOCK_BATCH_MQ, self._lock)
@@ -86,7 +87,7 @@ class LockRequests:
         return command.reply()
 
     def _is_witnessed(self, epoch: int, now_ms: int) -> bool:
-        """Whether that was so recent that a lease at any successor outlasts the client's."""
+        """Whether this was so recent that a lease at any successor lasts longer than the client's."""
         return (
             self._witnessed is not None
             and self._witnessed[0] == epoch
@@ -94,7 +95,7 @@ class LockRequests:
         )
 
     async def _still_leads(self, epoch: int) -> bool:
-        """Whether replicas that elect their master confirmed that recently, or do now."""
+        """Whether this broker still leads: replicas that elect their master confirmed it recently, or confirm it now."""
         now_ms = self._clock.monotonic_ms()
         if self._followed[0] != epoch or now_ms >= self._followed[1] + VOUCHED_MS:
             if not await self._ha.still_leads():
@@ -103,7 +104,7 @@ class LockRequests:
         return self._role.accepts_sends and self._role.master_epoch == epoch
 
     def _here(self, body: LockQueuesBody) -> list[Queue]:
-        """The queues that this broker has."""
+        """The requested queues that this broker has."""
         return [
             (queue.topic, queue.queue_id)
             for queue in body.mq_set

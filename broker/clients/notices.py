@@ -1,8 +1,8 @@
-"""Notifies consumers that their group changed (40). Each consumer then rebalances. Upstream:
+"""Notifies consumers that their group changed (NOTIFY_CONSUMER_IDS_CHANGED, 40). Each consumer then rebalances. Upstream:
 DefaultConsumerIdsChangeListener.
 
-Invariant: after a change every member is notified once more, however many changes coincide. The first `SLICE`
-notifications within `PAUSE_MS` are sent within the change itself, the rest in such slices, group by group."""
+Invariant: after a change every member is notified once more, however many changes come at the same time. The first `SLICE`
+notifications within `PAUSE_MS` are sent during the change itself. The others follow in slices of this size, group by group."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from remoting.headers.admin import ConsumerGroupHeader
 from remoting.peer import Peer
 
 SLICE, PAUSE_MS = 100, 5
-"""A notified client requests the other members at once: a group of 1,000 does so within 50 ms."""
+"""A notified client asks for the group's members at once. With these values a group of 1,000 clients asks within 50 ms."""
 
 
 class GroupNotices:
-    """`members(group)` returns the connections to notify."""
+    """The notifications. `members(group)` returns the connections to notify."""
 
     def __init__(self, members: Callable[[str], Sequence[Peer]], clock: Clock, tasks: Tasks) -> None:
         self._members = members
@@ -31,12 +31,12 @@ class GroupNotices:
         self._timer = CoreTimer(clock, tasks, self._notify)
         self._due: OrderedDict[str, None] = OrderedDict()
         self._waiting: Sequence[Peer] = ()
-        """Remaining ones of the group that is being notified."""
+        """The connections that are still to be notified, of the present group."""
         self._frame = b""
         self._left, self._renewed_at_ms = 0, 0
 
     def changed(self, groups: Iterable[str]) -> None:
-        """Notify groups: members came or went, or read one more topic."""
+        """Notify groups, because members came or left, or read one more topic."""
         self._due.update(dict.fromkeys(groups))
         self._notify()
 
@@ -57,7 +57,7 @@ class GroupNotices:
 
 
 def frame_of(group: str) -> bytes:
-    """One frame for all members: no client uses the opaque of a one-way request."""
+    """The frame of the notification. It is the same for all members, because no client uses the opaque of a one-way request."""
     command = RemotingCommand.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ConsumerGroupHeader(group))
     command.flag |= ONEWAY_BIT
     return b"".join(encode(command))

@@ -1,9 +1,9 @@
-"""Provisional subscriptions: answers of consumers before the first heartbeat over their connection.
+"""Provisional subscriptions: answers of consumers that are asked before the first heartbeat over their connection.
 
-A broker that just started and became master knows no consumers: clients send heartbeats each 30 s.
+A broker that just started and became master knows no consumers, because clients send heartbeats only each 30 s.
 
-Invariant: an answer over a connection counts only for its own pulls. It is dropped with the connection, or once a heartbeat
-came over it, and is bounded."""
+Invariant: an answer over a connection counts only for pulls over this connection. The answer is dropped when the connection
+ends, or when a heartbeat comes over it. The size of all answers is limited."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from remoting.bodies.heartbeats import SubscriptionData
 from remoting.peer import Peer
 
 KEPT_CHARACTERS_MAX = 8 << 20
-"""In addition to subscriptions of heartbeats."""
+"""Limit of the size, in addition to the limit of subscriptions from heartbeats."""
 
 
 class ProvisionalSubscriptions:
-    """Subscriptions of connections without a heartbeat of a group yet."""
+    """The subscriptions of connections over which no heartbeat of the group came yet."""
 
     def __init__(self, consumers: ConsumerGroups) -> None:
         self._consumers = consumers
@@ -25,7 +25,7 @@ class ProvisionalSubscriptions:
         self._characters = 0
 
     def said(self, peer: Peer, group: str, data: list[SubscriptionData]) -> None:
-        """Take the answer of the client behind `peer` for `group`. Raises HeaderError for a bad subscription."""
+        """Handle the answer of the client at `peer` for `group`. Raises HeaderError for a bad subscription."""
         self._forget(peer, group)
         wanted = _characters(group, data)
         if peer.closed or self._characters + wanted > KEPT_CHARACTERS_MAX:
@@ -38,14 +38,14 @@ class ProvisionalSubscriptions:
         self._characters += _characters(group, [each.data for each in known.values()])
 
     def find(self, peer: Peer, group: str, topic: str) -> Subscription | None:
-        """The subscription of the client behind `peer` to `topic` for `group`."""
+        """The subscription to `topic` of the client at `peer`, for `group`."""
         if self.is_known(peer, group):
             self._forget(peer, group)
             return None
         return self._known.get(peer, {}).get(group, {}).get(topic)
 
     def subscribed(self, peer: Peer, group: str, topic: str) -> SubscriptionData | None:
-        """The newer of that and the whole group's, from heartbeats."""
+        """The newer of two subscriptions: that of `find`, and the group's subscription from heartbeats."""
         known, provisional = self._consumers.subscription(group, topic), self.find(peer, group, topic)
         found = [each.data for each in (known, provisional) if each is not None]
         return max(found, key=lambda data: data.sub_version, default=None)
@@ -66,5 +66,5 @@ class ProvisionalSubscriptions:
 
 
 def _characters(group: str, data: list[SubscriptionData]) -> int:
-    """Size counted; a group without any subscription is kept, too."""
+    """The size counted for an answer. A group without a subscription counts too."""
     return of_member(group, "") + sum(map(of_subscription, data))

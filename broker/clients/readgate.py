@@ -1,6 +1,6 @@
 """Whether this broker may answer readers now.
 
-Invariant: only a master does, or a slave if `slaveReadEnable` is set, and no broker that stops."""
+Invariant: only a master answers readers, or a slave if `slaveReadEnable` is set. A broker that stops answers no readers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker.settings.clients import ClientSettings
 
 
 class ReadGate:
-    """`settings` may change while the broker runs."""
+    """The gate. `settings` may change while the broker runs."""
 
     def __init__(self, membership: Membership, settings: ClientSettings) -> None:
         self._membership = membership

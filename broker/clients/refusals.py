@@ -1,4 +1,4 @@
-"""Rejections of sends and pulls: the answers that their clients get.
+"""Rejections of sends and pulls: the answers that the clients get.
 
 Invariant: a rejected send was not stored."""
 
@@ -40,7 +40,7 @@ PUT_ERRORS = {
 
 
 def put_refusal(appended: PutResult) -> tuple[ResponseCode, str]:
-    """Code and remark for a message that was not stored; the remark has size and limit where these are the reason."""
+    """Code and remark for a message that was not stored. If the size is the reason, the remark has the size and the limit."""
     assert appended.error is not None
     code, remark = PUT_ERRORS[appended.error]
     return code, appended.why or remark
@@ -49,7 +49,7 @@ def put_refusal(appended: PutResult) -> tuple[ResponseCode, str]:
 TOPIC_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 TOPIC_LENGTH_MAX = 127
 OF_GROUP_LENGTH_MAX = 255
-"""Of a retry or a dead letter topic."""
+"""Limit of the name of a retry topic or a dead letter topic."""
 
 
 class ClientRefused(Exception):
@@ -65,7 +65,7 @@ class ClientRefused(Exception):
 
 
 def check_topic_name(name: str) -> None:
-    """Raises Refused for an invalid name of a client's topic."""
+    """Raises Refused if clients may not use this topic name."""
     if not name.strip():
         raise ClientRefused(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
     if not TOPIC_NAME.fullmatch(name):
@@ -81,5 +81,5 @@ def check_topic_name(name: str) -> None:
 
 
 def no_lite_topic(name: str) -> str:
-    """Remark for readers of a lite topic, which is a part of another topic."""
+    """The remark for readers of a lite topic, which is a part of another topic."""
     return f"liteTopic={name}: not built here: {LITE_TOPICS}"

@@ -1,11 +1,12 @@
-"""Newer subscriptions, requested from the clients that have them.
+"""Requests newer subscriptions from the clients that have them.
 
-A push consumer gives its subscription a new version whenever its share of the queues changes, and pulls with that version at
-once, but may send it only with its next periodic heartbeat, up to half a minute later. Serving the older filter could skip
-messages for good, so such a pull is rejected (25) and the client is asked (307) for its subscriptions. A client whose first
-heartbeat has not come over this connection is asked before its pull is answered: upstream's consumers wait 3 s after each 24.
+A push consumer gives its subscription a new version when its share of the queues changes, and pulls with this version at once.
+It may send the version only with its next periodic heartbeat, up to half a minute later. With the older filter messages could
+be skipped for ever. So such a pull is rejected with SUBSCRIPTION_NOT_LATEST (25), and the client is asked for its subscriptions
+(GET_CONSUMER_RUNNING_INFO, 307). A client that has not sent a heartbeat over this connection is asked before its pull is
+answered, because upstream's consumers wait 3 s after SUBSCRIPTION_NOT_EXIST (24).
 
-Invariant: one connection is asked for one group by at most one call at a time."""
+Invariant: there is at most one call at a time for one connection and one group."""
 
 from __future__ import annotations
 
@@ -27,17 +28,17 @@ from remoting.peer import Peer
 
 ASK_TIMEOUT_MS = 3_000
 FIRST_TIMEOUT_MS = 1_000
-"""Timeout while a pull waits for it."""
+"""Timeout of a call for which a pull waits."""
 RUNNING_INFO_DIALECT_MAX = 256 << 10
-"""Java clients key their queues by objects."""
+"""Limit of a running info in Java's dialect of JSON, in which queues are keys."""
 FIRST_MAX = 1_000
-"""Limit of connections, times groups, that are asked before their heartbeats at a time."""
+"""Limit of calls to clients without a heartbeat at a time, for one connection and one group each."""
 
 logger = logging.getLogger(__name__)
 
 
 class SubscriptionRenewal:
-    """Asks clients and takes in the answers. A connection that `is_former` is a former master's, with forwarded requests."""
+    """Asks clients and handles the answers. `is_former(peer)`: whether the peer is a former master, which forwards requests."""
 
     def __init__(
         self,
@@ -54,15 +55,15 @@ class SubscriptionRenewal:
         self._first: dict[tuple[Peer, str], asyncio.Task[None]] = {}
 
     def ask(self, peer: Peer, group: str) -> None:
-        """Ask the client behind `peer`, which has a newer subscription of `group` than its heartbeats had."""
+        """Ask the client at `peer`, whose pull has a newer subscription of `group` than its heartbeats."""
         client_id = self._consumers.client_id_of(peer, group)
         if client_id is not None and (peer, group) not in self._asked:
             self._asked[peer, group] = None
             self._tasks.start(self._renew(peer, group, client_id), name=f"subscription of {client_id}")
 
     def ask_first(self, peer: Peer, group: str) -> asyncio.Task[None] | None:
-        """Ask the client behind `peer`, which sent no heartbeat. The task ends when it has answered, or timed out. None where
-        there is no client to ask."""
+        """Ask the client at `peer`, which sent no heartbeat. The task ends at the answer or at a timeout. None if there is no
+        client to ask."""
         if self._is_former(peer) or self._provisional.is_known(peer, group):
             return None
         asking = self._first.get((peer, group))
@@ -80,7 +81,7 @@ class SubscriptionRenewal:
             del self._asked[peer, group]
 
     async def _request_first(self, peer: Peer, group: str) -> None:
-        """Ask once; upstream's clients answer for the group, whatever client id is asked for."""
+        """Ask once. Upstream's clients answer for the group, whatever client id the request has."""
         take = partial(self._provisional.said, peer, group)
         try:
             await self._request(peer, group, peer.remote_address, FIRST_TIMEOUT_MS, take)
@@ -107,5 +108,5 @@ class SubscriptionRenewal:
                 )
             else:
                 logger.info("no subscription reported", extra=fields(client_id=client_id, code=reply.code))
-        except (RemotingError, BodyError, HeaderError) as error:  # its heartbeat will bring it
+        except (RemotingError, BodyError, HeaderError) as error:  # the next heartbeat brings the subscription
             logger.info("no subscription reported", extra=fields(client_id=client_id, why=error))

@@ -1,10 +1,10 @@
-"""Routes of replies: clients that wait for replies, and their connections.
+"""Routes of replies: the clients that wait for replies, and their connections.
 
-A client is known as a producer by its heartbeats, which it sends each 30 s and only to masters. Until the first one has come
-its own requests identify it; if a former master passed those on, the route goes through it.
+A client is known as a producer by its heartbeats, which it sends each 30 s and only to masters. Before the first heartbeat its
+requests identify the client. If a former master passed the requests on, the route goes through the former master.
 
-Invariant: for one client id the producer's connection has priority over that of a request. At most `ASKED_MAX` clients are
-kept by their requests, each while its connection is open."""
+Invariant: for one client id the producer's connection has priority over the connection of a request. At most `ASKED_MAX`
+clients are known only by their requests, each while its connection is open."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from remoting.peer import Peer
 ASKED_MAX = 10_000
 FORMER_MAX = 8
 PASSES_ON = "passes on"
-"""Attribute of a connection over which a former master passes requests of its clients on."""
+"""Attribute of a connection over which a former master passes on requests of its clients."""
 
 
 def note_passes_on(peer: Peer) -> None:
-    """Mark a connection whose peer claims to pass on requests of clients; a false claim gains nothing."""
+    """Mark a connection whose peer claims to pass on requests of clients. A false claim has no advantage."""
     peer.attributes[PASSES_ON] = True
 
 
 def is_passed_on(peer: Peer) -> bool:
-    """Whether a former master passes on the requests over `peer`. They may be older than requests that clients sent to this
-    master itself, and undo none of those."""
+    """Whether a former master passes on the requests over `peer`. Such a request may be older than requests that clients sent
+    directly to this master, so it must not undo them."""
     return PASSES_ON in peer.attributes
 
 
 class Requesters:
-    """Reply routes of one broker."""
+    """The reply routes of one broker."""
 
     def __init__(self, clients: ConsumerGroups) -> None:
         self._clients = clients
@@ -39,7 +39,7 @@ class Requesters:
         self._former: dict[Peer, None] = {}
 
     def asked(self, client_id: str, peer: Peer) -> None:
-        """Note a request of this client over `peer`."""
+        """Record a request of the client over `peer`."""
         before = self._asked.get(client_id)
         if before is peer or len(client_id) > NAME_LENGTH_MAX:
             return
@@ -54,7 +54,7 @@ class Requesters:
         self._ids[peer][client_id] = None
 
     def passes_on(self, peer: Peer) -> None:
-        """Note that a former master passes requests on over `peer`."""
+        """Record that a former master passes on requests over `peer`."""
         if peer in self._former:
             return
         if len(self._former) >= FORMER_MAX:
@@ -63,7 +63,7 @@ class Requesters:
         peer.on_close(lambda gone: self._former.pop(gone, None))
 
     def find(self, client_id: str, *, own: bool = False) -> Peer | None:
-        """The connection to a client; with `own` only the client's own."""
+        """The connection to a client; with `own` only the client's own connection."""
         client = self._clients.producer(client_id)
         if client is not None:
             return client.peer

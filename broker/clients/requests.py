@@ -1,5 +1,5 @@
-"""Requests about connected clients: heartbeats 34, leaving 35, members 38, connections 203, 204 and 328, subscription of a
-group 345, checks 46."""
+"""Requests about connected clients: heartbeats, clients that leave, the members and connections of groups, the subscription of
+a group, and checks of a subscription."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from remoting.router import Router
 
 
 class ClientRequests:
-    """Their handlers. Members are notified (40) of every change of their group's members or topics. Only a master creates
-    groups and topics: a slave's tables are its master's."""
+    """The handlers. Members are notified of every change of their group's members or topics. Only a master creates groups and
+    topics, because a slave's tables are copies of its master's tables."""
 
     def __init__(
         self,
@@ -74,8 +74,8 @@ class ClientRequests:
         self._notices.changed(self._consumers.disconnected(peer))
 
     def notify_all_groups(self) -> None:
-        """Notify all groups: this broker has become master. A member whose last sharing of queues failed at a dead one would
-        wait for its next, 20 s with upstream's clients."""
+        """Notify all groups, because this broker has become master. A member whose last rebalance failed at a dead master would
+        otherwise wait for its next rebalance, with upstream's clients 20 s."""
         self._notices.changed(self._consumers.groups())
 
     def _heartbeat(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
@@ -160,7 +160,7 @@ class ClientRequests:
         return command.reply()
 
     def _listeners(self, name: str) -> list[Peer]:
-        """The members of a group, if it wants notifications of changes."""
+        """The members of a group, if the group wants notifications of changes."""
         group, config = self._consumers.find(name), self._groups.find(name)
         if group is None or (config is not None and not config.notify_consumer_ids_changed_enable):
             return []

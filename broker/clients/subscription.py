@@ -1,8 +1,7 @@
-"""Filters of subscriptions: by the tag hashes of an expression, or by an SQL92 expression on
-message properties.
+"""Filters of subscriptions: by the hashes of the tags in an expression, or by an SQL92 expression on message properties.
 
-Invariant: the filter is computed from the expression's text; a client's own list of hashes is never trusted. Equal
-hashes of different tags pass: clients compare the tags themselves. Pure."""
+Invariant: the filter is computed from the expression's text; a client's own list of hashes is never trusted. Different tags
+with equal hashes pass the filter, because clients compare the tags themselves. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +21,8 @@ def is_tag_type(expression_type: str | None) -> bool:
 
 
 def tag_filter(expression: str | None, expression_type: str | None) -> TagFilter | None:
-    """The filter of `A || B`; None when every message matches. Raises HeaderError for text that is no tag expression."""
+    """The filter of a tag expression like `A || B`; None if every message matches. Raises HeaderError for text that is no tag
+    expression."""
     if not is_tag_type(expression_type):
         raise HeaderError("expressionType", expression_type, "is no type of tags")
     text = (expression or "").strip()
@@ -36,7 +36,7 @@ def tag_filter(expression: str | None, expression_type: str | None) -> TagFilter
 
 
 def property_filter(expression: str | None, expression_type: str | None) -> PropertyFilter:
-    """The filter of an expression that is not of tags. Raises FilterError for an invalid one."""
+    """The filter of an expression of another type than tags. Raises FilterError for an invalid expression."""
     if expression_type != SQL92:
         raise FilterError(
             f"{expression_type} is no type of expressions that this broker knows: TAG or {SQL92}"
@@ -45,5 +45,5 @@ def property_filter(expression: str | None, expression_type: str | None) -> Prop
 
 
 def not_supported(expression_type: str | None) -> str:
-    """Remark while `enablePropertyFilter` is false, in upstream's words."""
+    """The remark while `enablePropertyFilter` is false, in upstream's words."""
     return f"The broker does not support consumer to filter message by {expression_type}"

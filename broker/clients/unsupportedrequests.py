@@ -1,8 +1,8 @@
-"""Unsupported requests of clients: they get the reason, and it is logged. These are requests that are not
-built or another server's, and pulls that are rejected permanently. For both Java's consumers log
-the answer and repeat the request for ever, without notice to their applications.
+"""Unsupported requests of clients. The client gets the reason, and the reason is logged. Such requests are not implemented or
+belong to another server; pulls that are rejected permanently are handled in the same way. Java's consumers log the answer and
+repeat the request for ever, and their applications are not notified.
 
-Invariant: there is one warning for one client host, its group and one feature; after `LOGGED_MAX` of them no more."""
+Invariant: there is one warning for each client host, group and feature. After `LOGGED_MAX` warnings there are no more."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ LASTING = (
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
     ResponseCode.INVALID_PARAMETER,
 )
-"""Codes that the next pull gets, too. The others are temporary: no role, no heartbeat yet."""
+"""The codes that the next pull will get too. Other codes are temporary, for example while there is no role or no heartbeat."""
 
 
 class UnsupportedRequests:
-    """The log of unsupported requests of one broker."""
+    """Logs the unsupported requests of one broker."""
 
     def __init__(self) -> None:
         self._logged: set[tuple[str, str, str]] = set()
 
     def asked(self, peer: Peer, command: RemotingCommand) -> str:
-        """Log a request that is answered with code 3. Returns the end of its remark."""
+        """Log a request that is answered with REQUEST_CODE_NOT_SUPPORTED (3). Returns the end of the answer's remark."""
         if others := who_else(command.code, Server.BROKER):
             self._log_once("request for %s sent to a broker", others, peer, command)
             return directions(command.code, Server.BROKER)
@@ -88,7 +88,7 @@ class UnsupportedRequests:
 
 
 def feature_of(code: int) -> str:
-    """The feature's name for operators, or the request's in upstream."""
+    """The feature's name for operators, or upstream's name of the request."""
     if code in LITE_CODES:
         return LITE_TOPICS
     if code in POP_CODES:
@@ -103,7 +103,7 @@ def feature_of(code: int) -> str:
 
 
 def group_of(command: RemotingCommand) -> str:
-    """The group of the request, "" without one."""
+    """The group of the request; "" if the request has no group."""
     named = next((command.ext[key] for key in GROUPS if key in command.ext), "")
     content = command.body or b""
     if named or command.code not in BODIES_WITH_GROUPS or not 0 < len(content) <= SMALL_BODY:

@@ -1,6 +1,6 @@
 """Metrics of a broker for Prometheus.
 
-Invariant: everything is read when it is scraped, except the totals by topic, which a batch increases once."""
+Invariant: all figures are read when Prometheus scrapes them, except the totals by topic, which each batch increases once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ON_DISK = ("local", "disk")
 
 
 class MeteredFeatures(Protocol):
-    """The features of a broker that have figures."""
+    """The features of a broker that have metrics."""
 
     totals: Totals
     latencies: Latencies | None
@@ -53,7 +53,7 @@ class MeteredFeatures(Protocol):
 
 
 class BrokerCollector(Collector):
-    """`clock` is for the age of the oldest message."""
+    """The collector. `clock` is used for the age of the oldest message."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class BrokerCollector(Collector):
         return self._families.each(figures.LAG, lags)
 
     def _behind(self, topic: str, group: str) -> int:
-        """Number of uncommitted messages in all queues."""
+        """The number of uncommitted messages in all queues."""
         tables, store = self._tables, self._store
         config = tables.topics.find(topic)
         return sum(
@@ -219,7 +219,7 @@ class BrokerCollector(Collector):
             yield self._families.each(figure, [(ON_DISK, value)])
 
     def _oldest_age_ms(self) -> int:
-        """Age of the first record, read only when it has changed since the last scrape."""
+        """The age of the first record. The record is read only when it has changed since the last scrape."""
         store = self._store
         start = store.min_offset()
         if self._oldest is None or self._oldest[0] != start:
@@ -250,7 +250,7 @@ class BrokerCollector(Collector):
         yield one(figures.REFUSED_LINKS, counters.refused_links)
 
     def _system(self, topic: str, group: str = "") -> str:
-        """Value of the label is_system."""
+        """The value of the label is_system."""
         return _truth(self._tables.topics.is_system(topic) or is_system_group(group))
 
 

@@ -1,5 +1,5 @@
-"""Definitions of a broker's metrics: upstream's names and types, and `rocketmq_ha_*` for those without one upstream. They
-are shown in this order."""
+"""Definitions of a broker's metrics, in the order in which they are shown. Names and types are upstream's; metrics that
+upstream does not have are named `rocketmq_ha_*`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Metrics of a Raft-mode broker about its group for Prometheus.
+"""Metrics of a Raft-mode broker about its Raft group, for Prometheus.
 
-Invariant: everything is read when it is scraped; figures of other members come from their leader only."""
+Invariant: all figures are read when Prometheus scrapes them. Only the leader has figures of other members."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROLE_NUMBERS = {"CANDIDATE": 1, "FOLLOWER": 2, "LEADER": 3}
 
 
 class GroupCollector(Collector):
-    """Metrics of `member`."""
+    """The metrics of `member`."""
 
     def __init__(self, settings: BrokerSettings, member: Member) -> None:
         self._member = member

@@ -1,4 +1,4 @@
-"""Definitions of a Raft-mode broker's metrics as a member of its group; shown after those of every broker."""
+"""Definitions of a Raft-mode broker's metrics as a member of its group. They follow the metrics that every broker has."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Latencies of answers to clients, and of the creation of topics and groups by administrators. They are kept only while metrics
-are on.
+"""Latencies of answers to clients, and of topics and groups that administrators create. Kept only while metrics are on.
 
-Invariant: each answer is observed once, in whole milliseconds since its request arrived. `watch` observes a handler's result;
-the code that sends later or batched answers observes these. Sends that came together and are answered together are one
-observation. A one-way request has no answer, so it is not counted."""
+Invariant: each answer is observed once, in whole milliseconds since its request arrived. `watch` observes the results of
+handlers. Answers that are sent later or in batches are observed by the code that sends them. Sends that came together and are
+answered together are one observation. A one-way request has no answer, so it is not counted."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ from remoting.router import Outcome, Router
 
 CALL_BOUNDS = (1.0, 3.0, 5.0, 7.0, 10.0, 100.0, 1000.0, 2000.0, 3000.0)
 CREATION_BOUNDS = (10.0, 100.0, 1000.0, 3000.0, 5000.0)
-"""Upstream's, in milliseconds."""
+"""Upstream's bounds, in milliseconds."""
 
 SUCCESS = "success"
 FAILURE = "failure"
@@ -37,7 +36,7 @@ BATCH = attrgetter("request_code", "response_code", "deadline_ms")
 
 
 class Call(NamedTuple):
-    """Labels of an answer: codes on the wire, and upstream's word for the result."""
+    """The labels of an answer: the codes on the wire, and upstream's word for the result."""
 
     request_code: int
     response_code: int
@@ -46,7 +45,7 @@ class Call(NamedTuple):
 
 
 class Creation(NamedTuple):
-    """`request_code` is that of topic or group; `status` is upstream's word."""
+    """The labels of a creation. `request_code` is the request code for a topic or a group; `status` is upstream's word."""
 
     request_code: int
     status: str
@@ -54,7 +53,7 @@ class Creation(NamedTuple):
 
 
 class Latencies:
-    """`calls` and `creations` by their kinds. Sends wait `send_wait_ms` at most."""
+    """The latencies, `calls` and `creations` by their labels. Sends wait `send_wait_ms` at most."""
 
     def __init__(self, clock: Clock, topics: Topics, send_wait_ms: int) -> None:
         self.calls: dict[Call, Histogram] = {}
@@ -64,19 +63,19 @@ class Latencies:
         self._send_wait_ms = send_wait_ms
 
     def watch(self, router: Router) -> None:
-        """From now on observe the results of the handlers of `router`."""
+        """Observe the results of the handlers of `router` from now on."""
         for code in list(router.handlers):
             router.watch(code, self._begun)
 
     def observe(self, call: Call, arrived_ms: int, count: int = 1) -> None:
-        """`count` requests that arrived at `arrived_ms` (monotonic) are answered now."""
+        """Observe that `count` requests, which arrived at `arrived_ms` (monotonic), are answered now."""
         histogram = self.calls.get(call)
         if histogram is None:
             histogram = self.calls[call] = Histogram(CALL_BOUNDS)
         histogram.observe(self._clock.monotonic_ms() - arrived_ms, count)
 
     def sends_settled(self, sends: Sequence[Answered]) -> None:
-        """Observe answered sends: those that were stored together, with the same code, are one observation."""
+        """Observe answered sends. Sends that were stored together and get the same code are one observation."""
         counts: Counter[tuple[int, int, int]] = Counter()
         for send in sends:
             counts[BATCH(send)] += send.count
@@ -120,7 +119,7 @@ class Latencies:
 
 
 def name_of(code: int, kind: type[RequestCode] | type[ResponseCode]) -> str:
-    """Upstream's label for a code: its constant in lower case, or the number of an unknown one."""
+    """Upstream's label for a code: the name of the constant in lower case; for an unknown code the number."""
     return kind(code).name.lower() if code in kind._value2member_map_ else str(code)
 
 

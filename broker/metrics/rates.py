@@ -9,13 +9,13 @@ SAMPLE_MS = 1_000
 
 
 class Rates:
-    """One counter's recent past; its caller samples it, at most once a second."""
+    """The rates of one counter. The caller takes a sample at most once a second."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[int, int]] = deque()
 
     def sample(self, count: int, now_ms: int) -> None:
-        """`count` is the total so far."""
+        """Take a sample; `count` is the present total."""
         if self._samples and now_ms - self._samples[-1][0] < SAMPLE_MS:
             return
         self._samples.append((now_ms, count))

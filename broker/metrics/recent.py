@@ -1,7 +1,7 @@
-"""Recent amounts by topic and by topic and group, for VIEW_BROKER_STATS_DATA (315). Upstream: BrokerStatsManager.
+"""Recent amounts, by topic and by topic and group, for VIEW_BROKER_STATS_DATA (315). Upstream: BrokerStatsManager.
 
-Invariant: a message and a batch cost nothing here: every ten seconds the totals are read, and one that has not changed costs a
-comparison. Deleted topics and groups are dropped, so nothing outlives the tables. Pure."""
+Invariant: messages and batches cost nothing here. Every ten seconds the totals are read, and a total that has not changed costs
+one comparison. Deleted topics and groups are dropped, so the history has only names in the tables. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ NAMES = (
     "TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE", "GROUP_GET_NUMS", "GROUP_GET_SIZE", "SNDBCK_PUT_NUMS",
     "BROKER_PUT_NUMS", "BROKER_GET_NUMS",
 )  # fmt: skip
-"""Upstream's names; keys are a topic, `topic@group`, and the cluster's name."""
+"""Upstream's names. The keys are a topic, `topic@group`, or the cluster's name."""
 
 
 class SampleWindow(NamedTuple):
-    """Its length, and the interval of its samples, ms."""
+    """The length of a window and the interval of its samples, in ms."""
 
     span_ms: int
     period_ms: int
@@ -34,7 +34,7 @@ WINDOWS = (
 
 
 class Grown(NamedTuple):
-    """Growth within a window, and in which time, ms."""
+    """The growth within a window, and the time in ms over which it was measured."""
 
     messages: int
     bytes: int
@@ -52,7 +52,7 @@ class TotalsSample(NamedTuple):
 
 
 class SampleHistory:
-    """Samples of one amount: a few for each window."""
+    """The samples of one amount, a few for each window."""
 
     __slots__ = ("_rings",)
 
@@ -91,7 +91,7 @@ def _since(ring: deque[TotalsSample], amount: Amount, now_ms: int, span_ms: int)
 
 
 class RecentTotals:
-    """History of the `totals` of one broker; `cluster` is the key of those of the broker as a whole."""
+    """The history of the `totals` of one broker. `cluster` is the key of the totals of the whole broker."""
 
     def __init__(self, totals: Totals, cluster: str) -> None:
         self._totals = totals
@@ -102,7 +102,7 @@ class RecentTotals:
     def sample(
         self, now_ms: int, knows_topic: Callable[[str], bool], knows_group: Callable[[str], bool]
     ) -> None:
-        """Take a sample; called once a second."""
+        """Take a sample. Called once a second."""
         if self._sampled_ms is not None and now_ms - self._sampled_ms < SAMPLE_MS:
             return
         self._sampled_ms = now_ms
@@ -113,7 +113,7 @@ class RecentTotals:
             self._history(key, now_ms).sample(amount, now_ms)
 
     def grown(self, name: str, key: str, now_ms: int) -> tuple[Grown, ...] | None:
-        """Growth within the last minute, hour and day; None where nothing of the kind was ever counted."""
+        """Growth within the last minute, hour and day; None if nothing with this name and key was ever counted."""
         kind = name.removesuffix("_NUMS").removesuffix("_SIZE")
         amount = self._amount(kind, key) if name in NAMES else None
         return None if amount is None else self._history((kind, key), now_ms).grown(amount, now_ms)

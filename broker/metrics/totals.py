@@ -1,7 +1,7 @@
-"""Messages, bytes and calls by topic, and by topic and group, since the start; sizes of records only while metrics are on.
+"""Messages, bytes and calls since the start, by topic, and by topic and group. Record sizes are only kept while metrics are on.
 
-Invariant: one receive costs one addition for each of its topics, and, where sizes are kept, one observation for
-each size of its records."""
+Invariant: one receive costs one addition for each of its topics. If sizes are kept, it also costs one observation for each size
+of its records."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from mqruntime.histogram import Histogram
 
 KIB = 1024.0
 SIZE_BOUNDS = (KIB, 4 * KIB, 512 * KIB, KIB * KIB, 2 * KIB * KIB, 4 * KIB * KIB)
-"""Upstream's, in bytes."""
+"""Upstream's bounds, in bytes."""
 
 
 @dataclass(slots=True)
 class Amount:
-    """Number of messages, size of their records, and number of sends or pulls."""
+    """The number of messages, the size of their records, and the number of sends or pulls."""
 
     messages: int = 0
     bytes: int = 0
@@ -33,8 +33,8 @@ class Amount:
 
 
 class Totals:
-    """`stored` and `sizes` of records by topic; `found` and `sent_back` by topic and consumer group; `dead_letters` by group;
-    `put` and `got` of all."""
+    """The totals: `stored` and `sizes` by topic, `found` and `sent_back` by topic and consumer group, `dead_letters` by group,
+    and `put` and `got` of the whole broker."""
 
     def __init__(self, *, with_sizes: bool = True) -> None:
         self._with_sizes = with_sizes
@@ -98,7 +98,7 @@ class Totals:
                 del table[pair]
 
     def dead_letter(self, topic: str, count: int = 1) -> None:
-        """Count messages stored in `topic`, if that is a dead letter topic."""
+        """Count messages stored in `topic`, if `topic` is a dead letter topic."""
         if topic.startswith(DEAD_LETTER_PREFIX):
             self.dead_letters[topic.removeprefix(DEAD_LETTER_PREFIX)] += count
 
@@ -122,7 +122,7 @@ class Totals:
             sizes.observe(records_size / records, records * times)
 
     def _kinds(self, appended: Iterable[PutResult]) -> Mapping[tuple[int, int], int]:
-        """(bytes of its records, their count) of stored sends -> number of sends; empty where sizes are not kept."""
+        """(bytes of a send's records, number of records) -> number of such sends; empty if sizes are not kept."""
         if not self._with_sizes:
             return {}
         return Counter([(stored.record_bytes, stored.count) for stored in appended if stored.count])

@@ -1,6 +1,6 @@
 """Ended transactions since the start, by topic, and their durations.
 
-Invariant: an end counts once, at the master that stored it. Pure."""
+Invariant: the end of a transaction counts once, at the master that stored it. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 
 
 class TransactionTotals:
-    """Totals of one broker."""
+    """The totals of one broker."""
 
     def __init__(self) -> None:
         self.committed: Counter[str] = Counter()

@@ -1,1 +1,1 @@
-"""Outbound calls of a broker: to name servers and its master."""
+"""Outbound calls of a broker, to name servers and to its master."""

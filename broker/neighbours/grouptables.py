@@ -1,12 +1,13 @@
-"""The tables of a Raft group: a new leader reads those of its members before it becomes their master.
+"""The tables of a Raft group. A new leader reads the members' tables before it becomes their master.
 
 The tables are a register next to the log [as in ABD]. Each version has the term of the leader that made it, and every member
-keeps the newest that it received. A leader takes the newest of a majority (READ_TABLES). An acknowledged change is at a
-majority, in the term of the leader that acknowledged it, so one member of any other majority has it or a later one.
+keeps the newest version that it received. A new leader asks a majority (READ_TABLES) and uses the newest version. A majority
+has an acknowledged change, in the term of the leader that acknowledged it. So in any other majority a member has this change or
+a later one.
 
-Invariant: a member answers the leader of a term only once its own disk has that term, and rejects copies of older leaders from
-then on, after a restart too. A recovering member, which may have forgotten both, is not counted. A member without tables, or
-with those of a disk that was set back, is counted only where all voters were asked."""
+Invariant: a member answers the leader of a term only once this term is on its own disk. From then on it rejects copies of older
+leaders, even after a restart. A recovering member, which may have forgotten the term and the tables, does not count. A member
+without tables, or with tables of a disk that was set back, counts only if all voters have answered."""
 
 from __future__ import annotations
 
@@ -33,20 +34,20 @@ from remoting.peer import Peer
 logger = logging.getLogger("broker.grouptables")
 
 TIMEOUT_MS = 5_000
-"""Large tables take long; with a majority the leader does not wait for it."""
+"""Timeout of one request; large tables take long. Once a majority has answered, the leader does not wait for the others."""
 AGAIN_MS = 50
 LOOK_MS = 50
 WARN_MS = 3_000
-"""Time without a majority after which the leader logs it."""
+"""After this time without a majority the leader logs a warning."""
 
 
 @dataclass
 class Answers:
-    """Answers of members to the leader of one term."""
+    """The answers of members to the leader of one term."""
 
     versions: dict[str, TablesVersion | None] = field(default_factory=dict)
     newest: tuple[TablesVersion, TablesCopy, int] | None = None
-    """With the process of the leader that made the version, 0 where the member does not know it."""
+    """The newest version, its tables, and the process of the leader that made the version (0 if the member does not know)."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(
@@ -60,7 +61,7 @@ class Answers:
 
 
 class GroupTables:
-    """Tables of the broker with the group member `member`."""
+    """The tables of the broker whose Raft member is `member`."""
 
     def __init__(self, member: Member, tables: Tables, clock: Clock) -> None:
         self._member = member
@@ -71,7 +72,8 @@ class GroupTables:
 
     @property
     def _stamp(self) -> CopyStamp:
-        """The table version. One of a term above this group's was copied here with another group's files."""
+        """The version of the tables. A version with a term above this group's term came with another group's files and is
+        dropped."""
         stamp = self._tables.stamp
         if stamp.version is not None and stamp.version.epoch > self._member.term and self._member.counts:
             logger.warning(
@@ -83,11 +85,12 @@ class GroupTables:
     # -- copies of a member, and its answers
 
     def may_take(self, version: TablesVersion) -> bool:
-        """Whether a copy of this version may be taken: no leader of a later term was given an older one."""
+        """Whether this member may accept a copy of this version: it has not given an older version to the leader of a later
+        term."""
         return self._member.term <= version.epoch and self._stamp.may_take(version)
 
     def may_report(self, version: TablesVersion) -> bool:
-        """Whether the leader that made this version may count this member for it."""
+        """Whether the leader that made this version may count this member."""
         return self._member.is_bound_to(version.epoch)
 
     def _read_tables(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
@@ -112,7 +115,7 @@ class GroupTables:
     # -- requests of a leader
 
     async def read_majority(self, term: int) -> None:
-        """Copy the newest tables of a majority. Raises EpochFenced where this member does not lead `term` any more."""
+        """Copy the newest tables of a majority. Raises EpochFenced if this member does not lead `term` any more."""
         answers = Answers()
         asking: dict[str, asyncio.Task[None]] = {}
         warn_ms = self._clock.monotonic_ms() + WARN_MS
@@ -153,7 +156,7 @@ class GroupTables:
         return self._member.is_majority(with_tables) or self._member.voters() <= own.keys()
 
     async def _ask(self, member: str, term: int, answers: Answers) -> None:
-        """Ask one member until it answers."""
+        """Ask one member for its tables until it answers."""
         while True:
             own = self._stamp.version
             header = ReadTablesHeader(term, None if own is None else str(own), self._member.group, member)
@@ -166,9 +169,7 @@ class GroupTables:
                     copy = TablesCopy.decode(reply.body) if reply.body else None
                     answers.take(member, TablesVersion.parse(said.tables_version), copy, said.named)
                     return
-                if (
-                    reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-                ):  # an older release, without versions
+                if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # a release without versions
                     answers.take(member, OLDEST, None)
                     return
             except (RemotingError, HeaderError, BodyError) as error:

@@ -1,8 +1,8 @@
-"""A slave asks its master for its HA address (906) until it answers.
+"""A slave asks its master for the HA address (EXCHANGE_BROKER_HA_INFO, 906) until the master answers.
 
-Invariant: an answer counts only for the masterEpoch it was asked under, and only from the master itself. Upstream learns
-the address from name servers alone, which costs up to a registration period after each election; here that is only the
-fallback."""
+Invariant: an answer counts only for the masterEpoch under which the slave asked, and only if it comes from the master itself.
+Upstream gets the address only from name servers, which takes up to a registration period after each election. Here name servers
+are only the fallback."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from remoting.headers.group import ExchangeHAInfoHeader
 logger = logging.getLogger("broker.masterfinder")
 
 ASK_SOON_MS, ASK_AGAIN_MS = 10, 200
-"""An elected master takes its role within moments; the interval grows for one that does not."""
-KNOWN_AGAIN_MS = 5_000  # a master that restarted within its epoch may have another HA port
+"""The first and the longest interval. An elected master usually takes its role at once; if it does not, the interval grows."""
+KNOWN_AGAIN_MS = 5_000  # a master that restarted in its epoch may have another HA port
 TIMEOUT_MS = 1_000
 REFUSALS_PER_CONNECTION = 10
 
 
 class MasterFinder:
-    """`on_found(ha_address, master_epoch)` is called for each new address."""
+    """The finder. `on_found(ha_address, master_epoch)` is called for each new address."""
 
     def __init__(self, client: RemotingClient, on_found: Callable[[str, int], None]) -> None:
         self._client = client
@@ -41,7 +41,7 @@ class MasterFinder:
         self._changed = asyncio.Event()
 
     def follow(self, master_address: str, master_epoch: int) -> None:
-        """Find the HA address of this master; its remoting address is `master_address`."""
+        """Find the HA address of the master with the remoting address `master_address`."""
         if self._retired:
             return
         self._master, self._known = (master_address, master_epoch), None
@@ -49,16 +49,17 @@ class MasterFinder:
         self._changed.set()
 
     def forget(self) -> None:
-        """Stop asking: this broker has no master."""
+        """Stop asking, because this broker has no master."""
         self._master = None
         self._changed.set()
 
     def retire(self) -> None:
-        """Stop asking for good, for any later master too."""
+        """Stop asking for ever, also for any later master."""
         self._retired = True
 
     def offered_by_name_server(self, master_address: str, ha_address: str) -> None:
-        """Take an address from a registration reply if it names this master, which has not answered itself."""
+        """Use an address from a registration reply, if the reply names the present master and the master itself has not
+        answered."""
         if self._master is not None and self._master[0] == master_address and self._known is None:
             self._on_found(ha_address, self._master[1])
 
@@ -88,11 +89,11 @@ class MasterFinder:
                 "another broker answers at the master's address",
                 extra=fields(master=master_address, answered=answer.master_address),
             )
-            self._client.disconnect(master_address)  # the next request connects to the broker then there
+            self._client.disconnect(master_address)  # the next request opens a new connection
             return
         if reply.code != ResponseCode.SUCCESS or not found:
             self._refusals += 1
-            if self._refusals % REFUSALS_PER_CONNECTION == 0:  # perhaps the address is another broker's now
+            if self._refusals % REFUSALS_PER_CONNECTION == 0:  # another broker may have the address now
                 self._client.disconnect(master_address)
             return
         if self._master != (master_address, master_epoch):

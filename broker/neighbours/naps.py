@@ -1,8 +1,8 @@
-"""Detects requests that may have waited while this process was paused: frozen with its host, by a signal, or by its own work.
-Meanwhile others may have elected a successor, to which clients sent later requests.
+"""Detects requests that may have waited while this process was paused, by a frozen host, by a signal, or by its own work.
+During the pause a successor may have been elected, to which clients sent later requests.
 
-Invariant: requests that a socket held when the process continued are late, however much later they are read, and so are those
-that come within AWAKE_MS after that; a request that waited here through it is late, too."""
+Invariant: three kinds of requests are late: requests that were in a socket when the process continued, however much later they
+are read; requests that come within AWAKE_MS after this; and requests that waited here during the pause."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from remoting.peer import Peer
 logger = logging.getLogger("broker.forwarding")
 
 LOOK_MS = 200
-"""How often `look` is called."""
+"""The interval at which `look` is called."""
 LATE_MS_MAX = 500
-"""A look delayed by more follows a pause; an election takes longer than this."""
+"""If `look` is called later than this, there was a pause. An election takes longer than this."""
 AWAKE_MS = 1_000
 
 
 class Naps:
-    """Pauses of one process. `number` is that of the last one."""
+    """The pauses of one process. `number` is the number of the last pause."""
 
     def __init__(self, clock: Clock) -> None:
         self.number = 0
         self._clock = clock
         self._looked_ms = clock.monotonic_ms()
         self._awake_ms = -1
-        """From when on new requests are not late."""
+        """The time from which on new requests are not late."""
 
     def look(self) -> int:
-        """Note whether the process was paused just now. Returns the time, monotonic ms."""
+        """Find out whether the process was paused just now. Returns the time, monotonic ms."""
         now_ms = self._clock.monotonic_ms()
         missed_ms = now_ms - self._looked_ms - LOOK_MS
         self._looked_ms = now_ms

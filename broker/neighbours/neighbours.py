@@ -1,6 +1,7 @@
 """Outbound calls of this broker: to name servers, its master, and the controllers when it leaves. Upstream: BrokerOuterAPI.
 
-Invariant: they share one client, so one connection each. All other calls to controllers are those of the replicas manager."""
+Invariant: all calls share one client, so there is one connection to each server. All other calls to controllers are made by the
+replicas manager."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ SUCCESSOR_REGISTERS_MS = 300
 
 
 class Neighbours:
-    """Calls in the name of `membership` and `ha`, run as `tasks`."""
+    """The calls, in the name of `membership` and `ha`. They run in `tasks`."""
 
     def __init__(
         self,
@@ -91,19 +92,20 @@ class Neighbours:
         events.topic_unknown.add(self.copies.soon)
 
     def start(self) -> None:
-        """Start the tasks; calls begin with the first role."""
+        """Start the tasks. The calls begin with the first role."""
         self.registration.start(self._tasks)
         self._tasks.start(self.facts.run(), name="table copy")
         self._tasks.start(self.copies.run(), name="slave sync")
         self._tasks.start(self.finder.run(), name="master finder")
 
     def _role_taken(self, taken: RoleTaken) -> None:
-        """A slave of a pair learns of its master from name servers."""
+        """Called when a role is taken. A slave of a pair gets its master's address from name servers."""
         if not taken.leads and not self._in_pair:
             self.finder.follow(taken.grant.master_address, taken.grant.master_epoch)
 
     def successor_serves(self) -> None:
-        """The successor has registered at name servers, or is about to; then this broker may."""
+        """Called when the successor has registered at name servers, or is about to register. Now this broker may register,
+        too."""
         if not self._leaving:
             self._tasks.start(self._register_later(), name="register after successor")
 
@@ -112,7 +114,8 @@ class Neighbours:
         self.registration.soon()
 
     async def leave(self) -> None:
-        """Leave, controllers first: the next master is elected while clients still look for it."""
+        """Leave the controllers before the name servers, so that the next master is elected while clients still look for a
+        master."""
         self._leaving = True
         for controller in self._settings.controllers:
             self.client.disconnect(controller)
@@ -127,7 +130,7 @@ class Neighbours:
             self.registration.soon()
 
     def _master_registered(self, address: str, ha_address: str) -> None:
-        """Take the master's address from a name server."""
+        """Use the master's address from a name server."""
         if not self._in_pair:
             self.finder.offered_by_name_server(address, ha_address)
             return

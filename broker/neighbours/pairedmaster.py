@@ -1,7 +1,9 @@
-"""Requests to a pair's master: a record by its offset (33) and the log's begin (28), which Java masters answer, too. And to a
-Java master under controllers: a record, and the newest masterEpoch that it has led (21).
+"""Requests to a pair's master, which Java masters answer too: for a record by its offset (VIEW_MESSAGE_BY_ID, 33) and for the
+log's start (GET_BROKER_RUNTIME_INFO, 28). A Java master under controllers is also asked for the newest masterEpoch that it has
+led (GET_ALL_TOPIC_CONFIG, 21).
 
-Invariant: code 0 returns the record at that offset, code 1 means that there is none, any other answer counts as no answer."""
+Invariant: an answer with code 0 has the record at the offset, and code 1 means that there is no record. Any other answer counts
+as no answer."""
 
 from __future__ import annotations
 
@@ -66,12 +68,12 @@ class ElectedMaster(PairedMaster):
         self._is_upstreams = is_upstreams
 
     def names(self, epoch: int) -> bool:
-        """Whether the master is that of `epoch`: between the grant and the change of role there may be two."""
+        """Whether the master is the master of `epoch`. Between the grant and the change of role there may be two masters."""
         return self._membership.master_epoch == epoch
 
     async def leads(self) -> int | None:
-        """The newest epoch it has led. Upstream's broker stores the masterEpoch in memory as stateVersion of its topics when
-        it becomes master (`ReplicasManager.changeToMaster`), whatever its epoch file contains."""
+        """The newest epoch that the master has led. When upstream's broker becomes master (`ReplicasManager.changeToMaster`),
+        it keeps the masterEpoch in memory as stateVersion of its topics, independent of its epoch file."""
         if not self._is_upstreams():
             return None
         reply = await self._asked(RemotingCommand.request(RequestCode.GET_ALL_TOPIC_CONFIG))

@@ -1,8 +1,9 @@
-"""Repair of corrupt records of a slave from its master: one message by its offset in the log (33), which Java masters answer,
-too.
+"""Repair of corrupt records of a slave from its master. A record is read by its offset in the log (VIEW_MESSAGE_BY_ID, 33),
+which Java masters answer too.
 
-Invariant: a record is replaced only below this slave's confirm offset, where both logs have the same epoch for it (1007), and
-by bytes that pass their CRC and fit its place. Otherwise the damage stays and the repair is tried again."""
+Invariant: a record is replaced only below this slave's confirm offset, only if both logs have the same epoch at its offset
+(GET_BROKER_EPOCH_CACHE, 1007), and only by bytes that pass their CRC and belong to this offset. Otherwise the damage stays, and
+the repair is tried again."""
 
 from __future__ import annotations
 
@@ -31,11 +32,11 @@ TIMEOUT_MS = 3_000
 
 
 class NotRepaired(Exception):
-    """The repair failed this time; the text says why."""
+    """This attempt to repair failed; the error's text names the reason."""
 
 
 class RecordRepair:
-    """Repairs from the master that `membership` names."""
+    """The repair from the master that `membership` names."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class RecordRepair:
             await self.repair_all()
 
     async def repair_all(self) -> None:
-        """Repair every damaged record that the master has now."""
+        """Repair every damaged record that the master can return now."""
         for damage in list(self._store.integrity.damages.values()):
             master = self._membership.master_address
             if master is None or not self._membership.is_slave:
@@ -101,7 +102,7 @@ class RecordRepair:
 
 
 def _has_epoch_beyond(cache: EpochCache, entry: EpochEntry, offset: int) -> bool:
-    """Whether the master's log has the epoch of `entry` from the same offset on up to beyond `offset`."""
+    """Whether the master's log has the epoch of `entry` from the same start on, and up to an end beyond `offset`."""
     return any(
         (span.epoch, span.start_offset) == entry and offset < min(span.end_offset, cache.max_offset)
         for span in cache.epoch_list

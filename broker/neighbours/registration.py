@@ -1,11 +1,12 @@
-"""Registration of this broker at the name servers: on every change, and in full every 30 s.
+"""Registration of this broker at the name servers, after every change, and completely every 30 s.
 
-A topic that is created or changed on a master is sent alone (217); other changes, and deletions, with all topics (103),
-deletions at most once a second. Upstream: TopicConfigManager.registerBrokerData, enableSingleTopicRegister.
+A topic that is created or changed on a master is sent alone (REGISTER_TOPIC_IN_NAMESRV, 217). After other changes all topics
+are sent (REGISTER_BROKER, 103); for deletions at most once a second. Upstream: TopicConfigManager.registerBrokerData,
+enableSingleTopicRegister.
 
-Invariant: nothing is registered before the first role, and topics alone only after a full registration in this role. Each name
-server has its own task and lasting connection, so one that hangs delays no other, and the end of the connection unregisters
-this broker there."""
+Invariant: nothing is registered before the first role. A topic is sent alone only after a full registration in this role. Each
+name server has its own task and its own lasting connection, so a name server that hangs delays no other. The end of the
+connection unregisters this broker at the name server."""
 
 from __future__ import annotations
 
@@ -40,23 +41,24 @@ logger = logging.getLogger("broker.registration")
 
 RETRY_MS = 1_000
 SINGLE_MAX = 32
-"""Most topics that are sent alone; more are sent with all."""
+"""If more topics than this have changed, all topics are sent."""
 UNREGISTER_TIMEOUT_MS = 500
 MASTER_ROLE_ID = 0
 
 
 class News:
-    """Changes that one name server has not received."""
+    """The changes that one name server has not received."""
 
     def __init__(self) -> None:
         self.all = True
         self.due_ms = 0
-        """When the next full registration is due."""
+        """The time of the next full registration."""
         self.topics: dict[str, None] = {}
         self._in_role: tuple[int | None, int] | None = None
 
     def take(self, role: tuple[int | None, int]) -> list[str] | None:
-        """The topics to send alone in this role; None for a full registration. The caller notes failed ones again."""
+        """Remove and return the topics to send alone in this role; None if a full registration is needed. The caller adds
+        topics again if the send fails."""
         topics, self.topics = [*self.topics], {}
         if self.all or self._in_role != role or len(topics) > SINGLE_MAX:
             self.all = False
@@ -64,13 +66,13 @@ class News:
         return topics
 
     def registered(self, role: tuple[int | None, int], due_ms: int) -> None:
-        """Note a full registration in this role, and when the next is due."""
+        """Record a full registration in this role, and the time of the next."""
         self._in_role, self.due_ms = role, due_ms
 
 
 class Registration:
-    """Registers under the id that `membership` has for its role. `on_master(address, ha_address)` gets the master that a name
-    server knows."""
+    """The registration, under the id that `membership` has for its role. `on_master(address, ha_address)` is called with the
+    master that a name server knows."""
 
     def __init__(
         self,
@@ -87,8 +89,8 @@ class Registration:
         on_master: Callable[[str, str], None],
         needs_master: Callable[[], bool],
     ) -> None:
-        """Topics are sent with at most `permission()`, of 2 WRITE and 4 READ. While `needs_master()` registration is repeated
-        quickly: the answer names the master."""
+        """Topics are sent with at most `permission()` (bits 2 for WRITE and 4 for READ). While `needs_master()`, registration
+        is repeated quickly, because the answer names the master."""
         self._membership = membership
         self._ha = ha
         self._client = client
@@ -110,18 +112,18 @@ class Registration:
             tasks.start(self._run(name_server), name=f"registration at {name_server}")
 
     def silent_while(self, listed_as_master: Callable[[], bool]) -> None:
-        """Send nothing while this broker is listed for a master that has yet to register: a set without a master has no
-        routes."""
+        """Send nothing while `listed_as_master()`: this broker is listed as master until the new master has registered, because
+        a set without a master has no routes."""
         self._listed_as_master = listed_as_master
 
     def soon(self) -> None:
-        """Register soon: something that name servers know has changed."""
+        """Register soon, because data that name servers have has changed."""
         for name_server, wake in self._wakes.items():
             self._news[name_server].all = True
             wake.set()
 
     def topics_changed(self, names: Iterable[str]) -> None:
-        """Register these topics soon, or, if there are none, all of them."""
+        """Register these topics soon; if there are no names, register all topics."""
         if not (changed := [*names]):
             self.soon()
             return
@@ -159,7 +161,7 @@ class Registration:
             await wait_event(wake, wait_ms)
 
     async def _send_changes(self, name_server: str, role_id: int, news: News) -> bool:
-        """Send pending changes; False where that has to be repeated."""
+        """Send pending changes. Returns False if this must be repeated."""
         if self._needs_master() or self._clock.monotonic_ms() >= news.due_ms:
             news.all = True
         role = self._role
@@ -178,7 +180,7 @@ class Registration:
         return self._membership.role_id, self._membership.master_epoch
 
     async def _register_topics(self, name_server: str, names: Iterable[str]) -> bool:
-        """Send each topic alone; deleted ones are skipped. False where all have to be sent."""
+        """Send each topic alone, except deleted topics. Returns False if all topics must be sent."""
         if self._membership.role_id != MASTER_ROLE_ID:
             return True  # name servers take topics from masters
         for name in names:

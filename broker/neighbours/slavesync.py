@@ -1,10 +1,11 @@
-"""A slave's copies of its master's offset tables: consumer offsets (43) and delay offsets (45), and of a master that does not
-know COPY_TABLES also topics (21) and groups (201). Upstream: SlaveSynchronize.
+"""A slave's copies of its master's offset tables: consumer offsets (GET_ALL_CONSUMER_OFFSET, 43) and delay offsets
+(GET_ALL_DELAY_OFFSET, 45). If the master does not know COPY_TABLES, topics (GET_ALL_TOPIC_CONFIG, 21) and groups
+(GET_ALL_SUBSCRIPTIONGROUP_CONFIG, 201) are copied too. Upstream: SlaveSynchronize.
 
-Invariant: only answers of the master of the present role are taken, whichever broker is at its address; no offsets older than
-the deletions known here; and none of the master's own that rest on records missing from this log: as master this broker would
-skip messages. Each table is on disk before the next round, or as soon as the disk takes it. A table that cannot be read is
-requested again in the next round, without delaying the others."""
+Invariant: an answer is used only if it comes from the master of the present role, whichever broker is at the master's address.
+Offsets that are older than the deletions known here are not used. The master's own offsets are not used if they rest on records
+that are missing in this log, because as master this broker would skip messages. Each table is on disk before the next round, or
+as soon as the disk accepts it. A table that cannot be read is requested again in the next round, and delays no other table."""
 
 from __future__ import annotations
 
@@ -33,13 +34,13 @@ logger = logging.getLogger("broker.slavesync")
 
 TIMEOUT_MS = 3_000
 ALL_THAT_IS_HERE = 1 << 62
-"""Stands in for `rests_on` where an upstream master reports none."""
+"""The value of `rests_on` if an upstream master reports none."""
 FACTS = (RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
 OFFSETS = (RequestCode.GET_ALL_CONSUMER_OFFSET, RequestCode.GET_ALL_DELAY_OFFSET)
 
 
 class SlaveSync:
-    """Copies from the master that `membership` names."""
+    """The copies from the master that `membership` names."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class SlaveSync:
         facts: TableCopy,
         holds: Callable[[int], bool],
     ) -> None:
-        """`holds(end)`: whether this log is the master's up to `end`."""
+        """`holds(end)` returns whether this log equals the master's log up to `end`."""
         self._membership = membership
         self._client = client
         self._clock = clock
@@ -63,10 +64,10 @@ class SlaveSync:
         self._holds = holds
         self._wake = asyncio.Event()
         self._failures = {code: RepeatedFailure() for code in self._saved}
-        self._leads: tuple[str | None, int] | None = None  # the leading sender of the last consumer offsets
+        self._leads: tuple[str | None, int] | None = None  # the leader that sent the last consumer offsets
 
     def soon(self) -> None:
-        """Copy soon: there is a new master."""
+        """Copy soon, because there is a new master."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -86,7 +87,7 @@ class SlaveSync:
                 return
             if self._adopt(code, reply):
                 self._saved[code].changed(fact=code in FACTS)
-                with suppress(OSError):  # it stays changed: broker.tables.tables retries, and logs
+                with suppress(OSError):  # the table stays changed: broker.tables.tables retries, and logs
                     await self._saved[code].save()
         except (RemotingError, HeaderError, BodyError) as error:
             if self._failures[code].failed(master, self._clock.monotonic_ms()):
@@ -105,7 +106,7 @@ class SlaveSync:
             return self._tables.groups.adopt(SubscriptionGroupWrapper.decode(reply.body))
         header = TablesVersionHeader.from_ext(reply.ext)
         if not self._counts(code, header.tables_version):
-            return False  # it may contain deleted rows, or count messages as delivered that this log has differently
+            return False  # it may have deleted rows, or deliveries of messages that differ in this log
         rests_on = ALL_THAT_IS_HERE if header.rests_on is None else header.rests_on
         holds = header.rests_on is None or rests_on == 0 or self._holds(rests_on)
         if code == RequestCode.GET_ALL_DELAY_OFFSET:
@@ -114,8 +115,8 @@ class SlaveSync:
         return self._tables.offsets.adopt(wrapper, rests_on if holds else None)
 
     def _counts(self, code: RequestCode, version: str | None) -> bool:
-        """Whether the answer is the leading master's. Older releases send no version with delay offsets; with consumer
-        offsets, which are requested just before, they do."""
+        """Whether the answer comes from the leading master. Older releases send no version with delay offsets. They send a
+        version with consumer offsets, which are requested just before."""
         present = self._membership.master_address, self._membership.master_epoch
         if code == RequestCode.GET_ALL_DELAY_OFFSET and version is None and self._leads == present:
             return True

@@ -1,8 +1,8 @@
 """A slave's copy of its master's topics, groups and deletions (COPY_TABLES).
 
-Invariant: only answers of the master of the present role are taken, and a version is reported to the master only once it is on
-this disk. The request waits at the master, so a change is copied at once. A master that does not know the request is copied
-as upstream's slaves do, see slavesync."""
+Invariant: an answer is used only if it comes from the master of the present role. A version is reported to the master only once
+it is on this disk. The request waits at the master, so a change is copied at once. If a master does not know the request, its
+tables are copied as upstream's slaves do, see slavesync."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ logger = logging.getLogger("broker.tablecopy")
 TIMEOUT_MS = 3_000
 WAIT_MS = 2_000
 AGAIN_SOON_MS, AGAIN_MS = 10, 200
-"""An elected master leads within moments, and does not count slaves that are missing its tables; the interval grows for one
-that does not lead."""
+"""The first and the longest interval. An elected master usually leads at once, and does not count slaves that are missing its
+tables. If it does not lead, the interval grows."""
 
 
 class Fence(Protocol):
-    """The versions that a Raft group's member may take and be counted for; see broker.neighbours.grouptables."""
+    """The versions that a Raft group's member may accept, and for which it may be counted; see
+    broker.neighbours.grouptables."""
 
     def may_take(self, version: TablesVersion) -> bool: ...
 
@@ -45,7 +46,7 @@ class Fence(Protocol):
 
 
 class Slices:
-    """Slices of one answer: changes since the version of these tables, or all rows."""
+    """The slices of one answer: the changes since the version of these tables, or all rows."""
 
     def __init__(self) -> None:
         self._parts: list[TableChanges] = []
@@ -57,7 +58,7 @@ class Slices:
         self._parts, self._since, self._named, self._place = [], None, None, None
 
     def ask(self, header: CopyTablesHeader, exact: Named | None) -> None:
-        """Add the wanted part to a request: the next slice, or the changes since the present tables."""
+        """Add the wanted part to a request: the next slice, or the changes since the version of the present tables."""
         if self._place is None:
             self.begin_again()
             header.follows = None if exact is None else str(exact)
@@ -65,7 +66,7 @@ class Slices:
             header.follows, header.place, header.named = self._since, self._place, str(self._named)
 
     def take(self, said: TablesVersionHeader, changes: TableChanges) -> bool:
-        """Add a slice. Returns whether it was the last one."""
+        """Add a slice. Returns whether it was the last slice."""
         if self._place is None or said.behind != self._place or said.since != self._since:
             self._parts, self._since = [], said.since
         self._parts.append(changes)
@@ -73,7 +74,7 @@ class Slices:
         return said.place is None
 
     def adopt(self, tables: Tables) -> None:
-        """Take over the complete answer."""
+        """Apply the complete answer to `tables`."""
         assert self._named is not None and self._parts, "the last slice was taken"
         changes = merged(self._parts)
         if self._since is None:
@@ -84,8 +85,8 @@ class Slices:
 
 
 class TableCopy:
-    """Copies from the master that `membership` names. `on_known()` when its first tables are here, or when it turns out not to
-    know the request: from then on its offsets can be taken."""
+    """The copy from the master that `membership` names. `on_known()` is called when the master's first tables are here, or when
+    the master does not know the request. From then on the master's offsets can be copied."""
 
     def __init__(
         self,
@@ -99,8 +100,7 @@ class TableCopy:
         in_pair: bool = False,
         fence: Fence | None = None,
     ) -> None:
-        """`in_pair`: every master is polled as upstream's, because nothing distinguishes one process of a master from the
-        next."""
+        """With `in_pair` every master is polled like upstream's, because one process of a master looks like the next."""
         self._membership = membership
         self._client = client
         self._clock = clock
@@ -109,7 +109,7 @@ class TableCopy:
         self._on_known = on_known
         self._wake = asyncio.Event()
         self._failure = RepeatedFailure()
-        self._source: tuple[str, int] | None = None  # the master of the next two
+        self._source: tuple[str, int] | None = None  # the master that the next two are from
         self._adopted: TablesVersion | None = None
         self._held: TablesVersion | None = None  # adopted and on disk
         self._slices = Slices()
@@ -120,23 +120,23 @@ class TableCopy:
         tables.on_facts_changed(self._differs)
 
     def soon(self) -> None:
-        """Copy soon: there may be a new master."""
+        """Copy soon, because there may be a new master."""
         if self._master() != self._source:
             self._wake.set()
 
     @property
     def master_is_old(self) -> bool:
-        """Whether the present one must be polled as upstream's."""
+        """Whether the present master must be polled like upstream's."""
         return self._in_pair or (self._old is not None and self._old == self._master())
 
     @property
     def is_copied(self) -> bool:
-        """Whether the present master's tables are on this disk; of upstream's master, as far as can be known."""
+        """Whether the present master's tables are on this disk; True for upstream's master, for which it is not known."""
         return self.master_is_old or (self._held is not None and self._source == self._master())
 
     def counts(self, version: str | None) -> bool:
-        """Whether an answer with this `version` comes from the present master while it led, and not from before its tables
-        here. An old master sends no version."""
+        """Whether an answer with this `version` comes from the present master while it led, and is not older than the tables
+        copied here. A master that is polled like upstream's sends no version."""
         if self.master_is_old:
             return True
         said, master = TablesVersion.parse(version), self._master()
@@ -158,7 +158,7 @@ class TableCopy:
         return None if address is None else (address, self._membership.master_epoch)
 
     async def _unless_woken(self, master: tuple[str, int]) -> int:
-        """Send one request, abandoned when another master is to be asked. Returns ms until the next is due."""
+        """Send one request; it is abandoned when another master must be asked. Returns the ms until the next request."""
         asked = asyncio.create_task(self._copy(master), name="copy tables")
         waking = asyncio.create_task(self._wake.wait(), name="copy tables wake-up")
         try:
@@ -205,12 +205,12 @@ class TableCopy:
             return self._interval_ms
         is_ours = version is not None and version.epoch == master[1]
         if reply.code != ResponseCode.SUCCESS or version is None or not (is_ours and self._may_take(version)):
-            # it does not lead yet or any more, or a former master is at this address
+            # the master does not lead yet or any more, or a former master is at this address
             again_ms, self._again_ms = self._again_ms, min(2 * self._again_ms, AGAIN_MS)
             return again_ms
         read_ms = self._clock.monotonic_ms() - came_ms
         if changes is None or not self._slices.take(said, changes) or await self._store(version):
-            return read_ms  # large tables that change all the time leave time for the log
+            return read_ms  # if large tables change all the time, this leaves time for the log
         return self._interval_ms
 
     async def _store(self, version: TablesVersion) -> bool:
@@ -222,7 +222,7 @@ class TableCopy:
         source, before = self._source, self._tables.version
         try:
             await self._tables.save_facts()
-        except OSError:  # they stay changed: broker.tables.tables retries, and logs
+        except OSError:  # the tables stay changed: broker.tables.tables retries, and logs
             return False
         if (self._source, self._tables.version) == (source, before):
             self._held = version
@@ -232,5 +232,6 @@ class TableCopy:
         return self._fence is None or self._fence.may_take(version)
 
     def _differs(self) -> None:
-        """Request everything next time: a group was created here, or a role taken, and the master's tables replace these."""
+        """Called when these tables differ from the master's, because a group was created here or a role was taken. The next
+        request asks for all tables."""
         self._held = None

@@ -1,1 +1,1 @@
-"""Outgoing messages: pulls, and pulls that wait."""
+"""Outgoing messages: pulls, and held pulls."""

@@ -1,7 +1,6 @@
-"""Checks of pulls, and the read that answers one.
+"""Checks of pulls, and the read for an accepted pull.
 
-Invariant: of several faults the first one found is reported: role, then group, topic,
-queue, and subscription."""
+Invariant: of several faults only one is reported. The order is: role, group, topic, queue, subscription."""
 
 from __future__ import annotations
 
@@ -39,14 +38,14 @@ class PullLimits(Protocol):
 
 
 class Reading(Protocol):
-    """View of whether this broker may answer readers now."""
+    """Whether this broker may answer readers now."""
 
     @property
     def serves_reads(self) -> bool: ...
 
 
 class PullAdmission:
-    """Checks by the role, the tables and the clients' subscriptions."""
+    """The checks, by the role, the tables and the clients' subscriptions."""
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class PullAdmission:
     def request(
         self, peer: Peer, header: PullMessageHeader, command: RemotingCommand, arrived_ms: int
     ) -> PullRequest:
-        """The read for one pull, which arrived over `peer` at `arrived_ms` (monotonic). Raises Refused."""
+        """The read for a pull that arrived over `peer` at `arrived_ms` (monotonic). Raises Refused."""
         if not self._reading.serves_reads:
             raise ClientRefused(ResponseCode.SYSTEM_BUSY, REJECTED)
         if header.lite_topic:
@@ -100,12 +99,12 @@ class PullAdmission:
         )
 
     def check_still_permitted(self, request: PullRequest) -> None:
-        """Check again after a pull waited: an administrator may have closed or deleted its topic or group. Raises Refused."""
+        """Check a pull again after it waited, because its topic or group may have been closed or deleted. Raises Refused."""
         self._permitted(request.command.code, request.group, request.topic, request.queue_id)
 
     def _check_shares_queues(self, group_name: str) -> None:
-        """Reject broadcast groups for clients without subscriptions in their pulls, as upstream: no heartbeat names the
-        others."""
+        """Reject broadcast groups of clients whose pulls have no subscriptions, as upstream does: such clients do not know each
+        other from heartbeats."""
         connected = self._consumers.find(group_name)
         if connected is not None and connected.message_model == BROADCASTING:
             why = f"the consumer group[{group_name}] can not consume by broadcast way"
@@ -170,7 +169,7 @@ class PullAdmission:
         return None, matching
 
     def _subscription(self, peer: Peer, header: PullMessageHeader) -> Subscription | None:
-        """The group's, from heartbeats; where that is older than the pull's, the client's own."""
+        """The group's subscription from heartbeats; if it is older than the pull's, the client's own subscription."""
         known = self._consumers.subscription(header.consumer_group, header.topic)
         if known is not None and known.version >= header.sub_version:
             return known

@@ -1,7 +1,7 @@
-"""New messages of a queue, to skip reads for pulls whose filter matches none of them.
+"""New messages of a queue. They show which held pulls need no read, because their filters match no new message.
 
-Invariant: messages are skipped only by the codes of their tags, and only where every code is known; other entries of
-a queue need a read. For an SQL92 expression the messages are skipped that a read with the same one skipped."""
+Invariant: messages are skipped only by the codes of their tags, and only if every code is known. Otherwise a read is needed.
+For an SQL92 expression, messages are skipped only if a read with the same expression has skipped them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from messagestore.messages import PropertyFilter, QueueEntry
 from messagestore.queues.consumequeue import is_filler
 
 LOOKED_AT_MAX = 100
-"""Limit of messages looked at: among more there are usually wanted ones, so a read is needed anyway."""
+"""Limit of the messages whose codes are checked. Among more messages some usually match, so a read is needed anyway."""
 
 
 class Listed(Protocol):
-    """The part of the message store that lists a queue."""
+    """The part of the message store with the entries of queues."""
 
     def entries(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueEntry]: ...
 
@@ -30,12 +30,12 @@ class Arrivals:
         self._queue_id = queue_id
         self._end = end
         self._codes: dict[int, set[int] | None] = {}
-        """Codes by the queue offset of the first of them."""
+        """By queue offset: the tag codes of the messages from this offset on."""
         self._unmatched: dict[tuple[int, PropertyFilter], int] = {}
-        """Next offset after a read with the filter that found nothing."""
+        """(queue offset, filter) -> the next offset after a read that found nothing."""
 
     def passed_over(self, request: PullRequest) -> int | None:
-        """The offset up to which the request's filter matches nothing; None where a read is needed."""
+        """The offset up to which the request's filter matches nothing; None if a read is needed."""
         offset = request.offset
         if request.matching is not None:
             return self._unmatched.get((offset, request.matching))
@@ -48,7 +48,7 @@ class Arrivals:
         return self._end if unwanted else None
 
     def found_nothing(self, request: PullRequest, next_offset: int) -> None:
-        """Note that a read for `request` found nothing up to `next_offset`."""
+        """Record that a read for `request` found nothing up to `next_offset`."""
         if request.matching is not None:
             self._unmatched[request.offset, request.matching] = next_offset
 

@@ -1,8 +1,8 @@
-"""The broker of the set that a reader is sent to with the answer to a pull, and codes that a slave does not return.
+"""The broker of the set to which the answer to a pull sends the reader, and the codes that a slave does not return.
 
-Invariant: where slaves serve no readers everybody is sent to the master. A slave moves no reader's offset: it may be missing
-messages of the master, so a reader with an unknown offset keeps it and is sent to the master. A new master takes no reader
-back before its queues list all that a former one may have served."""
+Invariant: if slaves serve no readers, every reader is sent to the master. A slave moves no reader's offset, because it may be
+missing messages of the master. So a reader with an unknown offset keeps its offset and is sent to the master. A new master
+moves no reader back before its queues list all messages that a former master may have served."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from remoting.codes import ResponseCode
 
 MASTER_ID = 0
 SLAVE_RATIO_LESS = 10
-"""Percent of the memory: a slave accepts far-back readers earlier than its master does, so that none goes back and forth."""
+"""Percent of the memory. A slave's threshold is lower by this, so it keeps a reader that the master has just sent to it, and no
+reader goes back and forth."""
 MOVED = frozenset(
     {
         GetStatus.NO_MATCHED_LOGIC_QUEUE,
@@ -27,19 +28,19 @@ MOVED = frozenset(
         GetStatus.OFFSET_FOUND_NULL,
     }
 )
-"""Answers of the store with another offset."""
+"""The statuses with which the store returns another offset."""
 BEYOND = MOVED - {GetStatus.OFFSET_TOO_SMALL}
 
 
 class ReaderRole(Protocol):
-    """View of the broker's role."""
+    """The broker's role."""
 
     @property
     def is_slave(self) -> bool: ...
 
 
 class Keys(Protocol):
-    """The settings used here; they may change."""
+    """The settings used here, which may change."""
 
     slave_read_enable: bool
     access_message_in_memory_max_ratio: int
@@ -47,7 +48,7 @@ class Keys(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """The reader continues at broker `broker_id`, at `next_offset`."""
+    """The answer's code, and where the reader continues: at broker `broker_id` and at `next_offset`."""
 
     code: ResponseCode
     next_offset: int
@@ -55,9 +56,9 @@ class Direction:
 
 
 class PullRouting:
-    """`memory_bytes` of the machine, 0 where that is not known; `log_end()` of this log; `master_is_there()`: a slave is
-    connected to its master; `lists_former_epochs()`: all former masters' records that this master has are confirmed, and in
-    its queues."""
+    """The routing. `memory_bytes` is the machine's memory, 0 if it is not known; `log_end()` is the end of this log.
+    `master_is_there()` is True if this slave is connected to its master. `lists_former_epochs()` is True if all records of
+    former masters in this master's log are confirmed and in its queues."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class PullRouting:
         self._lists_former_epochs = lists_former_epochs
 
     def answer(self, code: ResponseCode, group: str, offset: int, result: GetResult) -> Direction:
-        """The answer for a `result` that was read at `offset`, where a master would answer `code`."""
+        """The answer for a `result` that was read at `offset`, and for which a master would answer `code`."""
         behind = self._reads_far_back(result)
         if not self._role.is_slave:
             if (
@@ -97,7 +98,8 @@ class PullRouting:
         return Direction(code, next_offset, MASTER_ID)
 
     def _nothing(self, code: ResponseCode, result: GetResult) -> ResponseCode:
-        """The code of a slave without a result: its master may have one. With the master away the reader would ask forever."""
+        """The code of a slave that found no message. The reader is sent to the master, which may have one, unless the master is
+        away: then the reader would ask for ever."""
         if self._master_is_there():
             return ResponseCode.PULL_RETRY_IMMEDIATELY
         return ResponseCode.PULL_NOT_FOUND if result.status in MOVED else code
@@ -109,7 +111,7 @@ class PullRouting:
         return known.which_broker_when_consume_slowly if behind else known.broker_id
 
     def _reads_far_back(self, result: GetResult) -> bool:
-        """Whether the result, or the entries read, are so far below the log's end that they are hardly in memory."""
+        """Whether the result, or the entries that were read, are so far below the log's end that memory hardly has them."""
         at = result.ranges[-1][0] if result.ranges else result.looked_at
         if at < 0 or not self._memory_bytes:
             return False

@@ -1,7 +1,7 @@
 """The frame of a pull's answer with messages.
 
-Invariant: its header is, byte for byte, that of any reply with these fields: it was encoded once, and only its numbers are
-replaced. The message buffers are not changed."""
+Invariant: the header equals, byte for byte, the encoded header of a reply with these fields. It is encoded once, and then only
+its numbers are replaced. The message buffers are not changed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from remoting.headercodec import encode_header
 from remoting.headers.pull import PullMessageResponseHeader
 
 JOINED_BYTES_MAX = 2048
-"""Average size below which copying the buffers together is cheaper than writing them one by one."""
+"""If the average size of the buffers is below this, it is cheaper to copy them together than to write them one by one."""
 
 
 def _template() -> bytes:
-    """The header with placeholders for four offsets and the opaque."""
+    """The encoded header, with placeholders for four numbers and the opaque."""
     *offsets, opaque = places = [1_000_000_000 + number for number in range(5)]
     reply = RemotingCommand(0, opaque).reply(
         ResponseCode.SUCCESS, GetStatus.FOUND.value, PullMessageResponseHeader(*offsets)
@@ -35,7 +35,7 @@ HEADER = _template()
 
 
 def frame_of(opaque: int, said: Direction, result: GetResult) -> list[Body]:
-    """The frame for the `result` of request `opaque`, whose reader continues as in `said`."""
+    """The frame with `result` for the request with `opaque`. The reader continues as in `said`."""
     buffers = result.buffers
     header = HEADER % (said.broker_id, said.next_offset, result.min_offset, result.max_offset, opaque)
     size = sum(map(len, buffers))

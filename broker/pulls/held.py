@@ -1,9 +1,9 @@
-"""Held pulls: they found nothing and wait for the next message of their queue. Upstream: PullRequestHoldService.
+"""Held pulls, which found no message and wait for the next message of their queue. Upstream: PullRequestHoldService.
 
-Invariant: a held pull is in the table of its queue until it is taken out exactly once: by a message that arrives, by
-its deadline, or by the end of its connection; or all are taken out at once, by a caller that answers them one by one. Held
-pulls are bounded, including those that this caller has not got yet; beyond the bound a pull is answered at once. Those of one
-connection are bounded, too, and its end costs no more than it held."""
+Invariant: a held pull is in the table of its queue until it is taken out, exactly once: by a message that arrives, by its
+deadline, or by the end of its connection. A caller may also take out all pulls together and answer them one by one. The number
+of held pulls is limited, including pulls that such a caller has not received yet; beyond the limit a pull is answered at once.
+The number for one connection is limited too. The end of a connection costs no more than the pulls that it held."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from remoting.peer import Peer
 K = TypeVar("K")
 Queue = tuple[str, int]
 PER_CONNECTION_MAX = 10_000
-"""Per connection: a client waits for each queue that it reads, once for each of its groups."""
-STALE_MAX = 64  # entries of answered pulls in the heap of deadlines, on top of the number held
+"""Limit for one connection: a client has one held pull for each queue that it reads, for each of its groups."""
+STALE_MAX = 64  # limit of answered pulls in the heap of deadlines, in addition to the held pulls
 
 
 @dataclass(slots=True, eq=False)
 class HeldPull:
-    """A pull that is answered at `deadline_ms` (monotonic) at the latest; `request.offset` is its next offset."""
+    """A pull that is answered at `deadline_ms` (monotonic) at the latest. `request.offset` is the next offset to read."""
 
     peer: Peer
     request: PullRequest
@@ -43,7 +43,7 @@ class HeldPulls:
         self._deadlines: list[tuple[int, int, HeldPull]] = []
         self._count = 0
         self._leaving = 0
-        """Taken out all together, and not returned yet."""
+        """The number of pulls that `release_all` took out and has not returned yet."""
         self._order = 0
 
     def __len__(self) -> int:
@@ -66,7 +66,7 @@ class HeldPulls:
         self._count += 1
 
     def waiting(self, queue: Queue, next_offset: int) -> list[HeldPull]:
-        """Pulls of `queue` that want messages below `next_offset`; they stay held."""
+        """The pulls of `queue` that wait for messages below `next_offset`. They stay held."""
         held = self._by_queue.get(queue)
         return [pull for pull in held if pull.request.offset < next_offset] if held else []
 
@@ -74,7 +74,7 @@ class HeldPulls:
         return queue in self._by_queue
 
     def holds(self, pull: HeldPull) -> bool:
-        """False once it was taken out, even if it was not returned yet."""
+        """Whether the pull is held. False once it was taken out, even if it was not returned to the caller yet."""
         return pull in self._by_queue.get(pull.request.queue, ())
 
     def queues(self) -> list[Queue]:
@@ -82,7 +82,7 @@ class HeldPulls:
         return list(self._by_queue)
 
     def release(self, pull: HeldPull) -> bool:
-        """Take a pull out; False when it already was."""
+        """Take a pull out. Returns False if it was taken out before."""
         if pull.done:
             return False
         pull.done = True
@@ -95,14 +95,15 @@ class HeldPulls:
         return True
 
     def release_expired(self, now_ms: int) -> Iterator[HeldPull | None]:
-        """Take out, each on demand, those whose time is over at `now_ms`; None for one that already was."""
+        """Take out the pulls whose deadline is over at `now_ms`, each when the iterator reaches it. Yields None for a pull that
+        was taken out before."""
         while self._deadlines and (self._deadlines[0][0] <= now_ms or self._deadlines[0][2].done):
             pull = heapq.heappop(self._deadlines)[2]
             yield pull if self.release(pull) else None
 
     def release_all(self) -> Iterator[HeldPull]:
-        """Take all out, at once and for the cost of a few: they are returned one by one, in order within a queue, and no other
-        caller finds them any more."""
+        """Take out all pulls at once. They are returned one by one, in order within a queue; no other caller finds them any
+        more. Taking them out costs as little as taking out a few."""
         queues = deque(self._by_queue.values())
         self._by_queue, self._by_peer, self._deadlines = {}, {}, []
         self._leaving, self._count = self._leaving + self._count, 0

@@ -1,8 +1,9 @@
-"""Processor of pulls: reads a queue below the confirm offset, or holds the request until a message comes. Upstream:
+"""Processor of pulls: it reads a queue below the confirm offset, or holds the request until a message comes. Upstream:
 PullMessageProcessor.
 
-Invariant: every reply of code 0, 19, 20 or 21 has the next offset and the range of the queue; bodies are the stored
-records, as in the log. Only a master answers unless slaveReadEnable is set."""
+Invariant: every reply with SUCCESS (0), PULL_NOT_FOUND (19), PULL_RETRY_IMMEDIATELY (20) or PULL_OFFSET_MOVED (21) has the next
+offset and the range of the queue. A body consists of the stored records, as in the log. Only a master answers, unless
+slaveReadEnable is set."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ CODES = {
     GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
     GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
 }
-"""The two statuses of an empty queue are 19 for offset 0 and 21 for any other."""
+"""The codes of the statuses, except the two statuses of an empty queue: PULL_NOT_FOUND for offset 0, PULL_OFFSET_MOVED for any
+other offset."""
 
 
 UNKNOWN_SUBSCRIPTION = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST)
@@ -95,14 +97,14 @@ class Queues(Listed, Protocol):
 
 
 class Polling(Protocol):
-    """The settings that limit how long a pull is held."""
+    """The settings that limit the time for which a pull is held."""
 
     long_polling_enable: bool
     short_polling_time_mills: int
 
 
 class PullProcessor:
-    """Serves codes 11 and 361 of all connections."""
+    """Serves PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361) of all connections."""
 
     def __init__(
         self,
@@ -121,7 +123,7 @@ class PullProcessor:
         latencies: Latencies | None = None,
         elsewhere: Callable[[Peer, RemotingCommand], Handled] | None = None,
     ) -> None:
-        """`elsewhere` answers a pull once this broker serves no readers, or passes it on."""
+        """When this broker serves no readers any more, `elsewhere` answers a pull or passes it on."""
         self._store = store
         self._admission = admission
         self._direction = direction
@@ -138,17 +140,17 @@ class PullProcessor:
         self._in_slices = InSlices(tasks)
         self._waking = InSlices(tasks)
         self._grown: OrderedDict[tuple[str, int], int] = OrderedDict()
-        """Ends of the queues whose pulls are to be woken."""
+        """The ends of the queues whose pulls must be woken."""
         self.found = 0
 
     def handle(self, peer: Peer, command: RemotingCommand) -> Handled:
-        """Answer a pull, or hold it when the queue has nothing yet and the client waits."""
+        """Answer a pull, or hold it if the queue has no message yet and the client waits."""
         return self._handle(peer, command, peer.active_at_ms)
 
     def _handle(
         self, peer: Peer, command: RemotingCommand, arrived_ms: int, *, asked: bool = False
     ) -> Handled:
-        """`asked`: the client was asked for its subscriptions."""
+        """Handle a pull. `asked` is True if the client was already asked for its subscriptions."""
         header = PullMessageHeader.from_ext(command.ext)
         try:
             request = self._admission.request(peer, header, command, arrived_ms)
@@ -191,7 +193,7 @@ class PullProcessor:
                 peer.attributes["holds_pulls"] = True
                 peer.on_close(self._held.release_of)
             request.held = True
-            command.ext, command.body = {}, None  # not needed for its answer
+            command.ext, command.body = {}, None  # not needed for the answer
             self._held.hold(HeldPull(peer, request, self._clock.monotonic_ms() + wait_ms))
             return None
         return self._answer(peer, request, result)
@@ -199,7 +201,7 @@ class PullProcessor:
     async def _after_asking(
         self, peer: Peer, command: RemotingCommand, arrived_ms: int, asking: asyncio.Task[None]
     ) -> RemotingCommand | None:
-        """Answer a pull after its client was asked for its subscriptions. Meanwhile the role may have changed."""
+        """Answer a pull after its client was asked for its subscriptions. The role may have changed meanwhile."""
         await asyncio.wait([asking])
         if peer.closed:
             return None
@@ -210,19 +212,19 @@ class PullProcessor:
         return await handled if inspect.isawaitable(handled) else handled
 
     def _moved(self, command: RemotingCommand, topic: str, queue_id: int, offset: int) -> RemotingCommand:
-        """The answer after an administrator moved the group in this queue: continue at `offset`."""
+        """The answer after an administrator moved the group in this queue: the client continues at `offset`."""
         store = self._store
         bounds = store.min_queue_offset(topic, queue_id), store.max_queue_offset(topic, queue_id)
         reply = PullMessageResponseHeader(MASTER_ID, offset, *bounds)
         return command.reply(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", reply)
 
     def moved(self, group: str, topic: str, queue_ids: Iterable[int]) -> None:
-        """Answer pulls that wait in queues in which an administrator moved `group`, many of them in slices."""
+        """Answer pulls that wait in queues in which an administrator moved `group`; many pulls are answered in slices."""
         self._in_slices.do(self._moved_pulls(group, topic, list(queue_ids)))
 
     def arrived(self, grown: list[QueueGrew]) -> None:
-        """Answer the pulls that waited for queues that grew, many of them in slices. Messages that come to a queue before all
-        its pulls had their turn are looked at together."""
+        """Answer the pulls that waited for queues that grew; many pulls are answered in slices. Messages that come to a queue
+        before all of its pulls had their turn are handled together."""
         for topic, queue_id, next_offset in grown:
             if self._held.is_waited_for((topic, queue_id)):
                 self._grown[topic, queue_id] = next_offset
@@ -230,16 +232,16 @@ class PullProcessor:
             self._waking.do(self._woken())
 
     def expire(self, now_ms: int) -> None:
-        """Answer the held pulls whose time is over, many of them in slices."""
+        """Answer the held pulls whose time is over; many pulls are answered in slices."""
         self._in_slices.do(self._answered(self._held.release_expired(now_ms)))
 
     def ask_again(self) -> None:
-        """Answer all, in slices, as if their time were over: another broker serves their next pull."""
+        """Answer all held pulls, in slices, as if their time were over. Another broker serves their next pulls."""
         self._in_slices.do(self._answered(self._held.release_all()))
 
     def release_all(self) -> None:
-        """Send all readers away, in slices: this broker may not answer them any more. Each of them, even if it may
-        again before the last one's turn comes."""
+        """Reject all held pulls, in slices, because this broker may not answer readers any more. All are rejected, even if the
+        broker may answer again before the last pull's turn."""
         self._in_slices.do(self._sent_away(self._held.release_all()))
 
     async def drained(self) -> None:
@@ -263,9 +265,9 @@ class PullProcessor:
                 yield pull
 
     def _woken(self) -> Iterator[HeldPull]:
-        """Where several wait for a queue, none is read for whose tags did not come, and of those with one SQL92 expression
-        that does not match one is; for one alone a read costs no more than a look at the tags. A queue that grows meanwhile
-        gets another turn, after the others."""
+        """Answer the pulls of the queues that grew. If several pulls wait for a queue, there is no read for pulls whose tags
+        did not come, and only one read for all pulls with one SQL92 expression that does not match. For a single pull a read
+        costs no more than a check of the tags. A queue that grows meanwhile gets another turn after the other queues."""
         while self._grown:
             (topic, queue_id), next_offset = self._grown.popitem(last=False)
             waiting = self._held.waiting((topic, queue_id), next_offset)
@@ -292,7 +294,7 @@ class PullProcessor:
             goes_on = result.next_begin_offset
             if came is not None:
                 came.found_nothing(request, goes_on)
-        if request.offset < goes_on < next_offset:  # a read looks at a limited number
+        if request.offset < goes_on < next_offset:  # a read checks a limited number
             self._grown.setdefault(request.queue, next_offset)
         request.offset, request.moved = goes_on, True
 
@@ -313,7 +315,8 @@ class PullProcessor:
             yield pull
 
     def _forbidden(self, request: PullRequest) -> ClientRefused | None:
-        """Why a pull that waited is rejected: its topic or group was closed or deleted meanwhile."""
+        """The reason to reject a pull that waited: its topic or group was closed or deleted meanwhile. None without a
+        reason."""
         try:
             self._admission.check_still_permitted(request)
         except ClientRefused as refused:
@@ -372,7 +375,8 @@ class PullProcessor:
         return self._direction.answer(code, request.group, request.offset, result).code
 
     async def _bring_and_answer(self, peer: Peer, request: PullRequest) -> None:
-        """Read entries that are not in the page cache, without blocking others. Meanwhile the role may have changed."""
+        """Answer a pull after reading entries that are not in the page cache, without blocking other tasks. The role may have
+        changed meanwhile."""
         await self._store.bring(request.topic, request.queue_id, request.offset, request.count_max)
         if self._admission.serves_reads:
             self._answer_late(peer, request, self._read(request))
@@ -380,7 +384,7 @@ class PullProcessor:
             self._refuse(peer, request, ResponseCode.SYSTEM_BUSY, REJECTED)
 
     async def _match_and_answer(self, peer: Peer, request: PullRequest, wanted: PropertyFilter) -> None:
-        """As `_bring_and_answer`, where the filter needs properties from the disk."""
+        """Like `_bring_and_answer`, for a filter that needs properties from the disk."""
         place = request.topic, request.queue_id, request.offset
         try:
             result = await self._store.read_matching(*place, request.count_max, request.bytes_max, wanted)
@@ -397,7 +401,7 @@ class PullProcessor:
     ) -> None:
         try:
             await self._store.load(result)
-        except OffsetOutOfRange:  # deleted or cut meanwhile: the answer has the next offset
+        except OffsetOutOfRange:  # the range was deleted or cut meanwhile: the answer has the next offset
             self._answer_late(peer, request, self._read(request))
             return
         except (RecordDamaged, QueueDamaged, OSError) as error:
@@ -406,7 +410,7 @@ class PullProcessor:
         self._write(peer, request, said, result)
 
     def _cannot_be_read(self, peer: Peer, request: PullRequest, error: Exception) -> None:
-        """Answer a pull whose part of the disk cannot be read; it may have no caller that does."""
+        """Answer a pull whose part of the disk cannot be read. The pull may run in a task, whose errors nobody answers."""
         if isinstance(error, OSError):
             place = f"{request.topic} {request.queue_id} {request.offset}"
             logger.error("pull not answered", extra=fields(at=place, why=error))

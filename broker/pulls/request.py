@@ -1,4 +1,4 @@
-"""A pull: header of codes 11 and 361 and the filter of its subscription, as long as it may be held."""
+"""A pull: the header of the request and the filter of its subscription. It exists as long as the pull may be held."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from remoting.command import RemotingCommand
 
 @dataclass(slots=True)
 class PullRequest:
-    """`offset` is the queue offset to read from; it increases while a held pull skips unwanted messages."""
+    """`offset` is the queue offset to read from. It increases while a held pull skips unwanted messages."""
 
     command: RemotingCommand
     group: str
@@ -21,9 +21,9 @@ class PullRequest:
     bytes_max: int
     filter: TagFilter | None
     arrived_ms: int  # monotonic
-    held: bool = False  # it had to wait
-    moved: bool = False  # past messages that the filter rejects
-    matching: PropertyFilter | None = None  # instead of `filter`
+    held: bool = False  # the pull had to wait
+    moved: bool = False  # the offset moved past messages that the filter rejects
+    matching: PropertyFilter | None = None  # used instead of `filter`
 
     @property
     def queue(self) -> tuple[str, int]:

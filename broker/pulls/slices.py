@@ -1,7 +1,7 @@
-"""Batched work on many held pulls: slices between which other tasks run.
+"""Work on many held pulls, in slices between which other tasks run.
 
-Invariant: work is done in the order in which it was added, each step of it once. If nothing was left
-before, the first SLICE steps are done at once, and all the rest by one task."""
+Invariant: work is done in the order in which it was added, and each step is done once. If no earlier work is left, the first
+SLICE steps are done at once. One task does all other steps."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from itertools import islice
 from mqruntime.tasks import Tasks
 
 SLICE = 100
-"""Answers to pulls: each is a read and a write, together some 0.1 ms at most."""
+"""The number of answers to pulls in a slice. An answer is a read and a write, which take about 0.1 ms at most."""
 
 
 class InSlices:
-    """`tasks` run the work after the first slice."""
+    """The work. `tasks` runs the part after the first slice."""
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
@@ -30,7 +30,7 @@ class InSlices:
         return self._rest is not None and not self._rest.done()
 
     def do(self, work: Iterator[object]) -> None:
-        """Add work; each item taken from `work` is a step of it."""
+        """Add work. Each item that is taken from `work` is one step."""
         self._work.append(work)
         if not self.goes_on and self._slice():
             self._rest = self._tasks.start(self._go_on(), name="held pulls")

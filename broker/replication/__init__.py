@@ -1,1 +1,1 @@
-"""What an acknowledgement waits for, and the sends that wait for it."""
+"""The end of the log that may be acknowledged, and the sends that wait for their acknowledgement."""

@@ -1,7 +1,7 @@
-"""Acknowledged end of a broker under controllers, by the contract of its settings, see
-broker.role.contract.
+"""The acknowledged end of a broker under controllers, by the contract of its settings (see broker.role.contract).
 
-Invariant: 0 while it accepts no sends, so nothing is answered OK on the way out of mastership."""
+Invariant: the acknowledged end is 0 while the broker accepts no sends, so no send is answered OK on the way out of
+mastership."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from messagestore.store.settings import FlushDiskType
 
 
 class Acknowledgement:
-    """`settings` may change while the broker runs."""
+    """The acknowledged end. `settings` may change while the broker runs."""
 
     def __init__(
         self, membership: Membership, settings: BrokerSettings, store: BrokerStore, ha: Replication
@@ -34,7 +34,7 @@ class Acknowledgement:
         return min(end, self._store.flushed_offset()) if self._flushes else end
 
     def replicated_end(self) -> int:
-        """`acked_end`, even if this broker's own disk is missing part of it."""
+        """Like `acked_end`, but a part may be missing on this broker's own disk."""
         if not self._membership.accepts_sends:
             return 0
         if self._settings.all_ack_in_sync_state_set:
@@ -42,7 +42,7 @@ class Acknowledgement:
         return self._store.max_offset() if self._ha.may_confirm() else 0
 
     def stored_end(self) -> int:
-        """0: under controllers no send is answered only because it is stored here."""
+        """Always 0: under controllers no send is answered only because it is stored here."""
         return self.acked_end()
 
     def followed_end(self) -> int:
@@ -50,5 +50,5 @@ class Acknowledgement:
         return self.replicated_end()
 
     def reachable(self, end: int) -> bool:
-        """True: a slave that does not have it in time leaves the set."""
+        """Always True: a slave that does not have the send in time leaves the set."""
         return True

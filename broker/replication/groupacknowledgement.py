@@ -1,6 +1,7 @@
-"""Acknowledged end of a Raft group's leader: the committed end.
+"""The acknowledged end of a Raft group's leader: the committed end.
 
-Invariant: 0 while it accepts no sends, so nothing is answered OK on the way out of mastership."""
+Invariant: the acknowledged end is 0 while the broker accepts no sends, so no send is answered OK on the way out of
+mastership."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ class GroupAcknowledgement:
         self._group = group
 
     def enough_in_sync(self) -> bool:
-        """True: a serving leader just had a majority; each send shows whether it still has."""
+        """Always True: a serving leader had a majority a moment ago, and each send shows whether it still has one."""
         return True
 
     def acked_end(self) -> int:
@@ -31,5 +32,6 @@ class GroupAcknowledgement:
         return self.acked_end()
 
     def reachable(self, end: int) -> bool:
-        """True: the present followers are not known; without a majority in time a send ends as unknown."""
+        """Always True: the present followers are not known. Without a majority in time the outcome of a send is unknown (code
+        12)."""
         return True

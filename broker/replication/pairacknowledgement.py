@@ -1,6 +1,6 @@
-"""Acknowledged end of a pair's master, by upstream's brokerRole.
+"""The acknowledged end of a pair's master, by upstream's brokerRole.
 
-Invariant: 0 while it accepts no sends, so nothing is answered OK on the way out."""
+Invariant: the acknowledged end is 0 while the broker accepts no sends, so no send is answered OK when the broker stops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from messagestore.store.brokerstore import BrokerStore
 
 
 class PairAcknowledgement:
-    """`flushes`: only messages on this disk are answered OK."""
+    """The acknowledged end. With `flushes` only messages on this disk are answered OK."""
 
     def __init__(self, membership: Membership, store: BrokerStore, ha: Replication, *, flushes: bool) -> None:
         self._membership = membership
@@ -19,7 +19,7 @@ class PairAcknowledgement:
         self._flushes = flushes
 
     def enough_in_sync(self) -> bool:
-        """True: a pair's master stores messages with or without a slave."""
+        """Always True: a pair's master stores messages with or without a slave."""
         return True
 
     def acked_end(self) -> int:
@@ -27,17 +27,17 @@ class PairAcknowledgement:
         return min(self.replicated_end(), self.stored_end())
 
     def replicated_end(self) -> int:
-        """`acked_end`, even if this broker's own disk is missing part of it."""
+        """Like `acked_end`, but a part may be missing on this broker's own disk."""
         return self._ha.acked_end() if self._membership.accepts_sends else 0
 
     def stored_end(self) -> int:
-        """The end of the log that this broker stored, on disk if `flushes`."""
+        """The end of the log that this broker has stored; with `flushes` the end on disk."""
         if not self._membership.accepts_sends:
             return 0
         return self._store.flushed_offset() if self._flushes else self._store.max_offset()
 
     def followed_end(self) -> int:
-        """The log end of a slave that may become master, whether or not sends wait for one."""
+        """The log end of a slave that may become master, whether or not sends wait for a slave."""
         return self._ha.followed_end() if self._membership.accepts_sends else 0
 
     def reachable(self, end: int) -> bool:
@@ -45,7 +45,7 @@ class PairAcknowledgement:
 
 
 class StoredHere:
-    """Acknowledged end for messages that wait for no slave: delayed ones, when they are delivered."""
+    """The acknowledged end for messages that wait for no slave, such as delivered delayed messages."""
 
     def __init__(self, pair: PairAcknowledgement) -> None:
         self.enough_in_sync = pair.enough_in_sync

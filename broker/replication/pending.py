@@ -1,10 +1,9 @@
 """Stored sends that wait for the other members of the SyncStateSet.
 
-Invariant: they are in one deque in the order of their end offsets, which is also that of their deadlines. Each is
-answered exactly once: OK when the acknowledged end covers it, else with a code for a stored message of unknown outcome
-(for sends FLUSH_DISK_TIMEOUT where only the own disk is missing it, else FLUSH_SLAVE_TIMEOUT).
-Replies to one connection leave in one write. Sends that came together may be one element, with their replies
-encoded."""
+Invariant: the sends are in one deque, in the order of their end offsets, which is also the order of their deadlines. Each send
+is answered exactly once. The answer is OK when the acknowledged end covers the send. Otherwise the outcome is unknown, and the
+code is FLUSH_DISK_TIMEOUT if only this broker's disk is missing the send, else FLUSH_SLAVE_TIMEOUT. Replies to one connection
+leave in one write. Sends that came together may be one element, with encoded replies."""
 
 from __future__ import annotations
 
@@ -30,9 +29,9 @@ NONE_WAITS = 1 << 63
 
 @dataclass(slots=True)
 class PendingSend:
-    """A stored send and its reply once all hold it (code 0); offsets exclusive, times monotonic ms. `unknown` is
-    the reply if that stays unknown; without one `reply` is changed. `request_code` is the request's. `alone`: there is no
-    slave to wait for, which `reply` reports, and it is sent once the message is stored here."""
+    """A stored send, and the reply (code 0) for when all replicas hold it. Offsets are exclusive; times are monotonic ms.
+    `unknown` is the reply if the outcome stays unknown; if it is None, `reply` is changed. `alone` means that there is no slave
+    to wait for: `reply` reports this, and is sent once the message is stored here."""
 
     end_offset: int
     deadline_ms: int
@@ -56,7 +55,7 @@ class PendingSend:
         return encode(self.reply)
 
     def up_to(self, end: int, stored_end: Callable[[], int]) -> PendingSend | None:
-        """The part that is answered once these ends are held and stored."""
+        """The part that is answered when replicas hold the log up to `end` and this broker up to `stored_end()`."""
         return self if self.end_offset <= (stored_end() if self.alone else end) else None
 
     def each(self) -> list[PendingSend]:
@@ -65,8 +64,8 @@ class PendingSend:
 
 @dataclass(slots=True)
 class PendingRun:
-    """Stored sends of one connection that came together. `ends` are their end offsets; the n-th reply ends at `frame_ends[n]`
-    of `replies` and begins where the one before ends, the first at `begin`."""
+    """Stored sends of one connection that came together. `ends` are their end offsets. The encoded replies follow each other in
+    `replies`: the first begins at `begin`, and reply n ends at `frame_ends[n]`."""
 
     ends: list[int]
     replies: bytes
@@ -97,7 +96,7 @@ class PendingRun:
         return [self.replies[self.begin : self.frame_ends[-1]]]
 
     def up_to(self, end: int, stored_end: Callable[[], int]) -> PendingRun | None:
-        """The part that is answered once `end` is held; the rest stays here."""
+        """Removes and returns the part that is answered when replicas hold the log up to `end`. The other sends stay."""
         if end < self.ends[0]:
             return None
         if end >= self.ends[-1]:
@@ -124,7 +123,7 @@ Waiting = PendingSend | PendingRun
 
 
 class Answered(Protocol):
-    """Sends of one connection that get the same answer, `count` of them."""
+    """`count` sends of one connection that get the same answer."""
 
     @property
     def count(self) -> int: ...
@@ -140,9 +139,9 @@ class Answered(Protocol):
 
 
 class PendingSends:
-    """Waiting sends of a broker, `count_max` at most; further ones are rejected before they are stored.
+    """The waiting sends of a broker, `count_max` at most. Further sends are rejected before they are stored.
 
-    `on_answer`, if given, gets those that are being answered."""
+    `on_answer`, if given, is called with the sends that are being answered."""
 
     def __init__(
         self,
@@ -163,12 +162,12 @@ class PendingSends:
 
     @property
     def first_end(self) -> int:
-        """End of the first one; above every offset when none waits."""
+        """End of the first send; above every offset if no send waits."""
         return self._sends[0].first_end if self._sends else NONE_WAITS
 
     @property
     def last_end(self) -> int:
-        """End of the last one; 0 when none waits."""
+        """End of the last send; 0 if no send waits."""
         return self._sends[-1].end_offset if self._sends else 0
 
     def add(self, send: Waiting) -> None:
@@ -177,7 +176,8 @@ class PendingSends:
         self._count += send.count
 
     def acknowledged(self, end: int, stored_end: Callable[[], int] = lambda: 0) -> None:
-        """Answer sends below `end`, which every member holds, or, if alone, below `stored_end`, which is stored here."""
+        """Answer sends below `end`, up to which every member holds the log. A send that is `alone` is answered if it is below
+        `stored_end()`, up to which the log is stored here."""
         sends = self._sends
         answered: list[Waiting] = []
         while sends and (part := sends[0].up_to(end, stored_end)) is not None:
@@ -190,7 +190,7 @@ class PendingSends:
             self._answer(answered)
 
     def expire(self, now_ms: int, replicated_end: int) -> None:
-        """Answer sends after their deadline; the other members hold those up to `replicated_end`."""
+        """Answer sends after their deadline. The other members hold the log up to `replicated_end`."""
         sends = self._sends
         expired: list[PendingSend] = []
         while sends and sends[0].deadline_ms <= now_ms:
@@ -201,7 +201,7 @@ class PendingSends:
         self._answer_unknown(expired[len(unflushed) :], ResponseCode.FLUSH_SLAVE_TIMEOUT, UNKNOWN_REMARK)
 
     def give_up(self) -> None:
-        """Answer all as unknown: the broker is not master any more."""
+        """Answer all sends with an unknown outcome, because the broker is not master any more."""
         given_up = [send for waiting in self._sends for send in waiting.each()]
         self._sends.clear()
         self._count = 0

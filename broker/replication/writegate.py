@@ -1,7 +1,7 @@
-"""Checks of all client messages before the store, and their wait after it.
+"""Checks of all client messages before they are stored, and their wait after they are stored.
 
-Invariant: a message is answered OK only after `replication.acked_end()` covered it. Nothing is stored while this broker
-accepts no sends, too many of them wait, or too few replicas are in sync."""
+Invariant: a message is answered OK only after `replication.acked_end()` covered it. No message is stored while this broker
+accepts no sends, too many sends wait, or too few replicas are in sync."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from remoting.codes import ResponseCode
 
 
 class RoleView(Protocol):
-    """View of the broker's role."""
+    """The broker's role."""
 
     @property
     def accepts_sends(self) -> bool: ...
@@ -26,7 +26,7 @@ class RoleView(Protocol):
 
 
 class ReplicationView(Protocol):
-    """View of the broker's replicas; see broker.replication.acknowledgement."""
+    """The broker's replicas; see broker.replication.acknowledgement."""
 
     def enough_in_sync(self) -> bool: ...
 
@@ -34,7 +34,7 @@ class ReplicationView(Protocol):
 
 
 class SendReplicationView(ReplicationView, Protocol):
-    """View of the replicas for sends, which wait."""
+    """The broker's replicas, for sends that wait for them."""
 
     def replicated_end(self) -> int: ...
 
@@ -46,7 +46,7 @@ class SendReplicationView(ReplicationView, Protocol):
 
 
 class ClientLog(Protocol):
-    """The part of the message store for messages of clients."""
+    """The part of the message store that stores messages of clients."""
 
     store_host: bytes
 
@@ -58,7 +58,7 @@ class ClientLog(Protocol):
 
 
 class WriteGate:
-    """`pending` has stored messages that wait for the replicas, `wait_ms` at most."""
+    """The gate. `pending` has the stored messages that wait for the replicas, `wait_ms` at most."""
 
     def __init__(
         self,
@@ -76,7 +76,8 @@ class WriteGate:
         self._wait_ms = wait_ms
 
     def refusal(self, not_enough: str = NOT_ENOUGH) -> ClientRefused | None:
-        """Why no message is accepted now; `not_enough` is the remark where too few replicas are in sync."""
+        """The reason why no message is accepted now; None if messages are accepted. `not_enough` is the remark if too few
+        replicas are in sync."""
         if (refusal := self.role_refusal()) is not None:
             return refusal
         if self.pending.full:
@@ -90,7 +91,7 @@ class WriteGate:
         return self._role.is_slave
 
     def role_refusal(self) -> ClientRefused | None:
-        """Why this broker serves no producers in its role."""
+        """The reason why this broker serves no producers in its role; None if it serves them."""
         if self._role.accepts_sends:
             return None
         if self._role.is_slave:
@@ -98,16 +99,16 @@ class WriteGate:
         return ClientRefused(ResponseCode.SERVICE_NOT_AVAILABLE, NO_ROLE)
 
     def deadline_ms(self) -> int:
-        """Deadline (monotonic) of messages stored now."""
+        """The deadline (monotonic) of messages that are stored now."""
         return self._clock.monotonic_ms() + self._wait_ms
 
     def settle(self) -> None:
-        """Answer messages that all members hold already."""
+        """Answer messages that all members already hold."""
         if self.pending:
             self.settled_end()
 
     def settled_end(self) -> int:
-        """Settle. Returns the end below which stored messages need not wait."""
+        """Call `settle`, and return the end below which stored messages need not wait."""
         end = self._replication.acked_end()
         self.pending.acknowledged(end, self._replication.stored_end)
         return end

@@ -1,1 +1,1 @@
-"""A slave that sets its store aside and copies its master's log from the start."""
+"""A slave sets its store aside, and copies its master's log from the start."""

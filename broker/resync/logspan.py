@@ -1,4 +1,4 @@
-"""The range of a broker's log by its runtime information (28), which Java brokers return, too.
+"""The range of a broker's log, from its runtime information (GET_BROKER_RUNTIME_INFO, 28), which Java brokers return too.
 
 Pure."""
 
@@ -12,7 +12,7 @@ from remoting.command import Body
 
 
 class LogSpan(NamedTuple):
-    """Bytes [begins, ends)."""
+    """The range [begins, ends) in bytes."""
 
     begins: int
     ends: int

@@ -1,8 +1,8 @@
-"""An operator's request to resync this replica with an empty store (RESYNC_BROKER).
+"""An operator's request to resync this replica with an empty store (RESYNC_BROKER, 290025).
 
-Invariant: the store is set aside only after the controllers have forgotten this broker, which they do only for one that is not
-needed. From that request until they reject it the broker calls them for nothing else, so it does not return under its former
-id. That id stays forgotten, so acknowledgements of the removed store that still wait count for no replica."""
+Invariant: the store is set aside only after the controllers have forgotten this broker, and they forget only a broker that is
+not needed. From this request on, unless the controllers reject it, the broker sends them no other requests, so it does not
+return under its former id. The id stays forgotten, so late acknowledgements of the removed store count for no replica."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from remoting.router import Router
 logger = logging.getLogger("broker.resync")
 
 RESTART_AFTER_MS = 300
-"""For the answer, and for the master to see that nothing waits for this broker any more."""
+"""Time for the answer to be sent, and for the master to see that no send waits for this broker any more."""
 LOOK_MS = 1_000
 
 
 class Resync:
-    """The handler, and the steps after it. `restart` stops this broker in good order and starts it again."""
+    """The handler, and the steps after it. `restart` stops this broker gracefully and starts it again."""
 
     def __init__(
         self,
@@ -78,8 +78,9 @@ class Resync:
     # -- the request
 
     async def _resync(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        """Resync. Answers 16 with the reason of this broker, the controllers' code where they reject it, 14 where they or the
-        master were not reached. After success the store is set aside by the restart that follows at once, unless `dryRun`."""
+        """Resync this replica. If this broker refuses, the answer is NO_PERMISSION (16) with the reason. If the controllers
+        reject the request, the answer has their code. If the controllers or the master cannot be reached, it is
+        SERVICE_NOT_AVAILABLE (14). After success the broker restarts at once and sets the store aside, unless `dryRun`."""
         dry_run = ResyncBrokerHeader.from_ext(command.ext).dry_run
         refusal = await self._unable(command)
         if refusal is not None:
@@ -99,7 +100,7 @@ class Resync:
         self._membership.hold_calls()
         logger.info("resync requested", extra=fields(folder=header.folder, asked_by=peer.remote_address))
         giving_up = self._tasks.start(self._give_up(command, header), name="resync")
-        return await asyncio.shield(giving_up)  # runs to its end, even if nothing waits for it any more
+        return await asyncio.shield(giving_up)  # runs to its end, even if the caller is cancelled
 
     async def _give_up(self, command: RemotingCommand, header: ResyncBrokerResponseHeader) -> RemotingCommand:
         refusal = await self._refused(command, dry_run=False) or await self._planned(command, header)
@@ -112,7 +113,7 @@ class Resync:
         return command.reply(header=header)
 
     async def _unable(self, command: RemotingCommand) -> RemotingCommand | None:
-        """The reply where this broker cannot resync; None where it can."""
+        """The reply if this broker cannot resync; None if it can."""
         why = self._why_not() or await self._why_immovable()
         if why is None:
             try:
@@ -122,7 +123,7 @@ class Resync:
                 return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, why)
             except InsufficientSpace as error:
                 why = str(error)
-        why = why or self._why_not()  # it may have become master, or another request came, meanwhile
+        why = why or self._why_not()  # it may be master by now, or another request may have come
         return None if why is None else command.reply(ResponseCode.NO_PERMISSION, why)
 
     def _why_not(self) -> str | None:
@@ -153,7 +154,7 @@ class Resync:
         )
 
     async def _refused(self, command: RemotingCommand, *, dry_run: bool) -> RemotingCommand | None:
-        """The reply where the controllers do not let this broker go."""
+        """The reply if the controllers do not forget this broker; None if they do."""
         try:
             answer = await self._controllers.call(self._calls.give_up(dry_run=dry_run))
         except NotSent as error:
@@ -175,8 +176,8 @@ class Resync:
     async def _planned(
         self, command: RemotingCommand, header: ResyncBrokerResponseHeader
     ) -> RemotingCommand | None:
-        """The reply where the plan cannot be written. The controllers have forgotten this broker by then; it registers under
-        its id again by itself."""
+        """The reply if the plan cannot be written; None after success. The controllers have forgotten this broker by then, so
+        it registers under its id again by itself."""
         try:
             await self._aside.plan(header.folder, header.broker_id, keeps=header.keeps)
         except OSError as error:
@@ -189,7 +190,7 @@ class Resync:
         self._level = True
 
     async def run(self) -> None:
-        """Remove the store that was set aside once that is allowed."""
+        """Remove the store that was set aside, once this is allowed."""
         while self._aside.now is not None:
             await asyncio.sleep(LOOK_MS / 1000)
             if self._membership.in_sync or (self._is_learner and self._level):

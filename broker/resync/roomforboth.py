@@ -1,7 +1,8 @@
-"""Disk space check of a resync: room for a copy of the master's log next to the store that is set aside.
+"""The check of the disk space before a resync: a copy of the master's log must fit next to the store that is set aside.
 
-Invariant: the size is that of the segments between the master's log ends, with one made ahead. It must fit below the usage at
-which retention deletes by force, which would remove the copy's beginning. Queues, index and new messages are not counted."""
+Invariant: the size is that of the segments between the start and the end of the master's log, with one segment made ahead. It
+must fit below the usage at which retention deletes by force, because retention would remove the beginning of the copy. Queues,
+index and new messages are not counted."""
 
 from __future__ import annotations
 
@@ -18,13 +19,13 @@ from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 
 TIMEOUT_MS = 1_500
-"""Below the timeout of the caller."""
+"""Timeout of the request to the master, below the timeout of the operator."""
 MADE_AHEAD = 1
-"""Segments beyond the one in which a log ends."""
+"""The number of segments that are made after the segment in which a log ends."""
 
 
 class InsufficientSpace(Exception):
-    """The disk cannot hold two stores; the text says what to do."""
+    """The disk has no room for two stores; the error's text names the remedy."""
 
     def __init__(self, needed_bytes: int, room_bytes: int, rules: Rules) -> None:
         limit = (
@@ -39,7 +40,7 @@ class InsufficientSpace(Exception):
 
 
 class ResyncSpaceCheck:
-    """Compares this disk with the log of the master that `membership` names."""
+    """Compares the space on this disk with the log of the master that `membership` names."""
 
     def __init__(
         self, membership: Membership, client: RemotingClient, store: BrokerStore, settings: StoreSettings
@@ -50,7 +51,7 @@ class ResyncSpaceCheck:
         self._settings = settings
 
     async def check(self) -> None:
-        """Raises InsufficientSpace, MasterUnread, and OSError of the disk."""
+        """Check the space. Raises InsufficientSpace, MasterUnread, and OSError of the disk."""
         needed = copy_bytes(await self._master_log(), self._store.segment_size_bytes)
         rules = self._settings.retention
         room = room_bytes(self._store.disk_space(), rules)
@@ -72,12 +73,12 @@ class ResyncSpaceCheck:
 
 
 def copy_bytes(log: LogSpan, segment_bytes: int) -> int:
-    """Size of the segments of a copy."""
+    """The size of the segments of a copy of `log`."""
     return (log.ends // segment_bytes + 1 + MADE_AHEAD - log.begins // segment_bytes) * segment_bytes
 
 
 def room_bytes(space: DiskSpace, rules: Rules) -> int:
-    """Bytes that can be written before the disk is full or retention deletes young data."""
+    """The number of bytes that can be written before the disk is full or retention deletes young data."""
     if not rules.may_clean_forcibly:
         return space.free_bytes
     forced_at = int(sum(space) * rules.clean_forcibly_above)

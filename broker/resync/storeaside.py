@@ -1,13 +1,13 @@
-"""The store that a broker sets aside for a resync with an empty one, and the file that records the progress.
+"""The store that a broker sets aside for a resync with an empty store, and the file that records the progress.
 
     state=moving|filling
     folder=aside-20261122T210703.125Z     below the store's root; the time is UTC's
     broker_id=3                           of the store in it, given up
     keeps=yes                             it may hold what nobody else does: it is for the operator to remove
 
-Invariant: the file is durable before anything is moved, and says `moving` until everything is. So a start continues where the
-process before was killed, and no store is opened that is partly aside. The folder is removed only when the new copy is in
-the SyncStateSet, and the file after it."""
+Invariant: the file is durable before anything is moved, and has `state=moving` until everything is moved. So a start continues
+where the process before was killed, and no store is opened that is only partly moved. The folder is removed only when the new
+copy is in the SyncStateSet. The file is removed after the folder."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class State(Enum):
 
 
 class StoreAsideUnreadable(Exception):
-    """The file about the old store is unreadable; an operator has to act."""
+    """The file about the old store is unreadable; an operator must act."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(
@@ -93,18 +93,18 @@ def entries(identity_file: str, epoch_file: str) -> tuple[str, ...]:
 
 
 class StoreAside:
-    """`side_files` removes the old store without delaying other work on the disk."""
+    """The old store. `side_files` is used to remove it without delaying other work on the disk."""
 
     def __init__(self, files: SmallFiles, side_files: SmallFiles, names: Sequence[str]) -> None:
-        """`names` are those of `entries`."""
+        """`names` is the result of `entries`."""
         self._files = files
         self._side_files = side_files
         self._names = names
         self.now: Aside | None = None
-        """The store aside, until this broker's new copy is in the set."""
+        """The store that is set aside, until this broker's new copy is in the SyncStateSet."""
 
     async def open(self) -> None:
-        """Continue moving at a start, before the store is read. Raises StoreAsideUnreadable, OSError."""
+        """Continue an interrupted move at the start, before the store is read. Raises StoreAsideUnreadable, OSError."""
         data = await self._files.read(FILE)
         self.now = None if data is None else decode(data)
         if self.now is None or self.now.state is not State.MOVING:
@@ -119,34 +119,34 @@ class StoreAside:
         )
 
     async def immovable(self) -> list[str]:
-        """Names of the store that cannot be moved."""
+        """The names of the store's parts that cannot be moved."""
         return await self._files.immovable(self._names)
 
     def folder_at(self, wall_ms: int) -> str:
-        """The folder's name, with the time."""
+        """The name of the folder, which contains the time."""
         at = datetime.fromtimestamp(wall_ms // 1000, UTC)
         return f"{PREFIX}{at:%Y%m%dT%H%M%S}.{wall_ms % 1000:03}Z"
 
     async def plan(self, folder: str, broker_id: int, *, keeps: bool) -> None:
-        """Let the next start set the store aside. Raises OSError: then it certainly will not."""
+        """Let the next start set the store aside. After an OSError the next start certainly does not."""
         self.now = Aside(State.MOVING, folder, broker_id, keeps)
         try:
             await self._files.replace(FILE, self.now.encode())
         except OSError:
             if await self._may_be_there():
-                return  # the broker is forgotten: a start without the file registers it as it was
+                return  # the controllers forgot it: a start without the file registers it as it was
             self.now = None
             raise
 
     async def _may_be_there(self) -> bool:
-        """Whether a start may find the file after a failed write or sync."""
+        """Whether a start may find the file although a write or sync failed."""
         try:
             return await self._files.read(FILE) is not None
         except OSError:
             return True
 
     async def joined(self) -> None:
-        """Remove the old store: the new copy is in the set. Raises OSError."""
+        """Remove the old store, because the new copy is in the SyncStateSet. Raises OSError."""
         assert self.now is not None and self.now.state is State.FILLING
         said = fields(folder=self.now.folder, former_id=self.now.broker_id)
         if self.now.keeps:

@@ -1,9 +1,9 @@
 """Deletion of old segments in rounds.
 
-Invariant: nothing is deleted at or above the lowest of these positions: the confirmed end in the checkpoint on disk, where a
-connected slave still reads (at most slaveCatchupReserveBytes before the log's end), the first undelivered delayed message, the
-first open half message, and the begin of data that a valid lease holds. Nothing here stops a broker: failed deletions are
-repeated in the next round."""
+Invariant: no data is deleted at or above the lowest of these positions: the confirmed end in the checkpoint on disk; the
+position at which a connected slave still reads (at most slaveCatchupReserveBytes before the log's end); the first undelivered
+delayed message; the first open half message; and the start of data that a valid lease holds. No failure here stops the broker:
+failed deletions are repeated in the next round."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from mqruntime.repeatedfailure import RepeatedFailure
 
 logger = logging.getLogger("broker.retention")
 
-FIRST_INTERVALS = 6  # a store that has just started has more urgent work
+FIRST_INTERVALS = 6  # the first round is late, because a start has more urgent work
 FULL_LOOK_MS = 1_000  # while sends are refused
 HELD_REMIND_MS = 600_000
 
 
 class Cleaner:
-    """`local_hour(wall ms)` is the hour of the local day; `undelivered()` the place of the first delayed message that is not
-    delivered yet, None without any; `open_half()` that of the first open half message."""
+    """The rounds. `local_hour(wall ms)` is the hour of the local day. `undelivered()` is the position of the first delayed
+    message that is not delivered yet, None if there is none. `open_half()` is the position of the first open half message."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Cleaner:
         self._failure = RepeatedFailure()
         self._held = RepeatedFailure(HELD_REMIND_MS)
         self.held: RetentionHold | None = None
-        """The reason that kept the oldest segment in the last round, which was due otherwise."""
+        """The reason why the oldest segment, which was due, was kept in the last round; None if it was not kept."""
 
     async def run(self) -> None:
         await asyncio.sleep(FIRST_INTERVALS * self._settings.clean_resource_interval / 1000)
@@ -70,11 +70,11 @@ class Cleaner:
             await asyncio.sleep(interval_ms / 1000)
 
     def ask(self) -> None:
-        """Delete old segments with the next round, whatever the hour, for an operator."""
+        """Delete old segments in the next round at any hour, on an operator's request."""
         self._rounds_asked = MANUAL_ROUNDS
 
     async def clean(self) -> None:
-        """One round."""
+        """Run one round."""
         try:
             await self._clean()
         except OSError as error:
@@ -84,7 +84,7 @@ class Cleaner:
             self._failure.recovered(self._clock.monotonic_ms())
 
     async def follow(self) -> None:
-        """Trim queues and index to the log's begin. Raises OSError."""
+        """Trim the queues and the index to the log's start. Raises OSError."""
         trimmed = await self._store.follow_log()
         logger.info("queues cleaned", extra=fields(**trimmed._asdict()))
 
@@ -109,7 +109,7 @@ class Cleaner:
         self._log_trimmed(trimmed, decision, moment)
 
     def _holds(self) -> list[RetentionHold]:
-        """The holds; they may change at any moment."""
+        """The present holds, which may change at any moment."""
         holds = [
             RetentionHold(self._store.vouched_offset(), "not confirmed, or not yet known to be after a crash")
         ]

@@ -1,8 +1,10 @@
-"""Timer messages that a Java broker left undelivered: nothing here delivers them, so the start with such a store is refused.
+"""Timer messages that a Java broker left undelivered. This broker does not deliver them, so it does not start on such a store.
 
 Upstream (TimerMessageStore, 5.3.3): a timer message is stored in queue 0 of the topic rmq_sys_wheel_timer. A unit of the files
-`timerlog` has the second in which it is due. `config/timercheck` has the second, and the queue offset, up to which that was
-done. Invariant: nothing is written, and undecidable cases count as not delivered."""
+`timerlog` has the second in which it is due. `config/timercheck` has the second up to which messages were delivered, and the
+queue offset up to which messages have units.
+
+Invariant: nothing is written, and undecidable cases count as not delivered."""
 
 from __future__ import annotations
 
@@ -41,12 +43,12 @@ UNIT = Struct(
 )
 DELETES, MAGIC_MAX = 4, 15
 UNIT_LASTS_MS = 8 * 24 * 3_600_000
-"""No unit is due later than the wheel's seven days after it was written."""
+"""No unit is due later than this after it was written; the wheel covers seven days."""
 STEP_UNITS = 4_096
 
 
 class TimersUndelivered(StoreError):
-    """A store that a Java broker left with timer messages that are still to be delivered."""
+    """A Java broker left the store with timer messages that are not delivered yet."""
 
     def __init__(self, why: str) -> None:
         super().__init__(
@@ -58,14 +60,14 @@ class TimersUndelivered(StoreError):
 
 
 class Check(NamedTuple):
-    """Content of timercheck; zeros without the file: then nothing counts as delivered."""
+    """The content of timercheck. Without the file the values are zero, so no message counts as delivered."""
 
     read_time_ms: int = 0
     queue_offset: int = 0
 
 
 async def refuse_timers(runtime: Runtime) -> None:
-    """Check before anything of the store is changed. Raises TimersUndelivered, OSError."""
+    """Check a store before it is changed. Raises TimersUndelivered, OSError."""
     check = decode_check(await runtime.files.read(CHECK_FILE))
     due = await _due(runtime.segments, check)
     if due is not None:
@@ -82,7 +84,7 @@ async def refuse_timers(runtime: Runtime) -> None:
 
 
 def decode_check(data: bytes | None) -> Check:
-    """Decode timercheck; a file that is too short counts as none."""
+    """Decode timercheck. A file that is too short counts as missing."""
     if data is None or len(data) < CHECK.size:
         return Check()
     read_time_ms, _, queue_offset, master_queue_offset = CHECK.unpack_from(data)
@@ -90,7 +92,7 @@ def decode_check(data: bytes | None) -> Check:
 
 
 async def _due(segments: SegmentDirectory, check: Check) -> tuple[int, int] | None:
-    """Due time, ms, of the newest undelivered unit, and the offset of its message."""
+    """The due time in ms of the newest undelivered unit, and the offset of its message; None if there is no such unit."""
     folder = segments.subdirectory(TIMER_LOG)
     for name, size in reversed(folder.names()):
         newest_ms, found = 0, None

@@ -1,6 +1,6 @@
 """Leases of a store: requests of readers outside the broker to keep parts of the log.
 
-Invariant: an expired lease is removed, and an unreadable one holds nothing; neither stops the broker."""
+Invariant: an expired lease is removed, and an unreadable lease holds nothing. No lease stops the broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mqruntime.smallfiles import SmallFiles
 logger = logging.getLogger("broker.retention")
 
 LEASES_MAX = 1_000
-KEPT_AFTER_MS = 60_000  # expired leases stay so long, for people to see
+KEPT_AFTER_MS = 60_000  # expired leases stay for this time, so that people can see them
 
 
 class Leases:
@@ -24,7 +24,7 @@ class Leases:
         self._damaged = RepeatedFailures()
 
     async def holds(self, now_ms: int) -> list[RetentionHold]:
-        """Holds of the leases in force at `now_ms`, wall time. Raises OSError."""
+        """The holds of the leases that are valid at `now_ms`, wall time. Raises OSError."""
         found: list[RetentionHold] = []
         for name in (await self._files.names(FOLDER))[:LEASES_MAX]:
             data = await self._files.read(name)

@@ -1,1 +1,1 @@
-"""A broker's role in its set: its id, grants of the controllers, and changes of role."""
+"""A broker's role in its set: its replica id, the roles that controllers grant, and changes of role."""

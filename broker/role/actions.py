@@ -1,6 +1,6 @@
-"""Actions of the membership state machine for its shell, and answers of controllers.
+"""Actions that the membership state machine asks of its shell, and the controllers' answers.
 
-Values only; `broker.role.membership` says when each of them is right. Pure."""
+Values only; `broker.role.membership` decides on the actions. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from broker.role.identity import Identity, TemporaryIdentity
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A master named by a controller: `master_address` is its remoting address."""
+    """A master that a controller names; `master_address` is the master's remoting address."""
 
     master_epoch: int
     master_id: int
@@ -46,33 +46,33 @@ class NoteSetBack:
 
 @dataclass(frozen=True, slots=True)
 class NextIdCall:
-    """1012"""
+    """CONTROLLER_GET_NEXT_BROKER_ID (1012)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyIdCall:
-    """1013, with the contents of the temporary file"""
+    """CONTROLLER_APPLY_BROKER_ID (1013), with the contents of the temporary file."""
 
     identity: TemporaryIdentity
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterCall:
-    """1003"""
+    """CONTROLLER_REGISTER_BROKER (1003)."""
 
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class ElectCall:
-    """1002, not designated; the controllers must have received a heartbeat of this broker before it"""
+    """CONTROLLER_ELECT_MASTER (1002), without a designated broker. The shell sends a heartbeat before it."""
 
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class PollCall:
-    """1004"""
+    """CONTROLLER_GET_REPLICA_INFO (1004)."""
 
 
 Call = NextIdCall | ApplyIdCall | RegisterCall | ElectCall | PollCall
@@ -80,27 +80,27 @@ Call = NextIdCall | ApplyIdCall | RegisterCall | ElectCall | PollCall
 
 @dataclass(frozen=True, slots=True)
 class ControllerReply:
-    """A controller's answer, reduced to the parts that a broker needs; `grant` is None when no master was named."""
+    """The parts of a controller's answer that a broker needs; `grant` is None if the answer names no master."""
 
     code: int
     grant: Grant | None = None
     master_epoch: int = 0  # also set when there is no master
     next_broker_id: int = 0
     known_start_number: int = 0
-    """With a rejected registration: the highest start number of this store that controllers received."""
+    """The highest start number of this store that controllers received; set if they rejected a registration."""
     other_address: str = ""
-    """Where another process with this broker's identity runs, or asks from."""
+    """The address of another process that uses this broker's identity."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskAll:
-    """Ask each controller for the set (1004), in parallel to a pending call; report each answer as `answered`, and
-    `unanswered` where none of them leads."""
+    """Ask each controller for the set (CONTROLLER_GET_REPLICA_INFO, 1004), in parallel to a pending call. Report each answer as
+    `answered`; report `unanswered` if no controller answered as leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disbelieved:
-    """An epoch that no cluster could have reached was received from `source` and ignored."""
+    """`source` sent an epoch that no cluster could have reached; the epoch was ignored."""
 
     source: str
     why: str
@@ -113,8 +113,7 @@ class BeginHeartbeats:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """Another process, at `address`, claims this broker's identity; if `registered`, the controllers count that one
-    instead."""
+    """Another process, at `address`, claims this broker's identity. If `registered`, controllers take it for this broker."""
 
     address: str
     registered: bool
@@ -125,7 +124,7 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class RoleAnnounced:
-    """A newer role was granted; it is taken when the current change of role, if any, has ended."""
+    """A newer role was granted. It is taken after the change of role that runs now, if one runs."""
 
     grant: Grant
 
@@ -147,7 +146,7 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class SetRead:
-    """Set the controllers' SyncStateSet of the epoch that this broker leads."""
+    """Store the controllers' SyncStateSet for the epoch in which this broker leads."""
 
     members: frozenset[int]
     sync_state_set_epoch: int

@@ -1,7 +1,7 @@
-"""The guarantee for acknowledged sends under given settings, in one sentence.
+"""One sentence on what acknowledged sends survive under given settings.
 
-Contracts, weakest first: A the master alone has it; B every member of the SyncStateSet has it in memory; C as B
-with two members at least; D as C, and on disk everywhere before the answer."""
+The contracts say where a message is before its send is acknowledged, weakest first. A: on the master alone. B: in the memory of
+every member of the SyncStateSet. C: as B, with at least two members. D: as C, and on the disk of every member."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from messagestore.store.settings import FlushDiskType
 
 
 def runs_contract_a(settings: BrokerSettings) -> bool:
-    """Whether sends are acknowledged before other replicas have them; such a store is marked, see broker.role.contractmark."""
+    """Whether sends are acknowledged before other replicas have them. broker.role.contractmark marks such a broker's store."""
     if settings.raft_group is not None:
         return False
     return settings.pair is not None or not settings.all_ack_in_sync_state_set
 
 
 def contract_sentence(settings: BrokerSettings) -> str:
-    """The contract of these settings and the losses that it allows."""
+    """The contract of these settings, and the losses that the contract allows."""
     on_disk = (
         " The master also has it on disk." if settings.flush_disk_type is FlushDiskType.SYNC_FLUSH else ""
     )

@@ -1,5 +1,5 @@
-"""The mark of a store that ran contract A: set before the first send under it could be acknowledged, removed when retention
-has removed all that was written under it.
+"""The mark of a store that ran contract A. It is written before the first send can be acknowledged under contract A, and
+removed once retention has removed all messages that were written under that contract.
 
 Invariant: `allAckInSyncStateSet` does not change while the broker runs (it is not in broker.admin.configuration.CHANGEABLE),
 so the mark on disk matches the present settings."""
@@ -13,7 +13,7 @@ from mqruntime.smallfiles import SmallFiles
 
 
 class KeptContractMark:
-    """The mark of one store; on disk after `keep`."""
+    """The mark of one store; `keep` writes it to disk."""
 
     def __init__(self, files: SmallFiles) -> None:
         self._files = files
@@ -25,8 +25,8 @@ class KeptContractMark:
         return self._mark is not None
 
     async def keep(self, *, contract_a: bool, epoch: int, log_min: int, log_max: int) -> ContractMark | None:
-        """Store the mark at the start, before any role. Returns the mark on disk; None for a store that needs none. `epoch` is
-        the newest of the log, which begins and ends at `log_min` and `log_max`. Raises ContractMarkDamaged, OSError."""
+        """Store the mark at the start, before any role. Returns the mark on disk; None if the store needs no mark. `epoch` is
+        the newest epoch of the log, which begins and ends at `log_min` and `log_max`. Raises ContractMarkDamaged, OSError."""
         data = await self._files.read(FILE)
         found = None if data is None else decode(data)
         wanted = found

@@ -1,4 +1,4 @@
-"""Commands of a broker to its controllers, and their answers as the state machine takes them."""
+"""Builds a broker's requests to its controllers, and parses the answers for the state machine."""
 
 from __future__ import annotations
 
@@ -54,11 +54,12 @@ REFUSALS = {
     ResponseCode.CONTROLLER_INVALID_REPLICAS,
     ResponseCode.CONTROLLER_BROKER_NOT_ALIVE,
 }
-"""Codes after which this proposal changed nothing; our controllers have moved the set's epoch and return it. After 2001 and
-2013 the set was changed earlier, after 2000 and 2002 it may have been, before another epoch began: the outcome is unknown."""
+"""After these codes the proposal changed nothing; our controllers raise the set's epoch and return it. After the codes of
+FENCED_SYNC_STATE_SET_EPOCH (2001) and ALTER_SYNC_STATE_SET_FAILED (2013) the set was changed before, perhaps by this proposal.
+After FENCED_MASTER_EPOCH (2000) and INVALID_MASTER (2002) this proposal may have changed it before another epoch began."""
 SAME_SET = "The newSyncStateSet is equal with oldSyncStateSet"
-"""Start of upstream's remark on a proposal that changes nothing. It rejects one for an unknown set with the same code, as our
-controllers do."""
+"""Start of upstream's remark on a proposal that changes nothing. Upstream's and our controllers reject a proposal for an
+unknown set with the same code."""
 
 
 class HeartbeatSettings(Protocol):
@@ -81,7 +82,7 @@ class ReportedLog(Protocol):
 
 
 class ControllerCalls:
-    """Requests in the name of one broker."""
+    """The requests of one broker."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class ControllerCalls:
         start: KeptStartNumber,
         incarnation: int,
     ) -> None:
-        """`incarnation` is this process's, higher than those of earlier ones."""
+        """`incarnation` is the number of this process, higher than the numbers of earlier processes."""
         self._membership = membership
         self._settings = settings
         self._log = log
@@ -163,7 +164,7 @@ class ControllerCalls:
                 return RemotingCommand.request(RequestCode.CONTROLLER_GET_REPLICA_INFO, poll)
 
     def give_up(self, *, dry_run: bool) -> RemotingCommand:
-        """The command by which the controllers forget this broker, before its store is removed."""
+        """The command that asks the controllers to forget this broker, before its store is removed."""
         us = self._membership
         assert us.broker_id is not None
         header = GiveUpReplicaHeader(us.broker_name, us.broker_id, us.check_code or None, dry_run)
@@ -180,7 +181,7 @@ class ControllerCalls:
         return RemotingCommand.request(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, body)
 
     def outcome(self, alter: Alter, answer: RemotingCommand) -> AlterOutcome:
-        """The outcome of `alter` by its answer. Raises BodyError."""
+        """The outcome of `alter` according to the controller's answer. Raises BodyError."""
         if answer.code == ResponseCode.SUCCESS:
             found = SyncStateSetBody.decode(answer.body)
             return Applied(found.sync_state_set, found.sync_state_set_epoch)
@@ -199,7 +200,7 @@ class ControllerCalls:
         return AlterNotSent() if answer.code == ResponseCode.CONTROLLER_NOT_LEADER else AlterUnknown()
 
     def reply(self, call: Call, command: RemotingCommand) -> ControllerReply:
-        """The parsed answer to `call`. Raises HeaderError or BodyError when it is malformed."""
+        """The parsed answer to `call`. Raises HeaderError or BodyError for a malformed answer."""
         code = command.code
         match call:
             case NextIdCall() if code == ResponseCode.SUCCESS:
@@ -232,7 +233,8 @@ class ControllerCalls:
 
 
 def said_grant(command: RemotingCommand) -> Grant | None:
-    """The grant in a 1008, from any sender; None when it names no master. Raises HeaderError, BodyError."""
+    """The grant in a notification (NOTIFY_BROKER_ROLE_CHANGED, 1008), which any process may have sent; None if it names no
+    master. Raises HeaderError, BodyError."""
     header = NotifyBrokerRoleChangedHeader.from_ext(command.ext)
     members = SyncStateSetBody.from_request(command.body)
     return _with_set(ResponseCode.SUCCESS, header, members).grant

@@ -23,17 +23,17 @@ CALL_TIMEOUT_MS = 3000
 
 
 class ControllerClient:
-    """`addresses` are those of controllerAddr. One connection to each carries all requests."""
+    """`addresses` are the addresses in controllerAddr. One connection to each controller carries all requests."""
 
     def __init__(self, client: RemotingClient, addresses: list[str]) -> None:
         self._client = client
         self.addresses = addresses
         self.leader: str | None = None
-        self._first = 0  # the controller to believe first, if several name a leader
+        self._first = 0  # index of the controller to believe first, if several name a leader
 
     async def call(self, command: RemotingCommand) -> RemotingCommand:
-        """Send to the leader and return its answer. Raises NotSent when the request was certainly not sent, another
-        RemotingError when it may have been carried out."""
+        """Send `command` to the leader and return the answer. Raises NotSent if the request was certainly not sent, another
+        RemotingError if the leader may have carried it out."""
         for _ in range(2):
             leader = await self._leader()
             try:
@@ -49,8 +49,8 @@ class ControllerClient:
     async def ask_all(
         self, request: Callable[[], RemotingCommand], on_answer: Callable[[RemotingCommand], None]
     ) -> bool:
-        """Send a `request()` to each controller, and to the leader if it is not among them, at once. `on_answer` gets
-        each answer as it arrives, except "not leader". Returns whether there was one."""
+        """Send a `request()` to all controllers at once, and to the leader if it is not among them. `on_answer` gets each
+        answer as it arrives, except "not leader". Returns whether `on_answer` got an answer."""
         addresses = dict.fromkeys([*self.addresses, *([self.leader] if self.leader else [])])
         asked = [self._ask_one(address, request(), on_answer) for address in addresses]
         return any(await asyncio.gather(*asked))
@@ -69,14 +69,15 @@ class ControllerClient:
         return True
 
     async def discover(self) -> None:
-        """Look for the leader, without a reason to doubt the present one."""
+        """Look for the leader even if the present one has not failed."""
         found = await self._ask_around()
         if found is not None and found != self.leader:
             logger.info("controller leader found", extra=fields(leader=found))
             self.leader = found
 
     async def heartbeat_to_leader(self, header: BrokerHeartbeatHeader) -> None:
-        """Send on the connection that the next call uses, so it arrives before that call. Raises RemotingError."""
+        """Send a heartbeat on the connection that the next call uses, so the heartbeat arrives before that call. Raises
+        RemotingError."""
         await self.heartbeat(await self._leader(), header)
 
     async def heartbeat(self, address: str, header: BrokerHeartbeatHeader) -> None:
@@ -92,14 +93,14 @@ class ControllerClient:
         return self.leader
 
     def _distrust(self, leader: str) -> None:
-        """Forget a leader that failed; of two failed calls the second must not drop a leader found after the first."""
+        """Forget the leader that failed. If two calls fail, the second must not drop a leader found after the first."""
         if self.leader == leader:
             self.leader = None
             self._first += 1
 
     async def _ask_around(self) -> str | None:
-        """The leader that a controller names. One that claims to be leader is believed at once, so that a silent
-        controller costs nothing; claims about others count when all have answered."""
+        """The leader that a controller names. A controller that claims to be leader is believed at once, so a silent controller
+        costs no time. Claims about another leader count once all have answered."""
         count = len(self.addresses)
         order = [self.addresses[(self._first + at) % count] for at in range(count)]
         asked = [asyncio.create_task(self._ask(address), name=f"discovery {address}") for address in order]

@@ -1,7 +1,7 @@
-"""Moments in a broker's life that its features register for.
+"""Events of a broker that its features listen for.
 
-Invariant: listeners are called at once, in the order in which they were added. The role and the log know the moments, and no
-feature that listens."""
+Invariant: listeners are called at once, in the order in which they were added. The code of the role and the log raises the
+events and knows no feature that listens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ P = ParamSpec("P")
 
 
 class Listeners(Generic[P]):
-    """Those of one moment."""
+    """The listeners of one event."""
 
     def __init__(self) -> None:
         self._all: tuple[Callable[P, None], ...] = ()
@@ -32,7 +32,7 @@ class Listeners(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class RoleTaken:
-    """A role begins, or continues under another epoch."""
+    """A role began, or continues under another epoch."""
 
     former: ReplicaRole
     role: ReplicaRole
@@ -52,22 +52,22 @@ class BrokerEvents:
     confirmed: Listeners[[]] = field(default_factory=Listeners)
     """The confirm offset, or the end that may be acknowledged, has moved."""
     promotion_began: Listeners[[]] = field(default_factory=Listeners)
-    """The log is about to become a master's."""
+    """The log is about to become the log of a master."""
     role_taken: Listeners[[RoleTaken]] = field(default_factory=Listeners)
     role_settled: Listeners[[]] = field(default_factory=Listeners)
-    """After `role_taken`: the tables have taken the role, too, and other servers may be notified."""
+    """Raised after `role_taken`, once the tables know the role. Now other servers may be notified."""
     role_announced: Listeners[[]] = field(default_factory=Listeners)
-    """Another role will be taken, or the mastership has ended and no successor is known yet: requests wait for it."""
+    """Another role will be taken, or the mastership has ended without a known successor. Requests wait for the next role."""
     master_moved: Listeners[[str, int]] = field(default_factory=Listeners)
-    """The master of this epoch has another address: address, masterEpoch."""
+    """The master of this epoch has another address. Arguments: address, masterEpoch."""
     mastership_left: Listeners[[bool]] = field(default_factory=Listeners)
-    """Nothing is accepted, stored or acknowledged any more; True: because this broker stops."""
+    """Messages are no longer accepted, stored or acknowledged. The argument is True if this broker stops."""
     transfer_began: Listeners[[int]] = field(default_factory=Listeners)
-    """In Raft mode: a leadership transfer, for so many ms at most."""
+    """In Raft mode, a leadership transfer began. The argument is the longest time that it takes, in ms."""
     transfer_failed: Listeners[[]] = field(default_factory=Listeners)
     topic_unknown: Listeners[[]] = field(default_factory=Listeners)
-    """The log of this slave holds a topic that its tables are missing."""
+    """The log of this slave holds a topic that its tables do not have."""
     swept: Listeners[[int]] = field(default_factory=Listeners)
-    """Several times a second: monotonic ms."""
+    """Raised several times a second. The argument is the time in monotonic ms."""
     disconnected: Listeners[[Peer]] = field(default_factory=Listeners)
     """A connection to a port of this broker has ended."""

@@ -1,7 +1,7 @@
-"""The leader of a Raft group, passed to the broker's membership as a grant under the term.
+"""Passes the leader of a Raft group to the broker's membership, as a grant whose masterEpoch is the term.
 
-Invariant: a leader gets its role once its log holds no uncommitted entries of others, as in Raft. A follower takes a master
-from that master's own word that it serves. A deposed leader answers all waiting requests at once."""
+Invariant: as in Raft, a leader becomes master once all entries of former leaders in its log are committed. A follower follows a
+master only after that master has reported that it serves. A deposed leader answers all waiting requests at once."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ logger = logging.getLogger("broker.grouproles")
 LOOK_MS = 50
 HOLD_MS = 3_000
 YIELD_AGAIN_MS = 10_000
-"""How long a leader that cannot take messages leads on after its successors gave leadership back."""
+"""How long a leader that cannot take messages waits until it transfers leadership again."""
 KNOWN_AGAIN_MS = 5_000
-"""A master that was started again within its term may serve at another address."""
+"""A follower asks for the master's address again after this time: a master that restarted in its term may have another."""
 
 
 class GroupRoles:
-    """Roles of one broker: `member` is its Raft member, `membership` knows its broker id."""
+    """The roles of one broker. `member` is the broker's Raft member; `membership` knows the broker id."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class GroupRoles:
         self._clock = clock
         self._news = asyncio.Event()
         self._known: tuple[int, str] | None = None
-        """The term and the leader whose address was passed on last."""
+        """The term and the leader whose address was passed to `membership` last."""
         self._ask_again_ms = 0
         self._yield_again_ms = 0
         member.on_role(self._moved)
@@ -115,7 +115,7 @@ class GroupRoles:
         await self._member.hand_over()
 
     def _hands_over(self, begins: bool) -> None:
-        """Hold requests during a transfer, whichever side asked for it."""
+        """Hold requests during a leadership transfer, no matter which member started it."""
         if begins:
             self._events.transfer_began(HOLD_MS)
         else:

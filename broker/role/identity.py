@@ -1,11 +1,11 @@
 """Files that name the replica id of a broker.
 
-Invariant: the temporary file is durable before its id is applied for, and the identity file before the id is passed on. So
-after any crash the broker asks for the same id with the same check code, and no ghost replica remains.
+Invariant: the temporary file is durable before the broker applies for the id in it, and the identity file is durable before the
+id is used. So after any crash the broker asks for the same id with the same check code, and no ghost replica remains.
 
     brokerIdentity        cluster#brokerName#id
     brokerIdentity-temp   cluster#brokerName#id#registerCheckCode
-    storeMark             the same, with the check code of the grant; without it where that is not known
+    storeMark             as brokerIdentity-temp, with the check code of the grant; without a code if none is known
 
 Pure."""
 
@@ -21,7 +21,7 @@ _ID = re.compile("0{0,18}[1-9][0-9]{0,18}")
 
 
 class IdentityInvalid(Exception):
-    """An identity file that cannot be this broker's; an operator has to look at it."""
+    """An identity file cannot be this broker's; an operator has to look at it."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(
@@ -32,8 +32,8 @@ class IdentityInvalid(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A granted replica id, 1 or above, kept for the life of the store. The check code of its application distinguishes it
-    from the same id granted to another broker; empty where the store has none, as upstream's."""
+    """A granted replica id, 1 or above, kept for the life of the store. The check code of the application distinguishes this id
+    from the same id granted to another broker. It is empty if the store has no check code, as in upstream's stores."""
 
     cluster_name: str
     broker_name: str
@@ -51,7 +51,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class TemporaryIdentity:
-    """An id that is being applied for. The check code, `address;milliseconds`, proves that a repeated application is ours."""
+    """An id that this broker applies for. The check code proves that a repeated application is from this broker."""
 
     cluster_name: str
     broker_name: str
@@ -65,13 +65,13 @@ class TemporaryIdentity:
 
 
 def decode_identity(name: str, data: bytes, cluster_name: str, broker_name: str) -> Identity:
-    """The identity in file `name`. Raises IdentityInvalid when it is damaged or another broker's."""
+    """The identity in file `name`. Raises IdentityInvalid if the file is damaged or another broker's."""
     broker_id = _checked(name, data, (3,), cluster_name, broker_name)[2]
     return Identity(cluster_name, broker_name, int(broker_id))
 
 
 def decode_mark(name: str, data: bytes, cluster_name: str, broker_name: str) -> Identity:
-    """The identity in the mark `name`, with its check code if that is known. Raises IdentityInvalid."""
+    """The identity in the mark `name`, with the check code if the mark has one. Raises IdentityInvalid."""
     fields = _checked(name, data, (3, 4), cluster_name, broker_name)
     return Identity(cluster_name, broker_name, int(fields[2]), "".join(fields[3:]))
 

@@ -1,8 +1,8 @@
-"""The identity of a broker on disk, and whether the store is still the one that the id was granted to.
+"""The identity of a broker on disk, and the check that the store is still the one for which the id was granted.
 
-Invariant: the mark is durable before the identity file is. So an identity without the mark, a log and epochs belongs to a
-store that was emptied; and a log that has epochs must exist. Such a broker is missing data that its id vouches for in the
-SyncStateSet: the id is abandoned before the store is used under it.
+Invariant: the mark is durable before the identity file is. So a store was emptied if it has an identity but no mark, no log and
+no epochs. A log was lost if the store has epochs but no log. In both cases the broker is missing data that the SyncStateSet
+counts on, so the broker abandons its id before it uses the store.
 
     brokerIdentity        see broker.role.identity; its name is a setting
     brokerIdentity-temp
@@ -33,14 +33,14 @@ MARK_FILE = "storeMark"
 
 @dataclass(frozen=True, slots=True)
 class LogFound:
-    """The log as a start finds it: whether there is a segment file, and the epochs of the epoch file."""
+    """The log that the start finds: whether it has a segment file, and the epochs of the epoch file."""
 
     segments: bool
     history: EpochHistory
 
     def why_lost(self, *, marked: bool) -> str | None:
-        """Why a log was lost; None where nothing proves that there was one. A log that never held a byte has neither a segment
-        nor an epoch beyond its beginning."""
+        """The reason to believe that the log was lost; None if nothing proves that there was a log. A log that never held a
+        byte has no segment, and no epoch that starts after offset 0."""
         last = self.history.last()
         if self.segments or (last is None and marked) or (last is not None and last.start_offset == 0):
             return None
@@ -59,8 +59,8 @@ class IdentityFiles:
         self._names = cluster_name, broker_name
 
     async def load(self, found: LogFound) -> Identity | TemporaryIdentity | None:
-        """The id that this store holds or applies for; None when a new one is needed. The identity of a lost store is removed,
-        durably. Raises IdentityInvalid, OSError."""
+        """The id that this store has or applies for; None if it needs a new id. Durably removes the identity of a lost store.
+        Raises IdentityInvalid, OSError."""
         data = await self._files.read(self._name)
         if data is None:
             return await self._temporary()
@@ -75,7 +75,7 @@ class IdentityFiles:
         if why is not None:
             await self._give_up(identity, why)
             return await self._temporary()
-        if mark is None:  # upstream's store, or from before there were marks
+        if mark is None:  # the store is upstream's, or older than marks
             await self._files.replace(MARK_FILE, identity.encode_mark())
         return mark or identity
 
@@ -87,7 +87,7 @@ class IdentityFiles:
             identity.broker_id,
             extra=fields(file=self._name),
         )
-        await self._files.remove(MARK_FILE)  # first: an identity that is restored finds no mark either
+        await self._files.remove(MARK_FILE)  # first, so that an identity that is restored has no mark
         await self._files.remove(self._name)
 
     async def apply_for(self, temporary: TemporaryIdentity) -> None:

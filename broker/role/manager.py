@@ -1,8 +1,9 @@
-"""Shell of `broker.role.membership`: performs its actions, and sends the requests of `ha` to the controllers. Upstream:
-ReplicasManager.
+"""Shell of `broker.role.membership`: performs the actions of the state machine, and sends the requests of `ha` to the
+controllers. Upstream: ReplicasManager.
 
-Invariant: a notification is followed up at once, and a granted role taken, however long a controller call waits. Heartbeats
-to each controller have their own task; none waits for another. Writes that a full disk rejects are repeated."""
+Invariant: neither the reaction to a notification nor the change to a granted role waits for a pending controller call.
+Heartbeats to each controller have their own task, so no controller delays the heartbeats to another. Writes that a full disk
+rejects are repeated."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ from remoting.peer import Peer
 
 logger = logging.getLogger("broker.replicasmanager")
 
-ALTER = "AlterCall"  # as logs name it
+ALTER = "AlterCall"  # the name of the call in logs
 TRYING_ON = (
     "controller call failed, retrying; a majority of controllers must run at the addresses of controllerAddr"
 )
@@ -65,18 +66,18 @@ UNTRUE = {
         "resync with an empty store: mqadmin resyncBroker"
     ),
 }
-"""Source of an epoch that cannot be -> what to do."""
+"""Source of an impossible epoch -> the hint for an operator."""
 
 
 class Timers(Protocol):
-    """The settings of its intervals; ms."""
+    """Settings of the manager's intervals, in ms."""
 
     sync_controller_metadata_period: int
     broker_heartbeat_interval: int
 
 
 class ReplicasManager:
-    """One broker's side of the controller protocol; `start` it once `membership` knows identity and address."""
+    """One broker's side of the controller protocol; call `start` once `membership` knows identity and address."""
 
     def __init__(
         self,
@@ -95,8 +96,8 @@ class ReplicasManager:
         on_set_back: Callable[[int], Awaitable[None]],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """`tables_replicated_to(members)`: whether all of them hold the table facts that administrators were promised.
-        `on_set_back(known)` notes durably that the disk was set back, and draws a start number above `known`."""
+        """`tables_replicated_to(members)`: whether all members hold the table rows that were acknowledged to administrators.
+        `on_set_back(known)` durably records that the disk was set back, and draws a start number above `known`."""
         self._membership = membership
         self._roles = roles
         self._ha = ha
@@ -112,9 +113,9 @@ class ReplicasManager:
         self._tasks = Tasks(on_fatal)
         self._timer = CoreTimer(clock, self._tasks, self._tick)
         self._running = False
-        self._may_beat = asyncio.Event()  # registered once: the controllers know our id
-        self._beat_now = asyncio.Event()  # a new one each time that it was set
-        self._no_change = asyncio.Event()  # no change of role is under way
+        self._may_beat = asyncio.Event()  # set once the broker has registered: the controllers know its id
+        self._beat_now = asyncio.Event()  # replaced each time that it was set
+        self._no_change = asyncio.Event()  # no change of role is running
         self._no_change.set()
         self._failure = RepeatedFailure()
         self._duplicate = RepeatedFailure()
@@ -139,7 +140,7 @@ class ReplicasManager:
     # -- events
 
     def notified(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        """Handle 1008: a peer, usually a controller, reports an election; the controllers are asked."""
+        """Handle NOTIFY_BROKER_ROLE_CHANGED (1008): a peer, usually a controller, reports an election. Ask the controllers."""
         if not self._running:
             return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is still starting")
         said = said_grant(command)
@@ -153,7 +154,7 @@ class ReplicasManager:
         return command.reply(ResponseCode.SUCCESS)
 
     def granted(self, grant: Grant) -> None:
-        """Take a Raft group's grant instead of a controller's."""
+        """Handle a grant of a Raft group, which replaces a controller's."""
         self._perform(self._membership.granted_by_group(grant, self._now_ms()))
 
     # -- the membership's side
@@ -256,9 +257,10 @@ class ReplicasManager:
             self._perform(self._membership.unanswered(self._now_ms()))
 
     def alter_sync_state_set(self, alter: Alter) -> None:
-        """Propose a SyncStateSet (1001). A new master's proposal is sent after it has taken its role; a master that knows a
-        newer masterEpoch, or that stops, sends none. A replica must hold the tables before it enters. A proposal `again` may
-        already have been accepted, which only an answer settles."""
+        """Propose a SyncStateSet (CONTROLLER_ALTER_SYNC_STATE_SET, 1001). A new master sends the proposal after it has taken
+        its role. A master that knows a newer masterEpoch, or that stops, sends none. A replica must hold the tables before it
+        enters the set. A repeated proposal (`again`) is always sent: the first may have been accepted, which only an answer
+        shows."""
         if self._running:
             self._tasks.start(self._alter(alter), name="alter SyncStateSet")
 
@@ -278,7 +280,7 @@ class ReplicasManager:
         else:
             self._note_answer(ALTER, command)
             if command.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE):
-                # rejected, or not the leader: the controllers know more than this broker
+                # rejected, or sent to no leader: the controllers know more than this broker
                 self._perform(us.poll_soon(self._now_ms()))
         self._alter_ended(alter, outcome)
 
@@ -287,7 +289,7 @@ class ReplicasManager:
             self._ha.mastership.alter_ended(alter, outcome)
 
     def read_sync_state_set(self) -> None:
-        """Read the SyncStateSet with the next poll."""
+        """Poll now, to read the SyncStateSet."""
         self._perform(self._membership.poll_soon(self._now_ms()))
 
     def _note_failure(self, call: str, error: Exception) -> None:
@@ -356,7 +358,7 @@ class ReplicasManager:
             actions = membership.role_taken(grant, self._now_ms())
             logger.info("role taken", extra=said)
             self._roles.role_taken(former, membership.role, grant)
-            self.beat_now()  # the controllers note when an elected master takes its role
+            self.beat_now()  # so that the controllers learn that the elected master has taken its role
         self._no_change.set()
         self._perform(actions)
 

@@ -1,13 +1,14 @@
-"""The replica id of a broker and the role that the controllers granted. The one owner of the role.
+"""State machine of a broker's replica id and of the role that the controllers granted. Only this module changes the role.
 
-Invariant: a role is taken only for a masterEpoch above every one taken or refused before, and not below the newest known one;
-that epoch counts as taken only when the change has succeeded. Grants from before this process registered are not taken: the
-process before may have had a longer log. A master accepts sends only while no newer masterEpoch is known and it does not
-stop. One controller call and one change of role are under way at a time; neither waits for the other.
+Invariant: a role is taken only for a masterEpoch that is above every epoch taken or refused before, and not below the newest
+known epoch. An epoch counts as taken only after the change of role has succeeded. Grants made before this process registered
+are ignored, because the former process may have had a longer log. A master accepts sends only while it knows no newer
+masterEpoch and does not stop. At most one controller call and one change of role run at a time; neither waits for the other.
 
-Grants and SyncStateSets are taken only from answers to this broker's requests. A notification (1008), which anybody can send,
-only triggers a request: at once, at most once in `HINT_EVERY_MS`, and without waiting for a call that is under way. An epoch
-that no cluster could have reached since the newest known one is ignored from any source (`epochfile.history.why_too_far`).
+The broker believes grants and SyncStateSets only in answers to its own requests. Any process can send a notification
+(NOTIFY_BROKER_ROLE_CHANGED, 1008), so a notification only triggers a request: at once, at most one in `HINT_EVERY_MS`, and
+without waiting for a pending call. An epoch that no cluster could have reached since the newest known epoch is ignored
+(`epochfile.history.why_too_far`).
 
     UNNAMED --next id--> DRAWN --saved--> APPLYING --granted--> GRANTED --saved--> NAMED --registered--> REGISTERED
     APPLYING --another's id--> UNNAMED, or NAMED for one that had it before
@@ -15,11 +16,12 @@ that no cluster could have reached since the newest known one is ignored from an
     REGISTERED --id unknown--> DRAWN, with the own id    REGISTERED --set unknown--> NAMED
     NAMED --a newer disk of this store is known--> SET_BACK --noted--> NAMED
 
-A broker that is forgotten while its set lives applies for its id again, with the original check code, and keeps its role
-meanwhile. If the id belongs to another broker by then, this broker abandons it. Its log is of an earlier life of the set, so
-it does not rejoin until an operator acts.
+If the controllers forget a broker but not its set, the broker applies for its id again, with the original check code, and keeps
+its role meanwhile. If the id belongs to another broker by then, this broker's log is of an earlier life of the set. So this
+broker does not rejoin until an operator acts.
 
-A member of a pair or a Raft group is APPOINTED by its configuration for the life of the process, and no controller is called.
+The configuration appoints a member of a pair or a Raft group (APPOINTED) for the life of the process. Such a member calls no
+controller.
 
 Pure."""
 
@@ -56,31 +58,32 @@ from epochfile.history import why_too_far
 from mqruntime.core import NEVER_MS
 from remoting.codes import ResponseCode
 
-PAIR_EPOCH = 1  # of the one role that a member of a pair ever takes
-RETRY_MS = 300  # start-up calls that failed: upstream pauses a second and more
-TAKEN_RETRY_MS = 50  # brokers that start together race for ids
+PAIR_EPOCH = 1  # epoch of the only role that a member of a pair ever takes
+RETRY_MS = 300  # pause after a failed call; upstream pauses a second or more
+TAKEN_RETRY_MS = 50  # brokers that start together compete for ids
 ELECT_RETRY_MS = 500
 ROLE_RETRY_MS = 1000
 HINT_EVERY_MS = 100
-"""Minimum time between two requests caused by notifications: the first is sent at once, one more after the last of a flood."""
+"""Minimum time between two requests that notifications cause. The first notification causes a request at once; a flood of
+notifications causes one more request after the last of them."""
 MASTER_ROLE_ID = 0
 VOUCHED_MS = 20_000
-"""Time after an answer that named this broker master in which no other can lead. A client trusts a lock for 30 s, and a new
-master keeps it for 60 s; 10 s of the rest are for deposed controllers that do not know it yet."""
+"""For this time after an answer that named this broker master, no other broker can lead. A client trusts a lock for 30 s, and a
+new master keeps it for 60 s. 10 s of the remaining 30 s are for controllers that do not know yet that they were deposed."""
 
 
 class RegistrationStage(Enum):
     """Progress of the registration at the controllers."""
 
-    UNNAMED = "unnamed"  # no id: request the next one (1012)
-    DRAWN = "drawn"  # an id to apply for: write the temporary file
-    APPLYING = "applying"  # temporary file durable: apply for its id (1013)
+    UNNAMED = "unnamed"  # no id: request the next id (1012)
+    DRAWN = "drawn"  # the next id is known: write the temporary file
+    APPLYING = "applying"  # temporary file durable: apply for the id (1013)
     GRANTED = "granted"  # id granted: write the identity file
     NAMED = "named"  # identity durable: register (1003)
-    SET_BACK = "set back"  # the disk is an earlier image: write that to disk
+    SET_BACK = "set back"  # the disk is an earlier image: record that durably
     FORGOTTEN = "forgotten"  # controllers do not know the id: was it a member of this set (1004)?
-    REGISTERED = "registered"  # known to the controllers: poll (1004), elect (1002) when there is no master
-    APPOINTED = "appointed"  # by the configuration of a pair or a Raft group
+    REGISTERED = "registered"  # known to the controllers: poll (1004); elect (1002) if there is no master
+    APPOINTED = "appointed"  # id set by the configuration of a pair or a Raft group
 
 
 NEXT = {
@@ -116,12 +119,12 @@ class ReplicaRole(Enum):
 
 
 MASTER = ReplicaRole.MASTER
-"""Read for every send: an enum's own attributes are slow to find."""
+"""A module constant, because it is read for every send and an enum's attributes are slow to find."""
 
 
 class Membership:
-    """Created first in a broker. `restore` and `reached_at` once identity and address are known, then `tick`. All times are ms
-    of a monotonic clock."""
+    """A broker creates its membership first. Call `restore` and `reached_at` once identity and address are known, then `tick`.
+    All times are ms of a monotonic clock."""
 
     def __init__(
         self,
@@ -132,8 +135,8 @@ class Membership:
         nonce: str,
         is_async_learner: bool = False,
     ) -> None:
-        """An async learner requests no election: the first one elects the broker that asks, and a learner must not lead.
-        `nonce` is random: upstream's check code of address and time alone could be guessed."""
+        """An async learner requests no election: the first election of a set elects the broker that asks, and a learner must
+        not lead. `nonce` is random, because upstream's check code of address and time alone could be guessed."""
         self.cluster_name = cluster_name
         self.broker_name = broker_name
         self._poll_ms = poll_ms
@@ -151,25 +154,26 @@ class Membership:
         self._seen_epoch = 0
         self._elect = False
         self._is_current = False  # the controllers were asked since this process registered
-        self._calling = False  # a save or a call is under way
+        self._calling = False  # a save or a call is running
         self._calls_held = False
-        self._in_sync = False  # in the last answer of the controllers
-        self._changing = False  # a change of role is under way
+        self._in_sync = False  # according to the last answer of the controllers
+        self._changing = False  # a change of role is running
         self._call_due_ms = 0
         self._poll_due_ms = 0
-        self._hinted = False  # a notification came that caused no request yet
+        self._hinted = False  # a notification came and has caused no request yet
         self._hint_due_ms = 0
         self._log_epoch = 0
         self._set_epoch = 0
-        """Of the SyncStateSet that was read last; 0 before the first."""
+        """The epoch of the SyncStateSet that was read last; 0 before the first."""
         self._role_due_ms = 0
         self._asked_ms = 0
         self._known_start_number = 0
         self._vouched_ms: int | None = None
-        """When the request was sent whose answer named this broker master under the present epoch."""
+        """The time of the last request whose answer named this broker master under the present epoch."""
 
     def restore(self, identity: Identity | TemporaryIdentity | None, log_epoch: int = 0) -> None:
-        """Set the identity from disk, granted or applied for, and the newest epoch of the log; below 1: it has none."""
+        """Set the identity from disk, granted or applied for, and the newest epoch of the log, below 1 if the log has no
+        epoch."""
         self._log_epoch = log_epoch
         if isinstance(identity, Identity):
             self._identity, self._stage = identity, RegistrationStage.NAMED
@@ -177,7 +181,7 @@ class Membership:
             self._temporary, self._stage = identity, RegistrationStage.APPLYING
 
     def appointed(self, broker_id: int, *, leads: bool) -> None:
-        """Set id and role from the configuration of a pair; a slave's master is not known yet."""
+        """Set id and role from the configuration of a pair. A slave does not know its master yet."""
         assert leads == (broker_id == MASTER_ROLE_ID)
         self._identity = Identity(self.cluster_name, self.broker_name, broker_id)
         self._stage = RegistrationStage.APPOINTED
@@ -185,19 +189,20 @@ class Membership:
         self._wanted = Grant(PAIR_EPOCH, MASTER_ROLE_ID, "", frozenset(), 0)
 
     def member_of_group(self, broker_id: int) -> None:
-        """Set the id from the configuration of a Raft group; the group grants roles, each under its term."""
+        """Set the id from the configuration of a Raft group. The group grants roles, each under a term."""
         self._identity = Identity(self.cluster_name, self.broker_name, broker_id)
         self._stage = RegistrationStage.APPOINTED
         self._is_current = True
 
     def deposed(self) -> None:
-        """Leave the role of a Raft group's leader: the term that it led, or was about to lead, is over for it."""
+        """Stop leading as a Raft group's leader: the term that this broker led, or was about to lead, is over."""
         for grant in (self._taken, self._wanted):
             if grant is not None and grant.master_id == self.broker_id:
                 self._seen_epoch = max(self._seen_epoch, grant.master_epoch + 1)
 
     def pair_led_at(self, master_address: str) -> bool:
-        """Note the address of the pair's master from the name servers. Returns whether it is new to a slave."""
+        """Store the address of the pair's master, which name servers reported. Returns whether this broker is a slave to which
+        the address is new."""
         if (
             self._stage is not RegistrationStage.APPOINTED
             or self._taken is None
@@ -208,7 +213,7 @@ class Membership:
         return former.master_address != master_address
 
     def reached_at(self, address: str) -> None:
-        """Note that the ports are open: clients and controllers call this broker at `address`, host:port."""
+        """Store the address at which clients and controllers call this broker, host:port; the ports are open."""
         self._address = address
 
     # -- status
@@ -234,37 +239,37 @@ class Membership:
         return self._role is MASTER and self._seen_epoch <= self.master_epoch and not self._stopping
 
     def may_have_a_successor(self, now_ms: int) -> bool:
-        """Whether another broker may lead without this master's knowledge: controllers did not answer it for a while. False in
-        a pair; a Raft leader without a majority steps down."""
+        """Whether another broker may lead without this master's knowledge, because no controller has confirmed this master for
+        a while. Always False in a pair, and in a Raft group, where a leader without a majority steps down."""
         if self._stage is RegistrationStage.APPOINTED:
             return False
         return self._vouched_ms is None or now_ms >= self._vouched_ms + VOUCHED_MS
 
     @property
     def broker_id(self) -> int | None:
-        """The id at the controllers, once it is durable."""
+        """The replica id, once it is durable."""
         return self._identity.broker_id if self._identity else None
 
     @property
     def check_code(self) -> str:
-        """The check code of that id, where it is known."""
+        """The check code of the replica id; empty if it is not known."""
         return self._identity.check_code if self._identity else ""
 
     @property
     def role_id(self) -> int | None:
-        """The id shown to name servers and clients: 0 on a master; None before the first role."""
+        """The id that name servers and clients see: 0 for a master; None before the first role."""
         if self._role is ReplicaRole.NONE:
             return None
         return MASTER_ROLE_ID if self._role is ReplicaRole.MASTER else self.broker_id
 
     @property
     def master_epoch(self) -> int:
-        """Epoch of the role taken; 0 before."""
+        """The epoch of the role that was taken last; 0 before the first."""
         return self._taken.master_epoch if self._taken else 0
 
     @property
     def master_address(self) -> str | None:
-        """The address of a slave's master."""
+        """The address of this slave's master; None if this broker is no slave."""
         return self._taken.master_address or None if self._taken is not None and self.is_slave else None
 
     @property
@@ -273,7 +278,7 @@ class Membership:
 
     @property
     def in_sync(self) -> bool:
-        """Whether the last answer's SyncStateSet had this broker."""
+        """Whether this broker was in the SyncStateSet of the controllers' last answer."""
         return self._in_sync
 
     @property
@@ -293,7 +298,7 @@ class Membership:
     # -- time
 
     def tick(self, now_ms: int) -> list[Action]:
-        """Call at `next_tick_ms` or later, and once to begin."""
+        """Call this at `next_tick_ms` or later, and once at the start."""
         actions = self._ask_about_hint(now_ms)
         if not self._calling and (step := self._due_step(now_ms)) is not None:
             self._calling, self._asked_ms = True, now_ms
@@ -306,7 +311,7 @@ class Membership:
         return actions
 
     def _due_step(self, now_ms: int) -> SaveTemporary | SaveIdentity | NoteSetBack | Call | None:
-        """The next step of registration or polling that is due."""
+        """The step of registration or polling that is due; None if none is."""
         if now_ms < self._call_due_ms or self._calls_held:
             return None
         match self._stage:
@@ -334,21 +339,21 @@ class Membership:
         return PollCall() if now_ms >= self._poll_due_ms else None
 
     def hold_calls(self) -> None:
-        """Stop calls: the controllers are about to forget this broker, which must not apply again. Roles continue."""
+        """Stop calls, because the controllers are about to forget this broker, and it must not apply again. Roles continue."""
         self._calls_held = True
 
     def release_calls(self) -> None:
-        """Resume calls: the broker was not forgotten, or stays all the same."""
+        """Resume calls: the controllers did not forget the broker, or the broker stays although they did."""
         self._calls_held = False
 
     def stop(self) -> None:
-        """Stop: from now on nothing is accepted and nothing served."""
+        """Stop: from now on this broker accepts and serves no requests."""
         self._stopping = True
 
     # -- controllers
 
     def saved(self, now_ms: int) -> list[Action]:
-        """Continue: the file of the last Save, or NoteSetBack, is durable."""
+        """Called when the file of the last SaveTemporary, SaveIdentity or NoteSetBack is durable."""
         self._calling = False
         if self._stage is RegistrationStage.SET_BACK:
             self._enter(RegistrationStage.NAMED)
@@ -360,7 +365,7 @@ class Membership:
         return self.tick(now_ms)
 
     def replied(self, call: Call, reply: ControllerReply, now_ms: int, wall_ms: int) -> list[Action]:
-        """Take a controller's answer to `call`; `wall_ms` dates a check code."""
+        """Handle a controller's answer to `call`; `wall_ms` is the time in a new check code."""
         if (why := self._why_disbelieved(reply.master_epoch, reply.grant)) is not None:
             return [Disbelieved("answer", why), *self.not_replied(now_ms)]
         self._calling = False
@@ -382,7 +387,7 @@ class Membership:
                 if self._identity is None:
                     self._enter(
                         RegistrationStage.UNNAMED
-                    )  # certainly another broker's; the next temporary file replaces this one
+                    )  # the id is certainly another broker's; the next temporary file replaces this one
                     self._call_due_ms = now_ms + TAKEN_RETRY_MS
                 else:
                     self._enter(RegistrationStage.NAMED)
@@ -408,14 +413,14 @@ class Membership:
         return [*actions, *self.tick(now_ms)]
 
     def not_replied(self, now_ms: int) -> list[Action]:
-        """Repeat the last call, which got no answer: the controller may have carried it out."""
+        """Repeat the last call, which got no answer, although the controller may have carried it out."""
         self._calling = False
         self._call_due_ms = now_ms + RETRY_MS
         return self.tick(now_ms)
 
     def notified(self, grant: Grant, now_ms: int) -> list[Action]:
-        """Take a notification (1008) of `grant`, perhaps from a controller. It only causes a request; a broker that is not
-        registered yet sends that anyway."""
+        """Handle a notification (1008) of `grant`, perhaps from a controller. The notification only causes a request, which a
+        broker that is not registered yet sends anyway."""
         if self._stage is RegistrationStage.APPOINTED or not (
             self._is_current or self._stage is RegistrationStage.REGISTERED
         ):
@@ -428,7 +433,7 @@ class Membership:
         return self.tick(now_ms)
 
     def _is_news(self, grant: Grant) -> bool:
-        """Whether `grant` is worth a request: a master's set changes without its epoch."""
+        """Whether `grant` is worth a request. For a master it always is, because the SyncStateSet changes within an epoch."""
         taken = self._taken
         if grant.master_epoch < self._seen_epoch:
             return False
@@ -440,8 +445,9 @@ class Membership:
         return not known or self._role is ReplicaRole.MASTER
 
     def _may_ask_about_hint(self) -> bool:
-        """Once the controllers have answered, all may be asked. Before that a deposed controller might return a grant to the
-        process before, so only the one that registered this process is asked, after the pending call."""
+        """Whether a request may follow a notification now. Once the controllers have answered, all may be asked. Before that a
+        deposed controller might return a grant to the former process, so only the controller that registered this process is
+        asked, after the pending call."""
         return self._is_current or (self._stage is RegistrationStage.REGISTERED and not self._calling)
 
     def _ask_about_hint(self, now_ms: int) -> list[Action]:
@@ -454,12 +460,12 @@ class Membership:
         return []
 
     def answered(self, reply: ControllerReply, now_ms: int) -> list[Action]:
-        """Take the answer of one of all controllers. It does not confirm a master's lead: it may come from a deposed one that
-        does not know that yet."""
+        """Handle one answer to AskAll. The answer does not confirm that this broker is still master, because it may come from a
+        controller that does not know yet that it was deposed."""
         if not self._is_current:
             return []
         if reply.code != ResponseCode.SUCCESS:
-            return self.poll_soon(now_ms)  # asks again, and acts on the reason
+            return self.poll_soon(now_ms)  # the poll asks again, and the answer to the poll is acted on
         if (why := self._why_disbelieved(reply.master_epoch, reply.grant)) is not None:
             return [Disbelieved("answer", why)]
         if reply.grant is None:
@@ -467,11 +473,11 @@ class Membership:
         return [*self._granted(reply.grant, now_ms), *self.tick(now_ms)]
 
     def unanswered(self, now_ms: int) -> list[Action]:
-        """Take that no controller that was asked leads: the next poll looks for the leader."""
+        """Called when none of the controllers that AskAll asked leads. The next poll looks for the leader."""
         return self.poll_soon(now_ms)
 
     def granted_by_group(self, grant: Grant, now_ms: int) -> list[Action]:
-        """Take the leader that this broker's own member of a Raft group reports."""
+        """Handle a grant to the leader that this broker's own Raft member reports."""
         return [*self._granted(grant, now_ms), *self.tick(now_ms)]
 
     def poll_soon(self, now_ms: int) -> list[Action]:
@@ -480,7 +486,7 @@ class Membership:
         return self.tick(now_ms)
 
     def _why_disbelieved(self, master_epoch: int, grant: Grant | None) -> str | None:
-        """Why no cluster can have reached these epochs; None where it can."""
+        """The reason why no cluster can have reached these epochs; None if a cluster can."""
         if grant is not None:
             master_epoch = max(master_epoch, grant.master_epoch)
             if (why := why_too_far(grant.sync_state_set_epoch, self._set_epoch)) is not None:
@@ -498,8 +504,9 @@ class Membership:
         )
 
     def _take_set_reply(self, reply: ControllerReply, now_ms: int, wall_ms: int) -> None:
-        """Apply for the own id again only in a set that lives. A set that was cleaned starts with the first broker that comes,
-        and this log may be no copy of that one's. Upstream's controllers, which answer any broker, cannot distinguish them."""
+        """Handle the answer in FORGOTTEN. The broker applies for its own id again only if the set still exists. A set that was
+        cleaned starts with the first broker that comes, and this log may be no copy of that broker's log. Upstream's
+        controllers answer any broker, so their answer cannot distinguish the two cases."""
         if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
             self._apply_again(wall_ms)
         elif reply.code in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST):
@@ -523,7 +530,7 @@ class Membership:
         self._poll_due_ms = now_ms + self._poll_ms
         if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED and reply.other_address:
             self._seen_epoch = max(self._seen_epoch, reply.master_epoch)  # a copy may have led since,
-            self._known_start_number = 0  # or have been counted for data that is not on this disk
+            self._known_start_number = 0  # or may count as a holder of data that this disk does not have
             self._enter(RegistrationStage.SET_BACK)
             return [Duplicate(reply.other_address, registered=True)]
         if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
@@ -532,7 +539,7 @@ class Membership:
         if reply.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
             self._enter(
                 RegistrationStage.NAMED
-            )  # the set was cleaned: 1003 returns that too, until an operator acts
+            )  # the set was cleaned; registrations (1003) return the same until an operator acts
             self._call_due_ms = now_ms + self._poll_ms
             return []
         if reply.code != ResponseCode.SUCCESS:
@@ -591,25 +598,25 @@ class Membership:
         return []
 
     def _is_of_a_copy(self, grant: Grant) -> bool:
-        """Whether it makes another process with this broker's id master."""
+        """Whether `grant` makes another process with this broker's id master."""
         return grant.master_id == self.broker_id and grant.master_address != self._address
 
     # -- roles
 
     def role_taken(self, grant: Grant, now_ms: int) -> list[Action]:
-        """Take that the change succeeded, durably."""
+        """Called when the change of role has succeeded, durably."""
         assert grant.master_epoch > self.master_epoch
         self._taken, self._vouched_ms = grant, None
         self._role = ReplicaRole.MASTER if grant.master_id == self.broker_id else ReplicaRole.SLAVE
         return self._changed(grant, now_ms)
 
     def role_refused(self, grant: Grant, now_ms: int) -> list[Action]:
-        """Keep the role: the log knows a newer epoch than `grant`, which is never tried again."""
+        """Keep the present role, because the log knows a newer epoch than `grant`. `grant` is never tried again."""
         self._refused_epoch = max(self._refused_epoch, grant.master_epoch)
         return self._changed(grant, now_ms)
 
     def role_failed(self, now_ms: int) -> list[Action]:
-        """Leave the role after a change that failed half-way, until it was repeated with success."""
+        """Leave the role after a change that failed half-way, until the change is repeated with success."""
         self._changing = False
         self._role = ReplicaRole.NONE
         self._role_due_ms = now_ms + ROLE_RETRY_MS

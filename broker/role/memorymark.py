@@ -1,20 +1,20 @@
-"""The mark by which a broker knows at its start that its log may be missing acknowledged data.
+"""The mark from which a broker learns at its start that its log may be missing acknowledged data.
 
-A send is acknowledged once it is in the memory of every member. A killed process loses none of that; a machine that goes down
-loses data that was not synced. So the mark holds the boot of the machine under which the store was opened last, and an orderly
-end removes that.
+A send is acknowledged once it is in the memory of every member. A killed process loses no data in memory; a machine that goes
+down loses data that was not synced. So the mark names the boot of the machine under which the store was opened last. An orderly
+end removes the boot from the mark.
 
-    boot=71d5...     the boot under which the store is open, or was when its process was killed
-    lost=yes         a boot ended under an open store, or a sync of its log failed, and the log has not caught up with a
-                     master's since
-    flushed=yes      under this boot only data on disk was acknowledged or counted: its end loses nothing
-    closed=yes       the store is closed; a full disk then has room for the mark when it is opened again
-    unsynced=71d5... a sync failed under this boot: the kernel may take data for written that is on no disk, so no end under
-                     it is orderly, even if later syncs succeed
-    setback=yes      controllers know a newer start number than this disk has: it was set back to an earlier image
+    boot=71d5...     the boot under which the store is open, or was open when its process was killed
+    lost=yes         a boot ended while the store was open, or a sync of its log failed; since then the log has not caught
+                     up with a master's
+    flushed=yes      under this boot only data on disk was acknowledged or counted, so the boot's end loses no data
+    closed=yes       the store is closed; this line keeps room on a full disk for the mark of the next start
+    unsynced=71d5... a sync failed under this boot: the kernel may take data for written that is on no disk, so no end in
+                     this boot is orderly, even if later syncs succeed
+    setback=yes      controllers know a newer start number than this disk has: the disk was set back to an earlier image
 
-Invariant: the mark is durable before the store is used under a new boot. `lost` is removed only when the log has caught up
-with an elected master's, or when this broker was elected, because then its log is the reference."""
+Invariant: the mark is durable before the store is used under a new boot. `lost` is removed only in two cases: the log has
+caught up with an elected master's log, or this broker was elected, so that its own log is the reference."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ CLOSED = b"closed=yes\n"
 
 
 class KeptMemoryMark:
-    """The mark of one store. `boot_id` names the present boot of the machine; empty where the system does not report it, and
-    then every end of a process without `close` counts as the machine's."""
+    """The mark of one store. `boot_id` names the present boot of the machine. It is empty if the system does not report the
+    boot; then every end of the process without `close` counts as an end of the machine."""
 
     def __init__(self, files: SmallFiles, boot_id: str, *, acks_flushed: bool = False) -> None:
         """`acks_flushed`: allFlushInSyncStateSet."""
@@ -53,17 +53,18 @@ class KeptMemoryMark:
 
     @property
     def was_set_back(self) -> bool:
-        """Whether that is because a newer disk of this store is known, which may hold the missing data."""
+        """Whether the log may be missing data because this disk was set back: the controllers know a newer disk of this store,
+        which may hold the data."""
         return self._set_back
 
     @property
     def sync_failed_before(self) -> bool:
-        """Whether a sync failed under this boot: the kernel may take data for written that is on no disk."""
+        """Whether a sync failed under this boot, so that the kernel may take data for written that is on no disk."""
         return self._unsynced
 
     async def open(self) -> None:
-        """Read and renew the mark at the start, before any role and once the log is on disk. A damaged mark counts as a lost
-        boot's. Raises OSError."""
+        """Read and renew the mark at the start, before any role and once the log is on disk. A damaged mark counts as `lost`.
+        Raises OSError."""
         data = await self._files.read(FILE)
         if data is not None:
             found = _decode(data)
@@ -83,7 +84,8 @@ class KeptMemoryMark:
         self._is_open = True
 
     async def _store(self, wanted: bytes, *, there: bool) -> None:
-        """Write the mark; on a full disk in place. A crash then leaves a damaged mark, which means the same."""
+        """Write the mark; on a full disk overwrite it in place. A crash then leaves a damaged mark, which has the same
+        effect."""
         try:
             await self._files.replace(FILE, wanted)
         except OSError as error:
@@ -92,17 +94,17 @@ class KeptMemoryMark:
             await self._files.overwrite(FILE, wanted)
 
     async def sync_failed(self) -> None:
-        """Note that a sync of the log failed. Raises OSError where the mark cannot be written either."""
+        """Record that a sync of the log failed. Raises OSError if the mark cannot be written either."""
         self._lost = self._unsynced = True
         try:
             await self._files.replace(FILE, self._encode())
         except OSError:
             await self._files.overwrite(
                 FILE, self._encode()
-            )  # the next process may read it, if nothing else ever does
+            )  # the next process may read this, even if it never reaches the disk
 
     async def set_back(self) -> None:
-        """Note that this disk is older than one known to the controllers; durable on return. Raises OSError."""
+        """Record that controllers know a newer disk of this store than this one; durable on return. Raises OSError."""
         self._lost = self._set_back = True
         await self._store(self._encode(), there=True)
 
@@ -111,7 +113,7 @@ class KeptMemoryMark:
         return _Mark(self._boot_id, self._lost, unsynced, self._acks_flushed, self._set_back).encode()
 
     async def caught_up(self) -> None:
-        """Remove `lost`: the log holds all acknowledged data."""
+        """Remove `lost`, because the log holds all acknowledged data."""
         if self._lost:
             unsynced = self._boot_id if self._unsynced else None
             wanted = _Mark(self._boot_id, False, unsynced, self._acks_flushed).encode()
@@ -120,7 +122,7 @@ class KeptMemoryMark:
             logger.info("log verified complete", extra=fields(file=FILE))
 
     async def close(self, *, synced: bool) -> None:
-        """Mark an orderly end if `synced`: all of the log is on disk. Raises OSError."""
+        """Record an orderly end if `synced`: the whole log is on disk. Raises OSError."""
         if not self._is_open or not synced or self._unsynced:
             return
         mark = _Mark(None, True, None, False, self._set_back).encode() if self._lost else CLOSED
@@ -129,7 +131,8 @@ class KeptMemoryMark:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """`boot_id` of a store that was left open, None for a closed one; `unsynced`, the boot under which a sync failed."""
+    """`boot_id` is the boot under which the store was left open, None if closed; `unsynced` the boot under which a sync
+    failed."""
 
     boot_id: str | None
     lost: bool

@@ -1,7 +1,7 @@
-"""The replica table of this broker's set at the controllers: broker id -> addresses of the host that it registered.
+"""The controllers' replica table of this broker's set: broker id -> IP addresses of the host that the broker registered.
 
-Invariant: each read is a new answer of the controllers' leader (1006). A name that cannot be resolved has no addresses, so it
-matches no peer."""
+Invariant: each read sends CONTROLLER_GET_SYNC_STATE_DATA (1006) to the controllers' leader. A host name that cannot be resolved
+has no addresses, so it matches no peer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ReplicaTable:
         self._controllers = controllers
 
     async def read(self) -> Table:
-        """Read the table; empty where the controllers have forgotten the set. Raises ReplicasUnread."""
+        """Read the table; it is empty if the controllers have forgotten the set. Raises ReplicasUnread."""
         request = RemotingCommand.request(
             RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=orjson.dumps([self._broker_name])
         )
@@ -54,7 +54,7 @@ class ReplicaTable:
 
 
 async def addresses_of(host: str) -> frozenset[str]:
-    """The address itself, or those of a name, which Java brokers may register."""
+    """The address itself, or the addresses of a host name; Java brokers may register a name."""
     if (address := literal(host)) is not None:
         return frozenset({address})
     loop = asyncio.get_running_loop()

@@ -1,11 +1,11 @@
-"""A number that increases with each start of a store, and every few seconds while its broker is registered. Controllers detect
-a disk that was set back to an earlier image by a number below one that they received.
+"""A number that increases with each start of a store, and every few seconds while its broker is registered. A disk that was set
+back to an earlier image has a lower number than the controllers received before; that is how they detect it.
 
     startNumber     twenty digits, then + where controllers have accepted the number, else -, and a newline
 
-Invariant: `number` is durable before it is sent, and increases only once it was accepted: an old disk cannot exceed the known
-number by starts and time that no controller sees. A missing or damaged file counts as 0: controllers that know a higher number
-take the disk for one that was set back."""
+Invariant: `number` is durable before it is sent, and increases only after controllers have accepted it. So an old disk cannot
+exceed the known number by starts, or time, that no controller sees. A missing or damaged file counts as 0, so controllers that
+know a higher number treat the disk as set back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DIGITS = 20
 ACCEPTED = b"+"
 NUMBER_MAX = 2**63 - 1
 DRAW_EVERY_MS = 2_000
-"""Image age, with two heartbeats, from which an image of an open store is detected, too."""
+"""An image of an open store is detected, too, if it is older than this time and two heartbeats."""
 
 
 class KeptStartNumber:
@@ -36,11 +36,11 @@ class KeptStartNumber:
         self._registered = asyncio.Event()
         self._write = RetriedWrite(logger, f"{FILE} cannot be written, retrying", any_error=True)
         self.number = 0
-        """0 until the first is drawn."""
+        """0 until the first number is drawn."""
 
     async def open(self) -> None:
-        """Draw the number of this start, or take the last one if nobody accepted it; an existing file is written on a full
-        disk, too. Raises OSError."""
+        """Draw the number of this start, or use the last number if no controller accepted it. An existing file can be written
+        on a full disk, too. Raises OSError."""
         data = await self._files.read(FILE)
         self._is_there = data is not None
         number, accepted = decode(data or b"")
@@ -50,7 +50,7 @@ class KeptStartNumber:
             await self._store(number + 1)
 
     async def draw(self, *, above: int = 0) -> None:
-        """Draw a number above the present one and `above`. Raises OSError."""
+        """Draw a number above the present number and above `above`. Raises OSError."""
         await self._store(min(max(self.number, above), NUMBER_MAX - 1) + 1)
 
     async def _store(self, wanted: int) -> None:
@@ -63,12 +63,12 @@ class KeptStartNumber:
         self.number = wanted
 
     def registered(self) -> None:
-        """Note that controllers have accepted the present number."""
+        """Record that controllers have accepted the present number."""
         self._is_accepted = True
         self._registered.set()
 
     async def run(self, is_registered: Callable[[], bool]) -> None:
-        """Draw again once a number was accepted, and periodically while the broker is registered. Failed writes are
+        """Draw a new number once one was accepted, and periodically while the broker is registered. Failed writes are
         repeated."""
         await self._registered.wait()
         while True:
@@ -78,7 +78,7 @@ class KeptStartNumber:
 
 
 def decode(data: bytes) -> tuple[int, bool]:
-    """The number, 0 unless the file is complete, and whether it was accepted."""
+    """The number, 0 if the file is not complete; and whether it was accepted."""
     digits, mark = data[:DIGITS], data[DIGITS : DIGITS + 1]
     number = int(digits) if len(digits) == DIGITS and digits.isdigit() and mark else 0
     return (number, mark == ACCEPTED) if number < NUMBER_MAX else (0, False)

@@ -1,8 +1,8 @@
-"""A change of role, performed on the log, the tables and the replication of this broker.
+"""Performs a change of role on the log, the tables and the replication of this broker.
 
-Invariant: sends are accepted only between a successful promotion and the first notice of a newer masterEpoch. On every way
-out of mastership all waiting sends are answered. The HA service changes its role before the store does, so
-the store's queue offsets are counted on a log that ends with a complete record."""
+Invariant: sends are accepted only between a successful promotion and the first notice of a newer masterEpoch. Whenever
+mastership ends, all waiting sends are answered. The HA service changes its role before the store does, so the store counts its
+queue offsets on a log that ends with a complete record."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from mqruntime.diskfull import cure
 
 
 class RoleRefused(Exception):
-    """The log knows a newer epoch than the granted one: this broker does not take the role, and nothing changed."""
+    """The log knows a newer epoch than the granted epoch. This broker does not take the role, and nothing has changed."""
 
 
 class RoleChangeFailed(Exception):
-    """The change failed half-way; the text says why. It is to be repeated."""
+    """The change of role failed half-way and has to be repeated; the text gives the reason."""
 
 
 class RoleSwitch:
-    """Performs what `membership` decides, and notifies the listeners of `events`."""
+    """Performs the changes that `membership` decides on, and notifies the listeners of `events`."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class RoleSwitch:
         events: BrokerEvents,
         may_have_lost_data: Callable[[], bool],
     ) -> None:
-        """`may_have_lost_data()`: this log may be missing messages that it once held."""
+        """`may_have_lost_data()`: whether the log may be missing messages that it once held."""
         self._membership = membership
         self._store = store
         self._ha = ha
@@ -50,30 +50,30 @@ class RoleSwitch:
         self._events = events
         self._may_have_lost_data = may_have_lost_data
         self._has_lost_data = False
-        """Whether it may have been when it was elected."""
+        """Whether the log may have been missing messages when this broker was elected."""
 
     # -- roles
 
     async def become_master(self, grant: Grant) -> None:
-        """Take the role. Raises RoleRefused, RoleChangeFailed."""
+        """Become master. Raises RoleRefused, RoleChangeFailed."""
         self._events.promotion_began()
-        # before it leads: then its log is complete by definition
+        # asked before this broker leads, because the log of a leader is complete by definition
         self._has_lost_data = self._has_lost_data or self._may_have_lost_data()
         with _as_role_errors():
             await self._ha.become_master(
                 grant.master_epoch, grant.master_id, grant.sync_state_set, grant.sync_state_set_epoch
             )
-            await self._store.become_master()  # harmless again: nothing is accepted during a change of role
+            await self._store.become_master()  # may be repeated: nothing is accepted during a change of role
             await self._tables.on_log_tail_lost(self._store, certain=self._has_lost_data)
 
     async def become_slave(self, grant: Grant, broker_id: int) -> None:
-        """Take the role. Raises RoleRefused, RoleChangeFailed."""
+        """Become slave. Raises RoleRefused, RoleChangeFailed."""
         self._leave_mastership(stopping=False)
         with _as_role_errors():
             await self._ha.become_slave(grant.master_epoch, broker_id, grant.master_id)
 
     def role_taken(self, former: ReplicaRole, role: ReplicaRole, grant: Grant) -> None:
-        """`role` was accepted; `former` was the one before."""
+        """Called when `role` was taken; `former` is the role before."""
         self._has_lost_data = False
         if role is ReplicaRole.MASTER:
             epochs = [(entry.epoch, entry.start_offset) for entry in self._ha.history]
@@ -81,39 +81,39 @@ class RoleSwitch:
             for topic, queue_id in self._store.queues():
                 self._tables.cover(self._store, topic, queue_id)
         self._events.role_taken(RoleTaken(former, role, grant))
-        # a Raft group's term may have moved on, under which nothing was read of its members yet
+        # a Raft group's term may be newer than the grant, but its members' tables were not read in that term yet
         epoch = max(min(self._ha.epoch, grant.master_epoch), 0)
         self._tables.role_taken(epoch, leads=role is ReplicaRole.MASTER)
         self._events.role_settled()
 
     def master_moved(self, address: str, master_epoch: int) -> None:
-        """Take another address of the same master."""
+        """Called when the same master has another address."""
         self._events.master_moved(address, master_epoch)
 
     def stop_serving(self) -> None:
-        """The broker stops: waiting requests are answered, so that clients try another broker."""
+        """Stop serving, because the broker stops: waiting requests are answered, so clients try another broker."""
         self._membership.stop()
         self._leave_mastership(stopping=True)
 
     def _leave_mastership(self, *, stopping: bool) -> None:
-        """From now on nothing is accepted, stored or answered OK."""
+        """From now on accept and store no messages, and answer no send OK."""
         self._store.become_slave()
         self._events.mastership_left(stopping)
 
     def deposed(self) -> None:
-        """This broker was deposed and no other leader is known: its last messages may be lost or not, and new ones wait a
-        while for the next leader."""
+        """Called when this broker was deposed and no other leader is known. The outcome of its last sends is unknown; new
+        messages wait a while for the next leader."""
         self._events.role_announced()
         self._leave_mastership(stopping=False)
 
     def role_announced(self) -> None:
-        """Another role will be taken."""
+        """Called when another role will be taken."""
         self._events.role_announced()
 
     # -- the log
 
     def queues_grew(self, grown: list[QueueGrew]) -> None:
-        """Messages became readable: create their topics here, or copy them from the master."""
+        """Called when messages became readable: a master creates their topics, a slave copies the topics from its master."""
         for topic, queue_id, _ in grown:
             if self._membership.role is ReplicaRole.MASTER:
                 self._tables.cover(self._store, topic, queue_id)
@@ -123,7 +123,7 @@ class RoleSwitch:
 
 @contextmanager
 def _as_role_errors() -> Iterator[None]:
-    """Convert expected failures of a role change into the errors of the replicas manager; bugs pass."""
+    """Convert expected failures of a role change into RoleRefused and RoleChangeFailed; other errors pass unchanged."""
     try:
         yield
     except EpochFenced as fenced:

@@ -1,7 +1,7 @@
-"""Checks of sends, and the message that is stored for one.
+"""Checks sends, and builds the message that is stored for a send.
 
-Invariant: the checks run in upstream's order, so a send with several faults gets upstream's answer. A stored message
-has a client id."""
+Invariant: the checks run in upstream's order, so a send with several faults gets upstream's answer. Every stored message has a
+unique key (UNIQ_KEY)."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ from remoting.command import Body, RemotingCommand
 
 UNIQ_KEY = "UNIQ_KEY\x01"
 ASK_FOR_MORE = (b"DELAY\x01", b"TIMER_DEL", b"TRAN_MSG\x01")
-"""Start of the names of properties that request more than storing the message; a whole batch is searched for it first."""
+"""Starts of the names of properties that request more than storing the message. In a batch without them no message is
+checked."""
 GROUP_TOO_LONG = f"the producer group of a transaction is longer than {NAME_LENGTH_MAX} characters"
 END_THEM = " (transactionOpenMax): connect their producers, which will be checked"
 
 
 class SendAdmission:
-    """Generated client ids begin with the host of `log` and the time of the start."""
+    """The checks of one broker. Unique keys that it generates begin with the host of `log` and the time of the start."""
 
     def __init__(
         self,
@@ -69,13 +70,13 @@ class SendAdmission:
         )
         self.added_properties = self._added_properties.encode()
         self._started = f"{clock.now_ms():012x}"[-12:].upper()
-        self.ids_given = 0
+        self.unique_keys_given = 0
 
     def message(
         self, request: SendRequest, command: RemotingCommand, born_host: bytes
     ) -> tuple[MessageToStore, str]:
-        """The message to store for one send or batch, and its client id; sets the chosen queue in `request`. Raises Refused,
-        HeaderError."""
+        """The message to store for a send or a batch, and the message's unique key. Sets the chosen queue in `request`. Raises
+        Refused, HeaderError."""
         name, topic = request.topic, self._topic(request)
         if name in NOT_FOR_CLIENTS:
             raise ClientRefused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden.")
@@ -144,12 +145,12 @@ class SendAdmission:
         return half
 
     @property
-    def id_prefix(self) -> bytes:
-        """Prefix of generated client ids; twelve digits, a counter, follow."""
+    def unique_key_prefix(self) -> bytes:
+        """Prefix of generated unique keys; a counter of twelve digits follows."""
         return (self._log.store_host[:4].hex().upper() + self._started).encode()
 
     def plain_queues(self, name: str) -> int:
-        """Number of queue ids, from 0 on, of plain sends to topic `name`; 0 where its sends need more checks."""
+        """Plain sends to topic `name` may go to queue ids below this number; 0 if sends to the topic need more checks."""
         topic = self._topics.find(name)
         if topic is None or name in NOT_FOR_CLIENTS or name.startswith(RETRY_PREFIX):
             return 0
@@ -169,7 +170,7 @@ class SendAdmission:
         return topic
 
     def _gives_up(self, request: SendRequest, command: RemotingCommand) -> bool:
-        """Whether a message sent back to its group used up its tries. Raises Refused, HeaderError."""
+        """Whether a message to a group's retry topic has used up its tries. Raises Refused, HeaderError."""
         name = group_of_retry_topic(request.topic)
         group = self._groups.find_or_create(name)
         if group is None:
@@ -184,21 +185,22 @@ class SendAdmission:
         return self._topics.ensure(dead_letter_topic(group), DLQ_QUEUES).topic_name
 
     def _properties(self, request: SendRequest) -> tuple[bytes, str]:
-        """Stored properties and client id. A batch's own are not stored: its members have theirs."""
+        """Returns the properties to store, and the message's unique key (UNIQ_KEY); generates a key if the client sent none.
+        The properties of a batch itself are not stored, because each message in it has its own."""
         text = request.properties
         at = text.rfind(UNIQ_KEY)
         if at == 0 or (at > 0 and text[at - 1] == "\x02"):
             uniq_key = text[at + len(UNIQ_KEY) : text.index("\x02", at)]
         else:
-            self.ids_given += 1
-            uniq_key = f"{self.id_prefix.decode()}{self.ids_given:012X}"
+            self.unique_keys_given += 1
+            uniq_key = f"{self.unique_key_prefix.decode()}{self.unique_keys_given:012X}"
             text += f"{UNIQ_KEY}{uniq_key}\x02"
         return (b"" if request.batch else (text + self._added_properties).encode()), uniq_key
 
 
 def check_members(body: Body) -> None:
-    """Check each message of a batch like its envelope. Raises Refused; the store rejects a body that does not
-    parse."""
+    """Check each message of a batch as a single message is checked. Raises Refused. A body that does not parse passes here; the
+    store rejects it."""
     content = bytes(body)
     if not any(name in content for name in ASK_FOR_MORE):
         return

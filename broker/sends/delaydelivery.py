@@ -1,12 +1,12 @@
-"""Delivery of delayed messages: due messages of the schedule topic are put into their own queues. Upstream:
+"""Delivery of delayed messages: puts due messages of the schedule topic into their real queues. Upstream:
 ScheduleMessageService.
 
-Invariant: only a master delivers, only confirmed messages, and a level's offset moves only after the replicas hold the
-delivered record; so each message is delivered at least once, by this master or a later one. One task with one timer serves all
-levels: within a level messages fall due in queue order, so the heads determine the next wake-up.
+Invariant: only a master delivers, and it delivers only confirmed messages. A level's offset moves only after the replicas hold
+the delivered record. So each message is delivered at least once, by this master or a later one. One task with one timer serves
+all levels: within a level messages become due in queue order, so the first message of each level determines the next wake-up.
 
-Due times are wall-clock times of the master that stored the message. A wait uses the monotonic clock and ends at most a
-level's delay after this master first saw the message in its queue, however the clocks of two masters differ."""
+Due times are wall-clock times of the master that stored the message. This master waits by its monotonic clock, and no longer
+than the level's delay after it first saw the message in the queue, however much the clocks of the two masters differ."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ IN_FLIGHT_MAX = 1_024
 RETRY_MS = 1_000
 PASSED_OVER_TOLD_MAX = 100
 SIGHTINGS_PER_DELAY = 100
-"""Accuracy of the time at which a message was first seen: a hundredth of its level's delay."""
+"""The time at which a message was first seen is accurate to a hundredth of its level's delay."""
 
 
 class DeliveryLog(Protocol):
-    """The part of the message store for delivery."""
+    """The part of the message store that delivery uses."""
 
     def entries(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueEntry]: ...
 
@@ -64,7 +64,7 @@ class DeliveryLog(Protocol):
 
 @dataclass(slots=True)
 class Delivery:
-    """One delivered message, until all replicas hold its record; `end_offset` 0 for one that cannot be delivered."""
+    """A delivered message whose record not all replicas hold yet. `end_offset` is 0 for a message that cannot be delivered."""
 
     end_offset: int
     level: int
@@ -72,17 +72,18 @@ class Delivery:
 
 
 class Sightings:
-    """Times at which messages of one level were first seen in its queue: about SIGHTINGS_PER_DELAY marks a delay at most."""
+    """The times at which the messages of one level were first seen in its queue. It keeps at most about SIGHTINGS_PER_DELAY
+    marks for each delay."""
 
     def __init__(self, delay_ms: int) -> None:
         self._apart_ms = delay_ms // SIGHTINGS_PER_DELAY
-        # (queue offset below which all were seen, monotonic ms)
+        # (queue offset below which all messages were seen, monotonic ms)
         self._marks: deque[tuple[int, int]] = deque()
-        self._opened_ms = 0  # when the last mark was made; messages that join it move its time
+        self._opened_ms = 0  # when the last mark was made; messages that join the mark move its time
 
     def seen(self, end: int, now_ms: int) -> None:
-        """Note that all messages below queue offset `end` are there. Those that join the last mark count as seen with it, or
-        later: a wait is never cut short."""
+        """Record that all messages below queue offset `end` are in the queue. The messages of the last mark then count as seen
+        now, so a wait may become longer but never shorter."""
         if self._marks and end <= self._marks[-1][0]:
             return
         if self._marks and now_ms - self._opened_ms < self._apart_ms:
@@ -92,15 +93,15 @@ class Sightings:
             self._opened_ms = now_ms
 
     def when(self, queue_offset: int) -> int:
-        """When the message at `queue_offset` was first seen; drops marks of messages before it."""
+        """The time at which the message at `queue_offset` was first seen. Drops the marks of earlier messages."""
         while self._marks[0][0] <= queue_offset:
             self._marks.popleft()
         return self._marks[0][1]
 
 
 class DelayDelivery:
-    """Delivery of one broker. `levels_ms`: the delay of each level, level 1 first; `followed` as of CopiedOffsets, of a
-    pair."""
+    """The delivery of one broker. `levels_ms` has the delay of each level, level 1 first. `followed` is the argument of
+    CopiedOffsets, in a pair only."""
 
     def __init__(
         self,
@@ -133,10 +134,11 @@ class DelayDelivery:
         self._passed_over = 0
 
     def role_taken(self, *, leads: bool) -> None:
-        """Restart at the table's offsets: deliveries of an earlier mastership may be incomplete. A new master without all
-        confirmed messages may have a table ahead of its queues; it is set back, so that no later message is skipped (upstream:
-        ScheduleMessageService.correctDelayOffset). In a pair nobody elects the most complete log, and a file that was just
-        read may be of another log: then all messages in the queues are delivered again."""
+        """Restart at the table's offsets, because deliveries of an earlier mastership may be incomplete. If a new master is
+        missing confirmed messages, its offsets may be ahead of the queues; they are set back, so that no later message is
+        skipped (upstream: ScheduleMessageService.correctDelayOffset). In a pair, or if the table was read from this disk,
+        offsets ahead of the queues show that the table may belong to another log. Then all messages in the queues are delivered
+        again."""
         if leads:
             self._correct_offsets()
             self._offsets.rests_on = self._store.max_offset()
@@ -181,7 +183,7 @@ class DelayDelivery:
             self._wake.set()
 
     def acknowledged(self) -> None:
-        """Advance offsets: the replicas hold more of the log."""
+        """Advance offsets, because the replicas hold more of the log."""
         if self._in_flight:
             self._count_delivered()
         if self._copied is not None:
@@ -200,7 +202,7 @@ class DelayDelivery:
             self._wake.set()
 
     def first_undelivered(self) -> int | None:
-        """Place of the oldest message that is not known to be delivered, in any role; None without any."""
+        """The log position of the oldest message that is not known to be delivered, in any role; None if there is none."""
         heads = (
             self._store.entries(
                 SCHEDULE_TOPIC, level - 1, self._from(level, self._offsets.next_offset(level)), 1
@@ -222,11 +224,11 @@ class DelayDelivery:
             await wait_event(self._wake, wait_ms)
 
     async def deliver_due(self) -> int | None:
-        """Deliver due messages. Returns ms until the next is due, None when none waits."""
+        """Deliver due messages. Returns the ms until the next message is due, None if no message waits."""
         waits = []
         for level in range(1, len(self._levels_ms) + 1):
             if not self._role.accepts_sends or len(self._in_flight) >= IN_FLIGHT_MAX:
-                return None  # a new role or acknowledgements wake this task
+                return None  # a new role, or an acknowledgement, wakes this task
             wait_ms = await self._deliver_level(level)
             if wait_ms is not None:
                 waits.append(wait_ms)
@@ -271,12 +273,14 @@ class DelayDelivery:
         return max(head[1] - now_ms, 0)
 
     def _at_ms(self, level: int, queue_offset: int, due_ms: int) -> int:
-        """`due_ms` of the wall clock by the monotonic one; no later than the level allows, wherever the wall clock jumps."""
+        """Converts `due_ms` from the wall clock to the monotonic clock. The result is no later than the level allows, even if
+        the wall clock jumps."""
         latest_ms = self._sightings[level].when(queue_offset) + self._levels_ms[level - 1]
         return min(self._clock.monotonic_ms() + max(due_ms - self._clock.now_ms(), 0), latest_ms)
 
     def _is_early(self, level: int, queue_offset: int, entry: QueueEntry, waiting: Message) -> bool:
-        """Whether the record itself is due later than the entry says, whose time is corrupt then: it waits until that."""
+        """Whether the record has a later due time than its queue entry, and the message has to wait for that. The time in the
+        entry is corrupt then."""
         due_ms = waiting.store_timestamp + self._levels_ms[level - 1]
         if due_ms <= entry.tags_code:
             return False
@@ -285,7 +289,8 @@ class DelayDelivery:
         return at_ms > self._clock.monotonic_ms()
 
     async def _record_of(self, entry: QueueEntry, queue_id: int) -> Message | None:
-        """The record of `entry`. Raises RecordDamaged; QueueDamaged where another queue's record is there."""
+        """The record of `entry`; None if no record is found. Raises RecordDamaged, and QueueDamaged if the record belongs to
+        another queue."""
         if is_filler(entry):
             return None
         content = await self._store.message_at(entry.physical_offset, entry.size)
@@ -300,13 +305,13 @@ class DelayDelivery:
         return waiting
 
     def _lists(self, message: Message, entry: QueueEntry) -> bool:
-        """Whether the queue that the message names has it, too; otherwise its own fields are corrupt."""
+        """Whether the queue that the message names has an entry for it. If not, the queue fields of the message are corrupt."""
         listed = self._store.entries(message.topic, message.queue_id, message.queue_offset, 1)
         return bool(listed) and listed[0].physical_offset == entry.physical_offset
 
     def _put(self, level: int, cursor: int, due: list[QueueEntry], found: list[MessageToStore | None]) -> int:
-        """Append the messages `found` for the entries `due` from queue offset `cursor` on. Returns ms until the level is
-        looked at again."""
+        """Append the messages `found` for the entries `due`, which begin at queue offset `cursor`. Returns the ms until the
+        next look at the level."""
         messages = [message for message in found if message is not None]
         results = self._store.append(messages)
         if self._totals is not None and messages:
@@ -326,7 +331,7 @@ class DelayDelivery:
                 elif appended.error in NEVER_STORED:
                     self._note_passed_over(level, cursor, entry, appended.error.name, message.topic)
                 else:
-                    # disk full or not master any more: records stored after it are delivered once more
+                    # disk full, or no longer master: records stored after this one are delivered once more
                     return RETRY_MS
             cursor += 1
             self._cursors[level] = cursor
@@ -337,7 +342,7 @@ class DelayDelivery:
     def _note_passed_over(
         self, level: int, queue_offset: int, entry: QueueEntry, why: str, topic: str | None
     ) -> None:
-        """Log each skipped message; of many of one level only some, with their number."""
+        """Log each skipped message. If a level has many, log only some of them, with the number of all."""
         self._passed_over += 1
         if self._passed_over > PASSED_OVER_TOLD_MAX and not self._passing.failed(
             level, self._clock.monotonic_ms()

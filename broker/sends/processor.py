@@ -1,9 +1,9 @@
-"""Processor of sends: checks them, stores all of one receive with one append, and answers when the replicas have them.
+"""Handles sends: checks them, stores all sends of one receive with one append, and answers when the replicas have the messages.
 Upstream: SendMessageProcessor.
 
-Invariant: a send is answered OK only after the acknowledged end covered it; a rejected one was not stored. Sends that need not
-wait are answered in the order of the requests, after those that waited before. No task, timer or future belongs to a single
-message."""
+Invariant: a send is answered OK only once the acknowledged end covers it. A rejected send was not stored. Sends that need not
+wait for replicas are answered in the order of the requests, after the sends that waited before them. No task, timer or future
+belongs to a single message."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REPLY_PROPERTIES = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
 
 
 class SendProcessor:
-    """Serves codes 10, 310 and 320 of all connections."""
+    """Serves SEND_MESSAGE (10), SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320) of all connections."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class SendProcessor:
         latencies: Latencies | None = None,
         requesters: Requesters | None = None,
     ) -> None:
-        """`half_stored` is called with each half message."""
+        """`half_stored` is called with each half message that was stored."""
         self._half_stored = half_stored
         self._log = log
         self._admission = admission
@@ -60,23 +60,23 @@ class SendProcessor:
         self._reply_parts = _reply_parts()
 
     def handle_plain(self, peer: Peer, sends: PlainSends) -> None:
-        """As `handle`, for a receive that was parsed as plain sends."""
+        """Like `handle`, for a receive that was parsed as plain sends."""
         if not self._stored_plain(peer, sends):
             self.handle(peer, commands_of(sends))
 
     def _stored_plain(self, peer: Peer, sends: PlainSends) -> bool:
-        """Store all of them in one go. False: they cannot be, and nothing was done."""
+        """Store all `sends` at once. Returns False if that is not possible; then nothing was stored."""
         if self._gate.refusal() is not None:
             return False
         if not sends.queues_within([self._admission.plain_queues(topic.decode()) for topic in sends.topics]):
             return False
         deadline_ms = self._gate.deadline_ms()
         admission = self._admission
-        reply = ReplyForm(self._reply_parts, admission.id_prefix, admission.ids_given)
+        reply = ReplyForm(self._reply_parts, admission.unique_key_prefix, admission.unique_keys_given)
         appended = self._log.append_plain(sends, packed_address(peer), admission.added_properties, reply)
         if appended is None:
             return False
-        admission.ids_given += sends.unnamed
+        admission.unique_keys_given += sends.unnamed
         for (_, _, records), times in appended.amounts.items():
             self.stored += records * times
         if appended.ends:
@@ -97,8 +97,8 @@ class SendProcessor:
         return True
 
     def handle(self, peer: Peer, commands: list[RemotingCommand]) -> None:
-        """Answer all of `commands`, at once or when they are replicated."""
-        answers: list[RemotingCommand | None] = [None] * len(commands)  # None: still waits
+        """Answer all `commands`, at once or when the messages are replicated."""
+        answers: list[RemotingCommand | None] = [None] * len(commands)  # None: the answer has to wait
         accepted: list[tuple[int, SendRequest, str]] = []
         messages: list[MessageToStore] = []
         born_host = packed_address(peer)
@@ -138,7 +138,7 @@ class SendProcessor:
         messages: list[MessageToStore],
         answers: list[RemotingCommand | None],
     ) -> None:
-        """Append `messages` of the `accepted` among `commands`, and set replies that need not wait in `answers`."""
+        """Append `messages`, those of the `accepted` sends among `commands`. Put replies that need not wait into `answers`."""
         deadline_ms = self._gate.deadline_ms()
         pending = self._gate.pending
         stored, stored_bytes = self.stored, 0
@@ -149,7 +149,7 @@ class SendProcessor:
             if appended.error is not None:
                 code, remark = put_refusal(appended)
                 if code == ResponseCode.MESSAGE_ILLEGAL and request.batch and request.sys_flag & COMPRESSED:
-                    remark = BATCH_COMPRESSED  # as the C++ client sends batches of 4 KiB and more
+                    remark = BATCH_COMPRESSED  # the C++ client compresses batches of 4 KiB and more
                 answers[number] = command.reply(code, remark)
                 continue
             if message.topic == HALF_TOPIC:
@@ -172,7 +172,7 @@ class SendProcessor:
                 answers[number] = reply
         if self._totals is not None:
             self._totals.sends_stored(messages, results, self.stored - stored, stored_bytes)
-        self._gate.settle()  # answers sends that wait for no slave, because there is none
+        self._gate.settle()  # answers sends that need not wait, because there is no slave
 
     def _reply_fields(self, queue_id: int, appended: PutResult, uniq_key: str) -> dict[str, str]:
         host = self._log.store_host
@@ -198,7 +198,8 @@ def _reply(opaque: int, fields: dict[str, str]) -> RemotingCommand:
 
 
 def _reply_parts() -> tuple[bytes, ...]:
-    """The header of a reply, split at the fields that differ between sends: ids, offset, key and opaque."""
+    """The header of a reply, split at the fields that differ between sends: message id, queue id and offset, unique key and
+    opaque."""
     marks = "@1", "@2", "@3", "@4"
     mark = 1_234_567_890
     (frame,) = encode(_reply(mark, _reply_fields(*marks)))
@@ -211,7 +212,7 @@ def _reply_parts() -> tuple[bytes, ...]:
 
 
 def packed_address(peer: Peer) -> bytes:
-    """The peer's address as records hold it; 127.0.0.1:0 when it has none."""
+    """The peer's address in the encoding of records; 127.0.0.1:0 if the peer has no IP address."""
     packed = peer.attributes.get("packed_address")
     if not isinstance(packed, bytes):
         host, _, port = peer.remote_address.rpartition(":")

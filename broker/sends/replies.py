@@ -1,8 +1,9 @@
-"""Replies to requests of clients (324, 325): each is pushed (326) over the connection of the requesting client. The sender's
-answer reports whether that client took it. Upstream: ReplyMessageProcessor.
+"""Replies to requests of clients (SEND_REPLY_MESSAGE, 324 and 325): each reply is pushed (326) over the connection of the
+requesting client. The answer to the replying client reports whether the requesting client took the reply. Upstream:
+ReplyMessageProcessor.
 
-Invariant: a reply is pushed to one client, once; storing it afterwards does not change the answer. A client
-that is connected to a former master of this set is reached through that one."""
+Invariant: a reply is pushed to one client, once. Storing the reply afterwards does not change the answer. A client that is
+connected to a former master of this set is reached through that broker."""
 
 from __future__ import annotations
 
@@ -34,11 +35,12 @@ NOBODY_NAMED = "reply message properties[REPLY_TO_CLIENT] is null"
 PUSH_TIMEOUT_MS = 10_000
 PUSHES_MAX = 10_000
 PUSHING_BYTES_MAX = 64 << 20
-"""Limits of replies that wait for their clients: one client that does not read is enough to fill them."""
+"""Limits the replies that wait for their clients; a single client that does not read can reach this limit."""
 
 
 class Replies:
-    """Handlers of 324 and 325. `stores` returns whether replies are stored, in the topic that they name."""
+    """The handlers of SEND_REPLY_MESSAGE (324) and SEND_REPLY_MESSAGE_V2 (325). `stores` returns whether replies are also
+    stored, in the topic that they name."""
 
     def __init__(
         self,
@@ -66,8 +68,8 @@ class Replies:
         router.add(RequestCode.SEND_REPLY_MESSAGE_V2, self.handle)
 
     async def handle(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
-        """Answer when the requesting client has taken the reply, or cannot be reached; if it is stored, when the
-        replicas have it, too."""
+        """Answer when the requesting client has taken the reply or cannot be reached. If the reply is stored, the answer also
+        waits until the replicas have it."""
         if (refusal := self._gate.role_refusal()) is not None:
             return refusal.reply_to(command)
         if self._pushing >= PUSHES_MAX or self._pushing_bytes >= PUSHING_BYTES_MAX:
@@ -90,7 +92,7 @@ class Replies:
         return self._store(peer, command, request, message, answer)
 
     async def passed_back(self, command: RemotingCommand) -> RemotingCommand:
-        """The answer to a reply that the successor pushes here, for a client connected here."""
+        """Push a reply from the successor to its client, which is connected here. Returns the answer for the successor."""
         properties = command.ext.get("properties", "")
         client_id = last_value(properties.encode(), REPLY_TO_CLIENT.encode()).decode()
         peer = self._requesters.find(client_id, own=True)
@@ -100,7 +102,7 @@ class Replies:
         return command.reply(ResponseCode.SUCCESS if why is None else ResponseCode.SYSTEM_ERROR, why)
 
     def passed_on(self, peer: Peer, commands: Sequence[RemotingCommand]) -> None:
-        """Note requests that the successor got through here: it returns replies to them over this broker."""
+        """Record requests that this broker passes on to the successor: it returns their replies through this broker."""
         for command in commands:
             if command.code in SEND_CODES and any(
                 "REPLY_TO_CLIENT\x01" in value for value in command.ext.values()
@@ -139,7 +141,7 @@ class Replies:
         return _question(pushed.to_ext(), command.body)
 
     async def _push(self, client_id: str, question: RemotingCommand) -> str | None:
-        """Push the reply. Returns why the client did not take it; None when it did."""
+        """Push the reply. Returns the reason why the client did not take it; None if the client took it."""
         size = len(question.body or b"") + len(question.ext.get("properties", ""))
         self._pushing += 1
         self._pushing_bytes += size
@@ -172,7 +174,7 @@ class Replies:
         message: MessageToStore,
         answer: RemotingCommand,
     ) -> RemotingCommand | None:
-        properties = request.properties.encode()  # a reply is no half and has no delay
+        properties = request.properties.encode()  # as sent: a reply is no half and has no delay
         message = replace(message, topic=request.topic, queue_id=request.queue_id, properties=properties)
         (appended,) = self._log.append([message])
         if appended.error is not None:
@@ -203,4 +205,4 @@ def _not_found(client_id: str) -> str:
 
 
 def _failed(client_id: str) -> str:
-    return f"push reply message to {client_id}fail."  # as upstream writes it
+    return f"push reply message to {client_id}fail."  # upstream's text

@@ -1,7 +1,7 @@
-"""Send requests, read from the header of codes 10, 310 and 320 in one pass; and replies, of 324 and 325.
+"""Parses sends (10, 310, 320) and replies (324, 325) from their headers, in one pass.
 
-Invariant: a SendRequest has numbers where the protocol has numbers; its properties are in stored form and end with a
-separator. A message is a batch when its header says so, whatever the code."""
+Invariant: the numeric fields of a SendRequest fit the protocol's widths. Its properties are in the stored form and end with a
+separator. Only the header decides whether a message is a batch, not the request code."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ READ: dict[str, int | None] = {
     "reconsume_times": I32_MAX,
     "batch": None,
 }
-"""The fields of a send in reading order; for numbers the maximum."""
+"""The fields of a send in the order in which they are read. The value is the maximum of a number, None for text."""
 
 FIELDS = {field.attribute: field for field in wire_fields(SendMessageHeader)}
 LONG_NAMES = tuple(FIELDS[name].wire_name for name in READ)
 SHORT_NAMES = tuple(FIELDS[name].short_name or "" for name in READ)
 WIDTHS = tuple(READ.values())
 QUEUE_ID = list(READ).index("queue_id")
-TRUE = ("true", "1", "True", "TRUE")  # the old C++ library of the Python wheel writes "1"
+TRUE = ("true", "1", "True", "TRUE")  # the old C++ library in the Python wheel writes "1"
 JAVA_INTEGER = re.compile(r"[+-]?\d{1,64}")
-"""Numbers that Java's Integer.parseInt accepts, where the value fits."""
+"""Text that Java's Integer.parseInt accepts if the value fits."""
 REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
 TIMERS = ("TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC")
 
 
 @dataclass(slots=True)
 class SendRequest:
-    """One send, batch or not. Times in ms."""
+    """One send, a single message or a batch. Times are in ms."""
 
     group: str
     topic: str
@@ -64,13 +64,13 @@ class SendRequest:
     batch: bool
 
     def value_of(self, name: str) -> str:
-        """The value of one property, "" when it is absent."""
+        """The value of one property; "" if the property is absent."""
         return value_of(self.properties, name)
 
     @property
     def asks_reply_for(self) -> str:
-        """The client that sends this and waits for a reply; "" for none. Replies, and requests that consumers send
-        back, name it, too."""
+        """The client that sends this request and waits for a reply; "" if none waits. Replies, and requests that consumers send
+        back, have the same property, but nobody waits for a reply to them."""
         if "REPLY_TO_CLIENT\x01" not in self.properties or self.topic.startswith(RETRY_PREFIX):
             return ""
         return "" if self.value_of("MSG_TYPE") == "reply" else self.value_of(REPLY_TO_CLIENT)
@@ -80,7 +80,7 @@ class SendRequest:
         """Whether WAIT is absent or true; other values are false, as in Boolean.parseBoolean."""
         properties = self.properties
         if "WAIT\x01" not in properties or "WAIT\x01true\x02" in properties:
-            return True  # nearly all sends have exactly this
+            return True  # nearly all sends
         return self.value_of("WAIT").lower() in ("", "true")
 
     @property
@@ -90,23 +90,23 @@ class SendRequest:
 
     @property
     def timed(self) -> bool:
-        """Whether it requests a timer."""
+        """Whether the send requests a timer."""
         return asks_for_timer(self.properties)
 
     @property
     def is_half(self) -> bool:
-        """Whether it is a half. A committed message that a consumer sends back has the property, too, but is none.
+        """Whether the message is a half. A committed message that a consumer sends back has the property, too, but is no half.
         Raises Refused."""
         return says_half(self.properties) and not (self.reconsume_times > 0 and self.delay_level > 0)
 
     @property
     def ends_by_itself(self) -> bool:
-        """Whether its flags claim a half, or the end of one."""
+        """Whether the flags of the message claim that it is a half or ends a transaction."""
         return bool(self.sys_flag & TRANSACTION_MASK)
 
 
 def value_of(properties: str, name: str) -> str:
-    """The value of one property, "" when it is absent."""
+    """The value of one property; "" if the property is absent."""
     if name + "\x01" not in properties:
         return ""
     return last_value(properties.encode(), name.encode()).decode()
@@ -119,8 +119,8 @@ def has_pair(properties: str, name: str) -> bool:
 
 
 def delay_level(properties: str) -> int:
-    """The requested delay level; 0 for none or a negative one (DLQs have -1).
-    Raises Refused for text that is no integer: the message would not be delayed, against its sender's wish."""
+    """The requested delay level; 0 for no level or a negative one (dead letters have -1). Raises Refused for text that is no
+    integer, because the message would not be delayed although its sender asked for that."""
     if not has_pair(properties, "DELAY"):
         return 0
     level = value_of(properties, "DELAY")
@@ -138,7 +138,7 @@ def says_half(properties: str) -> bool:
 
 
 def read_send_request(code: int, ext: dict[str, str]) -> SendRequest:
-    """Parse a command with `code` and `ext`. Raises HeaderError (answered code 1)."""
+    """Parse the header `ext` of a command. Raises HeaderError, which is answered with SYSTEM_ERROR (1)."""
     names = LONG_NAMES if code in LONG_NAMED else SHORT_NAMES
     group, topic, default_topic, queue_nums, queue_id, sys_flag, born, flag, properties, times, batch = map(
         ext.get, names
@@ -175,7 +175,7 @@ def read_send_request(code: int, ext: dict[str, str]) -> SendRequest:
 
 
 def asked_retries_max(code: int, ext: dict[str, str]) -> int | None:
-    """The sender's limit of tries for a retried message; None without one. Raises HeaderError."""
+    """The sender's limit of tries for a retried message; None if the sender set none. Raises HeaderError."""
     field = FIELDS["max_reconsume_times"]
     name = field.wire_name if code in LONG_NAMED else field.short_name or ""
     value = ext.get(name)
@@ -188,7 +188,7 @@ def asked_retries_max(code: int, ext: dict[str, str]) -> int | None:
 
 
 def _unreadable(names: tuple[str, ...], ext: dict[str, str]) -> HeaderError:
-    """The error of the first field that is no number of its width."""
+    """The error for the first field that is not a number of its width."""
     for name, most in zip(names, WIDTHS, strict=True):
         value = ext.get(name, "")
         if most is None or (not value and name != names[QUEUE_ID]):

@@ -1,6 +1,6 @@
-"""Retry or dead letter topic for a message that a consumer could not consume.
+"""The retry topic and the dead letter topic for messages that a consumer could not consume.
 
-Invariant: a group's tries are bounded, by its configuration or by the limit of a client of 3.4.9 or later."""
+Invariant: the tries of a message are bounded, by the group's configuration or by the limit of a client of 3.4.9 or later."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from messagestore.systemtopics import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from remoting.bodies.groups import SubscriptionGroupConfig
 
 DLQ_QUEUES = 1
-V3_4_9 = 121  # the version number on the wire from which on a client's own limit counts
+V3_4_9 = 121  # wire number of the first client version whose own limit counts
 FIRST_RETRY_LEVEL = 3  # the delay level of the first retry: 10 s by default
 NO_DELAY = "-1"
 
@@ -19,8 +19,8 @@ ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
 
 
 def is_named(message: Message, name: str | None) -> bool:
-    """Whether clients name `message` so: the producer's id, or its storage id if it has none. Without a name, which
-    upstream does not require, the message at the offset is taken."""
+    """Whether clients call `message` by `name`: its unique key (UNIQ_KEY) or its storage id. An empty `name` matches any
+    message, because upstream does not require a name."""
     return not name or name == message.property_map.get(UNIQ_KEY) or name.upper() == message.message_id
 
 
@@ -42,5 +42,5 @@ def retries_max(group: SubscriptionGroupConfig, asked: int | None, client_versio
 
 
 def retry_level(asked_level: int, reconsume_times: int) -> int:
-    """The delay level of the next try; without a requested one it grows from try to try."""
+    """The delay level of the next try. If the client requests none, the level grows from try to try."""
     return asked_level or FIRST_RETRY_LEVEL + reconsume_times

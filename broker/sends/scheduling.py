@@ -1,7 +1,7 @@
-"""Storage of delayed messages: in the schedule topic, with their real topic and queue as properties.
+"""The stored form of delayed messages: in the schedule topic, with their real topic and queue as properties.
 
-Invariant: every later master can deliver a stored message. `delivered(scheduled(m))` has the topic, queue, body,
-flags and born data of m. The stored properties keep DELAY, REAL_TOPIC and REAL_QID after the delivery, as upstream's do."""
+Invariant: every later master can deliver a stored message. `delivered(scheduled(m))` has the topic, queue, body, flags and born
+data of m. A delivered message keeps the properties DELAY, REAL_TOPIC and REAL_QID, as in upstream."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ I32_MAX = 2**31 - 1
 
 
 def scheduled(message: MessageToStore, level: int, level_max: int) -> MessageToStore:
-    """`message` as stored for delay level `level` (1 is the first; levels above the last count as the last)."""
+    """The stored form of `message` for delay level `level`. 1 is the first level; levels above the last count as the last."""
     assert level > 0 and not message.batch
     level = min(level, level_max)
     pairs = parse_properties(message.properties) | {
@@ -33,7 +33,7 @@ def scheduled(message: MessageToStore, level: int, level_max: int) -> MessageToS
 
 
 def delivered(waiting: Message) -> MessageToStore | None:
-    """The message to deliver for `waiting`, a record of the schedule topic; None when it does not name its topic and queue."""
+    """The message to deliver for `waiting`, a record of the schedule topic; None if it does not name a real topic and queue."""
     pairs = waiting.property_map
     topic, queue_id = pairs.get(REAL_TOPIC, ""), pairs.get(REAL_QUEUE_ID, "")
     known_queue = queue_id.isascii() and queue_id.isdigit() and len(queue_id) <= len(str(I32_MAX))

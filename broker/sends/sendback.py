@@ -1,9 +1,9 @@
 """CONSUMER_SEND_MSG_BACK (36): a consumer sends back a message that it could not consume.
 
-Invariant: code 0 means that every replica that counts holds the message, in its group's retry topic (after a delay) or
-dead letter topic; the consumer then moves on, so it may be lost only where sends may be lost. Any other
-code means: not known to be stored, and clients send it themselves. That includes a message that an election lost and another
-one replaced at its offset. Requests that come together are stored with one append."""
+Invariant: SUCCESS (0) is answered only once the message is in its group's retry topic (after a delay) or dead letter topic, and
+the replicas hold it as they hold an acknowledged send. The consumer then continues, so the message may be lost only if sends
+may be lost. After any other code the message is not known to be stored, and the client sends it itself. This includes a message
+that an election lost and whose offset another message has now. Requests that arrive together are stored with one append."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ from remoting.headers.messages import ConsumerSendMsgBackHeader
 from remoting.peer import Peer
 
 RUNNING_MAX = 1_000
-"""Limit of receives that read records at a time."""
+"""Limit of receives whose records are read at the same time."""
 logger = logging.getLogger("broker.sendback")
 
 NO_CONSUMER_HAS = (HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC)
 
-NOT_ENOUGH = "IN_SYNC_REPLICAS_NOT_ENOUGH"  # upstream uses the status name here
+NOT_ENOUGH = "IN_SYNC_REPLICAS_NOT_ENOUGH"  # upstream answers with the name of the status
 
 
 @dataclass(slots=True)
 class HandedBack:
-    """A message on its way back to its group."""
+    """A message that is sent back to its group."""
 
     message: Message
     header: ConsumerSendMsgBackHeader
@@ -68,13 +68,13 @@ class HandedBack:
 
 
 class SendBackLog(ClientLog, Protocol):
-    """The part of the message store for send-back."""
+    """The part of the message store that send-back uses."""
 
     async def message_at(self, physical_offset: int) -> memoryview | None: ...
 
 
 class SendBack:
-    """Serves code 36 of all connections; `tasks` run those that read records."""
+    """Serves CONSUMER_SEND_MSG_BACK (36) of all connections; `tasks` run the reads of records."""
 
     def __init__(
         self,
@@ -103,8 +103,8 @@ class SendBack:
         self._running = 0
 
     def handle(self, peer: Peer, commands: list[RemotingCommand]) -> None:
-        """Answer all of `commands`, which came together: rejected or dropped ones at once, the rest when the replicas have
-        them. Their records may have to be read first."""
+        """Answer all `commands`, which arrived together. Rejected and dropped messages are answered at once, the rest when the
+        replicas have them. Records may have to be read from disk first."""
         refusal = self._gate.refusal(NOT_ENOUGH)
         if refusal is None and self._running >= RUNNING_MAX:
             refusal = ClientRefused(ResponseCode.SYSTEM_BUSY, REJECTED)
@@ -132,10 +132,10 @@ class SendBack:
     def _stored_or_answered(
         self, peer: Peer, commands: list[RemotingCommand], handed: list[RemotingCommand | HandedBack]
     ) -> list[RemotingCommand]:
-        """Store the accepted ones. Returns the answers that need not wait."""
+        """Store the messages in `handed`. Returns the answers that need not wait."""
         accepted: list[tuple[RemotingCommand, MessageToStore]] = []
         replies: list[RemotingCommand] = []
-        refusal = self._gate.refusal(NOT_ENOUGH)  # the role may have changed meanwhile
+        refusal = self._gate.refusal(NOT_ENOUGH)  # the role may have changed during the reads
         for command, one in zip(commands, handed, strict=True):
             if isinstance(one, RemotingCommand):
                 replies.append(one)
@@ -156,7 +156,7 @@ class SendBack:
             peer.send(wanted)
 
     async def _handed_back(self, command: RemotingCommand) -> RemotingCommand | HandedBack:
-        """The record that one names, or its answer."""
+        """The message that `command` names, or the answer to `command`."""
         try:
             header = ConsumerSendMsgBackHeader.from_ext(command.ext)
             return await self._checked(command, header)
@@ -177,7 +177,7 @@ class SendBack:
         if not self._permission() & PERM_WRITE:
             return command.reply(ResponseCode.NO_PERMISSION, "the broker sending message is forbidden")
         if group.retry_queue_nums <= 0:
-            return command.reply()  # this group has no retries
+            return command.reply()  # the group has no retries: the message is dropped
         topic = self._topics.ensure(retry_topic(header.group), group.retry_queue_nums)
         if not topic.perm & PERM_WRITE:
             return command.reply(
@@ -233,7 +233,7 @@ class SendBack:
     def _put(
         self, peer: Peer, accepted: list[tuple[RemotingCommand, MessageToStore]]
     ) -> list[RemotingCommand]:
-        """Store them with one append. Returns the answers to those that were not stored."""
+        """Store the messages with one append. Returns the answers for messages that were not stored."""
         refused: list[RemotingCommand] = []
         gate, deadline_ms = self._gate, self._gate.deadline_ms()
         results = self._store.append([message for _, message in accepted])

@@ -1,1 +1,1 @@
-"""Settings of a broker, under upstream's keys."""
+"""The settings of a broker, under upstream's keys."""

@@ -1,7 +1,6 @@
-"""Addresses and ports of a broker, and addresses of servers that it calls.
+"""The addresses and ports of a broker, and the addresses of the servers that it calls.
 
-Invariant: records and message ids can hold the address that clients get; every port that is derived from another one is a
-valid port."""
+Invariant: records and message ids can hold the address that clients get. Every port derived from another port is valid."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from mqruntime.settings import OURS, Settings
 
 
 class AddressSettings(Settings):
-    """The part of a broker's settings about the network."""
+    """The settings of a broker about the network."""
 
     UPSTREAM: ClassVar[dict[str, str]] = {
         "bindAddress": "every address",
@@ -65,7 +64,7 @@ class AddressSettings(Settings):
     @field_validator("broker_ip1", "broker_ip2")
     @classmethod
     def _ip_address(cls, value: str) -> str:
-        if value and ip_address(value).is_unspecified:  # records and message ids hold the raw address
+        if value and ip_address(value).is_unspecified:  # records and message ids contain the IP address
             raise ValueError(
                 f"{value} is no address that others reach; name one, and open all with bindAddress={value}"
             )
@@ -108,12 +107,12 @@ class AddressSettings(Settings):
 
     @property
     def ha_host(self) -> str:
-        """The host part of the address for slaves."""
+        """The host part of the address that slaves get."""
         return self.broker_ip2 or self.broker_ip1
 
     @property
     def fast_port(self) -> int:
-        """Upstream's fast (VIP) port: Java slaves ask for topics there."""
+        """Upstream's fast (VIP) port: Java slaves request the topics at this port."""
         return self.fast_listen_port or max(self.listen_port - 2, 0)
 
     @property
@@ -126,5 +125,5 @@ class AddressSettings(Settings):
 
 
 def addresses(text: str) -> list[str]:
-    """`host:port;host:port` as a list, blanks and empty parts dropped."""
+    """Split `host:port;host:port` into a list, without blanks and empty parts."""
     return [part.strip() for part in text.split(";") if part.strip()]

@@ -1,7 +1,7 @@
-"""The broker's settings, under upstream's keys; those of its parts come with them.
+"""The broker's settings, under upstream's keys, including the settings of its parts.
 
-Invariant: settings that cannot be honoured (acting masters, folders elsewhere) are rejected; those without effect that
-an operator may rely on cause a warning."""
+Invariant: settings that this broker does not support (acting masters, folders elsewhere) are rejected. Settings without effect
+on which an operator may rely cause a warning."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNDER_CONTROLLERS = frozenset(
         "haFlowControlEnable", "maxHaTransferByteInSecond", "minInSyncReplicas", "syncControllerMetadataPeriod",
     }
 )  # fmt: skip
-"""Keys that count while a broker runs, by the mode that they count in."""
+"""Keys that have an effect only if controllers elect the master."""
 
 
 class BrokerSettings(
@@ -39,7 +39,7 @@ class BrokerSettings(
     MetricsSettings,
     TlsSettings,
 ):
-    """Settings of a broker; ms and bytes unless a key says otherwise."""
+    """All settings of a broker; in ms and bytes unless the key names another unit."""
 
     IGNORED: ClassVar[frozenset[str]] = MetricsSettings.IGNORED | NETTY_SERVER_KEYS | frozenset(
         {
@@ -158,7 +158,7 @@ class BrokerSettings(
         description="how long a name server may take to answer one",
     )
 
-    # upstream's, not in controller mode here
+    # keys of upstream that are not supported in controller mode
     enable_slave_acting_master: bool = Field(
         False,
         alias="enableSlaveActingMaster",
@@ -274,7 +274,7 @@ class BrokerSettings(
 
     @property
     def send_wait_ms(self) -> int:
-        """How long a send may wait for its answer."""
+        """The longest time that a send waits for its answer."""
         return self.sync_flush_timeout if self.pair is not None else self.slave_timeout
 
     @property

@@ -1,6 +1,6 @@
-"""Settings for clients: topics created for them, pulls that wait, the size of an answer.
+"""Settings for clients: automatically created topics, waiting pulls, and the size of an answer.
 
-Invariant: every limit is positive, so nothing here can stop a broker with otherwise valid settings."""
+Invariant: every limit is positive, so none of these settings can stop a broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOPIC_QUEUES_MAX = 1 << 16
 
 
 class ClientSettings(Settings):
-    """The part of a broker's settings about clients; ms and bytes unless a key says otherwise."""
+    """The settings of a broker about clients; in ms and bytes unless the key names another unit."""
 
     UPSTREAM: ClassVar[dict[str, str]] = {"maxPullRequestHeld": OURS, "shutdownForwardSeconds": OURS}
 

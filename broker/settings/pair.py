@@ -1,6 +1,6 @@
-"""Role of a broker without controllers, and guarantees of a pair of master and slave.
+"""The role of a broker without controllers, and the guarantees of a pair of master and slave.
 
-Invariant: a slave has an id of its own, a master id 0; in upstream a slave without configured role becomes a second master."""
+Invariant: a master has id 0, and a slave another id. In upstream a slave without configured role becomes a second master."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class BrokerRole(Enum):
 
 
 class PairKeys(RaftKeys):
-    """The part of a broker's settings that counts with `enableControllerMode=false` only; ms and bytes."""
+    """The settings of a broker that have an effect only with `enableControllerMode=false`; in ms and bytes."""
 
     UPSTREAM: ClassVar[dict[str, str]] = {"enableControllerMode": "false"}
 
@@ -73,7 +73,7 @@ class PairKeys(RaftKeys):
 
     @property
     def pair(self) -> PairSettings | None:
-        """Settings of the HA service for a pair; None under controllers."""
+        """The HA service's settings for a pair; None if this broker is not in a pair."""
         if self.enable_controller_mode or self.enable_d_leger_commit_log:
             return None
         return PairSettings(
@@ -87,7 +87,7 @@ class PairKeys(RaftKeys):
         return self.pair is not None and self.broker_role is BrokerRole.SLAVE
 
     def why_no_pair(self) -> str | None:
-        """The error of role and id together; None without one."""
+        """The error in the combination of role and id; None if there is none."""
         if self.pair is None:
             return None
         if self.broker_role is BrokerRole.SLAVE and self.broker_id < 1:

@@ -1,6 +1,6 @@
 """The keys of upstream's Raft mode (DLedgerCommitLog): a broker set that elects its leader itself.
 
-Invariant: the members' list names this broker, and each member has an id from which upstream can derive a broker's."""
+Invariant: the list of members names this broker, and upstream can derive a broker id from the id of each member."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEMBER = re.compile(r"([A-Za-z])(\d+)-([^;\s]+):(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class RaftGroup:
-    """`peers`: member id -> host:port, where members call each other."""
+    """A Raft group. `peers` maps each member id to the host:port at which the other members call it."""
 
     name: str
     self_id: str
@@ -30,12 +30,12 @@ class RaftGroup:
 
     @property
     def broker_id(self) -> int:
-        """Id of this member while it follows; a leader is broker 0."""
+        """The broker id of this member while it follows; the leader has broker id 0."""
         return broker_id_of(self.self_id)
 
 
 def why_no_members(ids: Collection[str]) -> str | None:
-    """Why members of a broker set cannot have these ids; None where they can."""
+    """The reason why members of a broker set cannot have these ids; None if they can."""
     for each in ids:
         if not MEMBER_ID.fullmatch(each):
             return (
@@ -49,12 +49,12 @@ def why_no_members(ids: Collection[str]) -> str | None:
 
 
 def broker_id_of(member_id: str) -> int:
-    """Upstream's: the number after the letter, plus one."""
+    """The broker id that upstream derives: the number after the letter, plus one."""
     return int(member_id[1:]) + 1
 
 
 class RaftKeys(Settings):
-    """The part of a broker's settings that counts with `enableDLegerCommitLog=true` only."""
+    """The settings of a broker that have an effect only with `enableDLegerCommitLog=true`."""
 
     UPSTREAM: ClassVar[dict[str, str]] = {}
 
@@ -94,7 +94,7 @@ class RaftKeys(Settings):
 
     @property
     def raft_group(self) -> RaftGroup | None:
-        """The group; None unless in Raft mode."""
+        """The Raft group; None if the broker is not in Raft mode."""
         if not self.enable_d_leger_commit_log:
             return None
         preferred = tuple(dict.fromkeys(each for _, each in self._preferred()))
@@ -113,7 +113,7 @@ class RaftKeys(Settings):
         return {f"{each[1]}{each[2]}": f"{each[3]}:{each[4]}" for each in found if each is not None}
 
     def why_no_group(self) -> str | None:
-        """The error of these keys together; None without one."""
+        """The error in the combination of these keys; None if there is none."""
         group = self.raft_group
         if group is None:
             return None
@@ -133,7 +133,7 @@ class RaftKeys(Settings):
         return None
 
     def why_no_ledger(self, root: Path) -> str | None:
-        """Why the files of the ledger cannot be where the keys want them; None where they can."""
+        """The reason why the ledger's files cannot be at the configured path; None if they can."""
         if self.raft_group is None or not self.store_path_d_ledger_commit_log:
             return None
         place = root / f"dledger-{self.d_leger_self_id}" / "data"

@@ -1,6 +1,6 @@
-"""Replication of a broker's log, and the wait before an acknowledgement.
+"""Settings for the replication of a broker's log, and for the replicas that a send waits for.
 
-Invariant: together these settings give one of the contracts of `broker.role.contract`."""
+Invariant: these settings together determine one of the contracts in `broker.role.contract`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mqruntime.settings import OURS, Settings
 
 
 class ReplicationSettings(Settings):
-    """The part of a broker's settings about its replicas; ms and bytes."""
+    """The settings of a broker about its replicas; in ms and bytes."""
 
     UPSTREAM: ClassVar[dict[str, str]] = {
         "allAckInSyncStateSet": "false",
@@ -132,12 +132,12 @@ class ReplicationSettings(Settings):
 
     @property
     def catch_up_limit(self) -> int | None:
-        """Bytes a second to one slave that catches up; None: no limit."""
+        """Limit of the bytes per second that a slave gets while it catches up; None for no limit."""
         return self.max_ha_transfer_byte_in_second if self.ha_flow_control_enable else None
 
     @property
     def replication(self) -> HASettings:
-        """Settings of the HA service."""
+        """The settings of the HA service."""
         return HASettings(
             heartbeat_interval_ms=self.ha_send_heartbeat_interval,
             housekeeping_interval_ms=self.ha_housekeeping_interval,

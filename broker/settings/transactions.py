@@ -1,4 +1,4 @@
-"""Settings of transactions: checks of open ones, and whether they are accepted at all."""
+"""Settings of transactions: whether they are accepted, and how open transactions are checked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mqruntime.settings import Settings
 
 
 class TransactionSettings(Settings):
-    """The part of a broker's settings about transactions; ms unless a key says otherwise."""
+    """The settings of a broker about transactions; in ms unless the key names another unit."""
 
     reject_transaction_message: bool = Field(
         False, alias="rejectTransactionMessage", description="reject messages in transactions"

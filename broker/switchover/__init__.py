@@ -1,1 +1,1 @@
-"""A planned change of master: hand-over, and requests that a former master passes on to its successor."""
+"""A planned change of master: the hand-over, and the requests that a former master passes on to its successor."""

@@ -1,9 +1,9 @@
-"""Forwarding by a former master: requests of clients wait until the successor serves, and are passed on to it.
+"""Forwarding by a former master: requests of clients wait until the successor serves, and are then passed on to the successor.
 
-Invariant: requests are served, passed on or rejected in the order in which they came; each of them once. Waiting requests are
-bounded in number, bytes and time; a rejected one was neither stored nor passed on. A request that may have waited while this
-process was paused is not passed on: its client may have used the successor since. An upstream broker as successor
-does not detect requests that undo later ones, so it gets none of these."""
+Invariant: each request is served, passed on or rejected once, in the order in which the requests came. The number, bytes and
+time of waiting requests are limited. A rejected request was neither stored nor passed on. A request that may have waited while
+this process was paused is not passed on, because its client may have used the successor since. Some requests may undo later
+requests of the same client. An upstream broker does not detect that, so it gets no such request."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("broker.forwarding")
 
 WAIT_MS_MAX = 2_500
-"""Shorter than clients wait for an answer."""
+"""Shorter than the time that clients wait for an answer."""
 WAITING_BYTES_MAX = 64 << 20
 LAST_ANSWERS_MS, LAST_LOOK_MS = 500, 20
 PassBack = Callable[[RemotingCommand], Awaitable[RemotingCommand]]
@@ -72,29 +72,30 @@ READS = (
 
 PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 UNDO = (RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.UNLOCK_BATCH_MQ)
-"""Requests that may undo later ones of the client to the successor: our brokers detect and skip them."""
+"""Passed on late, these may undo later requests of the client to the successor. Our brokers detect that and skip them."""
 Outcome = Reply | Awaitable[Reply]
 
 
 @dataclass(slots=True)
 class WaitingCommands:
-    """`commands` of one receive: sends, which `serve` answers, or one other request, whose task waits for `turn`."""
+    """The waiting `commands` of one receive: either sends, which `serve` answers, or one other request (`one`), whose task
+    waits for its turn."""
 
     peer: Peer
     commands: list[RemotingCommand]
     deadline_ms: int
     size: int
     nap: int
-    """Number of the last pause of the process before they came."""
+    """Number of the last pause of the process before the commands came."""
     is_late: bool
     serve: BatchHandler | None = None
     one: tuple[Handler, bool, asyncio.Future[Outcome]] | None = None
-    """Its handler, whether it writes, and its turn."""
+    """The handler of the request, whether the request writes, and its turn."""
 
 
 class Forwarding:
-    """`carried_max` limits requests that wait for answers here, and the same at the successor; `forward_ms` is
-    that of ForwardingState; `tasks` run the connections."""
+    """`carried_max` limits the requests that wait here, and separately those that wait for the successor's answers.
+    `forward_ms` is the argument of ForwardingState. `tasks` run the connections."""
 
     def __init__(
         self,
@@ -110,23 +111,23 @@ class Forwarding:
         self.clients: dict[Peer, None] = {}
         """Open connections with requests that may be passed on."""
         self.on_reply: PassBack | None = None
-        """Pushes a reply of the successor to its client here."""
+        """Pushes a reply that comes from the successor to its client, which is connected here."""
         self.on_passing: Callable[[Peer, list[RemotingCommand]], None] = lambda peer, commands: None
         """Called with requests that are passed on."""
         self.own_id: Callable[[], int | None] = lambda: None
-        """This broker's id, for the successor."""
+        """Returns this broker's id, which the successor gets."""
         self._callbacks: list[Callable[[], None]] = []
         self.forwarded = 0
         self.late = 0
-        """Requests that were not passed on because they may have waited while this process was paused; one-way requests were
-        dropped."""
+        """Number of requests that were not passed on because they may have waited while this process was paused. They were
+        rejected; one-way requests were dropped."""
         self.naps = Naps(clock)
         self._clock = clock
         self._tasks = tasks
         self._carried_max = carried_max
         self._link: ForwardLink | None = None
         self._links: list[ForwardLink] = []
-        """The present link, and former ones with answers to come."""
+        """The present link, and former links whose answers may still come."""
         self._waiting: deque[WaitingCommands] = deque()
         self._waiting_count = 0
         self._waiting_bytes = 0
@@ -134,28 +135,28 @@ class Forwarding:
         self._stops = False
 
     def on_release(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when waiting requests can go: here, to a successor that serves, or nowhere."""
+        """Call `callback` when waiting requests stop waiting, because they are served here, passed on or rejected."""
         self._callbacks.append(callback)
 
     def guard(self, router: Router) -> None:
-        """Route requests of clients in `router` through here; sends pass through `sends`."""
+        """Route the requests of clients in `router` through this object. Sends need `sends`."""
         for codes, writes in ((WRITES, True), (READS, False)):
             for code in codes:
                 router.handlers[code] = partial(self._one, router.handlers[code], writes)
 
     def guards_all(self, router: Router, *, but: Collection[int]) -> None:
-        """Reject all requests in `router` that are not passed on, `but` these codes. Waiting ones expire by a task of their
-        own from now on."""
+        """Reject all requests in `router` that are not passed on, except the codes in `but`. From now on a task lets waiting
+        requests expire."""
         self._tasks.start(self._look(), name="naps")
         for code in router.handlers.keys() - {*WRITES, *READS, *but}:
             router.handlers[code] = _stopped
 
     def sends(self, serve: BatchHandler) -> BatchHandler:
-        """Wrap `serve`, which handles sends that are served here."""
+        """Wrap `serve`, the handler of sends that are served here."""
         return partial(self._sends, serve)
 
     def plain_sends(self, serve: SendsHandler, otherwise: BatchHandler) -> SendsHandler:
-        """Wrap `serve`, which handles plain sends that are served here; `otherwise` handles those that waited first."""
+        """Wrap `serve`, the handler of plain sends that are served here. `otherwise` handles sends that waited before."""
         return partial(self._plain_sends, serve, otherwise)
 
     # -- changes of mastership
@@ -179,11 +180,11 @@ class Forwarding:
         self._perform(self.state.follows(Successor(address, master_epoch), self._clock.monotonic_ms()))
 
     def refuse_waiting(self) -> None:
-        """Reject everything that waits here."""
+        """Reject all requests that wait here."""
         self._refuse_until(None)
 
     async def stop(self) -> None:
-        """Reject waiting requests; those passed on have a moment to be answered."""
+        """Reject waiting requests, and wait a moment for the answers to requests that were passed on."""
         self._stops = True
         self._leave()
         self._timer.cancel()
@@ -197,7 +198,7 @@ class Forwarding:
         await self._tasks.stop()
 
     def expire(self, now_ms: int) -> None:
-        """Reject requests that have waited long enough at `now_ms`; called each LOOK_MS."""
+        """Reject requests that have waited for WAIT_MS_MAX at `now_ms`. Called every LOOK_MS."""
         self.naps.look()
         self._refuse_until(now_ms)
 
@@ -208,12 +209,12 @@ class Forwarding:
 
     @property
     def passes_on(self) -> bool:
-        """Whether a successor serves the clients that come here, or will soon."""
+        """Whether requests of clients are passed on to a successor, or wait for the successor to serve."""
         return self.state.stage in (Stage.AWAITING, Stage.FORWARDING)
 
     @property
     def listed_as_master(self) -> bool:
-        """Whether name servers should still list this broker as master, until its successor has registered."""
+        """Whether name servers should still list this broker as master, because its successor has not registered yet."""
         return self.state.stage is Stage.AWAITING
 
     @property
@@ -296,7 +297,7 @@ class Forwarding:
     def _is_here(self, writes: bool) -> bool:
         return self.state.writes_here if writes else self.state.reads_here
 
-    # -- what waits
+    # -- waiting requests
 
     def _full(self, size: int, count: int) -> bool:
         return (
@@ -329,7 +330,7 @@ class Forwarding:
         return waiting
 
     def _release(self) -> None:
-        """Release all waiting requests as the stage requires; those that still wait keep their order."""
+        """Release all waiting requests as the stage requires. Requests that have to wait longer keep their order."""
         self.naps.look()
         for _ in range(len(self._waiting)):
             waiting = self._taken()
@@ -344,7 +345,7 @@ class Forwarding:
         self, waiting: WaitingCommands, handler: Handler, writes: bool, turn: asyncio.Future[Outcome]
     ) -> None:
         if turn.done():
-            return  # its task has ended
+            return  # the request's task has ended
         if self.state.holds and not self._is_here(writes):
             self._append(waiting)
             return
@@ -365,7 +366,7 @@ class Forwarding:
             self._append(waiting)
 
     def _refuse_until(self, now_ms: int | None) -> None:
-        """Reject requests whose time is over at `now_ms`, or all."""
+        """Reject the requests whose deadline has passed at `now_ms`; None: all requests."""
         while self._waiting and (now_ms is None or self._waiting[0].deadline_ms <= now_ms):
             waiting = self._taken()
             if waiting.one is None:
@@ -373,7 +374,7 @@ class Forwarding:
             elif not (turn := waiting.one[2]).done():
                 turn.set_result(waiting.commands[0].reply(ResponseCode.SYSTEM_BUSY, REJECTED))
 
-    # -- consequences
+    # -- actions of the state machine
 
     def _tick(self) -> None:
         self._perform(self.state.tick(self._clock.monotonic_ms()))
@@ -431,14 +432,14 @@ class Forwarding:
                 self._tasks.start(self._ask_again(one.peer, one.again), name="forward again")
 
     async def _ask_again(self, peer: Peer, command: RemotingCommand) -> None:
-        """Repeat a read whose answer did not come before the connection ended."""
+        """Repeat a read, because the connection ended before the answer came."""
         result = self._one(_nobody_here, False, peer, command)
         reply = await result if inspect.isawaitable(result) else result
         if reply is not None:
             peer.send([reply])
 
     def _asked(self, link: Peer, command: RemotingCommand) -> None:
-        """Pass the successor's reply to a client on; it sends no other requests."""
+        """Pass on the successor's reply to a client. The successor sends no other requests."""
         if command.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT and self.on_reply is not None:
             self._tasks.start(self._pass_back(self.on_reply, link, command), name="reply passed back")
         else:
@@ -467,7 +468,7 @@ async def _in_its_turn(turn: asyncio.Future[Outcome]) -> Reply:
 
 
 def _without_commits(commands: list[RemotingCommand]) -> list[RemotingCommand]:
-    """Remove the commits from pulls, which then only ask for messages."""
+    """Remove the commits of offsets from pulls, which then only ask for messages."""
     for command in commands:
         flags = command.ext.get("sysFlag", "")
         if command.code in PULLS and flags.isascii() and flags.isdigit():
@@ -476,7 +477,7 @@ def _without_commits(commands: list[RemotingCommand]) -> list[RemotingCommand]:
 
 
 def _size(commands: list[RemotingCommand]) -> int:
-    """Size of bodies and headers; a header may have 1 MiB."""
+    """The size of bodies and headers; a header may have 1 MiB."""
     bodies = sum(len(command.body) for command in commands if command.body is not None)
     return bodies + sum(len(key) + len(value) for command in commands for key, value in command.ext.items())
 

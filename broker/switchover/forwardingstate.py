@@ -1,8 +1,8 @@
 """Routing of client requests while mastership passes to another broker: served here, held back, or forwarded.
 
-Invariant: writes are held from HAND_OVER, or from the notice of a newer role, until the successor serves or the hand-over is
-called off. Nothing is forwarded before the successor reported that it serves, nor after FORWARD_MS, in which every client has
-asked for routes. Each request waits a bounded time.
+Invariant: writes wait from HAND_OVER, or from the notice of a newer role, until the successor serves, the hand-over is called
+off or the time is over. Requests are forwarded only after the successor has reported that it serves, and at most for
+FORWARD_MS, in which every client asks for routes once. Each request waits a limited time.
 
     SERVING --hand over--> HOLDING --role taken--> AWAITING --it serves--> FORWARDING --FORWARD_MS over--> SERVING
     HOLDING --called off, or too late--> SERVING       AWAITING, FORWARDING --another successor--> AWAITING
@@ -18,17 +18,17 @@ from enum import Enum
 from mqruntime.core import NEVER_MS
 
 HOLD_MS_MAX = 3_000
-"""Limit of holding messages for a hand-over, whatever the request asks for."""
+"""Limit of the time for which messages wait for a hand-over, even if the request asks for more."""
 PATIENCE_MS = 3_000
-"""How long a successor may take until it serves, before waiting requests are rejected."""
+"""Time in which a successor has to serve; after that waiting requests are rejected."""
 FORM_MS = 1_000
-"""How long a new master may wait for followers; they usually need some tens of ms."""
+"""Time for which a new master waits for followers, which usually need some tens of ms."""
 FORWARD_MS = 35_000
-"""Clients ask for routes every 30 s by default."""
+"""Longer than the 30 s after which clients ask for routes by default."""
 
 
 class Stage(Enum):
-    """Handling of requests."""
+    """How requests are handled."""
 
     SERVING = "served here, or refused"
     HOLDING = "writes wait for a successor, or for followers; reads are served here"
@@ -38,7 +38,7 @@ class Stage(Enum):
 
 
 SERVING = Stage.SERVING
-"""Read for every send: an enum's own attributes are slow to find."""
+"""A module constant, because it is read for every send and an enum's attributes are slow to find."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +51,19 @@ class Successor:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Connect to the successor, instead of any other, and report `opened` when it serves. Retry until `Leave`."""
+    """Connect to the successor, instead of a former successor. Report `opened` when it serves. Retry until `Leave`."""
 
     successor: Successor
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Close the connection: there is no successor to forward to."""
+    """Close the connection, because there is no successor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Pass waiting requests on as `stage` says."""
+    """Release the waiting requests as `stage` requires."""
 
 
 Action = Reach | Leave | Release
@@ -75,8 +75,8 @@ class ForwardingState:
     def __init__(self, forward_ms: int = FORWARD_MS) -> None:
         self._forward_ms = forward_ms
         self._stage = Stage.SERVING
-        self._forms = False  # a master waits for its first followers
-        self._has_led = False  # clients may take this broker for the master
+        self._forms = False  # this broker is master and waits for its first followers
+        self._has_led = False  # this broker was master, so clients may send to it
         self._successor: Successor | None = None
         self._hold_until_ms = NEVER_MS
         self._forward_until_ms = NEVER_MS
@@ -95,17 +95,17 @@ class ForwardingState:
 
     @property
     def successor(self) -> Successor | None:
-        """The master that gets requests which still come to this former one, until every client has asked for routes."""
+        """The master to which this former master passes on requests, until every client has asked for routes."""
         return self._successor
 
     @property
     def forms(self) -> bool:
-        """Whether a new master waits for followers."""
+        """Whether this broker is a new master that waits for followers."""
         return self._forms
 
     @property
     def holds(self) -> bool:
-        """Whether requests that are not served here wait."""
+        """Whether requests that this broker does not serve wait; if not, they are passed on or rejected."""
         return self._stage in (Stage.HOLDING, Stage.AWAITING)
 
     @property
@@ -113,24 +113,24 @@ class ForwardingState:
         return min(self._hold_until_ms, self._forward_until_ms)
 
     def hand_over(self, hold_ms: int, now_ms: int) -> list[Action]:
-        """Hold this master's messages: its successor is about to be elected."""
+        """Let messages wait, because this master's successor is about to be elected."""
         if self._stage is Stage.SERVING:
             self._hold(Stage.HOLDING, now_ms + min(hold_ms, HOLD_MS_MAX))
         return []
 
     def called_off(self) -> list[Action]:
-        """Serve again: there will be no successor."""
+        """Serve again, because there will be no successor."""
         return self._here() if self._stage is Stage.HOLDING else []
 
     def announced(self, now_ms: int) -> list[Action]:
-        """A newer role was granted and is about to be taken; another broker may succeed this master."""
+        """Called when a newer role was granted and is about to be taken. Another broker may become master."""
         if self._stage is Stage.SERVING and self._has_led:
             self._hold(Stage.HOLDING, now_ms + HOLD_MS_MAX)
         return []
 
     def leads(self, now_ms: int, *, is_formed: bool) -> list[Action]:
-        """This broker is master, perhaps again. If its SyncStateSet `is_formed` it takes messages; else they wait a moment for
-        its followers."""
+        """Called when this broker is master, perhaps again. If `is_formed`, enough replicas are in the SyncStateSet and
+        messages are taken; otherwise messages wait a moment for followers."""
         former, self._has_led, self._successor = self._successor, True, None
         self._forward_until_ms = NEVER_MS
         actions: list[Action] = [Leave()] if former is not None else []
@@ -141,11 +141,11 @@ class ForwardingState:
         return actions
 
     def formed(self) -> list[Action]:
-        """Take messages: enough replicas are in this master's SyncStateSet."""
+        """Take messages, because enough replicas are in this master's SyncStateSet now."""
         return self._here() if self._forms else []
 
     def follows(self, successor: Successor, now_ms: int) -> list[Action]:
-        """This broker is slave of `successor`; if it has not led it has no clients."""
+        """Called when this broker is slave of `successor`. A broker that has not led has no clients, so it forwards nothing."""
         if not self._has_led or successor == self._successor:
             return []
         if self._successor is None:
@@ -155,20 +155,21 @@ class ForwardingState:
         return [Reach(successor)]
 
     def opened(self, successor: Successor) -> list[Action]:
-        """Forward to `successor`, which serves."""
+        """Forward to `successor`, because it serves."""
         if successor != self._successor:
             return []
         self._hold(Stage.FORWARDING, NEVER_MS)
         return [Release()]
 
     def closed(self, successor: Successor, now_ms: int) -> list[Action]:
-        """The connection to `successor` ended; connect again, unless another one is named."""
+        """Called when the connection to `successor` has ended. Requests wait for the next one, unless there is another
+        successor."""
         if successor == self._successor and self._stage is Stage.FORWARDING:
             self._hold(Stage.AWAITING, now_ms + PATIENCE_MS)
         return []
 
     def tick(self, now_ms: int) -> list[Action]:
-        """Call at `next_tick_ms` or later."""
+        """Call this at `next_tick_ms` or later."""
         if now_ms >= self._forward_until_ms:
             self._has_led, self._successor, self._forward_until_ms = False, None, NEVER_MS
             return [Leave(), *self._here()]

@@ -1,8 +1,9 @@
-"""The connection over which requests of clients are passed on to the master that follows this broker.
+"""The connection over which a former master passes on requests of clients to its successor.
 
-Invariant: a request is sent at most once unless it only reads, and its answer is returned unchanged, under the client's own
-opaque. If the connection ends before the answer to a write, its outcome is unknown, and the client's connection is closed, as
-by a master that dies. A link that was left closes by itself, because a host that lost power closes none."""
+Invariant: a request that writes is sent at most once. The answer is returned unchanged, under the client's own opaque. If the
+connection ends before the answer to a write, the outcome of the write is unknown. Then the client's connection is closed, as if
+the master had died. A link that is left closes by itself after LEFT_MS_MAX, because a successor without power does not close
+it."""
 
 from __future__ import annotations
 
@@ -32,19 +33,20 @@ AGAIN_MS = 50
 AWAIT_MS = 1_000
 AWAIT_TIMEOUT_MS = AWAIT_MS + 500
 LEFT_MS_MAX = 35_000
-"""Time for a former successor's answers: clients' pulls are held for 30 s at most."""
+"""Time for a former successor's answers. Longer than the 30 s for which the successor holds a pull at most."""
 UNSENT_BYTES_MAX = 32 << 20
 SERVES = (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
-"""Answers to AWAIT_MASTER of a master; an upstream broker does not know it and rejects for itself."""
+"""Codes with which a master answers AWAIT_MASTER. An upstream broker does not know that request; it rejects requests by itself
+if it is no master."""
 
 FRAME_HEAD_BYTES_MAX = 8 + HEADER_BYTES_MAX
-"""Limit of a frame's head: for a longer one the successor would close the connection that all clients share."""
+"""Limit of a frame's head. For a longer head the successor would close the connection, which all clients share."""
 TOO_LONG = "it is too long to be passed on to the master; ask the master itself"
 
 
 @dataclass(slots=True)
 class Carried:
-    """A request that was passed on: its client, the client's opaque, and the request itself if it only reads."""
+    """A request that was passed on: its client, the client's opaque, and for a read the request itself (`again`)."""
 
     peer: Peer
     opaque: int
@@ -52,8 +54,8 @@ class Carried:
 
 
 class ForwardLink:
-    """A link to one successor, reconnected until `leave`. `on_opened()` when it serves; `on_closed(unanswered reads)` when the
-    open connection has ended; `on_request` gets the successor's requests and their connection."""
+    """A link to one successor, reconnected until `leave`. Calls `on_opened()` when the successor serves, and
+    `on_closed(unanswered reads)` when the open connection has ended. `on_request` gets the successor's requests."""
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class ForwardLink:
         self._connection: Peer | None = None
         self._open = False
         self.is_ours = False
-        """Whether the successor accepts forwarded requests as such: an upstream broker does not."""
+        """Whether the successor knows that requests on this link are forwarded; an upstream broker does not."""
         self._left = False
         self._awaited: tuple[int, asyncio.Future[RemotingCommand]] | None = None
         self._gone = asyncio.Event()
@@ -103,7 +105,7 @@ class ForwardLink:
         )
 
     def pass_on(self, peer: Peer, commands: Sequence[RemotingCommand], *, reads: bool) -> None:
-        """Send requests of `peer`, in one write, and their answers back later; their bodies are copied."""
+        """Send requests of `peer` in one write, and return the answers later. Copies the bodies of the requests."""
         assert self._connection is not None, "takes_more was checked"
         buffers: list[Body] = []
         for command in commands:
@@ -128,7 +130,7 @@ class ForwardLink:
         return self._left and self._connection is None
 
     def leave(self) -> None:
-        """Pass nothing more on; outstanding answers may still come."""
+        """Pass on no more requests. Outstanding answers may still come."""
         was_left = self._left
         self._left, self._open = True, False
         self._running.cancel()
@@ -137,7 +139,7 @@ class ForwardLink:
             self._tasks.start(self._ends_at_last(), name=f"answers of {self.successor.address}")
 
     def cut(self) -> None:
-        """Close the connection; no answer comes any more."""
+        """Close the connection, so that no more answers come."""
         self.leave()
         if self._connection is not None:
             self._connection.cut("forwarding ends")
@@ -197,7 +199,7 @@ class ForwardLink:
     # -- events of the connection
 
     def opened(self, peer: Peer) -> None:
-        """The connection belongs to this link from `_connected` on."""
+        """Nothing to do: `_connected` has stored the connection."""
 
     def received(self, peer: Peer, commands: list[RemotingCommand]) -> int:
         answers: dict[Peer, list[RemotingCommand]] = {}
@@ -244,6 +246,6 @@ class ForwardLink:
 
 
 def refuse_too_long(peer: Peer, command: RemotingCommand) -> None:
-    """Reject a header that the new opaque, or another encoding, makes longer than the limit, with or without a body."""
+    """Reject a request whose frame is longer than the limit, because of the new opaque or another encoding."""
     if not command.is_oneway:
         peer.send([command.reply(ResponseCode.SYSTEM_ERROR, TOO_LONG)])

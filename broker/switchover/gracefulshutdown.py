@@ -1,9 +1,10 @@
-"""Graceful shutdown of a master: its role passes to another broker, then it forwards the requests that clients still send it.
+"""Graceful shutdown of a master: the master passes its role to another broker, then forwards requests that still come from
+clients.
 
-Without a successor it takes no more messages and stops once those that it stored are answered.
+If there is no successor, the master takes no more messages, and stops once the stored messages are answered.
 
-Invariant: a broker without a possible successor asks for none. A forwarding broker holds no requests of its own, so it may be
-killed. It does not follow its successor, so the successor need not wait for it."""
+Invariant: a broker that has no possible successor does not ask for one. A forwarding broker has no other work, so it may be
+killed. It does not replicate from its successor, so the successor does not wait for it."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ FORWARD_LOOK_MS = 200
 
 
 class GracefulShutdown:
-    """`resign()` asks for a successor. `forward_ms` limits how long this broker forwards for clients; 0: it stops like a
-    slave."""
+    """`resign()` asks for a successor. `forward_ms` limits the time for which this broker forwards; if it is 0, the broker
+    stops like a slave."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class GracefulShutdown:
         forwarding.on_release(self._released.set)
 
     async def step_down(self) -> bool:
-        """Pass the role on. Returns whether another broker leads and gets requests; False after STEP_DOWN_MS."""
+        """Pass the role to another broker. Returns whether one leads and gets the requests; False after STEP_DOWN_MS."""
         if not self._forward_ms or not self._membership.accepts_sends or not self._may_be_followed():
             return False
         logger.info("stepping down", extra=fields(epoch=self._membership.master_epoch))
@@ -72,7 +73,7 @@ class GracefulShutdown:
         while not self._forwarding.passes_on:
             alone = (
                 self._membership.accepts_sends and not self._may_be_followed()
-            )  # and nobody was elected yet
+            )  # and no other broker was elected yet
             if alone or self._clock.monotonic_ms() >= deadline_ms:
                 logger.info("no successor, shutting down")
                 return False
@@ -81,12 +82,12 @@ class GracefulShutdown:
         return True
 
     async def settle(self) -> None:
-        """Hold new messages until those that are stored are answered, at most SETTLE_MS: what the slaves are about to confirm
-        does not become a message of unknown outcome."""
+        """Let new messages wait until the stored messages are answered, at most SETTLE_MS. Otherwise sends that the slaves are
+        about to confirm would get no answer."""
         if not self._membership.accepts_sends:
             return
         deadline_ms = self._clock.monotonic_ms() + SETTLE_MS
-        self._forwarding.hand_over(HOLD_MS_MAX)  # longer than this takes: what is held is never stored
+        self._forwarding.hand_over(HOLD_MS_MAX)  # longer than SETTLE_MS: waiting messages are never stored
         while self._membership.accepts_sends and len(self._pending):
             if self._clock.monotonic_ms() >= deadline_ms:
                 logger.info(
@@ -96,7 +97,7 @@ class GracefulShutdown:
             await asyncio.sleep(LOOK_MS / 1000)
 
     async def forward(self) -> None:
-        """Forward until no client is left that may send, at most `forward_ms`."""
+        """Forward until no client is connected any more, at most for `forward_ms`."""
         began_ms = self._clock.monotonic_ms()
         logger.info(
             "forwarding to new master", extra=fields(ms_max=self._forward_ms, clients=len(self._clients()))
@@ -113,7 +114,7 @@ class GracefulShutdown:
         logger.info("forwarding ends", extra=said)
 
     async def _successor_known(self) -> None:
-        """Wait until name servers know the successor, before this broker unregisters: else clients that ask get no routes."""
+        """Wait until name servers know the successor, before this broker unregisters. Otherwise clients would get no routes."""
         self._released.clear()
         if not self._forwarding.reached:
             await wait_event(self._released, SUCCESSOR_SERVES_MS)

@@ -1,10 +1,11 @@
-"""Deletions of topics sent to a slave (215, 5002): its master carries them out, and the slave returns the master's answer.
+"""Deletions of topics that are sent to a slave (DELETE_TOPIC_IN_BROKER, 215, and DELETE_TOPIC_IN_BROKER_LIST, 5002). The
+slave's master carries them out, and the slave returns the master's answer.
 
 Java's mqadmin deletes the retry and dead-letter topics of a group at every replica, in any order, and stops at the first
-rejection; only masters know what stays deleted.
+rejection. Only the deletion on a master is permanent, because slaves copy the master's tables.
 
-Invariant: a deletion is passed on once, marked as such, because two brokers may take each other for the master. One that may
-have waited while this process was paused is not passed on: the topic may have been created again since."""
+Invariant: a deletion is passed on once and marked as passed on, because two brokers may take each other for the master. A
+deletion that may have waited while this process was paused is not passed on: the topic may have been created again since."""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ from remoting.peer import Peer
 from remoting.router import Handler, Router
 
 TIMEOUT_MS = 2_500
-"""Administrators wait 3 s or 5 s, a master 2 s for its slaves."""
+"""Administrators wait 3 s or 5 s for an answer; a master waits 2 s for its slaves."""
 PASSED_ON = "passedOn"
 """Header field that marks a forwarded request."""
 
 
 class PassedDeletions:
-    """Deletions sent to one broker; `client` reaches its master."""
+    """The deletions that are sent to one broker; `client` calls the broker's master."""
 
     def __init__(self, membership: Membership, client: RemotingClient, naps: Naps) -> None:
         self._membership = membership
@@ -35,7 +36,7 @@ class PassedDeletions:
         self._naps = naps
 
     def guard(self, router: Router) -> None:
-        """Route deletions in `router` through here."""
+        """Route deletions in `router` through this object."""
         for code in (RequestCode.DELETE_TOPIC_IN_BROKER, RequestCode.DELETE_TOPIC_IN_BROKER_LIST):
             router.handlers[code] = self._passing(router.handlers[code])
 
@@ -46,7 +47,7 @@ class PassedDeletions:
         return delete
 
     async def _of_master(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
-        """The master's answer; None where it cannot be asked or does not answer."""
+        """The master's answer; None if this broker has to handle the deletion, or if the master does not answer."""
         master = self._membership.master_address
         if master is None or PASSED_ON in command.ext:
             return None

@@ -1,10 +1,10 @@
-"""Pulls of consumers that send their subscriptions with heartbeats, completed for a successor that has not received those yet.
+"""Adds subscriptions to pulls that a former master passes on, for a successor that has not received heartbeats with them yet.
 
-A broker that just started and became master knows no consumers: clients send heartbeats each 30 s. The former master that
-passes their pulls on knows their subscriptions.
+A broker that has just started and become master knows no consumers, because clients send heartbeats every 30 s only. The former
+master that passes on the pulls knows the subscriptions.
 
-Invariant: no pull gets a subscription older than the one it was made with, which may skip messages for good, nor a
-header for which its successor would close the connection. Pure."""
+Invariant: no pull gets a subscription that is older than the consumer's, because that may skip messages for good. No pull gets
+a header so long that the successor would close the connection. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from remoting.wirefields import I32_RANGE, I64_RANGE, parse_integer
 
 PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 SUBSCRIPTION_LENGTH_MAX = 8_192
-"""Characters; one takes up to six bytes of a header."""
+"""In characters; a character takes up to six bytes of a header."""
 Subscribed = Callable[[str, str], SubscriptionData | None]
-"""The subscription of a group to a topic that this broker knows."""
+"""Returns the subscription of a group to a topic; None if this broker does not know it."""
 
 
 def attach_subscriptions(commands: Iterable[RemotingCommand], subscribed: Subscribed) -> None:
@@ -31,7 +31,7 @@ def attach_subscriptions(commands: Iterable[RemotingCommand], subscribed: Subscr
         ext = command.ext
         flags = parse_integer(ext.get("sysFlag", ""), I32_RANGE)
         if flags is None or flags & SYS_FLAG_SUBSCRIPTION:
-            continue  # it has its own, or the successor will reject it
+            continue  # the pull has its own subscription, or the successor will reject the pull
         known = subscribed(ext.get("consumerGroup", ""), ext.get("topic", ""))
         version = parse_integer(ext.get("subVersion", ""), I64_RANGE)
         if known is None or version is None or known.sub_version < version:

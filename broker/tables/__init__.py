@@ -1,1 +1,1 @@
-"""Tables of a broker next to its log, each in a small file: topics, groups, offsets."""
+"""The tables that a broker keeps next to its log, each in a small file: topics, groups, offsets."""

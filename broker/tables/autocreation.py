@@ -1,8 +1,7 @@
-"""Limit of topics and consumer groups that clients create by naming them.
+"""The limit of topics and consumer groups that clients create by using a new name.
 
-Invariant: none is created once the table, as slaves and name servers get it, would exceed `BYTES_MAX`: both tables, locks
-and deletions are sent in one frame, and a frame that is too large cannot be sent. Those that an administrator creates count,
-but are not rejected."""
+Invariant: clients create no row with which the table, as slaves and name servers get it, would exceed `BYTES_MAX`. Both tables,
+the locks and the deletions must fit into one frame. Rows that an administrator creates count, but are not rejected."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ BYTES_MAX = 3 << 20
 
 
 class AutoCreation:
-    """The limit of one table, with `bytes_each` for a row besides its name; `command` creates a row by hand."""
+    """The limit of one table. A row counts its name and `bytes_each`; `command` is the mqadmin command that creates a row."""
 
     def __init__(self, what: str, command: str, bytes_each: int) -> None:
         self._what = what
@@ -25,7 +24,7 @@ class AutoCreation:
         self._is_logged = False
 
     def takes(self, name: str) -> bool:
-        """Whether a client may create `name`; the first rejection is logged."""
+        """Whether a client may create `name`. Logs the first rejection."""
         if self._bytes + self._cost(name) <= BYTES_MAX:
             return True
         if not self._is_logged:
@@ -39,7 +38,7 @@ class AutoCreation:
         return False
 
     def are(self, names: Iterable[str]) -> None:
-        """The table was replaced."""
+        """Called when the table was replaced by one with these `names`."""
         self._bytes = sum(map(self._cost, names))
 
     def added(self, name: str) -> None:

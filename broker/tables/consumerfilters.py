@@ -1,8 +1,8 @@
-"""Filter expressions of consumer groups, with the times of registration and death. Upstream: ConsumerFilterManager.
+"""The filter expressions of consumer groups, with the times of their registration and death. Upstream: ConsumerFilterManager.
 
-Invariant: the table has the last filter of a group for a topic. It is dead while no client of the group is connected, and kept
-for a day after that. Pulls use the subscription of the connected client, never this table: an old file must not select
-today's messages. Pure."""
+Invariant: the table has the last filter of a group for a topic. The filter is dead while no client of the group is connected,
+and is dropped after a day. Pulls use the subscription of the connected client, never this table, because an old file must not
+decide which messages are sent today. Pure."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from remoting.bodies.heartbeats import SubscriptionData
 CONSUMER_FILTERS_FILE = "config/consumerFilter.json"
 KEPT_MS = 24 * 3600 * 1000
 SEEN_BEFORE_MS = 30_000
-"""How long ago clients from before the start are taken to have left."""
+"""Clients of before the start count as gone for this long when the file is read."""
 CHARACTERS_MAX = 8 << 20
-"""Limit of all filters; one beyond it works, but is not kept."""
+"""Limit of all filters together. A filter beyond the limit works, but is not kept."""
 FILTER_CHARACTERS = 200
-"""Size counted for a filter besides its names and its expression."""
+"""The size of a filter without its names and its expression."""
 
 
 class WallClock(Protocol):
@@ -41,7 +41,7 @@ class ConsumerFilters:
         self._on_change = on_change
         self._wrapper = ConsumerFilterWrapper()
         self._by_group: dict[str, dict[str, ConsumerFilterData]] = {}
-        """The same, by group and topic: each heartbeat asks for its groups."""
+        """The same filters by group and topic, because each heartbeat looks up its groups."""
         self._characters = 0
 
     def find(self, group: str, topic: str) -> ConsumerFilterData | None:
@@ -49,7 +49,7 @@ class ConsumerFilters:
         return of_topic.group_filter_data.get(group) if of_topic else None
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Take the subscriptions of a connected client of `group`, each an expression or tags."""
+        """Register the subscriptions of a connected client of `group`; each is an expression or tags."""
         subscribed = {each.topic: each for each in subscriptions}
         wanted = [each for each in subscribed.values() if each.expression_type == SQL92 and each.sub_string]
         changes = [self._register(group, each) for each in wanted]
@@ -58,7 +58,7 @@ class ConsumerFilters:
             self._on_change()
 
     def unregister(self, group: str) -> None:
-        """Mark the filters of `group` dead: no client of it is connected."""
+        """Mark the filters of `group` as dead, because no client of the group is connected."""
         if self._die(self._of_group(group)):
             self._on_change()
 
@@ -120,7 +120,7 @@ class ConsumerFilters:
         return self._wrapper.encode()
 
     def decode(self, data: bytes) -> None:
-        """Take in consumerFilter.json; filters registered since replace its own. Raises BodyError."""
+        """Read the content of consumerFilter.json. Filters that clients registered meanwhile win. Raises BodyError."""
         here = list(self._all())
         self._wrapper = ConsumerFilterWrapper.decode(data)
         for each in self._all():

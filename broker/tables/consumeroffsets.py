@@ -1,9 +1,9 @@
-"""Consumer offsets of each group in each queue. Upstream: ConsumerOffsetManager.
+"""The consumer offset of each group in each queue. Upstream: ConsumerOffsetManager.
 
-Invariant: keys read `topic@group`; an offset is the next queue offset to consume, as the group last committed it or an
-administrator moved it. From such a move until the group continues there, its commits of other offsets do not count. The table
-fits the frame in which slaves copy it: beyond `BYTES_MAX` no commit or move adds a queue. The broker's own offsets in it rest
-on the log up to `rests_on`: no slave or disk with a shorter log takes them. Pure."""
+Invariant: keys have the form `topic@group`. An offset is the next queue offset to consume; the group committed it, or an
+administrator moved the group to it. After a move, commits of other offsets do not count until the group continues at the new
+offset. Beyond `BYTES_MAX` no commit or move adds a queue, so the table fits into the frame that slaves copy. The broker's own
+offsets belong to the log up to `rests_on`; no slave or disk with a shorter log gets them. Pure."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from remoting.bodies.offsets import ConsumerOffsetWrapper
 CONSUMER_OFFSETS_FILE = "config/consumerOffset.json"
 SEPARATOR = "@"
 TRANSACTIONS_GROUP = "CID_RMQ_SYS_TRANS"
-"""Group of the broker's own offsets: halves below its offset count as ended."""
+"""The group of the broker's own offsets. Halves below this group's offset count as ended."""
 OwnOffsets = dict[str, dict[int, int]]
-"""Offsets as in the table, of that group alone."""
+"""The part of the table for TRANSACTIONS_GROUP."""
 BYTES_MAX = 12 << 20
-"""Limit of the table as it is copied (43), about. Made-up groups could grow it faster than any broker can copy it."""
+"""Limit of the table's size in the reply to GET_ALL_CONSUMER_OFFSET (43), about. Invented groups could fill any table."""
 NONE: dict[int, int] = {}
 OFFSETS_A_STEP = KEYS_A_STEP = 5_000
 ATTEMPTS_MAX = 4
 QUEUE_BYTES = 16
-"""Size of a queue's id and offset, about."""
+"""The size of a queue's id and offset, about."""
 NO_ROOM = (
     "offsets of so many groups are kept that slaves could not copy more; delete groups that are gone "
     "(deleteSubGroup -r true)"
@@ -38,7 +38,7 @@ NO_ROOM = (
 
 
 class ConsumerOffsets:
-    """Committed offsets by topic and group, then by queue id; `resets` has the groups that were moved."""
+    """The committed offsets by topic and group, then by queue id. `resets` has the open moves of groups."""
 
     def __init__(self, resets: OffsetResets | None = None) -> None:
         self._wrapper = ConsumerOffsetWrapper()
@@ -47,12 +47,12 @@ class ConsumerOffsets:
         self._doubtful = False  # deletions may have been missed
         self._bytes = 0
         self._moves = 0
-        """Number of changes other than commits of groups."""
+        """Number of changes that are not commits of groups."""
         self.commits = 0
         self.from_file = False
-        """Whether the table was read from this disk, and neither copied from a master nor compared with the log since."""
+        """Whether the table is as read from this disk: not copied from a master, and not compared with the log since."""
         self.rests_on = 0
-        """An offset of the log; a table read from this disk rests on the log of before."""
+        """An offset of the log. A table that was read from this disk belongs to the log that was on the disk."""
         self._given: OwnOffsets | None = None
         self._given_rests_on = 0
         self._all_is_given = True
@@ -60,8 +60,8 @@ class ConsumerOffsets:
     def commit(
         self, group: str, topic: str, queue_id: int, offset: int, *, is_passed_on: bool = False
     ) -> bool:
-        """Set the offset of `group`, unless it was moved and does not know that yet, or a former master passes on a commit
-        that may be older than one to this master. Clients cannot commit for the broker itself. False without room."""
+        """Set the offset of `group`. Ignores the commit if the group was moved and may not know that yet, if a former master
+        passes it on and a change here may be newer, or if the group is the broker's own. Returns False if there is no room."""
         if group == TRANSACTIONS_GROUP or self.resets.refuses(group, topic, queue_id, offset):
             return True
         if offset < (self._wrapper.offset_table.get(f"{topic}{SEPARATOR}{group}", NONE).get(queue_id, 0)):
@@ -76,38 +76,38 @@ class ConsumerOffsets:
         return True
 
     def has_room_for(self, keys: Iterable[Key]) -> bool:
-        """Whether all of them are in the table already, or fit."""
+        """Whether all `keys` are in the table already, or fit into it."""
         table = self._wrapper.offset_table
         return self._bytes < BYTES_MAX or all(
             queue_id in table.get(f"{topic}{SEPARATOR}{group}", ()) for group, topic, queue_id in keys
         )
 
     def keep(self, topic: str, queue_id: int, offset: int) -> None:
-        """Set the broker's transaction offset: this queue is done below it."""
+        """Set the broker's own offset in a queue of transactions: everything below it is done."""
         self._put(TRANSACTIONS_GROUP, topic, queue_id, offset)
 
     def as_they_are(self) -> OwnOffsets:
-        """The broker's own offsets."""
+        """A copy of the broker's own offsets."""
         table = self._wrapper.offset_table
         return {key: dict(queues) for key, queues in table.items() if is_own(key)}
 
     def give(self, given: OwnOffsets | None, rests_on: int) -> None:
-        """From now on send slaves these offsets of the broker's own, whatever is kept since; None for none."""
+        """From now on send slaves these own offsets of the broker, even if the table changes. None: send none."""
         self._given, self._given_rests_on, self._all_is_given = given, rests_on, False
 
     def give_all(self) -> None:
-        """From now on send slaves the broker's own offsets as they are."""
+        """From now on send slaves the broker's present own offsets."""
         self._given, self._all_is_given = None, True
 
     def reset(self, moves: Mapping[Key, int]) -> None:
-        """Move groups to these offsets, for an administrator."""
+        """Move groups to these offsets, on an administrator's request."""
         self.moved(moves)
         self.resets.put(moves)
         for key in moves:
             self.said_here.moved(key)
 
     def moved(self, moves: Mapping[Key, int]) -> None:
-        """Take over the master's moves of groups."""
+        """Adopt the master's moves of groups."""
         self._moves += 1
         for key, offset in moves.items():
             self._put(*key, offset)
@@ -115,9 +115,9 @@ class ConsumerOffsets:
     def pulled(
         self, group: str, topic: str, queue_id: int, offset: int, *, is_passed_on: bool = False
     ) -> int | None:
-        """The offset at which `group` has to continue instead of `offset`; None where it may pull there. A pull that a former
-        master passes on may be older than a move made here, so it does not lift that. A move from before this broker led is
-        older than such a pull, which is the only kind of clients with default settings for 30 s."""
+        """The offset at which `group` has to continue; None if it may pull at `offset`. A pull that a former master passes on
+        may be older than a move made on this master, so the pull does not end that move. It is newer than a move from before
+        this broker led, and ends it: clients with default settings send only such pulls for 30 s."""
         if is_passed_on and self.said_here.covers(group, topic, queue_id):
             return self.resets.instead(group, topic, queue_id, offset)
         return self.resets.pulled(group, topic, queue_id, offset)
@@ -139,7 +139,7 @@ class ConsumerOffsets:
         return self._wrapper.offset_table.get(f"{topic}{SEPARATOR}{group}", {}).get(queue_id)
 
     def ends(self, end_of: Callable[[str, int], int]) -> dict[Key, int]:
-        """Ends of all queues with committed offsets, without the broker's own group."""
+        """The ends of all queues with committed offsets, without the broker's own offsets."""
         ends: dict[tuple[str, int], int] = {}
         found: dict[Key, int] = {}
         for key, queues in self._wrapper.offset_table.items():
@@ -151,7 +151,7 @@ class ConsumerOffsets:
         return found
 
     def beyond(self, limits: Mapping[Key, int]) -> dict[Key, int]:
-        """The limits that a group's offset exceeds."""
+        """Those of `limits` that a group's offset exceeds."""
         table = self._wrapper.offset_table
         return {
             (group, topic, queue_id): limit
@@ -160,7 +160,7 @@ class ConsumerOffsets:
         }
 
     async def beyond_ends(self, end_of: Callable[[str, int], int]) -> dict[Key, int]:
-        """`beyond(ends(end_of))`, letting other tasks run in between."""
+        """The result of `beyond(ends(end_of))`; other tasks may run in between."""
         ends: dict[tuple[str, int], int] = {}
         found: dict[Key, int] = {}
         looked_at = 0
@@ -180,7 +180,7 @@ class ConsumerOffsets:
         return found
 
     def topics_of(self, group: str) -> Steps[list[str]]:
-        """The topics that a group has committed offsets in."""
+        """The topics in which a group has committed offsets."""
         suffix, found = SEPARATOR + group, list[str]()
         for keys in _in_steps(list(self._wrapper.offset_table)):
             found += [key.removesuffix(suffix) for key in keys if key.endswith(suffix)]
@@ -196,7 +196,7 @@ class ConsumerOffsets:
         return found
 
     def topics_by_group(self) -> Steps[dict[str, list[str]]]:
-        """The topics that each group has committed offsets in."""
+        """The topics in which each group has committed offsets."""
         found: dict[str, list[str]] = {}
         for keys in _in_steps(list(self._wrapper.offset_table)):
             for key in keys:
@@ -211,13 +211,13 @@ class ConsumerOffsets:
         return [(topic, group) for topic, _, group in pairs]
 
     def remove_group(self, group: str) -> int:
-        """Remove a group from all topics; returns from how many."""
+        """Remove a group from all topics. Returns the number of its topics."""
         suffix = SEPARATOR + group
         self.said_here.group_removed(group)
         return self._remove([key for key in self._wrapper.offset_table if key.endswith(suffix)])
 
     def remove_topic(self, topic: str) -> int:
-        """Remove a topic from all groups; returns from how many."""
+        """Remove a topic from all groups. Returns the number of its groups."""
         prefix = topic + SEPARATOR
         self.said_here.topic_removed(topic)
         return self._remove([key for key in self._wrapper.offset_table if key.startswith(prefix)])
@@ -231,12 +231,12 @@ class ConsumerOffsets:
         return len(keys)
 
     def doubt(self) -> None:
-        """Let the next copy replace everything: deletions may have been missed."""
+        """Let the next copy replace the whole table, because deletions may have been missed."""
         self._doubtful = True
 
     def adopt(self, wrapper: ConsumerOffsetWrapper, own_rests_on: int | None = 0) -> bool:
-        """Replace each topic and group by the master's; False when nothing changed. A group at another offset than it was
-        moved to has continued, which upstream's masters do not report. With None the master's own offsets are left out."""
+        """Adopt the master's offsets. Returns False if nothing changed. If a moved group has another offset than the move's, it
+        has continued, which upstream's masters do not report. With `own_rests_on` None it leaves out own offsets."""
         self.from_file = False
         table = self._wrapper.offset_table
         gone = table.keys() - wrapper.offset_table.keys() if self._doubtful else set()
@@ -262,8 +262,8 @@ class ConsumerOffsets:
         return whole(self._written(self._wrapper.offset_table, lambda key: True))
 
     def for_slaves(self) -> Steps[tuple[bytes, int]]:
-        """The reply to 43, and the log end that the broker's own offsets rest on. Groups may commit between two steps; if one
-        is moved or removed it is encoded again, so that moves and offsets match."""
+        """The reply to GET_ALL_CONSUMER_OFFSET (43), and the log end to which the broker's own offsets belong. Groups may
+        commit between two steps. If a group is moved or removed, it is encoded again, so that moves and offsets match."""
         for attempt in range(1, ATTEMPTS_MAX + 1):
             moves, table = self._moves, self._wrapper.offset_table
             if self._all_is_given:
@@ -279,7 +279,7 @@ class ConsumerOffsets:
     def _written(
         self, table: OwnOffsets, wanted_key: Callable[[str], bool], besides: OwnOffsets | None = None
     ) -> Steps[bytes]:
-        """Encode as ConsumerOffsetWrapper the rows for which `wanted_key` is true now, and `besides`."""
+        """Encode a ConsumerOffsetWrapper with `besides` and the rows for which `wanted_key` is true now."""
         empty = replace(self._wrapper, offset_table={}, offset_resets=self.resets.wrapper()).encode()
         assert empty.endswith(b"{}}"), "offsetTable is its last member"
         parts: list[bytes] = []
@@ -300,7 +300,7 @@ class ConsumerOffsets:
         return b"%b%b}}" % (empty[:-2], b",".join(parts))
 
     def decode(self, data: bytes) -> None:
-        """Take in consumerOffset.json. Raises BodyError."""
+        """Read the content of consumerOffset.json. Raises BodyError."""
         self._wrapper = ConsumerOffsetWrapper.decode(data)
         self.from_file = True
         self._weigh()
@@ -308,7 +308,7 @@ class ConsumerOffsets:
         limits = self.resets.limits
         limits.adopt(self._wrapper.offset_resets)
         for key in self.beyond(limits.all):
-            limits.lift(key)  # it continued there meanwhile
+            limits.lift(key)  # the group had continued when the file was written
 
     def _weigh(self) -> None:
         table = self._wrapper.offset_table

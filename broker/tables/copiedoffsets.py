@@ -1,9 +1,8 @@
-"""The part of its own offsets that a pair's master lets slaves copy: of delayed messages and transactions.
+"""The own offsets of a pair's master, of delayed messages and transactions, that slaves may copy.
 
-Invariant: they rest on records that one of its slaves holds, although the master's own table waits for none. A slave that
-becomes master delivers, and checks, again what is missing from its log. Nothing is given before the slaves are known to hold
-the log that the master began with. Our slaves that lag behind the others see by `rests_on` that they may not take them yet.
-Pure."""
+Invariant: slaves get only offsets that belong to records that a slave holds; the master's own table waits for no slave. A slave
+that becomes master repeats deliveries and checks whose records its log is missing. Slaves get no offsets before one holds the
+log with which the master began. A slave that lags behind finds from `rests_on` that it may not use the offsets yet. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ T = TypeVar("T")
 
 
 class Table(Protocol[T]):
-    """An offset table of a master, and the copy given to slaves."""
+    """An offset table of a master, and the copy that slaves get."""
 
     def as_they_are(self) -> T: ...
 
@@ -24,24 +23,24 @@ class Table(Protocol[T]):
 
 
 class OffsetsReached(NamedTuple, Generic[T]):
-    """Offsets that may be given once slaves hold the log up to `log_end`."""
+    """Offsets that slaves may get once they hold the log up to `log_end`."""
 
     offsets: T
     log_end: int
 
 
 class CopiedOffsets(Generic[T]):
-    """`followed()`: the log end that any possible next master has."""
+    """The offsets that slaves get from one table. `followed()` is the log end that every possible next master has."""
 
     def __init__(self, table: Table[T], followed: Callable[[], int]) -> None:
         self._table = table
         self._followed = followed
-        self._reached: OffsetsReached[T] | None = None  # and to be followed
-        self._moved_end = 0  # log end that the table's last move rests on
+        self._reached: OffsetsReached[T] | None = None  # waits for slaves to hold its `log_end`
+        self._moved_end = 0  # log end to which the table's last change belongs
         self._moved = False  # since `_reached`
 
     def role_taken(self, log_end: int | None) -> None:
-        """Start as master with a log that ends at `log_end`, or as slave (None), whose table is a copy."""
+        """Start as master whose log ends at `log_end`, or as slave (None) whose table is a copy."""
         self._reached = None
         self._moved = log_end is not None
         if log_end is None:
@@ -52,12 +51,12 @@ class CopiedOffsets(Generic[T]):
             self.acknowledged()
 
     def moved(self, log_end: int) -> None:
-        """Note that the table moved; it rests on the log up to `log_end`."""
+        """Called when the table has changed. It belongs to the log up to `log_end` now."""
         self._moved_end = max(self._moved_end, log_end)
         self._moved = True
 
     def acknowledged(self) -> None:
-        """Give the offsets that slaves hold by now."""
+        """Give slaves the offsets whose log they hold by now."""
         followed_end = self._followed() if self._moved or self._reached is not None else 0
         if self._reached is not None and self._reached.log_end <= followed_end:
             self._table.give(*self._reached)

@@ -1,9 +1,9 @@
-"""Delivered offset of each delay level.
+"""The delivery progress of each delay level.
 
-Invariant: before an offset moved, every message of its level below it was put into its real queue, and the replicas that had
-to hold that record held it. So a new master delivers again rather than never. A pair's master needs no replica for that, so it
-gives slaves only offsets that one of them holds the log for, see broker.tables.copiedoffsets. The offsets rest on the log up
-to `rests_on`: no slave or disk with a shorter log takes them. Pure."""
+Invariant: an offset moves only after every message of its level below it was put into its real queue, and the required replicas
+hold those records. So a new master may deliver messages again, but skips none. A pair's master requires no replica for that, so
+its slaves get only offsets whose log a slave holds (broker.tables.copiedoffsets). The offsets belong to the log up to
+`rests_on`; no slave or disk with a shorter log gets them. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class DelayOffsets:
         self._wrapper = DelayOffsetWrapper()
         self.advances = 0
         self.from_file = False
-        """Whether the table was read from this disk, and neither copied from a master nor compared with the log since."""
+        """Whether the table is as read from this disk: not copied from a master, and not compared with the log since."""
         self.rests_on = 0
-        """An offset of the log; a table read from this disk rests on the log of before."""
+        """An offset of the log. A table that was read from this disk belongs to the log that was on the disk."""
         self._given: DelayOffsetWrapper | None = None
         self._given_rests_on = 0
         self._all_is_given = True
@@ -30,12 +30,12 @@ class DelayOffsets:
         return self._wrapper.offset_table.get(level, 0)
 
     def advance(self, level: int, next_offset: int) -> None:
-        """Set the offset of a level: all before `next_offset` is delivered."""
+        """Set the offset of a level: all messages before `next_offset` are delivered."""
         self._wrapper.offset_table[level] = next_offset
         self.advances += 1
 
     def adopt(self, wrapper: DelayOffsetWrapper, rests_on: int = 0) -> bool:
-        """Take over the master's table; False when nothing changed."""
+        """Adopt the master's table. Returns False if nothing changed."""
         self.from_file = False
         if wrapper.offset_table == self._wrapper.offset_table:
             return False
@@ -46,15 +46,15 @@ class DelayOffsets:
         return DelayOffsetWrapper(dict(self._wrapper.offset_table), self._wrapper.data_version)
 
     def give(self, given: DelayOffsetWrapper | None, rests_on: int) -> None:
-        """From now on send slaves this table, whatever is delivered since; None for nothing."""
+        """From now on send slaves this table, even if more is delivered. None: send nothing."""
         self._given, self._given_rests_on, self._all_is_given = given, rests_on, False
 
     def give_all(self) -> None:
-        """From now on send slaves the table as it is."""
+        """From now on send slaves the present table."""
         self._given, self._all_is_given = None, True
 
     def for_slaves(self) -> tuple[bytes, int] | None:
-        """The reply to 45, and the log end that it rests on; None while nothing can be given."""
+        """The reply to GET_ALL_DELAY_OFFSET (45), and the log end to which it belongs; None while slaves may get no offsets."""
         if self._all_is_given:
             return self._wrapper.encode(), self.rests_on
         return None if self._given is None else (self._given.encode(), self._given_rests_on)
@@ -64,5 +64,5 @@ class DelayOffsets:
         return self._wrapper.encode()
 
     def decode(self, data: bytes) -> None:
-        """Take in delayOffset.json. Raises BodyError."""
+        """Read the content of delayOffset.json. Raises BodyError."""
         self._wrapper, self.from_file = DelayOffsetWrapper.decode(data), True

@@ -1,11 +1,11 @@
-"""Deletions of topics, groups and the offsets of groups, each a row that slaves copy.
+"""The deletions of topics, of groups and of the offsets of groups. Each deletion is a row that slaves copy.
 
-The deletion of a topic also marks the start of its new life in the log (`log_end`): however its queues are built, by a
-rebuild, a slave or a start after a crash, messages below that are not read.
+The deletion of a topic also has the log offset from which a new topic of this name may have messages (`log_end`). Messages
+below it are not read, even if the topic's queues are built again by a rebuild, a slave or a start after a crash.
 
-Invariant: a deletion is kept until a number of newer ones are there, or until it is old. A topic's is only dropped for the
-number, because its messages are still in the log and would bring it back. `forgotten` shows which deletions a copy may be
-missing."""
+Invariant: a deletion is kept until there are DELETIONS_MAX newer deletions, or until it is old. The deletion of a topic is not
+dropped because of its age, because the topic's messages in the log would bring the topic back. `forgotten` shows which
+deletions a copy may be missing."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Deletions:
         self._on_change = on_change
         self._table: dict[tuple[str, str], Deletion] = {}
         self.on_row: Callable[[str, str], None] = lambda kind, name: None
-        """Runs with each deletion that is added or changed here, before `on_change`."""
+        """Called with each deletion that is added or changed here, before `on_change`."""
         self.on_topic: Callable[[str, int], None] = lambda name, log_end: None
-        """Runs with a topic and the log end at its deletion, whenever that changes; with 0 once it is dropped."""
+        """Called with a topic and the log end of its deletion when that changes; with 0 when the deletion is dropped."""
         self._forgotten = (0, 0)
         self._newest = (0, 0)
 
@@ -49,19 +49,19 @@ class Deletions:
 
     @property
     def forgotten(self) -> tuple[int, int]:
-        """Deletions up to this order may have been dropped."""
+        """Deletions with an order up to this one may have been dropped."""
         return self._forgotten
 
     def of_topic(self, name: str) -> Deletion | None:
-        """The last deletion, also if the topic was created again since."""
+        """The last deletion of the topic, even if the topic was created again since."""
         return self._table.get((TOPIC, name))
 
     def topic_ends(self) -> dict[str, int]:
-        """Log end at the deletion of each topic, for slaves that poll as upstream's do."""
+        """The log end of each topic's deletion, for slaves that poll like upstream's."""
         return {each.name: each.log_end for each in self._table.values() if each.kind == TOPIC}
 
     def adopt_topic_ends(self, topic_ends: Mapping[str, int]) -> bool:
-        """Take over the log ends of a master that is polled like upstream's; False when nothing changed."""
+        """Adopt the log ends of a master that is polled like upstream's. Returns False if nothing changed."""
         news = [
             (name, end)
             for name, end in topic_ends.items()
@@ -74,9 +74,9 @@ class Deletions:
         return bool(news)
 
     def log_ends_at(self, log_end: int, epochs: Sequence[tuple[int, int]] = ()) -> None:
-        """Lower the log ends to those of a new master's log, given as (epoch, start). Records of a former master beyond its
-        end, or beyond the start of the epoch after the deletion's, are gone for good; records there now are of a topic's new
-        life."""
+        """Lower the log ends to fit a new master's log, which ends at `log_end` and has these `epochs`, each (epoch, start).
+        Records of a former master beyond that end, or beyond the start of the epoch that follows the deletion's, are gone.
+        Records there now belong to a new topic."""
         beyond = False
         for deletion in list(self._table.values()):
             following = bisect_right(epochs, deletion.epoch, key=lambda entry: entry[0])
@@ -89,16 +89,15 @@ class Deletions:
             self._on_change()
 
     def adopt(self, table: DeletionTable, *, whole: bool = False) -> tuple[list[Deletion], bool]:
-        """Take over the master's deletions. Returns those that are new here, and whether the master may have dropped others
-        before they came here. With its `whole` table, deletions that it does not know are removed: a former master never
-        acknowledged them."""
+        """Adopt the master's deletions. Returns those that are new here, and whether the master may have dropped some before
+        they came here. If the table is `whole`, removes deletions that the master does not know: they were not acknowledged."""
         forgotten = (table.forgotten_epoch, table.forgotten_number)
         missed = forgotten > self._newest
         news = []
         for deletion in table.deletions:
             known = self._table.get((deletion.kind, deletion.name))
             if known is not None and known.order == deletion.order:
-                self._put(deletion)  # its log end may be known better
+                self._put(deletion)  # the log end may have changed
             elif deletion.order > max(self._forgotten, known.order if known is not None else (0, 0)):
                 self._put(deletion)
                 news.append(deletion)
@@ -116,7 +115,7 @@ class Deletions:
         return news, missed
 
     def wrapper(self) -> DeletionTable:
-        """The table as slaves get it."""
+        """The table in the form that slaves get."""
         return DeletionTable(list(self._table.values()), *self._forgotten)
 
     def encode(self) -> bytes:
@@ -124,7 +123,7 @@ class Deletions:
         return self.wrapper().encode()
 
     def decode(self, data: bytes) -> None:
-        """Take in deletions.json. Raises BodyError."""
+        """Read the content of deletions.json. Raises BodyError."""
         self.adopt(DeletionTable.decode(data))
 
     def _put(self, deletion: Deletion) -> None:

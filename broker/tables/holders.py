@@ -1,8 +1,8 @@
-"""Replicas that hold the master's tables: the version that each slave reports as stored.
+"""The replicas that hold the master's tables: the version that each slave reports as stored.
 
-Invariant: a broker is counted only for versions that this master has named. The caller of `reported` has checked that it
-is that broker, so there are no more than the controllers know. A slave that polls as Java brokers do, and
-never as ours, is not waited for: it polls each 3 to 10 s and does not report what it has. Pure."""
+Invariant: a broker counts only for versions that this master has named. The caller of `reported` has checked the broker's
+identity, so there are only brokers that the controllers know. The master does not wait for a slave that polls only as Java
+brokers do: such a slave polls every 3 to 10 s and does not report its version. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Self
 
 OLD_HOSTS_MAX = 64
-"""Above the replicas of any set; the limit is needed because anybody may poll."""
+"""More than the replicas of any set. The limit is needed because any host may poll."""
 
 
 _VERSION = re.compile("([0-9]{1,19})[.]([0-9]{1,19})")
 
 
 class TablesVersion(NamedTuple):
-    """Version of topics, groups and deletions on one master; a later one is greater."""
+    """The version of topics, groups and deletions on one master. Later versions are greater."""
 
     epoch: int
     revision: int
@@ -34,11 +34,11 @@ class TablesVersion(NamedTuple):
 
 
 NO_MASTER = TablesVersion(0, 0)
-"""Version that a broker reports that does not lead; no master names it."""
+"""The version that a broker reports if it does not lead; no master names this version."""
 
 
 class Holders:
-    """Reports of slaves under the present masterEpoch."""
+    """The reports of slaves under the present masterEpoch."""
 
     def __init__(self) -> None:
         self._epoch = 0
@@ -46,12 +46,12 @@ class Holders:
         self._old_hosts: dict[str, None] = {}  # in the order of their last poll
 
     def reported(self, broker_id: int, held: TablesVersion | None, current: TablesVersion) -> None:
-        """One of our slaves requests the changes after `held`; `current` is the master's version."""
+        """Called when a slave of this implementation requests the changes after `held`; `current` is the master's version."""
         self._under(current.epoch)
         self._held[broker_id] = held if held is not None and held <= current else None
 
     def polled_as_java(self, host: str, current: TablesVersion) -> None:
-        """A slave on `host` polls as Java brokers do."""
+        """Called when a slave on `host` polls as Java brokers do."""
         self._under(current.epoch)
         self._old_hosts.pop(host, None)
         self._old_hosts[host] = None
@@ -59,14 +59,13 @@ class Holders:
             del self._old_hosts[next(iter(self._old_hosts))]
 
     def is_java(self, broker_id: int, host: str) -> bool:
-        """Whether this slave never asked as ours do, and one on its host polled as Java brokers do, under the present
-        epoch."""
+        """Whether, in the present epoch, this slave made no such report and its host polled as Java brokers do."""
         return broker_id not in self._held and host in self._old_hosts
 
     def missing(
         self, members: Iterable[int], wanted: TablesVersion, hosts: Mapping[int, str], epoch: int
     ) -> list[int]:
-        """The `members` that may be missing version `wanted` under masterEpoch `epoch`; `hosts` has the hosts of slaves."""
+        """The `members` that may be missing version `wanted` under masterEpoch `epoch`; `hosts` has the host of each slave."""
         self._under(epoch)
         return [member for member in sorted(members) if self._is_missing(member, wanted, hosts.get(member))]
 

@@ -1,10 +1,10 @@
-"""The journal of the tables: changes that are on disk before the tables' own files are written again.
+"""The journal of the tables: it has changes on disk before the tables' own files are written again.
 
-Format of a file: records in sequence, each with magic, size and CRC-32 of the content, content (JSON). A record is synced
-before the next one is written, so only the last one of a file may be torn, and that one was never acknowledged.
+A file is a sequence of records. Each record has a magic, the size and the CRC-32 of its content, and the content (JSON). A
+record is synced before the next one is written, so only the last record of a file may be torn, and it was not acknowledged.
 
-Invariant: record numbers increase by one, through files and restarts. A file is written by one process only, and not any more
-after a write to it has failed."""
+Invariant: record numbers increase by one, across files and restarts. Only one process writes to a file, and it stops after a
+write to the file has failed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SIZE_MAX = 64 << 20
 
 
 class JournalDamaged(StartRefused):
-    """A record that others follow is corrupt."""
+    """A record is corrupt and other records follow it."""
 
     def __init__(self, name: str, position: int, why: str) -> None:
         super().__init__(
@@ -54,7 +54,7 @@ class TookAway(Body):
 
 @dataclass(slots=True)
 class JournalRecord(Body):
-    """One record: the change, the offsets removed with it, and in Raft mode the version of the tables then."""
+    """One record: the change, the removals of offsets that the change caused, and in Raft mode the version of the tables."""
 
     number: I64
     changes: TableChanges
@@ -69,7 +69,7 @@ def framed(record: JournalRecord) -> bytes:
 
 
 def records_of(name: str, data: bytes) -> Iterator[JournalRecord]:
-    """The records of one file, up to a torn end. Raises JournalDamaged."""
+    """The records of one file, up to a torn record at its end. Raises JournalDamaged."""
     at = 0
     while at < len(data):
         content = _content(data, at)
@@ -88,7 +88,7 @@ def records_of(name: str, data: bytes) -> Iterator[JournalRecord]:
 
 
 def _content(data: bytes, at: int) -> bytes | None:
-    """Content of the record at `at`; None where there is no complete one."""
+    """The content of the record at `at`; None if there is no complete record."""
     if len(data) - at < RECORD.size:
         return None
     magic, size, crc = RECORD.unpack_from(data, at)
@@ -105,13 +105,13 @@ class Journal:
     def __init__(self, files: SmallFiles) -> None:
         self._files = files
         self._names: list[str] = []
-        self._file = 0  # the number of the last one
-        self._begun = False  # by this process, and intact
+        self._file = 0  # the number of the last file
+        self._begun = False  # whether this process may append to the last file
         self.last = 0
         """The number of the last record that is on disk."""
 
     async def load(self, known: int) -> list[JournalRecord]:
-        """All records; `known` is the highest number that the tables' own files have. Raises JournalDamaged, OSError."""
+        """Read all records. `known` is the highest record number in the tables' own files. Raises JournalDamaged, OSError."""
         found = await self._files.names(FOLDER)
         self._names = [name for name in found if name.startswith(FILE) and name.removeprefix(FILE).isdigit()]
         self._names.sort(key=lambda name: int(name.removeprefix(FILE)))
@@ -121,7 +121,7 @@ class Journal:
             for place, record in enumerate(records_of(name, await self._files.read(name) or b"")):
                 again = (
                     not place and records and record.number == records[-1].number
-                )  # its first write failed
+                )  # the first write of the record failed
                 if records and record.number != records[-1].number + 1 and not again:
                     why = f"record {record.number} after {records[-1].number}"
                     raise JournalDamaged(name, 0, why)
@@ -132,7 +132,7 @@ class Journal:
         return records
 
     async def append(self, record: JournalRecord) -> None:
-        """Write a record, durable on return; its number is the one after `last`. Raises OSError: it may be there or not, and
+        """Write a record, durable on return; its number follows `last`. After an OSError the record may be on disk or not, and
         has to be written again."""
         assert record.number == self.last + 1, f"record {record.number} after {self.last}"
         if not self._begun:
@@ -142,18 +142,17 @@ class Journal:
         try:
             await self._files.append(self._names[-1], framed(record))
         except BaseException:
-            self._begun = False  # the end of the file is not known
+            self._begun = False  # the file may have a torn end
             raise
         self.last = record.number
 
     def end_file(self) -> list[str]:
-        """Let the next record begin a new file. Returns the former files, to be dropped once the tables' own files have it
-        all."""
+        """Let the next record begin a new file. Returns the former files, to `drop` once the tables' own files have them."""
         self._begun = False
         return [*self._names]
 
     async def drop(self, names: list[str]) -> None:
-        """OSError."""
+        """Remove these files. Raises OSError."""
         for name in names:
             await self._files.remove(name)
             self._names.remove(name)

@@ -1,9 +1,9 @@
-"""Limits of consumer groups in a log that lost its end: how much of their offsets it holds.
+"""Limits of consumer groups' offsets in a log that lost its end: the offsets up to which the log holds messages.
 
-A group that reads beyond its limit has the offset of a lost log: it would skip messages that were sent since.
+A group whose offset is beyond its limit has read messages that were lost. It would skip messages that were sent since.
 
-Invariant: until a group pulls at or below its limit no commit beyond it counts, and a pull beyond it is answered with the
-limit, `ANSWERS_MAX` times at most. That this ended is not copied to slaves, which see it by later commits. Pure."""
+Invariant: until a group pulls at or below its limit, commits beyond the limit do not count. Pulls beyond the limit are answered
+with the limit, at most `ANSWERS_MAX` times. Slaves do not copy the end of a limit; they find it from later commits. Pure."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Key = tuple[str, str, int]
 
 
 class OffsetLimits:
-    """Limits by group, topic and queue."""
+    """The limits by group, topic and queue."""
 
     def __init__(self) -> None:
         self._limits: dict[Key, int] = {}
         self._answers: dict[Key, int] = {}
         self.on_row: Callable[[Key], None] = lambda key: None
-        """Runs with each changed limit."""
+        """Called with each limit that changes."""
 
     def put(self, limits: Mapping[Key, int]) -> None:
-        """Set limits. Raises ValueError for too many."""
+        """Set limits. Raises ValueError if there are too many."""
         wanted = {**self._limits, **limits}
         if len(wanted) > LIMITS_MAX:
             raise ValueError(f"{len(wanted)} limits of offsets, {LIMITS_MAX} are kept at most")
@@ -46,7 +46,7 @@ class OffsetLimits:
         return limit is not None and offset > limit
 
     def pulled(self, key: Key, offset: int) -> int | None:
-        """The offset at which the group has to continue instead; None where it may pull at `offset`."""
+        """The offset at which the group has to continue; None if it may pull at `offset`."""
         limit = self._limits.get(key) if self._limits else None
         if limit is None:
             return None
@@ -58,11 +58,11 @@ class OffsetLimits:
         return limit
 
     def instead(self, key: Key, offset: int) -> int | None:
-        """As `pulled`, for a pull whose answer may get lost."""
+        """Like `pulled`, for a pull whose answer may get lost and so does not count."""
         return self._limits[key] if self.forbids(key, offset) else None
 
     def lift(self, key: Key) -> None:
-        """Remove the limit: the group continued below it."""
+        """Remove the limit, because the group has continued."""
         if self._limits.pop(key, None) is not None:
             self.on_row(key)
         self._answers.pop(key, None)
@@ -72,7 +72,7 @@ class OffsetLimits:
             self.lift(key)
 
     def apply(self, changed: Mapping[Key, int], gone: Iterable[Key]) -> dict[Key, int]:
-        """Take over the master's changes; returns the new ones."""
+        """Adopt the master's changes. Returns the new limits."""
         news = {key: limit for key, limit in changed.items() if self._limits.get(key) != limit}
         self._limits |= news
         for key in (*news, *gone):
@@ -82,11 +82,11 @@ class OffsetLimits:
         return news
 
     def rows(self) -> list[OffsetReset] | None:
-        """The limits for slaves and the file of offsets; None without any."""
+        """The limits for slaves and for the file of offsets; None if there are none."""
         return [OffsetReset(*key, limit) for key, limit in self._limits.items()] or None
 
     def adopt(self, table: OffsetResetTable | None) -> dict[Key, int]:
-        """Replace the limits by the master's or the file's; returns the new ones."""
+        """Replace the limits by the limits of the master or the file. Returns the new limits."""
         rows = (table.limits if table is not None else None) or []
         limits = {(row.group, row.topic, row.queue_id): row.offset for row in rows}
         news = {key: limit for key, limit in limits.items() if self._limits.get(key) != limit}

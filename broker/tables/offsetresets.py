@@ -1,9 +1,9 @@
-"""Moves of consumer groups by administrators (222), until the groups continue there.
+"""Moves of consumer groups to other offsets by administrators (INVOKE_BROKER_TO_RESET_OFFSET, 222).
 
-Invariant: a move ends once a consumer of the group pulls at the new offset after a pull was answered with it, or after
-`ANSWERS_MAX` such answers; until then no commit of another offset counts. Clients commit old offsets for some seconds
-after that answer. Slaves copy the open moves, but not the number of answers: a new master starts with none.
-Upstream: ConsumerOffsetManager.resetOffsetTable, of one process. Pure."""
+Invariant: a move is open until a pull was answered with the new offset and a consumer then pulls at this offset, or until
+`ANSWERS_MAX` such answers. Meanwhile commits of other offsets do not count, because clients still commit old offsets for some
+seconds. Slaves copy the open moves but not the number of answers, so a new master counts from 0. Upstream:
+ConsumerOffsetManager.resetOffsetTable, which only one process has. Pure."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ class Reset:
 
 
 class OffsetResets:
-    """Open moves by group, topic and queue, with the limits that a lost log end set; `on_change` runs after each change made
-    here."""
+    """The open moves by group, topic and queue, and the limits of a lost log end. Runs `on_change` after changes made here."""
 
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
         self._on_change = on_change
         self._resets: dict[Key, Reset] = {}
         self.on_row: Callable[[Key], None] = lambda key: None
-        """Runs with each move that is added or ends, before `on_change`."""
+        """Called with each move that is added or ends, before `on_change`."""
         self.limits = OffsetLimits()
 
     def takes(self, count: int) -> bool:
@@ -46,7 +45,7 @@ class OffsetResets:
         self._on_change()
 
     def limit(self, limits: Mapping[Key, int]) -> None:
-        """Set limits of groups after the log lost its end: they cannot be, nor be moved, beyond them. Raises ValueError."""
+        """Set limits of groups after the log lost its end. Open moves beyond a limit are lowered to it. Raises ValueError."""
         for key, reset in self._resets.items():
             if key in limits:
                 reset.offset = min(reset.offset, limits[key])
@@ -57,18 +56,18 @@ class OffsetResets:
             self._on_change()
 
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The offset that the group was moved to; None where it was not moved."""
+        """The offset to which the group was moved; None if it has no open move."""
         reset = self._resets.get((group, topic, queue_id)) if self._resets else None
         return None if reset is None else reset.offset
 
     def refuses(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
-        """Whether a commit of `offset` is from before the group was moved, or of a lost log."""
+        """Whether a commit of `offset` may be older than the group's move, or is beyond the limit of a lost log end."""
         return self.find(group, topic, queue_id) not in (None, offset) or self.limits.forbids(
             (group, topic, queue_id), offset
         )
 
     def pulled(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
-        """The offset to return to a pull at `offset` instead of messages, if any."""
+        """The offset to return to a pull at `offset` instead of messages; None if it gets messages."""
         reset = self._resets.get((group, topic, queue_id)) if self._resets else None
         if reset is None:
             return self.limits.pulled((group, topic, queue_id), offset)
@@ -81,14 +80,14 @@ class OffsetResets:
         return reset.offset
 
     def instead(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
-        """As `pulled`, for a pull whose answer may get lost: it does not count as an answer."""
+        """Like `pulled`, for a pull whose answer may get lost and so does not count."""
         moved_to = self.find(group, topic, queue_id)
         if moved_to is None:
             return self.limits.instead((group, topic, queue_id), offset)
         return None if moved_to == offset else moved_to
 
     def went_on(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """End moves of the group where the master has it at other `offsets`, by queue."""
+        """End the moves of the group in queues where the master's `offsets` differ from the move."""
         for queue_id, offset in offsets.items():
             if self.find(group, topic, queue_id) not in (None, offset):
                 del self._resets[group, topic, queue_id]
@@ -103,7 +102,7 @@ class OffsetResets:
         self._keep(lambda key: key[1] != topic)
 
     def wrapper(self) -> OffsetResetTable | None:
-        """The table for slaves and the file of offsets; None when it is empty."""
+        """The table for slaves and for the file of offsets; None if it is empty."""
         limits = self.limits.rows()
         if not self._resets and limits is None:
             return None
@@ -112,7 +111,7 @@ class OffsetResets:
         )
 
     def adopt(self, table: OffsetResetTable | None) -> dict[Key, int] | None:
-        """Replace the moves by the master's. Returns the open ones; None where nothing changed."""
+        """Replace the moves by the master's. Returns the open moves; None if nothing changed."""
         moves = (
             {(each.group, each.topic, each.queue_id): each.offset for each in table.resets} if table else {}
         )
@@ -126,7 +125,7 @@ class OffsetResets:
         return {key: reset.offset for key, reset in self._resets.items()}
 
     def apply(self, changed: Mapping[Key, int], gone: Iterable[Key]) -> dict[Key, int]:
-        """Take over the master's changes; returns the new moves."""
+        """Adopt the master's changes. Returns the new moves."""
         news = {key: at for key, at in changed.items() if self.find(*key) != at}
         self._resets |= {key: Reset(offset) for key, offset in news.items()}
         for key in gone:

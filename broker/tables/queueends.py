@@ -1,6 +1,6 @@
-"""Ends of queues whose messages retention has deleted, which a later replica cannot find in its log.
+"""The ends of queues whose messages retention has deleted. A later replica cannot find these ends in its log.
 
-Invariant: an end never decreases, so no queue offset is used for two messages."""
+Invariant: an end never decreases, so two messages never get the same queue offset."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ QUEUE_ENDS_FILE = "config/queueEnds.json"
 
 
 class QueueEndsTable:
-    """`on_end(topic, queue id, end)` for each new end."""
+    """The table; calls `on_end(topic, queue id, end)` for each new end."""
 
     def __init__(self, on_end: Callable[[str, int, int], None]) -> None:
         self._on_end = on_end
         self._ends: dict[tuple[str, int], int] = {}
 
     def adopt(self, table: QueueEndTable) -> bool:
-        """Take in the ends of the master or the file; False when nothing changed."""
+        """Adopt the ends of the master or the file. Returns False if nothing changed."""
         news = [each for each in table.ends if each.end > self._ends.get((each.topic, each.queue_id), 0)]
         for each in news:
             self._ends[each.topic, each.queue_id] = each.end
@@ -32,5 +32,5 @@ class QueueEndsTable:
         return QueueEndTable(ends).encode()
 
     def decode(self, data: bytes) -> None:
-        """Take in queueEnds.json. Raises BodyError."""
+        """Read the content of queueEnds.json. Raises BodyError."""
         self.adopt(QueueEndTable.decode(data))

@@ -1,9 +1,9 @@
-"""Locks of a group's queues for ordered consumption: clients lock (41) and unlock (42) them. Upstream: RebalanceLockManager,
-which is local to one broker.
+"""Locks of a group's queues for ordered consumption. Clients lock (LOCK_BATCH_MQ, 41) and unlock (UNLOCK_BATCH_MQ, 42) queues.
+Upstream: RebalanceLockManager, which is local to one broker.
 
-Invariant: a queue has one holder. Another client gets the lock only after the holder unlocked it, or did not renew it for a
-lease. Slaves copy the holders; only the master knows when a lock was renewed. So under a new master, which may have missed
-renewals, each lease starts again."""
+Invariant: a queue has at most one holder. Another client gets the lock only after the holder unlocked the queue, or did not
+renew the lock for LEASE_MS. Slaves copy the holders, but only the master knows when a lock was renewed. So under a new master
+each lease starts again."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from remoting.bodies.tables import QueueLock, QueueLockTable
 
 QUEUE_LOCKS_FILE = "config/queueLocks.json"
 LEASE_MS = 60_000
-"""Upstream's; its clients renew each 20 s, and trust a lock for 30 s."""
+"""Upstream's value. Upstream's clients renew a lock every 20 s and trust it for 30 s."""
 LOCKS_MAX = 100_000
 BYTES_MAX = 8 << 20
-"""Limit of the table as it is copied, about: slaves get it in one frame, with topics and groups."""
+"""Limit of the table's size in a copy, about: it must fit into one frame together with topics and groups."""
 LOCK_BYTES = 64
-"""Size of a lock as it is copied, besides its names."""
+"""The size of a lock in a copy, without its names."""
 
 Queue = tuple[str, int]
 """Topic and queue id."""
@@ -39,32 +39,32 @@ class Lock:
     agreed: bool = False
     """Whether every possible next master knows the holder."""
     said_here: bool = False
-    """Whether its holder requested it from this master itself, since this broker leads."""
+    """Whether the holder itself requested the lock from this broker since the broker leads."""
 
 
 class RebalanceLocks:
-    """Locks by group and queue. `on_change` runs after each change of a holder made here."""
+    """The locks by group and queue. `on_change` runs after each change of a holder made here."""
 
     def __init__(self, clock: Clock, on_change: Callable[[], None]) -> None:
         self._clock = clock
         self._on_change = on_change
         self._locks: dict[Key, Lock] = {}
         self._table: QueueLockTable | None = None
-        """The encoded table, while no holder has changed since."""
+        """The table for slaves; None once a holder has changed."""
         self._bytes = 0
         self.on_row: Callable[[Key], None] = lambda key: None
-        """Runs with each lock whose holder is changed here, before `on_change`."""
+        """Called with each lock whose holder is changed here, before `on_change`."""
         self.newest = 0
         """The number of the last lock that was granted here."""
         self._forgot_ms = clock.monotonic_ms()
         self._given_up: dict[Key, str] = {}
-        """The client that unlocked it last, at this master since it leads, if nobody locked it since."""
+        """The client that unlocked the queue last, on this broker since it leads, if no client locked it since."""
 
     def lock(
         self, group: str, queues: Iterable[Queue], client_id: str, *, is_passed_on: bool = False
     ) -> list[Queue]:
-        """Lock or renew `queues` for `client_id`; returns those that it holds now. A request that a former master passes on
-        locks nothing that this client unlocked here: it may be older."""
+        """Lock `queues` for `client_id`, or renew its locks. Returns the queues that it holds now. A request that a former
+        master passes on may be older than an unlock of this client here, so it does not lock such a queue."""
         now_ms = self._clock.monotonic_ms()
         held, changed = [], self._forget_what_is_over(now_ms)
         for queue in queues:
@@ -91,8 +91,8 @@ class RebalanceLocks:
     def unlock(
         self, group: str, queues: Iterable[Queue], client_id: str, *, is_passed_on: bool = False
     ) -> None:
-        """Unlock those of `queues` that `client_id` holds. A request that a former master passes on unlocks nothing that this
-        client locked here: it may be older."""
+        """Unlock those of `queues` that `client_id` holds. A request that a former master passes on may be older than a lock of
+        this client here, so it does not unlock such a queue."""
         given_up = [
             (group, queue)
             for queue in queues
@@ -108,14 +108,14 @@ class RebalanceLocks:
             self._on_change()
 
     def agreed(self, group: str, queues: Iterable[Queue], client_id: str) -> bool:
-        """Whether `client_id` holds all `queues`, and every possible next master knows that."""
+        """Whether `client_id` holds all `queues`, and every possible next master knows this."""
         return all(
             self._is_held(group, queue, client_id) and self._locks[group, queue].agreed for queue in queues
         )
 
     def note_agreed(self, group: str, queues: Sequence[Queue], client_id: str, newest: int) -> list[Queue]:
-        """Mark locks up to number `newest` as known to every possible next master; returns those of `queues` that `client_id`
-        holds by them. A queue that it unlocked and locked again meanwhile has a newer lock."""
+        """Mark the client's locks of `queues` up to number `newest` as known to every possible next master, and return their
+        queues. A queue that the client unlocked and locked again meanwhile has a newer lock."""
         held = [
             queue
             for queue in queues
@@ -126,19 +126,19 @@ class RebalanceLocks:
         return held
 
     def begin(self) -> None:
-        """Start as master after another role: no client has asked here yet."""
+        """Start as master after another role: no client has sent requests to this master yet."""
         self._given_up = {}
         for lock in self._locks.values():
             lock.said_here = False
 
     def led(self) -> None:
-        """Take a role: no lock was renewed here yet, and the SyncStateSet may have changed."""
+        """Called with a new role: no lock was renewed in it yet, and the SyncStateSet may have changed."""
         now_ms = self._clock.monotonic_ms()
         for lock in self._locks.values():
             lock.renewed_ms, lock.agreed = now_ms, False
 
     def wrapper(self) -> QueueLockTable:
-        """The table for slaves and the file."""
+        """The table for slaves and for the file."""
         if self._table is None:
             self._table = QueueLockTable(
                 [
@@ -149,7 +149,7 @@ class RebalanceLocks:
         return self._table
 
     def adopt(self, table: QueueLockTable) -> bool:
-        """Take over the master's table; False when no holder changed."""
+        """Adopt the master's table. Returns False if no holder changed."""
         locks = self._locks
         holders = {(lock.group, (lock.topic, lock.queue_id)): lock.client_id for lock in table.locks}
         gone = [key for key, lock in locks.items() if holders.get(key) != lock.client_id]
@@ -169,7 +169,7 @@ class RebalanceLocks:
         return None if lock is None else lock.client_id
 
     def apply(self, held: Iterable[QueueLock], gone: Iterable[QueueLock]) -> bool:
-        """Take over the master's changes; False when no holder changed."""
+        """Adopt the master's changes. Returns False if no holder changed."""
         now_ms, differs = self._clock.monotonic_ms(), False
         for lock in (*gone, *held):
             key = lock.group, (lock.topic, lock.queue_id)
@@ -189,7 +189,7 @@ class RebalanceLocks:
         return self.wrapper().encode()
 
     def decode(self, data: bytes) -> None:
-        """Take in queueLocks.json. Raises BodyError."""
+        """Read the content of queueLocks.json. Raises BodyError."""
         self.adopt(QueueLockTable.decode(data))
 
     def _is_held(self, group: str, queue: Queue, client_id: str) -> bool:
@@ -197,8 +197,8 @@ class RebalanceLocks:
         return lock is not None and lock.client_id == client_id
 
     def _forget_what_is_over(self, now_ms: int) -> bool:
-        """Drop expired locks, once in a lease: else clients that left would be copied for ever. Returns whether there were
-        any."""
+        """Drop expired locks once in LEASE_MS, so that locks of lost clients are not copied forever. Returns whether any
+        expired."""
         if now_ms < self._forgot_ms + LEASE_MS:
             return False
         self._forgot_ms = now_ms

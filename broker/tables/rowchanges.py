@@ -1,11 +1,11 @@
-"""Order of changes of table rows, with their versions: a slave with an earlier version is sent the rows changed since.
+"""The order of changes of table rows, with their versions. A slave with an earlier version gets the rows that changed since.
 
-A row is a topic, a group, a deletion, a lock, a moved group or the end of an emptied queue. A version is named by the broker
-that led when it was made, and by its process, because one that leads again after a restart counts from 0.
+A row is a topic, a group, a deletion, a lock, a moved group or the end of an emptied queue. A version names the epoch and the
+process of the broker that led when it was made, because a broker that leads again after a restart counts from 0.
 
-Invariant: the tables of a version that `place_of` knows, with the present rows after its place, are the present tables. The
-order is that of the last change, so slices may be taken while rows change: a row that changes meanwhile is in a later slice,
-too. Pure."""
+Invariant: if `place_of` knows a version, then its tables together with the present rows after its place are the present tables.
+Rows are in the order of their last change. So slices may be read while rows change: a row that changes meanwhile is in a later
+slice, too. Pure."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from typing import NamedTuple, Self
 from broker.tables.holders import TablesVersion
 
 Row = tuple[str, str, str, int]
-"""Its kind, two names and a number; unused ones are empty."""
+"""The kind of the row, two names and a number; unused fields are empty."""
 GONE_MAX = 10_000
-"""Limit of deleted rows that are kept for slaves with an earlier version."""
+"""Limit of the deleted rows that are kept for slaves with an earlier version."""
 EPOCHS_MAX = 16
 REVISIONS_MAX = 64
-"""Limit of versions of one epoch with a known place, more of the newer ones; between two the earlier place is used."""
+"""Limit of an epoch's versions whose place is known; most of them are newer ones. Other versions use the place before."""
 
 
 class Named(NamedTuple):
-    """A version of the process `life` of the leading broker."""
+    """A version, and the process (`life`) of the broker that led."""
 
     version: TablesVersion
     life: int
@@ -45,36 +45,36 @@ class Named(NamedTuple):
 
 
 class RowChanges:
-    """`exists(row)`: whether the tables have it now."""
+    """The changes of one broker's tables. `exists(row)`: whether the tables have the row now."""
 
     def __init__(self, exists: Callable[[Row], bool]) -> None:
         self._exists = exists
-        self._places: dict[Row, int] = {}  # in the order of the places
+        self._places: dict[Row, int] = {}  # ordered by place
         self._last = 0
         self._ends: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        """By epoch and life: (revision, the place of its last row), both increasing."""
+        """By epoch and life: (revision, place of the revision's last row), both increasing."""
         self._unnamed: dict[Row, None] = {}
         self._beside: dict[Row, None] = {}
         self._gone: dict[Row, None] = {}
-        self._complete_from = 0  # all deleted rows are after this place
+        self._complete_from = 0  # deleted rows after this place are all known
         self.now: Named | None = None
-        """The version of the tables without the rows that have none yet."""
+        """The version of the tables, without the rows that have no version yet."""
 
     def touch(self, row: Row) -> None:
-        """Note a change of `row`; the next version includes it."""
+        """Record a change of `row`, which belongs to the next version."""
         self._unnamed[row] = None
 
     @property
     def exact(self) -> Named | None:
-        """The version of the tables; None where they differ from every version that a master has named."""
+        """The version of the tables; None if the tables differ from every version that a master has named."""
         return None if self._unnamed else self.now
 
     def keep_beside(self, rows: Iterable[Row]) -> None:
-        """Keep rows that are not in the version taken over; they get a version once this broker leads."""
+        """Keep rows that are not in the adopted version. They get a version once this broker leads."""
         self._beside |= dict.fromkeys(rows)
 
     def name(self, now: Named) -> None:
-        """Name the present tables: a version of this broker, which leads."""
+        """Give the present tables this version; this broker leads."""
         self._unnamed |= self._beside
         self._beside.clear()
         self._name(now)
@@ -100,7 +100,7 @@ class RowChanges:
             self._forget_gone()
 
     def replace(self, rows: Iterable[Row], now: Named) -> None:
-        """Start with tables that were replaced by this version, which has `rows`."""
+        """Start again with the tables of this version, which have these `rows`."""
         self._places = {row: place for place, row in enumerate(rows, self._last + 1)}
         self._complete_from = self._last
         self._last += len(self._places)
@@ -110,7 +110,7 @@ class RowChanges:
         self._name(now)
 
     def apply(self, rows: Iterable[Row], now: Named) -> None:
-        """Note the master's changes of these rows, which result in its version."""
+        """Record the master's changes of these rows, which lead to the master's version `now`."""
         former = self._unnamed
         self._unnamed = dict.fromkeys(rows)
         kept = [row for row in former if row not in self._unnamed]
@@ -118,15 +118,15 @@ class RowChanges:
         self._unnamed = dict.fromkeys(kept)
 
     def place_of(self, held: Named | None) -> int | None:
-        """The place after which the rows differ from version `held`; None where that is not known."""
+        """The place after which the rows differ from version `held`; None if the place is not known."""
         ends = [] if held is None else self._ends.get((held.version.epoch, held.life), [])
         if held is None or not ends or held.version.revision > ends[-1][0]:
-            return None  # the leader of that version made changes that never came here
+            return None  # the leader of that version made changes that this broker never got
         at = bisect_right(ends, (held.version.revision, self._last))
         return ends[at - 1][1] if at else None
 
     def goes_on_at(self, place: int | None) -> bool:
-        """Whether the rows after `place` continue an earlier slice."""
+        """Whether an earlier slice can be continued with the rows after `place`."""
         return place is not None and self._complete_from <= place <= self._last
 
     @property
@@ -135,7 +135,7 @@ class RowChanges:
         return self._complete_from
 
     def after(self, place: int, count_max: int) -> tuple[list[Row], int | None]:
-        """The first rows after `place`, and the place of the last of them where there are more."""
+        """The first rows after `place`, and the place of the last of them if more rows follow."""
         if place >= self._last:
             return [], None
         behind: list[Row] = []
@@ -148,7 +148,7 @@ class RowChanges:
         return rows, self._places[rows[-1]] if len(rows) < len(behind) else None
 
     def _forget_gone(self) -> None:
-        """Drop old deleted rows; slaves with an earlier version get all rows."""
+        """Drop old deleted rows, so that slaves with an earlier version get all rows."""
         kept = [row for row in self._places if row not in self._gone]
         self._gone.clear()
         self._complete_from = self._last

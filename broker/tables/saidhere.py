@@ -1,18 +1,18 @@
-"""Changes of consumer offsets that this master received itself, under this and earlier epochs of its mastership.
+"""The changes of consumer offsets that this master received directly since it leads.
 
-Invariant: a commit that a former master passes on may be older than all of them, so it counts only where it lowers no offset
-and no move, lower commit or deletion covers it. Groups commit again, to their master, within seconds. Pure."""
+Invariant: a commit that a former master passes on may be older than all these changes. So it counts only if it lowers no offset
+and the offset was not moved, lowered or deleted here. Groups commit again, to this master, within seconds. Pure."""
 
 from __future__ import annotations
 
 from broker.tables.offsetlimits import Key
 
 KEYS_MAX = 100_000
-"""Limit; beyond it everything is covered."""
+"""Limit of the recorded changes. Beyond it `covers` is always true."""
 
 
 class SaidHere:
-    """Changes since `begin`."""
+    """The changes since `begin`."""
 
     def __init__(self) -> None:
         self._keys: set[Key] = set()
@@ -24,7 +24,7 @@ class SaidHere:
         self._keys, self._topics, self._groups = set(), set(), set()
 
     def moved(self, key: Key) -> None:
-        """Note a move of the group, or a lower commit."""
+        """Record a move of the group, or a commit of a lower offset."""
         if len(self._keys) < KEYS_MAX:
             self._keys.add(key)
 
@@ -37,7 +37,7 @@ class SaidHere:
             self._groups.add(group)
 
     def covers(self, group: str, topic: str, queue_id: int) -> bool:
-        """Whether an older commit may undo a change."""
+        """Whether an older commit may undo a recorded change."""
         return (
             (group, topic, queue_id) in self._keys
             or topic in self._topics

@@ -1,10 +1,10 @@
-"""A table kept in one small file, as upstream's ConfigManager keeps its own.
+"""A table that is kept in one small file, as in upstream's ConfigManager.
 
-Invariant: when `save` returns, the table as of its call is on disk, after the data that it rests on. Saves of one table do not
-overlap; several requests during one write become one more write. The file has the last record of the journal that it
-includes (`"journal"`, which upstream ignores; missing in upstream's files) and the tables that had a file then (`"tables"`). A
-corrupt, empty or missing file is replaced by its `.bak`, if a Java broker wrote both, and otherwise
-stops the start: an emptied table would forget data that clients rely on. `{}` is an operator's request for an empty table."""
+Invariant: when `save` returns, the table as it was at the call is on disk, and so is the data on which it depends. Saves of one
+table do not overlap; several requests during a write cause one more write. The file names the last journal record that it
+includes (`"journal"`, which upstream ignores and does not write) and the tables that had a file then (`"tables"`). If a file is
+corrupt, empty or missing, its `.bak` is used if a Java broker wrote both. Otherwise the broker does not start, because clients
+rely on the data. A file with `{}` is an operator's request for an empty table."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ BACKUP_SUFFIX = ".bak"
 MARK = re.compile(rb'\{"journal":([0-9]{1,18})[,}]')
 TABLES = re.compile(rb'\{"journal":[0-9]{1,18},"tables":"([^"\\]*)"')
 EMPTY = b"{}"
-"""A file with this content is an empty table, whatever its members are."""
+"""A file with this content is an empty table, although it does not have `member`."""
 
 
 class TableUnreadable(StartRefused):
-    """A table's file, or the folder of all, is missing or does not parse, and no backup may replace it. An operator writes {}
-    into `begins_empty`, or else into that file, to continue without its content."""
+    """A table's file, or the folder of all tables, is missing or does not parse, and no backup may replace it. To continue
+    without the content, an operator writes {} into the file `begins_empty`, or into the table's own file."""
 
     def __init__(self, name: str, why: str, *, backup: bool = False, begins_empty: str = "it") -> None:
         older = f", rename {name}{BACKUP_SUFFIX} to it to go back to that older copy" if backup else ""
@@ -46,9 +46,10 @@ async def nothing() -> None: ...
 
 
 class SavedTable:
-    """`encode` returns the file's content, a JSON object, `adopt` parses it (raises BodyError). `behind` syncs the data that
-    the content rests on (raises OSError). `journaled()` is the number of the last record of the journal on disk, `present()`
-    the names of the tables that have a file. Content without `member`, where one is given, is that of another file."""
+    """One table's file. `encode` returns its content, a JSON object; `adopt` parses the content (raises BodyError). `behind`
+    syncs the data on which the content depends (raises OSError). `journaled()` is the number of the last journal record on
+    disk, `present()` the names of the tables that have a file. Content without the key `member`, if given, belongs to another
+    file."""
 
     def __init__(
         self,
@@ -66,10 +67,10 @@ class SavedTable:
         self._present = present
         self._member = member
         self.names_tables: frozenset[str] = frozenset()
-        """The tables that had a file when this one was written, as far as it names them."""
+        """The tables that this file names: those that had a file when it was written."""
         self._journaled = journaled
         self.mark: int | None = None
-        """The number of the last record whose changes the file has; None where it names none."""
+        """The number of the last record whose changes the file has; None if the file names no record."""
         self._behind = behind
         self._files = files
         self._has_file = False
@@ -84,14 +85,13 @@ class SavedTable:
         self._journal_record = 0
 
     def changed(self, *, fact: bool = True) -> None:
-        """Note that the table differs from the file: by a fact that may have been acknowledged, or by a change that can
-        wait."""
+        """Record that the table differs from the file: by a `fact`, which may be acknowledged, or by a change that can wait."""
         self._version += 1
         if fact:
             self._fact_version = self._version
 
     def row_changed(self) -> None:
-        """Note a changed fact that is a row, which the journal may have instead of the file."""
+        """Record a changed fact that is a row. The journal may have the row instead of the file."""
         self._version += 1
         self._row_version = self._version
 
@@ -100,38 +100,38 @@ class SavedTable:
         return self._version
 
     def in_journal(self, version: int, record: int) -> None:
-        """Note that the journal on disk has the rows of this version, the last of them in `record`."""
+        """Record that the journal on disk has the rows up to this version, the last of them in `record`."""
         self._journal_version = max(self._journal_version, version)
         self._journal_record = record
 
     @property
     def wants_journal(self) -> bool:
-        """Whether a row changed that is not on disk."""
+        """Whether a changed row is not on disk."""
         return self._row_version > max(self._saved_version, self._journal_version)
 
     @property
     def wants_file(self) -> bool:
-        """Whether a fact changed that is not on disk and that the journal cannot have."""
+        """Whether a changed fact is not on disk and cannot be written to the journal."""
         return self._fact_version > self._saved_version or (self.wants_journal and self.mark is None)
 
     @property
     def dirty(self) -> bool:
-        """Whether the file differs from the table, or was written before a record with its rows and so does not name it. The
-        journal may be dropped up to the records that files name, no further."""
+        """Whether the file differs from the table, or does not name the last record with rows of the table. The journal may be
+        dropped only up to the records that the files name."""
         return self._version != self._saved_version or (self.mark or 0) < self._journal_record
 
     @property
     def has_file(self) -> bool:
-        """Whether the disk has a file of it, no older one's backup, or will with the next `save_facts`."""
+        """Whether the table has a file on disk, which is no backup, or gets it with the next `save_facts`."""
         return self._has_file or self._has_news
 
     @property
     def on_disk(self) -> bool:
-        """Whether the file of this table, no backup, is on disk."""
+        """Whether the table has a file on disk, which is no backup."""
         return self._has_file
 
     async def load(self) -> bool:
-        """Read the file; False when there is none. Raises TableUnreadable, OSError."""
+        """Read the file. Returns False if there is none. Raises TableUnreadable, OSError."""
         data = await self._files.read(self.name)
         why = "the file is empty" if data is not None else None
         if data:
@@ -146,7 +146,7 @@ class SavedTable:
                 self.names_tables = frozenset(tables[1].decode().split(";")) if tables else frozenset()
                 return True
         backup = await self._files.read(self.name + BACKUP_SUFFIX)
-        # only upstream makes backups: one next to a file of this broker is older than it
+        # only upstream writes backups, so a backup is older than a file of this broker
         if data and MARK.match(data) and backup:
             raise TableUnreadable(self.name, str(why), backup=True)
         if backup:
@@ -170,25 +170,25 @@ class SavedTable:
         self._adopt(data)
 
     def taken(self, *, in_journal_too: bool = False) -> tuple[int, bytes] | None:
-        """The present content, for `save_taken`; None when no fact has changed since the last write, or none that is missing
-        from the journal."""
+        """The present content, for `save_taken`; None if all facts are on disk, or with `in_journal_too` if it is not
+        `dirty`."""
         wanted = self.dirty if in_journal_too else self._has_news
         return (self._version, self._marked()) if wanted else None
 
     async def save(self) -> None:
-        """Write the table if it changed since the last write. Raises OSError: it stays changed."""
+        """Write the table if it changed since the last write. After an OSError it still counts as changed."""
         async with self._lock:
             if self.dirty:
                 await self._write(self._version, self._marked())
 
     async def save_facts(self) -> None:
-        """Write the table if a fact changed: a full disk must not reject a call that changes none."""
+        """Write the table if a fact changed. Without a change the disk is not touched, so a full disk rejects nothing."""
         async with self._lock:
             if self._has_news:
                 await self._write(self._version, self._marked())
 
     async def save_taken(self, taken: tuple[int, bytes] | None) -> None:
-        """Write content that was taken before, unless a later one was written meanwhile."""
+        """Write content that `taken` returned, unless later content was written meanwhile."""
         async with self._lock:
             if taken is not None and (taken[0], _mark_of(taken[1])) > (self._saved_version, self.mark or 0):
                 await self._write(*taken)

@@ -1,7 +1,7 @@
-"""Consumer groups that this broker knows, with or without connected consumers. Upstream: SubscriptionGroupManager.
+"""The consumer groups that this broker knows, with or without connected consumers. Upstream: SubscriptionGroupManager.
 
-Invariant: the groups that clients create by naming them are limited, so that slaves can copy the table, with topics and locks,
-in one frame; an administrator may create more."""
+Invariant: the groups that clients create by using a new name are limited, so that the table fits into the frame that slaves
+copy, together with topics and locks. An administrator may create more."""
 
 from __future__ import annotations
 
@@ -17,47 +17,46 @@ from remoting.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupWra
 SUBSCRIPTION_GROUPS_FILE = "config/subscriptionGroup.json"
 NAME_LENGTH_MAX = 255
 NEW_LENGTH_MAX = 120
-"""Limit of a group that administrators create, upstream's from 5.3.4 on: its brokers and tools create no longer one."""
+"""Limit of the name of a group that administrators create. Upstream has the same limit from 5.3.4 on."""
 NAMED_LENGTH_MAX = 255 - len(RETRY_PREFIX)
-"""Limit of a group that clients create by naming it: with a longer one its retry topic has no valid name, so send-back
-fails."""
+"""Limit of the name of a group that clients create. A longer name makes the retry topic's name invalid."""
 NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
-"""Upstream's pattern. A retry topic's name contains it, and its queues are folders; `@` separates topic and group in the
-offset table."""
+"""Upstream's pattern. The retry topic's name, which is a folder, contains the group's name; in the offset table `@` separates
+the topic from it."""
 NAME_RULE = f"a group's name has 1 to {NAME_LENGTH_MAX} characters, of ^[%|a-zA-Z0-9_-]+$"
 SYSTEM_PREFIX = "CID_RMQ_SYS_"
 GROUP_BYTES = 352
-"""Size of a group in the table as it is copied, besides its name, which is there twice."""
+"""The size of a group in a copied table, without its name, which the copy has twice."""
 
 
 def is_group_name(name: str) -> bool:
-    """Whether a group may be created with that name; one that was read from a file may have another name."""
+    """Whether a group may be created with this name. Groups that were read from a file may have other names."""
     return NAME.fullmatch(name) is not None
 
 
 def is_system_group(name: str) -> bool:
-    """Whether upstream's own tools use it."""
+    """Whether upstream itself uses the group."""
     return name.startswith(SYSTEM_PREFIX)
 
 
 class SubscriptionGroups:
-    """Group configurations by name. `on_change` runs after each change made here."""
+    """The configurations of groups by name. `on_change` runs after each change made here."""
 
     def __init__(self, clock: Clock, *, auto_create: bool, on_change: Callable[[], None]) -> None:
         self._clock = clock
         self.auto_create = auto_create
-        """May change at any time."""
+        """May change while the broker runs."""
         self._on_change = on_change
         self._wrapper = SubscriptionGroupWrapper()
         self._room = AutoCreation("consumer groups", "updateSubGroup", GROUP_BYTES)
         self.on_row: Callable[[str], None] = lambda name: None
-        """Runs with the name of each group that is changed here, before `on_change`."""
+        """Called with the name of each group that is changed here, before `on_change`."""
 
     def find(self, name: str) -> SubscriptionGroupConfig | None:
         return self._wrapper.subscription_group_table.get(name)
 
     def find_or_create(self, name: str) -> SubscriptionGroupConfig | None:
-        """The group, created with upstream's defaults if that is allowed; None otherwise."""
+        """The group; created with upstream's defaults if it is new and that is allowed, else None."""
         group = self.find(name)
         may_be = is_group_name(name) and len(name) <= NAMED_LENGTH_MAX
         if group is None and self.auto_create and may_be and self._room.takes(name):
@@ -80,18 +79,18 @@ class SubscriptionGroups:
 
     @property
     def wrapper(self) -> SubscriptionGroupWrapper:
-        """The table as slaves get it."""
+        """The table in the form that slaves get."""
         return self._wrapper
 
     def adopt(self, wrapper: SubscriptionGroupWrapper) -> bool:
-        """Take over the master's table; False when its version is ours."""
+        """Adopt the master's table. Returns False if its version equals the own version."""
         if wrapper.data_version == self._wrapper.data_version:
             return False
         self.replace(wrapper)
         return True
 
     def replace(self, wrapper: SubscriptionGroupWrapper) -> bool:
-        """Take over the master's table of any version. Returns whether a group changed."""
+        """Adopt the master's table, even if the versions are equal. Returns whether a group changed."""
         former, self._wrapper = self._wrapper, wrapper
         self._room.are(wrapper.subscription_group_table)
         return (former.subscription_group_table, former.forbidden_table) != (
@@ -102,7 +101,7 @@ class SubscriptionGroups:
     def apply(
         self, changed: Iterable[SubscriptionGroupConfig], gone: Iterable[str], version: DataVersion
     ) -> bool:
-        """Take over the master's changes, which result in this version. Returns whether a group changed."""
+        """Adopt the master's changes, which lead to this version. Returns whether a group or the version changed."""
         table, differs = self._wrapper.subscription_group_table, False
         for group in changed:
             former = table.get(group.group_name)
@@ -122,7 +121,7 @@ class SubscriptionGroups:
         return self._wrapper.encode()
 
     def decode(self, data: bytes) -> None:
-        """Take in subscriptionGroup.json. Raises BodyError."""
+        """Read the content of subscriptionGroup.json. Raises BodyError."""
         self.replace(SubscriptionGroupWrapper.decode(data))
 
     def _changed(self) -> None:

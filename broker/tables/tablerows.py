@@ -1,6 +1,6 @@
-"""Rows of the tables: which there are, how they are encoded, and how they are taken over.
+"""The rows of the tables: their list, their encoding, and the merging of encoded rows.
 
-Invariant: a row that is encoded and taken over is the same row there. A row that is not in the tables is encoded as gone."""
+Invariant: a slave that adopts an encoded row has the same row. A row that is not in the tables is encoded as gone."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def end_row(topic: str, queue_id: int) -> Row:
 
 
 class TableRows:
-    """Rows of these tables; `ends()` returns the ends of emptied queues by topic and queue id."""
+    """The rows of these tables. `ends()` returns the ends of emptied queues by topic and queue id."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class TableRows:
         self._ends = ends
 
     def changes(self, rows: Iterable[Row], *, with_forbidden: bool = False) -> TableChanges:
-        """Encode the present state of these rows."""
+        """Encode these rows as they are now."""
         changes = TableChanges(self._topics.data_version, self._groups.wrapper.data_version)
         changes.forgotten_epoch, changes.forgotten_number = self._deletions.forgotten
         if with_forbidden and self._groups.wrapper.forbidden_table:
@@ -166,7 +166,7 @@ def _key(row: OffsetReset) -> Key:
 
 
 def merged(slices: list[TableChanges]) -> TableChanges:
-    """Merge slices: for each row the last one counts."""
+    """Merge slices. If several have the same row, the last one counts."""
     if len(slices) == 1:
         return slices[0]
     last = slices[-1]
@@ -193,7 +193,7 @@ def merged(slices: list[TableChanges]) -> TableChanges:
 
 
 def as_tables(changes: TableChanges) -> TablesCopy:
-    """Convert changes with all rows to tables."""
+    """Convert `changes`, which have all rows, to whole tables."""
     return TablesCopy(
         TopicConfigWrapper({each.topic_name: each for each in changes.topics}, changes.topics_version),
         SubscriptionGroupWrapper(

@@ -1,12 +1,11 @@
-"""The broker's tables and their files: topics, consumer groups, consumer offsets and moves of them, delay offsets, deletions,
-queue ends, queue locks, filters.
+"""The broker's tables and their files: topics, consumer groups, consumer offsets and their moves, delay offsets, deletions,
+queue ends, queue locks and filters.
 
-Invariant: a change of topics or groups is written at once to the journal (broker.tables.journal), and to the tables' own
-files, with the offsets, within `flushConsumerOffsetInterval` and at a graceful stop. A full or failing disk delays
-writing; it does not stop the broker. Each change of topics, groups, deletions, moves or holders of locks made here is a
-version of its own. A deletion is on disk only after the removals that it causes: a copy that fails between them is repeated.
-Offsets of the broker's own are on disk only after the log that they rest on: records that a power cut removes are delivered,
-and checked, again."""
+Invariant: a change of topics or groups is written at once to the journal (broker.tables.journal). It is written to the tables'
+own files, with the offsets, within `flushConsumerOffsetInterval` and at a graceful stop. A full or failing disk delays writes,
+but does not stop the broker. Each change of topics, groups, deletions, moves or lock holders made here has its own version. A
+deletion is on disk only after the removals that it causes, so a copy that fails in between is repeated. The broker's own
+offsets are on disk only after the log to which they belong, so what a power cut removes is delivered, or checked, again."""
 
 from __future__ import annotations
 
@@ -58,11 +57,11 @@ from remoting.headers.group import CopyTablesHeader, TablesVersionHeader
 logger = logging.getLogger("broker.tables")
 
 SLICE_ROWS = 300
-"""Limit of one answer to a slave: read in some ms."""
+"""Limit of one answer to a slave; so many rows are read in some ms."""
 
 
 class TablesLog(Protocol):
-    """The part of the store that the tables ask about messages."""
+    """The part of the store that has the offsets of messages."""
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int: ...
 
@@ -76,7 +75,7 @@ class TablesLog(Protocol):
 
 
 class TablesStore(Protocol):
-    """The part of the store for emptied and deleted queues, and for syncs of the log."""
+    """The part of the store for emptied queues, deleted queues and syncs of the log."""
 
     def emptied_queues(self) -> list[tuple[str, int, int]]: ...
 
@@ -93,8 +92,7 @@ class TablesStore(Protocol):
 
 
 class Tables:
-    """The tables of one broker; `stamped` where a Raft group compares versions of copies, `in_pair` where no controller
-    elects."""
+    """One broker's tables. `stamped`: a Raft group compares versions of copies. `in_pair`: no controller elects masters."""
 
     def __init__(
         self,
@@ -113,7 +111,7 @@ class Tables:
         self._clock = clock
         self._journal = Journal(files)
         self._unwritten: dict[Row, None] = {}
-        """Rows that changed and are not in the journal on disk."""
+        """Rows that changed and are not in the journal yet."""
         self._took: list[TookAway] = []
         self._saving = asyncio.Lock()
         self._revision = 0
@@ -181,16 +179,16 @@ class Tables:
             CONSUMER_FILTERS_FILE, self.filters.encode, self.filters.decode, member="filterDataByTopic"
         )
         self.keeps_filters = settings.enable_property_filter
-        """Otherwise the file stays as it was while filters were kept."""
+        """If false, the file of filters stays unchanged."""
         self.stamp = CopyStamp(
             self._stamped, lambda: [table.name for table in self._of_version if table.has_file]
         )
-        """The version of a Raft group's tables, where it is kept."""
+        """The version of the tables, in a Raft group only."""
         self._saved_stamp = saved(STAMP_FILE, self.stamp.encode, self.stamp.decode)
         self._is_stamped = stamped
         self._in_pair = in_pair
         self._facts_of_ours = (self._saved_queue_ends, self._saved_locks)
-        """Files that upstream's brokers do not know, but for deletions, which are saved last."""
+        """Files that upstream's brokers do not know. The file of deletions is not included, because it is saved last."""
         self._of_version = (
             self.saved_topics, self.saved_groups, *self._facts_of_ours, self._saved_deletions
         )  # fmt: skip
@@ -217,22 +215,22 @@ class Tables:
         self.resets.limits.on_row = lambda key: touch((LIMIT_ROW, *key))
 
     def on_topics_changed(self, callback: Callable[[list[str]], None]) -> None:
-        """Run `callback` after each change made here with the names of the changed topics, or with none where registration
+        """Call `callback` after each change made here, with the names of the changed topics; the list is empty if registration
         data of all topics changed."""
         self._topics_callbacks.append(callback)
 
     def on_facts_changed(self, callback: Callable[[], None]) -> None:
-        """Run `callback` after each change of topics, groups, deletions or holders of locks made here."""
+        """Call `callback` after each change of topics, groups, deletions or lock holders made here."""
         self._facts_callbacks.append(callback)
 
     @property
     def version(self) -> TablesVersion:
-        """Version of topics, groups, deletions and holders of locks, as this broker names it while it leads."""
+        """The version of topics, groups, deletions and lock holders that this broker names while it leads."""
         return TablesVersion(self.topics.epoch, self._revision)
 
     @property
     def copied_from_master(self) -> dict[RequestCode, SavedTable]:
-        """The tables by the request that a slave copies them with."""
+        """The tables by the request with which a slave copies them."""
         return {
             RequestCode.GET_ALL_TOPIC_CONFIG: self.saved_topics,
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.saved_groups,
@@ -243,12 +241,12 @@ class Tables:
     # -- changes
 
     def role_taken(self, master_epoch: int, *, leads: bool) -> None:
-        """Take a role: if it leads, the tables have this broker's versions under that epoch from now on."""
+        """Called when the broker has taken a role. If it leads, its tables get versions of this epoch from now on."""
         if not (leads and self._leads):
             self.locks.begin()
             self.offsets.said_here.begin()
         self._leads = leads
-        self.stamp.leads_no_more()  # first: the next version is of another term
+        self.stamp.leads_no_more()  # first, because the next version has another term
         if leads:
             self._look_at_ends()
             if self.changes.now is None:
@@ -258,14 +256,14 @@ class Tables:
             self.stamp.led(self.version)
 
     def delete_topic(self, name: str, log_end: int) -> None:
-        """Delete the topic, every offset in it, and its queues; messages of it beyond `log_end` create it again."""
+        """Delete the topic, all offsets in it, and its queues. Messages beyond `log_end` create the topic again."""
         self.deletions.note(TOPIC, name, self.topics.epoch, log_end)
         self.topics.remove(name)
         self.resets.remove_topic(name)
         self._took_away(TOPIC, name, self.offsets.remove_topic(name))
 
     def delete_group(self, name: str, *, clean_offset: bool) -> None:
-        """Delete the group, and its offsets if `clean_offset`. Later commits of it count."""
+        """Delete the group, and its offsets if `clean_offset`. Later commits of the group count."""
         self.deletions.note(GROUP, name, self.topics.epoch)
         self.groups.remove(name)
         if clean_offset:
@@ -274,7 +272,7 @@ class Tables:
             self._took_away(OFFSETS, name, self.offsets.remove_group(name))
 
     def cover(self, log: TablesLog, topic: str, queue_id: int) -> None:
-        """Add a queue with messages to its topic, unless they are from before the topic was deleted."""
+        """Add a queue with messages to its topic, unless the messages are older than the topic's deletion."""
         deleted = self.deletions.of_topic(topic)
         if deleted is not None:
             last = log.entries(topic, queue_id, log.max_queue_offset(topic, queue_id) - 1, 1)
@@ -283,8 +281,9 @@ class Tables:
         self.topics.cover(topic, queue_id)
 
     async def on_log_tail_lost(self, log: TablesLog, *, certain: bool) -> None:
-        """Limit groups to the `log` of this new master, which has lost its end, `certain` or, in a pair, if a group is beyond
-        it: no group has read the records that replace the lost ones. On disk on return. Raises OSError."""
+        """Limit the groups' offsets to the `log` of this new master. The log has lost its end if `certain`, or, in a pair, if a
+        group's offset is beyond it. No group has read the records that replaced the lost ones. On disk on return. Raises
+        OSError."""
         from_file, self.offsets.from_file = self.offsets.from_file, False
         if not (certain or self._in_pair):
             if from_file:
@@ -311,8 +310,9 @@ class Tables:
         await self.save_facts()
 
     async def _distrust_offsets(self, log: TablesLog) -> None:
-        """Reset groups whose offset in the file is beyond a queue's end. The log is complete, so the file is not of this log:
-        they start at the queue's beginning, because their deliveries are unknown. On disk on return. Raises OSError."""
+        """Reset groups whose offset in the file is beyond a queue's end. The log is complete, so the file belongs to another
+        log. The groups start at the queue's beginning, because their progress is not known. On disk on return. Raises
+        OSError."""
         beyond = await self.offsets.beyond_ends(log.next_queue_offset)
         if not beyond:
             return
@@ -332,7 +332,7 @@ class Tables:
     # -- copies of slaves
 
     def copy(self) -> TablesCopy:
-        """Topics, groups, deletions, emptied queues, holders of locks and moved groups, as they are."""
+        """The present topics, groups, deletions, emptied queues, lock holders and moved groups."""
         ends = QueueEndTable([QueueEnd(*emptied) for emptied in self._store.emptied_queues()])
         return TablesCopy(
             self.topics.wrapper(),
@@ -344,17 +344,17 @@ class Tables:
         )
 
     def renew_version(self) -> None:
-        """Make a new version: a slave that holds it was a slave of this master after the call."""
+        """Make a new version. A slave that holds the new version was a slave of this master after the call."""
         self._next_version()
         self._notify(self._facts_callbacks)
 
     def log_trimmed(self) -> None:
-        """Make a new version: retention moved the log's begin, and slaves with an earlier one may miss ends of queues."""
+        """Make a new version if retention has emptied queues, because slaves with an earlier one may be missing their ends."""
         if self._look_at_ends():
             self.renew_version()
 
     def _look_at_ends(self) -> bool:
-        """Note emptied queues. Returns whether there are new ones."""
+        """Record emptied queues. Returns whether there are new ones."""
         emptied, former = _by_queue(self._store.emptied_queues()), self._emptied
         for key, end in emptied.items():
             if former.get(key) != end:
@@ -363,12 +363,12 @@ class Tables:
         return emptied != former
 
     def _adopt_ends(self, table: QueueEndTable) -> bool:
-        """Take over ends of queues. Returns whether any is new."""
+        """Adopt ends of queues. Returns whether any end is new."""
         self._emptied |= {(each.topic, each.queue_id): each.end for each in table.ends}
         return self._queue_ends.adopt(table)
 
     def slice_for(self, header: CopyTablesHeader) -> tuple[TablesVersionHeader, bytes]:
-        """Changes since a slave's version, or all rows; at most as many as are read in some ms."""
+        """The changes since a slave's version, or all rows, at most SLICE_ROWS."""
         changes, named = self.changes, self._named
         if changes.now is None:
             changes.replace(self.rows.all(), named)
@@ -378,7 +378,7 @@ class Tables:
         former = Named.parse(header.named)
         if former is not None and header.place is not None and former.life == named.life:
             behind = header.place if changes.goes_on_at(header.place) else behind
-        if self._slice is None or self._slice[:2] != (named, behind):  # several slaves ask for the same
+        if self._slice is None or self._slice[:2] != (named, behind):  # several slaves ask for the same slice
             rows, place = changes.after(behind, SLICE_ROWS)
             self._slice = named, behind, self.rows.changes(rows, with_forbidden=True).encode(), place
         said = TablesVersionHeader(str(named.version), named=str(named), behind=behind, place=self._slice[3])
@@ -386,7 +386,7 @@ class Tables:
         return said, self._slice[2]
 
     def adopt_changes(self, changes: TableChanges, named: Named) -> None:
-        """Take over the master's changes, after which the tables have its version; the caller saves them."""
+        """Adopt the master's changes, after which the tables have the master's version. The caller saves them."""
         if self._is_stamped:
             self.stamp.took(named.version)
         rows = [*rows_of(changes)]
@@ -410,7 +410,7 @@ class Tables:
         self._keep_deletions_beside((each for each in known if each is not None), changes.deletions)
 
     def _apply_moves(self, changes: TableChanges) -> bool:
-        """Take over moves of groups. Returns whether there are any."""
+        """Adopt moves and limits of groups. Returns whether there are any."""
         if changes.resets or changes.resets_gone:
             moves = self.resets.apply(by_key(changes.resets), by_key(changes.resets_gone))
             gone = {key: at for key, at in by_key(changes.resets_gone).items() if at != NO_OFFSET}
@@ -421,7 +421,7 @@ class Tables:
         return bool(changes.resets or changes.resets_gone or changes.limits or changes.limits_gone)
 
     def adopt(self, copy: TablesCopy, version: TablesVersion | None = None, life: int = 0) -> None:
-        """Replace the tables by the master's, of this version; the caller saves them."""
+        """Replace the tables by the master's tables of this version. The caller saves them."""
         if self._is_stamped and version is not None:
             self.stamp.took(version)
         if self._adopt_ends(copy.queue_ends):
@@ -442,7 +442,7 @@ class Tables:
             self._keep_deletions_beside(self.deletions.wrapper().deletions, copy.deletions.deletions)
 
     def _keep_deletions_beside(self, known: Iterable[Deletion], of_master: Iterable[Deletion]) -> None:
-        """Keep a former master's deletions that this master does not know; none of them was acknowledged."""
+        """Keep a former master's deletions that this master does not know. They were never acknowledged."""
         orders = {(each.kind, each.name): each.order for each in of_master}
         self.changes.keep_beside(
             deletion_row(each.kind, each.name)
@@ -451,7 +451,7 @@ class Tables:
         )
 
     def _adopt_deletions(self, deletions: DeletionTable, *, whole: bool = False) -> bool:
-        """Take over deletions. Returns whether any is new, or some may have been missed."""
+        """Adopt deletions. Returns whether any deletion is new, or some may have been missed."""
         news, missed = self.deletions.adopt(deletions, whole=whole)
         for deletion in news:
             if deletion.kind == TOPIC:
@@ -463,14 +463,14 @@ class Tables:
         return bool(news) or missed
 
     def topics_deleted(self, topic_ends: Mapping[str, int]) -> None:
-        """Take over log ends at deletions of topics, from a master that is polled like upstream's; kept with the next save."""
+        """Adopt the log ends of topics' deletions from a master that is polled like upstream's. The next save stores them."""
         if self.deletions.adopt_topic_ends(topic_ends):
             self._saved_deletions.changed()
             self._wake.set()
 
     async def save_facts(self) -> None:
-        """Save topics, groups, holders of locks and deletions, with the offsets that these removed: to the journal, or to the
-        tables' own files where there are none yet or tables were replaced as a whole. Raises OSError."""
+        """Save topics, groups, lock holders and deletions, with the removals of offsets: to the journal, or to the tables' own
+        files if there are none yet or whole tables were replaced. Raises OSError."""
         async with self._saving:
             tables = [*self._of_journal, *([self._saved_stamp] if self._is_stamped else [])]
             if any(table.wants_file for table in tables):
@@ -530,7 +530,7 @@ class Tables:
         self._note_present()
 
     def _note_present(self) -> None:
-        """Note in the store that there are tables, to detect that the whole folder is missing."""
+        """Record in the store that there are tables, so that a start detects if the whole folder is missing."""
         if not self._store.tables_noted and self._present():
             self._store.note_tables()
 
@@ -538,8 +538,8 @@ class Tables:
         return [table.name for table in (*self._of_journal, self._saved_delays) if table.on_disk]
 
     def _refuse_missing(self, missing: list[SavedTable]) -> None:
-        """Refuse to start with a missing table that another file names, or with none where the store remembers some: it would
-        be empty. In Raft mode the group's copies of most tables are taken instead. Raises TableUnreadable."""
+        """Refuse to start if a table is missing that another file names, or if all are missing although the store recorded
+        some. In Raft mode the broker copies most missing tables from the group. Raises TableUnreadable."""
         tables = (*self._of_journal, self._saved_delays)
         if len(missing) == len(tables) and self._store.tables_noted:
             why = "all tables are missing, and the checkpoint says that there were some"
@@ -552,7 +552,8 @@ class Tables:
                 )
 
     async def _replay(self) -> None:
-        """Apply records of the journal that the tables' own files do not include. Upstream's files do not count for that."""
+        """Apply records of the journal that the tables' own files do not include. Upstream's files name no record, so no record
+        is applied to them."""
         marked = [table for table in (*self._of_journal, self._saved_stamp) if table.mark is not None]
         records = await self._journal.load(max((table.mark or 0 for table in marked), default=0))
         for record in records:
@@ -588,14 +589,13 @@ class Tables:
             self.stamp.version = TablesVersion.parse(record.tables_version)
 
     async def keep_filters(self) -> None:
-        """From now on keep filters, with those in the file. Raises TableUnreadable, OSError."""
+        """From now on keep filters, beginning with the filters in the file. Raises TableUnreadable, OSError."""
         await self._saved_filters.load()
         self.keeps_filters = True
         self._saved_filters.changed()
 
     async def _load_stamp(self) -> None:
-        """Read the stamp. That there are no tables is stored before the first: else half of a first copy would count as old
-        ones."""
+        """Read the stamp. If there are no tables yet, first stores that, so that half of a first copy does not count as old."""
         try:
             if await self._saved_stamp.load():
                 return
@@ -609,7 +609,7 @@ class Tables:
         return self._is_stamped and table.name in self.stamp.covered_files
 
     async def run(self) -> None:
-        """Write each change to the journal, and the files each interval."""
+        """Write each change to the journal, and the tables' own files once per interval."""
         due_ms = self._clock.monotonic_ms() + self._interval_ms
         while True:
             await wait_event(self._wake, max(due_ms - self._clock.monotonic_ms(), 0))
@@ -621,7 +621,7 @@ class Tables:
             await self._write.perform(self.save)
 
     async def save(self) -> None:
-        """Write all changes, and the tables' own files for those in the journal: upstream's broker reads only those. Raises
+        """Write all changes to the tables' own files, also those in the journal, because upstream reads no journal. Raises
         OSError."""
         self._note_commits()
         await self.save_facts()
@@ -644,7 +644,7 @@ class Tables:
         self._saved_stamp.row_changed()
 
     def _took_away(self, kind: str, name: str, offsets: int) -> None:
-        """Note that a deletion removed `offsets` offsets."""
+        """Record that a deletion removed this number of offsets."""
         if offsets:
             self._took.append(TookAway(kind, name))
             self.saved_offsets.row_changed()
@@ -681,7 +681,7 @@ class Tables:
         self._row_changed(self.saved_offsets)
 
     def _filters_changed(self) -> None:
-        """Filters are saved with the next round; no slave copies them."""
+        """Filters are saved in the next round; no slave copies them."""
         self._saved_filters.changed()
 
     def _row_changed(self, saved: SavedTable) -> None:

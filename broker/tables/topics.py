@@ -1,7 +1,7 @@
-"""Topic configurations of this broker. Upstream: TopicConfigManager.
+"""The topic configurations of this broker. Upstream: TopicConfigManager.
 
-Invariant: the data version changes with every change of a topic, and its state version is the masterEpoch of that change, so
-that a newer master's table wins at name servers and slaves. The topics that clients create by naming them are limited, so that
+Invariant: the data version changes with every change of a topic. The state version in it is the masterEpoch of the change, so a
+newer master's table wins at name servers and slaves. The topics that clients create by using a new name are limited, so that
 the table can be copied and registered (`broker/tables/autocreation.py`)."""
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ TOPICS_FILE = "config/topics.json"
 PERM_ALL = PERM_READ | PERM_WRITE | PERM_INHERIT
 PERM_READ_WRITE = PERM_READ | PERM_WRITE
 TOPIC_BYTES = 128
-"""Size of a topic in the table as it is copied, besides its name, which is there twice."""
+"""The size of a topic in a copied table, without its name, which the copy has twice."""
 
 
 def system_topics(
     cluster_name: str, broker_name: str, *, auto_create: bool, queue_nums: int, trace_topic: str = ""
 ) -> list[TopicConfig]:
-    """System topics of a 5.3 broker; name servers also reject a broker whose first table has one topic. Clients write message
-    traces to `trace_topic`, "" for none."""
+    """The system topics of a 5.3 broker. They are also needed because name servers reject a broker whose first table has one
+    topic. Clients write message traces to `trace_topic`; "" for no trace topic."""
     table = [
         (SELF_TEST_TOPIC, 1, PERM_READ_WRITE),
         (BENCHMARK_TOPIC, 1024, PERM_READ_WRITE),
@@ -58,8 +58,8 @@ def system_topics(
 
 
 class Topics:
-    """Topic configurations by name. `on_change` runs after each change made here (not for `adopt`), `on_led` instead
-    where only the version has changed."""
+    """The topic configurations by name. `on_change` runs after each change made here (not for `adopt`); if only the version has
+    changed, `on_led` runs instead."""
 
     def __init__(
         self,
@@ -78,16 +78,16 @@ class Topics:
         self._room.are(self._table)
         self._epoch = 0
         self.on_row: Callable[[str], None] = lambda name: None
-        """Runs with the name of each topic that is changed here, before `on_change`."""
+        """Called with the name of each topic that is changed here, before `on_change`."""
         self.auto_create = True
-        """Whether a send may create a topic after AUTO_CREATE_TOPIC; may change at any time."""
+        """Whether a send may create a topic after AUTO_CREATE_TOPIC. May change while the broker runs."""
         self.data_version = DataVersion(timestamp=clock.now_ms())
 
     def find(self, name: str) -> TopicConfig | None:
         return self._table.get(name)
 
     def is_system(self, name: str) -> bool:
-        """Whether brokers create it for themselves."""
+        """Whether brokers create this topic by themselves."""
         return name in self.system_names or name.startswith(SYSTEM_PREFIX)
 
     def names(self) -> list[str]:
@@ -108,8 +108,8 @@ class Topics:
             self._changed()
 
     def create_for_send(self, name: str, default_topic: str, queue_nums: int) -> TopicConfig | None:
-        """The topic of a first send, created after `default_topic` if that may be inherited from, and there is room; None
-        otherwise."""
+        """Create the topic of a first send like `default_topic`. None if that topic does not allow this, or if there is no
+        room."""
         if not self._room.takes(name):
             return None
         if name.startswith(RETRY_PREFIX):
@@ -127,7 +127,7 @@ class Topics:
         return topic
 
     def offer_auto_creation(self, queue_nums: int, *, notify: bool) -> None:
-        """Set the queues of the template of auto-created topics; name servers and slaves get it if `notify`."""
+        """Set the number of queues in the model of auto-created topics. If `notify`, name servers and slaves get the change."""
         model = TopicConfig(AUTO_CREATE_TOPIC, queue_nums, queue_nums, PERM_ALL)
         self._system = [each for each in self._system if each.topic_name != AUTO_CREATE_TOPIC] + [model]
         self.system_names = frozenset(each.topic_name for each in self._system)
@@ -138,11 +138,11 @@ class Topics:
             self._changed()
 
     def renew_version(self) -> None:
-        """Make a new version: registration data of the topics has changed, though none of them has."""
+        """Make a new version, because registration data of the topics has changed, although no topic has."""
         self._changed()
 
     def ensure(self, name: str, queue_nums: int) -> TopicConfig:
-        """The topic, created with `queue_nums` queues if it is new."""
+        """The topic; created with `queue_nums` queues if it is new."""
         topic = self._table.get(name)
         if topic is None:
             topic = TopicConfig(name, queue_nums, queue_nums)
@@ -150,7 +150,7 @@ class Topics:
         return topic
 
     def cover(self, name: str, queue_id: int) -> None:
-        """Add a queue with messages to its topic: a master may die before its slaves copied a new topic."""
+        """Add a queue with messages to its topic. The topic may be missing, if a master died before slaves copied it."""
         topic = self._table.get(name)
         if topic is None:
             self.put(TopicConfig(name, queue_id + 1, queue_id + 1))
@@ -158,29 +158,29 @@ class Topics:
             self.put(replace(topic, read_queue_nums=queue_id + 1))
 
     def led_under(self, master_epoch: int) -> None:
-        """Take a role under this epoch: the table gets a version of it."""
+        """Called when a role was taken: the table gets a version of this epoch."""
         self._epoch = master_epoch
         self._next_version()
         self._on_led()
 
     @property
     def epoch(self) -> int:
-        """masterEpoch of the last role taken; 0 before."""
+        """The masterEpoch of the role that was taken last; 0 before the first."""
         return self._epoch
 
     def wrapper(self) -> TopicConfigWrapper:
-        """The table as it is registered and sent to slaves."""
+        """The table in the form that name servers and slaves get."""
         return TopicConfigWrapper(dict(self._table), self.data_version)
 
     def adopt(self, wrapper: TopicConfigWrapper) -> bool:
-        """Take over the master's table (on a slave); False when its version is ours."""
+        """Adopt the master's table. Returns False if its version equals the own version."""
         if wrapper.data_version == self.data_version:
             return False
         self.replace(wrapper)
         return True
 
     def replace(self, wrapper: TopicConfigWrapper) -> bool:
-        """Take over the master's table of any version: two brokers that took roles in the same ms have equal versions. Returns
+        """Adopt the master's table, even if the versions are equal, as after two brokers took roles in the same ms. Returns
         whether a topic changed."""
         former = self._table
         self._table = {topic.topic_name: topic for topic in self._system} | wrapper.topic_config_table
@@ -189,7 +189,7 @@ class Topics:
         return self._table != former
 
     def apply(self, changed: Iterable[TopicConfig], gone: Iterable[str], version: DataVersion) -> bool:
-        """Take over the master's changes, which result in this version. Returns whether a topic changed."""
+        """Adopt the master's changes, which lead to this version. Returns whether a topic or the version changed."""
         differs = False
         for topic in changed:
             name = topic.topic_name
@@ -212,7 +212,7 @@ class Topics:
         return orjson.dumps({key: wrapper[key] for key in ("dataVersion", "topicConfigTable")})
 
     def decode(self, data: bytes) -> None:
-        """Take in topics.json. Raises BodyError."""
+        """Read the content of topics.json. Raises BodyError."""
         self.adopt(TopicConfigWrapper.decode(data))
 
     def _changed(self) -> None:

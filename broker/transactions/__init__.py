@@ -1,1 +1,1 @@
-"""Transactional messages: half messages, their outcomes, and the checks sent to producers."""
+"""Transactional messages: half messages, their outcomes, and the checks that producers get."""

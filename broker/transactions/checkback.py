@@ -1,11 +1,12 @@
-"""Check open halves with their producers (request 39). Upstream: TransactionalMessageCheckService.
+"""Checks of open halves: asks producers for the outcome (CHECK_TRANSACTION_STATE, 39). Upstream:
+TransactionalMessageCheckService.
 
-Invariant: only a master that may write sends checks. A half is put back with a higher count, and that is confirmed, before its
-check is sent; so each half is checked at most transactionCheckMax times, across all masters. A half whose group has no
-producer connected is not counted: it waits for fileReservedTime and moves up in its queue when many halves follow it. A half
-whose producers have not read earlier checks waits for room without delaying other groups. A half that no record has room for
-once put back (a Java broker may have stored it) is checked in place, up to the limit by each master. Halves that no producer
-ended are copied to a topic of their own."""
+Invariant: only a master that may write sends checks. Before the check of a half is sent, the half is put back with a higher
+count, and the new copy is confirmed. So each half is checked at most transactionCheckMax times, across all masters. A half
+whose group has no connected producer is not counted. It waits for fileReservedTime, and moves to the end of its queue when many
+halves follow it. A half whose producers have not read earlier checks waits for room without delaying other groups. A half that
+is too long to be put back (a Java broker may have stored it) is checked in place, up to the limit by each master. Halves that
+no producer ended are copied to a topic of their own."""
 
 from __future__ import annotations
 
@@ -43,18 +44,18 @@ IN_FLIGHT_MAX = 1_024
 IN_FLIGHT_BYTES_MAX = 64 << 20
 DAMAGES_LOGGED_MAX = 1_000
 IN_PLACE_MAX = 1_000
-"""Most halves that are checked in place at a time."""
+"""Limit of the halves that are checked in place at the same time."""
 RETRY_MS = 100
 FRAME_BYTES = 1_024
-"""Size of a check without the half, about; it makes a limit of bytes one of their number, too."""
+"""The size of a check without the half, about. Because of it a limit of bytes also limits the number of checks."""
 DRAIN_MS = 20
-"""How often halves that wait for their producers' room are looked at."""
+"""Interval between two looks at halves whose producers have no room."""
 SPAN_MIN = 100_000
-"""A half is moved up when this many halves, and twice the number of open ones, follow it: a new master reads all of those."""
+"""A half moves to the end of its queue when this many halves, plus twice the open ones, follow it. A new master reads all."""
 
 
 class Asked(NamedTuple):
-    """A half whose check is sent once the log is confirmed up to `end_offset`: put back, or one that cannot be."""
+    """A half that was put back, or is checked in place. Its check is sent once the log is confirmed up to `end_offset`."""
 
     end_offset: int
     root: int
@@ -64,7 +65,7 @@ class Asked(NamedTuple):
 
 
 class CheckBack:
-    """Check rounds of one broker. `producers` returns the connected producers of a group."""
+    """The rounds of checks of one broker. `producers` returns the connected producers of a group."""
 
     def __init__(
         self,
@@ -89,8 +90,8 @@ class CheckBack:
         self._asked: deque[Asked] = deque()
         self._asked_bytes = 0
         self._failure = RepeatedFailure()
-        self._damaged: set[int] = set()  # places of damaged halves that were logged in this role
-        self._in_place: dict[int, int] = {}  # root -> checks in this role, of halves that cannot be put back
+        self._damaged: set[int] = set()  # positions of the damaged halves that were logged in this role
+        self._in_place: dict[int, int] = {}  # root -> number of checks in place in this role
 
     def role_taken(self) -> None:
         self._damaged.clear()
@@ -100,7 +101,7 @@ class CheckBack:
         self._turns.role_taken()
 
     def acknowledged(self) -> None:
-        """Send the checks of halves that were put back below the confirmed end."""
+        """Send the checks that waited for the confirmed end."""
         if not self._asked:
             return
         end = self._transactions.confirmed_end()
@@ -125,8 +126,9 @@ class CheckBack:
                     logger.error("halves cannot be read, retrying", extra=fields(why=error))
 
     async def round(self) -> bool:
-        """Look once at every half that is open now, then at those without room until transactionCheckInterval has passed.
-        Returns whether some still wait: then the next round is due at once. Raises StoreError, OSError."""
+        """Look once at every half that is open now, then at the halves whose producers had no room, until
+        transactionCheckInterval has passed. Returns whether halves still wait; then the next round begins at once. Raises
+        StoreError, OSError."""
         transactions, term = self._transactions, self._transactions.term
         if transactions.open is None:
             return False
@@ -162,7 +164,7 @@ class CheckBack:
         return transactions.term == term and transactions.open is not None and self._role.accepts_sends
 
     async def _look_where_room(self, group: str, roots: deque[int], now_ms: int, term: int) -> bool:
-        """Look at halves of `group` while its producers have room. False ends the round."""
+        """Look at halves of `group` while its producers have room. Returns False if the round has to end."""
         for _ in range(READ_A_TURN):
             await self._room(term)
             table = self._transactions.open
@@ -176,7 +178,7 @@ class CheckBack:
         return True
 
     async def _room(self, term: int) -> None:
-        """Wait until this master may store more, or is no master any more."""
+        """Wait until this master may store more halves, or is no longer master."""
         while True:
             full = (
                 len(self._asked) >= IN_FLIGHT_MAX
@@ -188,19 +190,19 @@ class CheckBack:
             await asyncio.sleep(RETRY_MS / 1000)
 
     async def _look(self, half: Half, group: str, now_ms: int, term: int) -> bool:
-        """Put back or abandon a half that is due. Returns whether its record was read, which takes time."""
+        """Put back or abandon a half that is due. Returns whether the half's record was read, which takes time."""
         asks = self._turns.has_any(group)
         is_old = not asks and self._is_old(half, now_ms)
         if not (asks or is_old or self._lags(half)):
             return False
         try:
             content = await self._store.message_at(half.place)
-        except RecordDamaged as damage:  # the others do not wait for it
+        except RecordDamaged as damage:  # other halves do not wait for it
             self._note_damaged(half.place, str(damage))
             return True
         table = self._transactions.open
         if self._transactions.term != term or table is None or table.find(half.root) != half:
-            return True  # ended, or the role changed, meanwhile
+            return True  # meanwhile the transaction ended or the role changed
         if not self._role.accepts_sends:
             return True
         if content is None:
@@ -209,7 +211,7 @@ class CheckBack:
         found = decode(content, verify_body=False)
         client = self._turns.next(group) if asks else None
         if asks and client is None:
-            return True  # gone or full meanwhile
+            return True  # meanwhile no producer is connected or has room
         if is_old or (
             asks and facts_of(found.properties).check_times >= self._settings.transaction_check_max
         ):
@@ -247,7 +249,7 @@ class CheckBack:
         if appended.error is None:
             about["topic"] = CHECKED_TOO_OFTEN_TOPIC
             logger.error("half abandoned, no producer ended it", extra=fields(**about))
-        else:  # otherwise it would keep the log from retention for good
+        else:  # without this the half would keep the log from retention forever
             about |= {"topic": HALF_TOPIC, "queue_offset": half.queue_offset, "offset": half.place}
             logger.error(
                 "half abandoned without a copy, no producer ended it and no record has room for one; kept until retention "
@@ -257,7 +259,7 @@ class CheckBack:
         self._transactions.ended(half, None, 0 if appended.error else appended.end_offset)
 
     def _put_back(self, half: Half, found: Message, group: str, client: GroupClient | None) -> None:
-        """Store `found` again at the end of its queue. `client` is the producer to check; None only moves the half up."""
+        """Store `found` again at the end of its queue. `client` is the producer to ask; None if the half only moves."""
         asks = client is not None
         message = put_back(found, root=half.root, asks=asks)
         (appended,) = self._store.append([message])
@@ -285,11 +287,11 @@ class CheckBack:
     def _ask_in_place(
         self, half: Half, found: Message, group: str, client: GroupClient, why: PutStatus
     ) -> None:
-        """Check a half without putting it back; no record counts these checks."""
+        """Check a half without putting it back. No record counts these checks."""
         times = self._in_place.get(half.root)
         if times is None:
             if not self._room_in_place():
-                return  # retried when another one ended
+                return  # retried when another such half has ended
             times = facts_of(found.properties).check_times
             about = fields(offset=half.place, group=group, key=facts_of(found.properties).key, why=why.name)
             logger.error("half cannot be stored again, checked in place", extra=about)
@@ -319,7 +321,7 @@ class CheckBack:
     def _ask(self, asked: Asked) -> None:
         client = self._turns.next(asked.group) if asked.client.peer.closed else asked.client
         if client is None:
-            return  # disconnected just now: counted, and checked again in the next round
+            return  # the producers have just disconnected: this check counts, and the next round checks again
         half, key = asked.half, facts_of(asked.half.properties).key
         header = CheckTransactionStateHeader(
             half.queue_offset,
@@ -335,5 +337,5 @@ class CheckBack:
 
 
 def _cost(half: Message) -> int:
-    """Bytes that its check takes of the producer's room."""
+    """The bytes that the half's check takes of a producer's room."""
     return len(half.body) + len(half.properties) + FRAME_BYTES

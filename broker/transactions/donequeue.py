@@ -1,7 +1,7 @@
-"""Halves that wait for their op record, and the first op record that is still needed.
+"""The halves that wait for an op record, and the first op record that is still needed.
 
-Invariant: halves are written in the order in which they were done. A record is needed while it names a half at or above the
-half queue's progress. The highest half is kept of at most MARKS_MAX ranges of records. Pure."""
+Invariant: halves are written in the order in which they were done. An op record is needed while it names a half at or above the
+half queue's progress. The highest half is known for at most MARKS_MAX ranges of op records. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MARKS_MAX = 4_096
 
 
 class DoneQueue:
-    """Pending op records of one master. `batch_ms`: how long a half waits for others to share its record."""
+    """The pending op records of one master. A half waits at most `batch_ms` for other halves to share its record."""
 
     def __init__(self, batch_ms: int) -> None:
         self._batch_ms = batch_ms
@@ -23,10 +23,10 @@ class DoneQueue:
         self._urgent = False
         self._marks: deque[tuple[int, int]] = (
             deque()
-        )  # queue offset of a record, greatest half up to the next one
+        )  # (queue offset of an op record, highest half up to the next mark)
 
     def add(self, queue_offset: int, now_ms: int, *, at_once: bool = False) -> None:
-        """Mark a half as done; `at_once`: no other record in the log says so."""
+        """Mark a half as done. `at_once`: no other record in the log shows that it is done."""
         if not self._waiting:
             self._since_ms = now_ms
         self._urgent = self._urgent or at_once
@@ -35,7 +35,7 @@ class DoneQueue:
 
     @property
     def due_ms(self) -> int | None:
-        """When (monotonic) the waiting halves are to be written; None without any."""
+        """The monotonic time at which the waiting halves are to be written; None if none waits."""
         if not self._waiting:
             return None
         return 0 if self._urgent or self._bytes >= DONE_BYTES_MAX else self._since_ms + self._batch_ms
@@ -45,17 +45,17 @@ class DoneQueue:
         return list(self._waiting)
 
     def first_waiting(self) -> int | None:
-        """The lowest half that waits; None without any."""
+        """The lowest half that waits; None if none waits."""
         return min(self._waiting, default=None)
 
     def written(self, count: int) -> None:
-        """Remove the first `count` waiting halves: they are in the log."""
+        """Remove the first `count` waiting halves, which are in the log now."""
         written, self._waiting = self._waiting[:count], self._waiting[count:]
         self._bytes -= sum(len(str(queue_offset)) + 1 for queue_offset in written)
         self._urgent = self._urgent and bool(self._waiting)
 
     def recorded(self, record_offset: int, halves: list[int]) -> None:
-        """Note the halves that the next record of the op queue names."""
+        """Record the halves that the next op record in the queue names."""
         self._marks.append((record_offset, max(halves, default=-1)))
         if len(self._marks) > MARKS_MAX:
             pairs = list(self._marks)
@@ -67,7 +67,7 @@ class DoneQueue:
                 self._marks.append(pairs[-1])
 
     def needed_from(self, half_offset: int, queue_end: int) -> int:
-        """The first record that is still needed when the half queue is done up to `half_offset`."""
+        """The first op record that is still needed when the half queue is done up to `half_offset`."""
         while self._marks and self._marks[0][1] < half_offset:
             self._marks.popleft()
         return self._marks[0][0] if self._marks else queue_end

@@ -1,7 +1,7 @@
 """END_TRANSACTION (37): a producer commits or rolls back a half. Upstream: EndTransactionProcessor.
 
-Invariant: an end is answered OK only once it is confirmed. A second end changes nothing: the same outcome is answered alike,
-another one with the first outcome. Without an answer the producer is checked again."""
+Invariant: an end is answered OK only once it is confirmed. A second end changes nothing. If it has the same outcome, it gets
+the same answer; otherwise the answer names the first outcome. If no end succeeds, the producer is checked again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from remoting.peer import Peer
 from remoting.router import Router
 
 WAIT_MS_MAX = 2_500
-"""Wait for the half to be confirmed and a new master to read the open ones."""
+"""Limit of the wait until the half is confirmed and a new master has read the open halves."""
 SLAVE = "Message store is slave mode, so end transaction is forbidden. "
 NO_OUTCOME = "commitOrRollback {} ends nothing: 8 commits, 12 rolls back; the transaction stays open"
 NOT_FOUND = "Find prepared transaction message failed"
@@ -36,7 +36,7 @@ SAYS = {
 
 
 class EndTransaction:
-    """The handler of 37."""
+    """The handler of END_TRANSACTION (37)."""
 
     def __init__(self, transactions: Transactions, store: TransactionLog, gate: WriteGate) -> None:
         self._transactions = transactions
@@ -47,7 +47,7 @@ class EndTransaction:
         router.add(RequestCode.END_TRANSACTION, self.handle)
 
     async def handle(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
-        """Answer an end; the outcome "unknown" is rejected."""
+        """Answer an end. The outcome "unknown" is rejected."""
         header = EndTransactionHeader.from_ext(command.ext)
         if header.commit_or_rollback not in set(TransactionOutcome):
             return command.reply(ResponseCode.INVALID_PARAMETER, NO_OUTCOME.format(header.commit_or_rollback))
@@ -78,7 +78,7 @@ class EndTransaction:
                 return self._ended_before(peer, command, root, outcome)
             if half.place == newest.physical_offset:
                 return self._ended_now(peer, command, half, newest, outcome)
-            newest = await self._half_at(half.place)  # put back since: end the newer copy
+            newest = await self._half_at(half.place)  # the half was put back since: end the newer copy
 
     def _check_role(self) -> None:
         refusal = self._gate.refusal()
@@ -89,13 +89,13 @@ class EndTransaction:
         raise refusal
 
     async def _half_at(self, place: int) -> Message:
-        """The record at `place`, once confirmed; asynchronous acknowledgement may have answered its send before."""
+        """The record at `place`, once it is confirmed. With asynchronous acknowledgement its send may be answered before."""
         end = self._transactions.stored_end
         try:
             content = await self._store.message_at(place)
             if content is None and place < end and await self._transactions.known(end, WAIT_MS_MAX):
                 content = await self._store.message_at(place)
-        except RecordDamaged as damage:  # a replica has it intact; the check back logs it
+        except RecordDamaged as damage:  # a replica has the record intact; the next check logs the damage
             raise ClientRefused(ResponseCode.SYSTEM_ERROR, str(damage)) from None
         if content is None:
             raise ClientRefused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
@@ -136,7 +136,7 @@ class EndTransaction:
         raise ClientRefused(code, ENDED if before is None else f"{ENDED}: {before.name.lower()}")
 
     def _answered_at(self, end: int | None, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
-        """Answer OK when the log is confirmed up to `end`, which is its end."""
+        """Answer OK when the log is confirmed up to `end`. None: do not answer."""
         if command.is_oneway or end is None:
             return None
         gate = self._gate
@@ -148,7 +148,7 @@ class EndTransaction:
 
 
 def _check(half: Message, header: EndTransactionHeader) -> None:
-    """Check in upstream's order, and that no other half is at the place that the producer means. Raises Refused."""
+    """Check the half in upstream's order. Also check that it is the half that the producer means. Raises Refused."""
     if half.topic != HALF_TOPIC:
         raise ClientRefused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
     facts = facts_of(half.properties)

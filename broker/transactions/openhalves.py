@@ -1,7 +1,7 @@
-"""Open halves, one for each transaction.
+"""The open halves, one for each transaction.
 
-Invariant: they are in the order of their queue offsets, so the half queue is done up to the first one. A half that is put back
-moves to the end. About 170 bytes each; a group of producers is named here while it has one. Pure."""
+Invariant: the halves are in the order of their queue offsets, so the half queue is done up to the first open half. A half that
+is put back moves to the end. A half takes about 170 bytes. A producer group's name is kept while the group has one. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKED = Struct("=qqqq")
 
 
 class Half(NamedTuple):
-    """The newest half of one transaction. `due_ms`: from when (monotonic) its producer may be asked; `group`: a number."""
+    """The newest half of one transaction. Its producer may be checked from `due_ms` (monotonic) on. `group` is a number."""
 
     root: int
     queue_offset: int
@@ -24,21 +24,21 @@ class Half(NamedTuple):
 
 
 class OpenHalves:
-    """Open halves by root. Groups of producers are stored as numbers, because there are few of them."""
+    """The open halves by root. Producer groups are stored as numbers, because there are few groups."""
 
     def __init__(self) -> None:
         self._halves: dict[int, bytes] = {}
         self._numbers: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._counts: Counter[int] = Counter()
-        """Halves by their group's number."""
+        """The number of open halves by the group's number."""
         self._last_number = -1
 
     def __len__(self) -> int:
         return len(self._halves)
 
     def put(self, root: int, queue_offset: int, place: int, due_ms: int, group: str) -> None:
-        """Add a half of a new transaction, or one put back of an open one. Its queue offset is above all others."""
+        """Add the half of a new transaction, or the new copy of a half that was put back. Its queue offset is the highest."""
         self.close(root)
         number = self._numbers.get(group)
         if number is None:
@@ -52,7 +52,7 @@ class OpenHalves:
         return None if packed is None else Half(root, *PACKED.unpack(packed))
 
     def close(self, root: int) -> None:
-        """Remove a transaction that ended."""
+        """Remove a transaction that has ended."""
         packed = self._halves.pop(root, None)
         if packed is None:
             return
@@ -72,7 +72,7 @@ class OpenHalves:
         return self._names[half.group]
 
     def take(self, other: OpenHalves, count: int) -> None:
-        """Move the first `count` of `other` to the end of these."""
+        """Move the first `count` halves of `other` to the end of this table."""
         for root in list(islice(other._halves, count)):
             queue_offset, place, due_ms, number = PACKED.unpack(other._halves[root])
             self.put(root, queue_offset, place, due_ms, other._names[number])

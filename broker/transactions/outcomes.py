@@ -1,6 +1,7 @@
-"""Outcomes of the transactions that ended last.
+"""The outcomes of the transactions that ended last.
 
-Invariant: bounded. A transaction whose outcome was dropped is ended, for it is not open. Pure."""
+Invariant: at most OUTCOMES_MAX outcomes are kept. A transaction whose outcome was dropped is not open, so it has ended.
+Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ OUTCOMES_MAX = 65_536
 
 
 class TransactionOutcome(IntEnum):
-    """The value is that of `commitOrRollback`."""
+    """The outcome. Its value is that of the header field `commitOrRollback`."""
 
     COMMIT = TRANSACTION_COMMIT
     ROLLBACK = TRANSACTION_ROLLBACK
 
 
 class Outcomes:
-    """Outcomes by root."""
+    """The outcomes by root."""
 
     def __init__(self) -> None:
         self._outcomes: dict[int, TransactionOutcome] = {}
@@ -30,5 +31,5 @@ class Outcomes:
             del self._outcomes[next(iter(self._outcomes))]
 
     def of(self, root: int) -> TransactionOutcome | None:
-        """The outcome; None when it was dropped."""
+        """The outcome; None if it was dropped."""
         return self._outcomes.get(root)

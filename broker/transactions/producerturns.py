@@ -1,7 +1,7 @@
-"""Rotation of the producers of a group, and their room for checks.
+"""Chooses the producer of a group that gets the next check, by turns and by room.
 
-Invariant: connected producers with room take turns. A producer has room while its unread and
-reserved bytes, of all its groups, are below UNREAD_BYTES_MAX. Pure but for the table of clients that it asks."""
+Invariant: connected producers with room take turns. A producer has room while its unread and reserved bytes, of all its groups,
+are below UNREAD_BYTES_MAX. Pure except for the table of clients that it reads."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from remoting.peer import Peer
 
 GROUPS_MAX = 10_000
 UNREAD_BYTES_MAX = 256 << 10
-"""Far below the limits at which a connection is closed (remoting.limits) or its sends are no longer read."""
+"""Far below the limits at which a connection is closed (remoting.limits) or sends from it are no longer read."""
 
 
 class ProducerTurns:
-    """`producers` returns the connected producers of a group."""
+    """The turns of all groups. `producers` returns the connected producers of a group."""
 
     def __init__(self, producers: Callable[[str], Sequence[GroupClient]]) -> None:
         self._producers = producers
         self._turns: dict[str, int] = {}
         self._reserved: Counter[Peer] = Counter()
-        """Bytes that will be sent once they are confirmed."""
+        """The bytes of checks that wait for the confirmed end."""
 
     def role_taken(self) -> None:
-        """Drop reservations: those checks are not sent."""
+        """Drop reservations, because the waiting checks are not sent."""
         self._reserved.clear()
 
     def has_any(self, group: str) -> bool:
         return bool(self._producers(group))
 
     def is_full(self, group: str) -> bool:
-        """Whether producers are connected and none has room."""
+        """Whether producers are connected but none has room."""
         clients = self._producers(group)
         return bool(clients) and not any(map(self._has_room, clients))
 
     def next(self, group: str) -> GroupClient | None:
-        """The next connected producer with room; None without any."""
+        """The next connected producer with room; None if there is none."""
         clients = [client for client in self._producers(group) if self._has_room(client)]
         if not clients:
             return None
@@ -49,11 +49,11 @@ class ProducerTurns:
         return clients[turn % len(clients)]
 
     def reserve(self, client: GroupClient, size: int) -> None:
-        """Reserve bytes of a check that waits to be confirmed."""
+        """Reserve room for a check that waits for the confirmed end."""
         self._reserved[client.peer] += size
 
     def release(self, client: GroupClient, size: int) -> None:
-        """Return the reservation of a check that is sent or dropped."""
+        """Release the room of a check that is sent or dropped."""
         self._reserved[client.peer] -= size
         if self._reserved[client.peer] <= 0:
             del self._reserved[client.peer]

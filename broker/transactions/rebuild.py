@@ -1,8 +1,8 @@
-"""Read which halves are open, before a new master ends a transaction.
+"""Finds the open halves in the log, before a new master ends a transaction.
 
-Invariant: a half is open unless the log shows that it is done: by an op record that names it, by its commit, or by a later
-half of the same transaction that was put back. The log is read up to its end at the change of role, once all of that is
-confirmed, in slices that let other tasks run."""
+Invariant: a half is open unless the log shows that it is done: by an op record that names the half, by the half's commit, or by
+a copy of the half that was put back. The log is read up to its end at the change of role, once that end is confirmed, in slices
+between which other tasks run."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC
 ENTRIES_MAX = 256
 RECORDS_A_TURN = 64
 OP_DELAY_MS = 10_000
-"""Upstream writes the op record of a half seconds after its commit, and never if it dies meanwhile. So commits without one are
-looked for from the last op record that is this much older than the newest one."""
+"""Upstream writes the op record of a half seconds after its commit, and never if the broker dies in between. So the search for
+commits without an op record begins at the last op record that is older than the newest one by this time."""
 
 
 class RebuildLog(Protocol):
-    """The part of the message store that is read."""
+    """The part of the message store that a rebuild reads."""
 
     def begin_of(self, record_offset: int) -> int: ...
 
@@ -40,7 +40,7 @@ class RebuildLog(Protocol):
 
 
 class RebuildSpan(NamedTuple):
-    """The range to read: queue offsets of halves and of op records, and the end of the log."""
+    """The range to read: the queue offsets of halves and of op records, and the end of the log."""
 
     half_from: int
     half_end: int
@@ -50,8 +50,8 @@ class RebuildSpan(NamedTuple):
 
 
 class Rebuild:
-    """One reading, started at `now_ms`. `due_ms` returns when the producer of a half may be asked. `goes_on` returns False to
-    stop the reading. `late` are halves that are done without an op record; the caller writes it."""
+    """One rebuild, started at `now_ms`. `due_ms` returns the time from which on the producer of a half may be checked.
+    `goes_on` returns False to stop the rebuild. `late` has the done halves without an op record; the caller writes one."""
 
     def __init__(
         self,
@@ -72,16 +72,16 @@ class Rebuild:
         self._now_ms = now_ms
         self._goes_on = goes_on
         self._done_marks = bytearray(max(span.half_end - span.half_from, 0))
-        """By half: 1 if an op record names it."""
+        """For each half: 1 if an op record names the half."""
         self._op_records: list[tuple[int, int]] = []
-        """(store time, place) of the newest op record, and of one before it."""
+        """(store time, position) of the newest op record and of an earlier one."""
         self._committed: set[int] = set()
         self._old: dict[tuple[str, str], list[tuple[int, int]]] = {}
-        """(group, key) -> (queue offset, root) of the open halves that upstream may have put back."""
+        """(group, unique key) -> (queue offset, root) of the open halves that upstream may have put back."""
         self._read = 0
 
     async def run(self) -> bool:
-        """Read everything. Returns whether it was completed. Raises StoreError, OSError."""
+        """Read the whole range. Returns False if `goes_on` stopped it. Raises StoreError, OSError."""
         return (
             await self._read_op_records()
             and await self._read_commits()
@@ -90,7 +90,7 @@ class Rebuild:
         )
 
     async def _turn(self) -> bool:
-        """Let other tasks run now and then."""
+        """Let other tasks run at intervals. Returns whether to continue."""
         self._read += 1
         if self._read % RECORDS_A_TURN == 0:
             await asyncio.sleep(0)
@@ -121,13 +121,14 @@ class Rebuild:
                 self._done_marks[half - first] = 1
         stored_ms = record.store_timestamp
         if len(record.body) >= DONE_BYTES_MAX:
-            return  # a full record may miss halves whose commits precede it: the one after it may not have been stored
+            # a half whose commit precedes this full record may be in the next record, which may be missing
+            return
         self._op_records.append((stored_ms, record.physical_offset))
         while len(self._op_records) > 1 and self._op_records[1][0] <= stored_ms - OP_DELAY_MS:
             del self._op_records[0]
 
     async def _read_commits(self) -> bool:
-        """Find commits without an op record: they follow the last op record, or precede it shortly."""
+        """Find commits without an op record. They follow the last op record, or precede it by a short time."""
         entry = self._first_not_done()
         if entry is None:
             return True
@@ -146,7 +147,7 @@ class Rebuild:
         return True
 
     def _first_not_done(self) -> QueueEntry | None:
-        """The first half without an op record that is still in the store."""
+        """The first half in the store that no op record names."""
         at = self._done_marks.find(0)
         while at >= 0:
             for entry in self._log.entries(HALF_TOPIC, QUEUE_ID, self._span.half_from + at, 1):
@@ -183,8 +184,8 @@ class Rebuild:
                 self._old.setdefault((facts.group, facts.key), []).append((queue_offset, root))
 
     async def _read_put_back(self) -> bool:
-        """Close halves that upstream put back. Its copy names no root, and the half before it has no op record: a copy
-        replaces the first open half of its group and key."""
+        """Close halves that upstream put back. Upstream's copy names no root, and the replaced half has no op record. So a copy
+        replaces the first open half with the same group and unique key."""
         at = min((halves[0][0] for halves in self._old.values()), default=self._span.half_end) + 1
         while at < self._span.half_end:
             entries = self._log.entries(HALF_TOPIC, QUEUE_ID, at, min(ENTRIES_MAX, self._span.half_end - at))

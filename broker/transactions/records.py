@@ -1,8 +1,8 @@
-"""Records of a transaction, byte for byte upstream's: the half, the committed message, the half that is put back before its
-producer is checked, the op record that names halves that are done, and the copy of an abandoned half.
+"""The records of a transaction, with the same bytes as upstream's: the half, the committed message, the half that is put back
+before its producer is checked, the op record that names halves that are done, and the copy of an abandoned half.
 
-Invariant: a half that was put back names the first one (`TRAN_PREPARED_QUEUE_OFFSET`), so all halves of one transaction have
-one `root`, the queue offset of the first. Pure."""
+Invariant: a half that was put back names the first half of the transaction (`TRAN_PREPARED_QUEUE_OFFSET`). So all halves of a
+transaction have the same `root`, the queue offset of the first half. Pure."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ ROOT = "TRAN_PREPARED_QUEUE_OFFSET"
 DONE_TAG = "d"
 DONE_BYTES_MAX = 4_096  # transactionOpMsgMaxSize
 ADDED_BYTES_MAX = 128
-"""Size that putting a half back adds to its properties, including its record's CRC."""
+"""The bytes by which properties grow when a half is put back, including the record's CRC."""
 IMMUNE_S_MAX = 3 * 24 * 3_600
-"""Limit of the immunity: a half that is never checked would hold back retention as long."""
+"""Limit of the immunity from checks, because a half that is not checked holds back retention."""
 DECODED_MAP, NEW_MAP = 128, 16
 DIGITS_MAX = 18
 
 
 class HalfFacts(NamedTuple):
-    """Properties of a half. `root` is None for a first one, `immune_ms` where the property is missing."""
+    """The properties of a half. `root` is None for a first half, `immune_ms` if the property is missing."""
 
     group: str
     key: str
@@ -58,7 +58,7 @@ class HalfFacts(NamedTuple):
 
 
 def facts_of(properties: bytes) -> HalfFacts:
-    """Parse the properties. Malformed numbers count as absent, as in upstream."""
+    """Parse the properties. Malformed numbers count as missing, as in upstream."""
     pairs = parse_properties(properties)
     immune_s = _number(pairs.get(IMMUNITY_S))
     return HalfFacts(
@@ -71,8 +71,7 @@ def facts_of(properties: bytes) -> HalfFacts:
 
 
 def half_of(message: MessageToStore) -> MessageToStore:
-    """The half of `message`. A client that forwards a consumed message may send properties of that one's transaction, which
-    are dropped."""
+    """The half of `message`. Drops properties of another transaction, which come with a forwarded message."""
     pairs = parse_properties(message.properties)
     for name in (ROOT, CHECK_TIMES):
         pairs.pop(name, None)
@@ -90,7 +89,7 @@ def half_of(message: MessageToStore) -> MessageToStore:
 
 
 def committed(half: Message) -> MessageToStore | None:
-    """The message that consumers get; None where the half does not name its topic and queue."""
+    """The message that consumers get; None if the half does not name a real topic and queue."""
     pairs = half.property_map
     topic, queue_id = pairs.get(REAL_TOPIC, ""), _number(pairs.get(REAL_QUEUE_ID))
     if half.topic != HALF_TOPIC or not topic or queue_id is None or queue_id >= 1 << 31:
@@ -105,7 +104,7 @@ def committed(half: Message) -> MessageToStore | None:
 
 
 def put_back(half: Message, *, root: int, asks: bool) -> MessageToStore:
-    """The half that replaces `half`; `asks`: its producer will be checked."""
+    """The half that replaces `half`. `asks`: the producer will be checked."""
     pairs = half.property_map
     if asks:
         pairs[CHECK_TIMES] = str((_number(pairs.get(CHECK_TIMES)) or 0) + 1)
@@ -114,13 +113,13 @@ def put_back(half: Message, *, root: int, asks: bool) -> MessageToStore:
 
 
 def given_up(half: Message) -> MessageToStore:
-    """The copy of a half that no producer ended."""
+    """The copy of an abandoned half, which no producer ended."""
     return replace(_copied(half), topic=CHECKED_TOO_OFTEN_TOPIC, queue_id=0)
 
 
 def done_records(queue_offsets: Iterable[int], host: bytes, now_ms: int) -> list[MessageToStore]:
-    """Op records for these halves, in order and as few as possible. The last one is shorter than DONE_BYTES_MAX, which marks
-    the list as complete."""
+    """Op records for these halves, in order and as few as possible. The last record is shorter than DONE_BYTES_MAX, which shows
+    that the list is complete."""
     bodies = [""]
     for queue_offset in queue_offsets:
         if len(bodies[-1]) >= DONE_BYTES_MAX:
@@ -145,12 +144,12 @@ def done_records(queue_offsets: Iterable[int], host: bytes, now_ms: int) -> list
 
 
 def done_offsets(body: bytes) -> list[int]:
-    """The halves that an op record names; parts that are no number are skipped."""
+    """The halves that an op record names. Parts that are no numbers are skipped."""
     return [int(part) for part in body.split(b",") if part.isdigit() and len(part) <= DIGITS_MAX]
 
 
 def asked_for(half: Message) -> bytes:
-    """The half as the producer receives it: a message with its own topic and queue."""
+    """The message that the producer gets with a check: the half with its real topic and queue."""
     pairs = half.property_map
     shown = replace(half, topic=pairs.get(REAL_TOPIC, ""), queue_id=_number(pairs.get(REAL_QUEUE_ID)) or 0)
     return encode(shown)
@@ -182,7 +181,7 @@ def _number(text: str | None) -> int | None:
 
 
 def in_java_order(pairs: Mapping[str, str], buckets: int) -> dict[str, str]:
-    """`pairs` in the order of a Java HashMap with so many buckets, in which upstream stores changed properties."""
+    """`pairs` in the order of a Java HashMap with this number of buckets. Upstream stores changed properties in this order."""
     while 4 * len(pairs) > 3 * buckets:
         buckets *= 2
     return dict(sorted(pairs.items(), key=lambda pair: _bucket(pair[0], buckets)))

@@ -1,11 +1,11 @@
-"""Open transactions of a master. Upstream: TransactionalMessageServiceImpl.
+"""The open transactions of a master. Upstream: TransactionalMessageServiceImpl.
 
-Invariant: a transaction ends once, by the first outcome; a half that is not open is ended. An outcome survives a change of
-master only once confirmed. The progress offsets advance only then, and never past a half whose op record is not yet written: a
-later master may have an older table, and only that record says that the half is done. Slaves of a pair get them later, see
-broker.tables.copiedoffsets. The op record of a half follows its end in the log, so it never says more than the log holds, and
-it follows all commits that it, or one before it, names. While a half is open an op record is written every MARK_BYTES: a new
-master looks for commits from the last one on."""
+Invariant: a transaction ends once, with the first outcome. A half that is not open has ended. An outcome survives a change of
+master only once it is confirmed. Only then the progress offsets advance, and never beyond a half whose op record is not written
+yet: a later master may have an older table, and then only the op record shows that the half is done. Slaves of a pair get these
+offsets later (broker.tables.copiedoffsets). In the log an op record follows the commits of all halves that it or an earlier op
+record names. While a half is open, an op record is written every MARK_BYTES, because a new master looks for commits from the
+last op record on."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ logger = logging.getLogger("broker.transactions")
 
 RETRY_MS = 1_000
 MARK_BYTES = 64 << 20
-NOBODY = -1  # the half of an op record that names none
+NOBODY = -1  # written instead of a half in an op record that names none
 WAITING_MAX = 4_096
 MOVED_A_TURN = 1_000
 
 
 class TransactionLog(RebuildLog, Protocol):
-    """The part of the message store that is read and written here."""
+    """The part of the message store that transactions read and write."""
 
     store_host: bytes
 
@@ -63,15 +63,15 @@ class TransactionLog(RebuildLog, Protocol):
 
 
 class HalfQueueReached(NamedTuple):
-    """Progress of the half queue, valid once the log up to `log_end` is confirmed."""
+    """Progress of the half queue. It is valid once the log up to `log_end` is confirmed."""
 
     half_offset: int
     log_end: int
 
 
 class Transactions:
-    """Transactions of one broker; only a master has any. `begin` starts the tasks that `run` them at the first one. `followed`
-    as of CopiedOffsets, of a pair only."""
+    """The transactions of one broker; only a master has any. `begin` starts the tasks, including `run`, at the first
+    transaction. `followed` is the argument of CopiedOffsets, in a pair only."""
 
     def __init__(
         self,
@@ -87,9 +87,9 @@ class Transactions:
         begin: Callable[[], None],
     ) -> None:
         self.term = 0
-        """Increases with each role: work that began before an await is dropped when it changed."""
+        """Increases with each role. Work that began before an await is dropped if the term has changed."""
         self.open: OpenHalves | None = None
-        """None until they were read."""
+        """None until the open halves were read."""
         self.outcomes = Outcomes()
         self.totals = totals
         self._store = store
@@ -99,11 +99,11 @@ class Transactions:
         self._copied = None if followed is None else CopiedOffsets(offsets, followed)
         self._clock = clock
         self._settings = settings
-        self._fresh = OpenHalves()  # stored in this role, before `open` is read
+        self._fresh = OpenHalves()  # halves that were stored in this role before `open` was read
         self._span: RebuildSpan | None = None
         self._done = DoneQueue(settings.transaction_op_batch_interval)
-        self._ops_end = 0  # of the last op record
-        self._stored_end = 0  # of the last record stored here
+        self._ops_end = 0  # end of the last op record
+        self._stored_end = 0  # end of the last record stored here
         self._reached: HalfQueueReached | None = None
         self._waiting: deque[tuple[int | None, asyncio.Future[None]]] = deque()
         self._wake = asyncio.Event()
@@ -132,7 +132,7 @@ class Transactions:
         self._wake.set()
 
     def half_stored(self, message: MessageToStore, appended: PutResult, due_ms: int | None = None) -> None:
-        """Note a half that was appended: a new one, or one put back, whose producer may be checked from `due_ms` on."""
+        """Called when a half was appended. A half that was put back has `due_ms`, from which on its producer may be checked."""
         self._needed()
         self._stored_end = appended.end_offset
         facts = facts_of(message.properties)
@@ -143,7 +143,7 @@ class Transactions:
         table.put(root, appended.queue_offset, appended.physical_offset, due_ms, facts.group)
 
     def acknowledged(self) -> None:
-        """Advance what waits for the confirm offset: more of the log may be confirmed."""
+        """Called when more of the log may be confirmed: advance progress, and wake waiting requests."""
         if self._span is None:
             return
         end = self.confirmed_end()
@@ -158,7 +158,7 @@ class Transactions:
             self._wake.set()
 
     def arrived(self, grown: list[QueueGrew]) -> None:
-        """Continue a rebuild that waits for queues that grew."""
+        """Continue a rebuild that waited for the queues to grow."""
         if self.open is None and any(queue.topic in (HALF_TOPIC, OP_HALF_TOPIC) for queue in grown):
             self._wake.set()
 
@@ -166,14 +166,14 @@ class Transactions:
 
     @property
     def stored_end(self) -> int:
-        """Upper bound of the records stored here; in Raft mode it is above the log's end for a moment."""
+        """The end of the records stored here, or above it. In Raft mode this may be above the log's end for a moment."""
         return max(self._store.max_offset(), self._stored_end)
 
     def confirmed_end(self) -> int:
         return min(self._replication.acked_end(), self._store.confirm_offset())
 
     async def known(self, end: int, wait_ms: int) -> bool:
-        """Wait until the open halves are known and the log up to `end` is confirmed. False after `wait_ms`."""
+        """Wait until the open halves are known and the log up to `end` is confirmed. Returns False after `wait_ms`."""
         deadline_ms, term = self._clock.monotonic_ms() + wait_ms, self.term
         while self._span is not None and self.term == term:
             if self.open is not None and end <= self._store.confirm_offset():
@@ -188,7 +188,7 @@ class Transactions:
         return False
 
     def ended(self, half: Half, outcome: TransactionOutcome | None, end: int = 0) -> None:
-        """Close a half. Its end was stored up to `end`, or `write_ops` stores it next. Outcome None: abandoned."""
+        """Close a half. The record of its end is stored up to `end`, or `write_ops` stores it next. Outcome None: abandoned."""
         assert self.open is not None
         self._stored_end = max(end, self._stored_end)
         if outcome is not None:
@@ -197,18 +197,18 @@ class Transactions:
         self.mark_done(half.queue_offset, at_once=outcome is not TransactionOutcome.COMMIT)
 
     def mark_done(self, queue_offset: int, *, at_once: bool = False) -> None:
-        """Queue the op record of a half that is done; `at_once` if no other record in the log says so."""
+        """Queue the op record of a half that is done. `at_once`: no other record in the log shows that it is done."""
         before = self._done.due_ms
         self._done.add(queue_offset, self._clock.monotonic_ms(), at_once=at_once)
         if self._done.due_ms != before:
             self._wake.set()
 
     def write_ops(self) -> int | None:
-        """Write the pending op records now. Returns their end in the log; None if there were none or storing failed."""
+        """Write the pending op records now. Returns their end in the log; None if there were none or a write failed."""
         return self._write_ops(self._done.waiting)
 
     def note_progress(self) -> None:
-        """Advance the progress offsets to the present state once all of it is confirmed."""
+        """Advance the progress offsets to the present state, once the log up to here is confirmed."""
         if self.open is None or self._reached is not None:
             return
         end = self._store.next_queue_offset(HALF_TOPIC, QUEUE_ID)
@@ -223,11 +223,11 @@ class Transactions:
 
     @property
     def open_count(self) -> int:
-        """Known open halves."""
+        """The number of known open halves."""
         return len(self._fresh) + (0 if self.open is None else len(self.open))
 
     def first_open(self) -> int | None:
-        """Place of the oldest half that is not known to be ended, in any role; None without any."""
+        """The position in the log of the oldest half that is not known to have ended, in any role; None if there is none."""
         end = self._store.max_queue_offset(HALF_TOPIC, QUEUE_ID)
         entries = self._store.entries(HALF_TOPIC, QUEUE_ID, self._kept(HALF_TOPIC, end), 1)
         return listed_start(entries[0]) if entries else None
@@ -240,7 +240,7 @@ class Transactions:
             await wait_event(self._wake, await self._step())
 
     async def _step(self) -> int | None:
-        """Do the next work. Returns ms until more is due; None to wait for an event."""
+        """Do the next work. Returns the ms until more is due; None to wait for an event."""
         if self._span is None:
             return None
         if self.open is None:
@@ -263,7 +263,7 @@ class Transactions:
             or store.max_queue_offset(HALF_TOPIC, QUEUE_ID) < span.half_end
             or store.max_queue_offset(OP_HALF_TOPIC, QUEUE_ID) < span.done_end
         ):
-            return None  # being confirmed and dispatched wakes this task
+            return None  # `acknowledged` or `arrived` wakes this task
         begun_ms = self._clock.monotonic_ms()
         done = DoneQueue(self._settings.transaction_op_batch_interval)
         reading = Rebuild(
@@ -310,13 +310,13 @@ class Transactions:
         half_end = store.next_queue_offset(HALF_TOPIC, QUEUE_ID)
         done_end = store.next_queue_offset(OP_HALF_TOPIC, QUEUE_ID)
         half_from, done_from = self._kept(HALF_TOPIC, half_end + 1), self._kept(OP_HALF_TOPIC, done_end + 1)
-        if half_from > half_end or done_from > done_end:  # the table is ahead of this log
+        if half_from > half_end or done_from > done_end:  # the table of offsets is ahead of this log
             half_from = store.min_queue_offset(HALF_TOPIC, QUEUE_ID)
             done_from = store.min_queue_offset(OP_HALF_TOPIC, QUEUE_ID)
         return RebuildSpan(half_from, half_end, done_from, done_end, store.max_offset())
 
     def _kept(self, topic: str, end: int) -> int:
-        """The kept progress, at most `end`: the table of a master that took over a shorter log may be ahead of its queue."""
+        """The stored progress, at most `end`, because the table of a new master with a shorter log may be ahead."""
         kept = self._offsets.find(TRANSACTIONS_GROUP, topic, QUEUE_ID) or 0
         return max(min(kept, end), self._store.min_queue_offset(topic, QUEUE_ID))
 
@@ -326,7 +326,7 @@ class Transactions:
         for record in done_records(halves, self._store.store_host, self._clock.now_ms()):
             (stored,) = self._store.append([record])
             if stored.error is not None:
-                return None  # the records written are not written again: they would fill a full disk
+                return None  # written records are not written again: they would fill a full disk
             named = done_offsets(bytes(record.body))
             if halves != [NOBODY]:
                 self._done.written(len(named))
@@ -336,7 +336,8 @@ class Transactions:
         return self._ops_end
 
     def _mark(self) -> list[int]:
-        """The newest half: while a half up to it is open, commits are looked for from this record on."""
+        """The newest half, for an op record without halves: a new master needs the record while a half up to this one is
+        open."""
         return [self._store.next_queue_offset(HALF_TOPIC, QUEUE_ID) - 1]
 
     def _advance(self, reached: HalfQueueReached) -> None:
@@ -351,7 +352,7 @@ class Transactions:
             self._copied.moved(rests_on)
 
     def _keep(self, topic: str, offset: int, rests_on: int) -> bool:
-        """Store the progress of a queue. Returns whether it moved."""
+        """Store the progress of a queue. Returns whether the progress changed."""
         if (self._offsets.find(TRANSACTIONS_GROUP, topic, QUEUE_ID) or 0) == offset:
             return False
         self._offsets.keep(topic, QUEUE_ID, offset)
@@ -363,7 +364,7 @@ class Transactions:
         return any(self._offsets.find(TRANSACTIONS_GROUP, topic, QUEUE_ID) for topic in topics)
 
     def _release(self, end: int | None) -> None:
-        """Wake all that wait (None), or those that wait for `end` or less."""
+        """Wake the requests that wait for `end` or a lower offset; None: all."""
         kept: deque[tuple[int | None, asyncio.Future[None]]] = deque()
         for wanted, turn in self._waiting:
             if end is not None and wanted is not None and wanted > end and not turn.done():
@@ -378,7 +379,8 @@ class Transactions:
         return self._settings.transaction_time_out if facts.immune_ms is None else facts.immune_ms
 
     def _due_ms(self, half: Message, facts: HalfFacts) -> int:
-        """When the producer may be checked: by the storing master's clock, and never later than for a half stored now."""
+        """The time from which on the producer may be checked: by the clock of the master that stored the half, but not later
+        than for a half that is stored now."""
         spared_ms = self._spared_ms(facts)
         left_ms = half.store_timestamp + spared_ms - self._clock.now_ms()
         return self._clock.monotonic_ms() + min(left_ms, spared_ms)

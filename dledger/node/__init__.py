@@ -1,1 +1,1 @@
-"""One member at work: Raft, its disk and its connections on an event loop."""
+"""A running member: its Raft core, its disk and its connections on an event loop."""

@@ -1,12 +1,11 @@
 """Application of committed entries to the state machine. Upstream: StateMachineCaller.
 
-Invariant: entries are applied in order, each once in a life of the process, a few in each turn of the loop. Of entries that are
-not in memory, as at a start, a limited number is read at a time. A snapshot covers all entries up to one: it is made, or loaded
-instead of them, in slices, and nothing is applied meanwhile.
+Entries that are not in memory, as at a start, are read from the disk, a limited number at a time. A snapshot covers all entries
+up to its last entry. It is made, or loaded instead of these entries, in slices, and nothing is applied meanwhile. Without a
+state machine committed entries count as applied at once, and nothing is read.
 
-Without a state machine committed entries count as applied at once, and nothing is read for it.
-
-Invariant: `applied_index` is the known commit index; at a start the one that the disk knew."""
+Invariant: entries are applied in order, each once in the life of a process, a few in each turn of the event loop. Without a
+state machine `applied_index` equals the known commit index, at a start the commit index on the disk."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ from mqruntime.tasks import Tasks
 
 APPLIED_A_TURN = 64
 TURN_MS_MAX = 10
-"""A slow state machine ends its turn after this time."""
+"""A turn ends after this time, even if the state machine is slow."""
 READ_ENTRIES_MAX = 1024
 READ_BYTES_MAX = 256 << 10
 
@@ -35,21 +34,21 @@ READ_BYTES_MAX = 256 << 10
 class StateMachine(Protocol):
     def apply(self, index: int, body: bytes) -> object:
         """Called once for each committed entry in order, and again at each start of the process from the first entry that no
-        snapshot covers; never with an empty body or a list of members. The result is returned to the proposer, if that is here.
-        An EntryRefused, which every member must raise alike, leaves the state unchanged and is returned in the same way; the
-        next entry is applied. Any other exception ends the process, a CancelledError too."""
+        snapshot covers. Never called with an empty body or a list of members. The result is returned to the proposer, if the
+        proposer is on this member. An EntryRefused must be raised on every member alike; it leaves the state unchanged, is
+        returned like a result, and the next entry is applied. Any other exception ends the process, a CancelledError too."""
         ...
 
 
 @runtime_checkable
 class BatchedStateMachine(Protocol):
-    """A state machine that takes several entries at a call, if a call costs more than an entry."""
+    """A state machine that applies several entries in one call; useful if a call costs more than an entry."""
 
     def apply_batch(self, entries: Sequence[Entry]) -> Sequence[object]:
-        """Called with committed entries, each once and in order, but for those that `StateMachine.apply` is not called with.
-        Returns the result of each, from the first on: a result, or an EntryRefused, which leaves the state unchanged and does
-        not stop the next entry. It may end before the last entry once some ms have passed, but not before the first: the rest
-        is in the next batch. Its exception ends the process."""
+        """Called with committed entries, each once and in order, except for those with which `StateMachine.apply` is not
+        called. Returns for each applied entry a result or an EntryRefused, in order; a refused entry leaves the state unchanged
+        and does not stop the next entry. After some ms the call may return early, but at least the first entry must be applied.
+        The remaining entries are in the next batch. An exception ends the process."""
         ...
 
 
@@ -57,7 +56,7 @@ AnyStateMachine = StateMachine | BatchedStateMachine
 
 
 class OneByOne:
-    """Batches for a state machine that takes one entry at a call."""
+    """Batches for a state machine that applies one entry in a call."""
 
     def __init__(self, state_machine: StateMachine, clock: Clock) -> None:
         self._state_machine = state_machine
@@ -80,12 +79,12 @@ class Snapshots(Protocol):
     """A state machine whose state can be saved."""
 
     def snapshot_save(self) -> Iterator[bytes]:
-        """The present state, in pieces that take some ms each at most; nothing is applied before the last one."""
+        """The present state, in pieces that each take some ms at most. No entry is applied before the last piece is made."""
         ...
 
     def snapshot_load(self, data: bytes | bytearray) -> Iterator[None]:
-        """Replaces the state by one that `snapshot_save` made; each step takes some ms at most, and the old state is in force
-        until the last one. Raises SnapshotUnknown."""
+        """Replaces the state by a state that `snapshot_save` made. Each step takes some ms at most; the last step replaces the
+        old state. Raises SnapshotUnknown."""
         ...
 
 
@@ -102,14 +101,15 @@ class NoSnapshots:
 
 
 def is_for_state_machine(entry: Entry) -> bool:
-    """Whether state machines get it."""
+    """Whether `entry` is applied to state machines."""
     return bool(entry.body) and not is_members(entry.body)
 
 
 class Applier:
-    """`on_applied` gets the index of each entry, and its result; `on_turn` is called at the end of each turn; `on_failure` gets
-    the state machine's exception in a turn of its own. `on_snapshot` gets the last entry and the bytes of each new snapshot:
-    one is made when `every` entries, or bodies of `every_bytes`, were applied since the last one; never if `every` is 0."""
+    """`on_applied` is called with the index and the result of each entry, `on_turn` at the end of each turn. `on_failure` is
+    called with an exception that the state machine raised in a turn of the applier. `on_snapshot` is called with the last entry
+    and the bytes of each new snapshot. A snapshot is made when `every` entries, or bodies of `every_bytes`, were applied since
+    the last snapshot; if `every` is 0, no snapshot is made."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Applier:
         self._snapshots = snapshots or NoSnapshots()
         self._every, self._every_bytes = every, every_bytes
         self._since = self._since_bytes = 0
-        """Entries and bytes of bodies applied since the last snapshot."""
+        """The number of entries, and of the bytes of their bodies, applied since the last snapshot."""
         self._saving: Iterator[bytes] | None = None
         self._saved = bytearray()
         self._loading: Iterator[None] | None = None
@@ -159,21 +159,22 @@ class Applier:
     def begin(
         self, log: RaftLog, disk: EntryLog, committed_index: int, snapshot: Snapshot | None = None
     ) -> None:
-        """Begins with `log`, of which nothing is applied yet. `disk` has the entries that are not in memory, `committed_index`
-        is known of it, and `snapshot` covers at least the entries before the log's beginning."""
+        """Begins with `log`, of which nothing is applied yet. `disk` has the entries that are not in memory, and
+        `committed_index` is the commit index on the disk. `snapshot` covers at least the entries before the log's beginning."""
         self._log, self._disk, self._replay_end = log, disk, committed_index
         if snapshot is not None:
             self.restore(snapshot)
         self.commit(committed_index)
 
     def save(self) -> None:
-        """Makes a snapshot of the present state, unless one is being made or loaded."""
+        """Makes a snapshot of the present state, unless a snapshot is being made or loaded."""
         if self._saving is None and self._loading is None:
             self._begin_saving()
             self._arrange_more()
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Loads `snapshot`, which covers all applied entries and more; a `commit` of its last entry follows."""
+        """Loads `snapshot`, which covers all applied entries and more. The caller then calls `commit` with the snapshot's last
+        entry."""
         self._saving, self._saved = None, bytearray()
         self._read.clear()
         with calling("snapshot_load"):
@@ -181,23 +182,23 @@ class Applier:
         self._loading, self._loading_index = iterator("snapshot_load", loading), snapshot.last_index
 
     def commit(self, index: int) -> None:
-        """Entries up to `index` are committed: some are applied now, others in later turns."""
+        """Called when entries up to `index` are committed. Some of them are applied now, the others in later turns."""
         self.committed_index = index
         self._apply_some()
 
     @property
     def replays(self) -> bool:
-        """Whether entries that the disk knew as committed are not applied yet."""
+        """Whether entries that were known as committed on the disk are not applied yet."""
         return self.applied_index < self._replay_end
 
     async def replayed(self) -> None:
-        """Returns once those are applied, or never will be."""
+        """Returns once these entries are applied, or once this applier is closed."""
         while self.replays and not self._closed:
             self._moved.clear()
             await self._moved.wait()
 
     def close(self) -> None:
-        """Nothing is applied any more."""
+        """Stops applying entries."""
         self._closed = True
         self._moved.set()
         if self._next_turn is not None:
@@ -222,7 +223,7 @@ class Applier:
         self._arrange_more()
 
     def _apply(self, batch: Sequence[Entry]) -> None:
-        """Applies as many entries of `batch` as the state machine takes now."""
+        """Applies as many entries of `batch` as the state machine applies in one call."""
         given = [entry for entry in batch if is_for_state_machine(entry)]
         with calling("apply"):
             results = deque(self._batches.apply_batch(given) if given else ())
@@ -269,7 +270,7 @@ class Applier:
             self._on_snapshot(self.applied_index, state)
 
     def _next_batch(self, count_max: int) -> list[Entry]:
-        """The next committed entries that are in memory or were read; it ends where a snapshot is due."""
+        """The next committed entries that are in memory or were read. The batch ends where a snapshot is due."""
         batch: list[Entry] = []
         size = 0
         for index in range(self.applied_index + 1, self.committed_index + 1):
@@ -287,7 +288,8 @@ class Applier:
         return batch
 
     def _is_due(self, count: int, size: int, index: int) -> bool:
-        """Whether a snapshot is due after so many more entries. None is due while the log is replayed: that would make many."""
+        """Whether a snapshot is due after `count` more entries, up to `index`. No snapshot is due while the log is replayed,
+        because a replay would make many."""
         full = self._since + count >= self._every or self._since_bytes + size >= self._every_bytes
         return self._every > 0 and full and index >= self._replay_end
 
@@ -313,17 +315,18 @@ class Applier:
             raise
 
     async def _read_some(self) -> None:
-        """Reads committed entries from the disk, which has those that are not in memory; committed entries are never cut."""
+        """Reads committed entries from the disk. All entries that are not in memory are there, and committed entries are never
+        cut."""
         assert self._disk is not None
         first = self.applied_index + 1
-        if first <= self._disk.begin.index:  # a snapshot that covers it is about to come
+        if first <= self._disk.begin.index:  # a snapshot that covers the entry is about to come
             self._reading = False
             return
         wanted = min(self.committed_index + 1, self._log.recent_from) - first
         entries: list[Entry] = []
-        if wanted > 0:  # else a snapshot has come since
+        if wanted > 0:  # otherwise a snapshot has come since
             entries = await read_entries(self._disk, first, min(wanted, READ_ENTRIES_MAX), READ_BYTES_MAX)
-        if first == self.applied_index + 1 and self._loading is None:  # no snapshot covers them meanwhile
+        if first == self.applied_index + 1 and self._loading is None:  # no snapshot came meanwhile
             self._read.extend(entries)
         self._reading = False
         if not self._closed:
@@ -331,8 +334,8 @@ class Applier:
 
 
 class NullApplier:
-    """Counts entries as applied without a state machine. Calls `on_committed` with each new commit index, and then
-    `on_turn`."""
+    """The applier without a state machine: committed entries count as applied. Calls `on_committed` with each new commit index,
+    and then `on_turn`."""
 
     replays = False
 
@@ -348,11 +351,11 @@ class NullApplier:
     def begin(
         self, log: RaftLog, disk: EntryLog, committed_index: int, snapshot: Snapshot | None = None
     ) -> None:
-        """Nobody is notified of entries that were committed before."""
+        """Begins at `committed_index`, without a call of `on_committed`."""
         self.commit(committed_index)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Does nothing: a `commit` of the snapshot's last entry follows."""
+        """Does nothing: the caller then calls `commit` with the snapshot's last entry."""
 
     def commit(self, index: int) -> None:
         self.applied_index = index
@@ -363,4 +366,4 @@ class NullApplier:
         """Returns at once."""
 
     def close(self) -> None:
-        """Does nothing: no work is under way."""
+        """Does nothing, because no work is running."""

@@ -1,12 +1,13 @@
-"""Chunks of this member's newest snapshot, for followers.
+"""What this member sends to followers that are behind: chunks of its newest snapshot, and old entries that are read from the
+disk.
 
-Invariant: the bytes are in memory once, while they are being sent. A follower that asks for a chunk of an older snapshot gets
-the first chunk of the newest one. A snapshot that is gone or unreadable stops nothing: another one is made.
+If a follower asks for a chunk of an older snapshot, it gets the first chunk of the newest snapshot. If a snapshot is gone or
+unreadable, a new snapshot is made. Before a corrupt entry, the follower gets the entries that precede it, and each heartbeat
+repeats the read; other followers are not affected. A corrupt index unit is rebuilt at once, because the index is derived from
+the data.
 
-Also reads of old entries from the leader's disk, for followers that are behind.
-
-Invariant: a corrupt entry stops no member. The follower gets the entries before it, and each heartbeat repeats the read; other
-followers are not affected. A corrupt index unit is rebuilt at once, because the index is derived."""
+Invariant: a snapshot's bytes are in memory once, and only while they are being sent. A corrupt entry or an unreadable snapshot
+stops no member."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ logger = logging.getLogger("dledger")
 
 
 class SnapshotSender:
-    """`read` returns the newest snapshot. A chunk has at most `chunk_bytes`. `remake` orders a new snapshot, and returns
-    when it is time to read again."""
+    """Reads chunks of the newest snapshot. `read()` returns the newest snapshot. A chunk has at most `chunk_bytes`. `remake()`
+    orders a new snapshot, and returns when it is time to read again."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class SnapshotSender:
         self._check = 0
 
     async def chunk(self, load: LoadChunk) -> Chunk | None:
-        """None if the snapshot could not be read.
+        """The chunk for `load`; None if the snapshot could not be read.
 
         Raises: SnapshotUnknown."""
         kept = self._kept

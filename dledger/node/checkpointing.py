@@ -1,7 +1,7 @@
-"""Writes the commit index to the checkpoint file, at most once an interval.
+"""Writes the commit index to the checkpoint file, at most once in an interval.
 
-Invariant: the entries up to it are durable here when it is written. Nothing waits for the write, so a full disk only delays
-it."""
+Invariant: when a commit index is written, all entries up to this index are durable here. Nothing waits for the write, so a full
+disk only delays it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Checkpointing:
         )
 
     def note(self) -> None:
-        """The commit index has moved."""
+        """Called when the commit index has moved."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._interval_ms / 1000, self._is_due)
 
@@ -38,7 +38,8 @@ class Checkpointing:
         self._due()
 
     async def save(self, durable: Callable[[], int], committed: Callable[[], int]) -> None:
-        """`durable` returns the index up to which entries are committed and on this disk, `committed` the commit index.
+        """Saves the commit index. `durable()` returns the index up to which entries are committed and on this disk,
+        `committed()` the commit index.
 
         Raises: OSError."""
         await self._store.sync_index()

@@ -1,7 +1,8 @@
 """The JSON between a group and its clients: DLedger 0.3.1's METADATA, APPEND and GET.
 
-Invariant: an answer always has a body, and its result is the `code` in there; the header's is 200. Upstream's clients ignore
-the names that upstream does not have: `batchMsgs` in answers, `refusals`, and what METADATA says of the member itself. Pure."""
+Invariant: an answer always has a body, and the result is the `code` in the body; the `code` in the header is 200. Upstream's
+clients ignore the names that upstream does not have: `batchMsgs` in answers, `refusals`, and the member's own data in METADATA.
+Pure."""
 
 from __future__ import annotations
 
@@ -26,14 +27,14 @@ class ClientCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClientEnvelope:
-    """The receiver and its group; upstream's clients name no sender."""
+    """The receiver and the receiver's group. Upstream's clients name no sender."""
 
     group: str
     receiver: str
 
 
 def encode(envelope: ClientEnvelope, fields: Fields) -> bytes:
-    """A request with `fields` and the base fields."""
+    """The body of a request with `fields` and the base fields."""
     base = {
         "code": ResultCode.SUCCESS,
         "group": envelope.group,
@@ -46,7 +47,7 @@ def encode(envelope: ClientEnvelope, fields: Fields) -> bytes:
 def encode_answer(
     envelope: ClientEnvelope, code: ResultCode, leader_id: str | None, fields: Fields | None = None
 ) -> bytes:
-    """The answer to a request with `envelope`; without `leaderId` if the leader is not known."""
+    """The body of the answer to a request with `envelope`. `leaderId` is left out if the leader is not known."""
     base = {"code": code, "group": envelope.group, "remoteId": envelope.receiver, "term": NO_TERM}
     return dumped(base | ({"leaderId": leader_id} if leader_id else {}) | (fields or {}))
 
@@ -56,12 +57,12 @@ def dumped(fields: Fields) -> bytes:
 
 
 def envelope_of(fields: Fields) -> ClientEnvelope:
-    """Raises MessageError."""
+    """The envelope in `fields`. Raises MessageError."""
     return ClientEnvelope(text(fields, "group"), text(fields, "remoteId"))
 
 
 def bodies_of(fields: Fields) -> list[bytes]:
-    """The bodies of an APPEND: one, or several in `batchMsgs`. Raises MessageError."""
+    """The bodies of an APPEND: one body, or several in `batchMsgs`. Raises MessageError."""
     rows = fields.get("batchMsgs") or [fields.get("body")]
     if not isinstance(rows, list):
         raise MessageError("batchMsgs", rows, "a list is wanted")

@@ -1,11 +1,10 @@
-"""Notifications to the program that runs a member. Upstream: DLedgerRoleChangeHandler, for the role alone.
+"""Notifications to the program that runs a member, and the calls of that program's callbacks: its state machine and observers.
+Upstream: DLedgerRoleChangeHandler, for the role alone.
 
-Invariant: a method returns at once; an exception in it ends the member.
+A callback cannot await, so a CancelledError that it raises is an error of the callback. Without the wrappers below, that error
+would look like a cancellation of the calling task, and would end the task silently.
 
-Also the calls of that program's callbacks: a state machine, observers.
-
-Invariant: a callback cannot await, so its errors are its own. A CancelledError that it raises would otherwise look like a
-cancellation of the calling task, and end that task without a word."""
+Invariant: a method of NodeListener returns at once, and an exception in it ends the member."""
 
 from __future__ import annotations
 
@@ -20,20 +19,21 @@ from dledger.raft.errors import CallbackFailed
 
 
 class NodeListener:
-    """Derive from it; `failed` is the one method that each program needs."""
+    """The notifications; derive from this class. `failed` is the only method that each program needs."""
 
     def role_changed(self, role: Role, term: int) -> None:
-        """LEADER only once this member has applied all that earlier leaders committed."""
+        """The role or the term changed. `role` is LEADER only once this member has applied all entries that earlier leaders
+        committed."""
 
     def failed(self, error: BaseException) -> None:
-        """The first failed write, or a bug. This member sends, answers and applies nothing from now on."""
+        """The first write failed, or there is a bug. From now on this member sends, answers and applies nothing."""
         raise NotImplementedError("a program notices when its member has ended")
 
     def committed(self, index: int) -> None:
-        """The commit index has moved to `index`. The entries up to there are applied after this call."""
+        """The commit index has moved to `index`. The entries up to `index` are applied after this call."""
 
     def transfer_began(self) -> None:
-        """A leadership transfer began: this leader takes no proposals before it ends."""
+        """A leadership transfer began. This leader accepts no proposals before the transfer ends."""
 
     def transfer_failed(self) -> None:
         """The transfer ended, and this member still leads."""
@@ -42,19 +42,20 @@ class NodeListener:
         """A follower is missing entry `index`, and this leader cannot read it from its disk."""
 
     def memory_lost(self) -> None:
-        """This member starts as a newcomer, or its disk was set back: it may have forgotten votes and acknowledgements."""
+        """This member starts as a newcomer, or its disk was set back. In both cases it may have forgotten votes and
+        acknowledgements."""
 
     def refusal_of_ids(self, ids: Collection[str]) -> str | None:
-        """The reason why members may not have these ids; None where they may."""
+        """The reason why members may not have these ids; None if they may."""
         return None
 
     # Logs with `same_positions`
 
     def readable_to(self, end: int) -> None:
-        """The last entry that is committed and durable here ends at position `end`, further on than before."""
+        """The last entry that is committed and durable here now ends at position `end`, which is higher than before."""
 
     def log_replaced(self, position: int) -> None:
-        """A durable snapshot of another member replaces the log, which begins at `position`; no file is deleted yet."""
+        """A durable snapshot of another member replaces the log; the new log begins at `position`. No file is deleted yet."""
 
     def log_restarted(self, position: int) -> None:
         """The log begins at `position` from now on: a snapshot of another member has replaced it."""
@@ -65,7 +66,7 @@ T = TypeVar("T")
 
 @contextmanager
 def calling(name: str) -> Iterator[None]:
-    """Wraps a call of the callback `name`. Raises CallbackFailed."""
+    """Wraps a call of the callback `name`. A CancelledError or GeneratorExit in the call raises CallbackFailed."""
     try:
         yield
     except (CancelledError, GeneratorExit) as error:
@@ -76,7 +77,7 @@ CALLED = "apply", "apply_batch", "snapshot_save", "snapshot_load"
 
 
 def usable_machine(machine: object) -> None:
-    """Raises TypeError: `machine` cannot apply an entry, or only with an `async` method."""
+    """Raises TypeError if `machine` cannot apply an entry, or only with an `async` method."""
     if not hasattr(machine, "apply") and not hasattr(machine, "apply_batch"):
         raise TypeError(f"{type(machine).__name__} is no state machine: it has no apply, and no apply_batch")
     for name in CALLED:
@@ -84,7 +85,7 @@ def usable_machine(machine: object) -> None:
 
 
 def not_awaited(name: str, callback: object) -> None:
-    """Raises TypeError: a call of an `async` function would do nothing."""
+    """Raises TypeError if `callback` is `async`, because a call of an `async` function would do nothing."""
     if iscoroutinefunction(callback):
         raise TypeError(f"{name} must not be `async`: it is called, and not awaited")
 

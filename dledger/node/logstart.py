@@ -1,7 +1,7 @@
-"""The start of the log, which moves up when its owner does not need the oldest entries any more.
+"""The start of the log, which moves up when the log's owner does not need the oldest entries any more.
 
-Invariant: calls end once each, in the order in which they came. No file is deleted before the snapshot that says where the log
-begins is durable."""
+Invariant: each call ends once, and calls end in the order in which they came. No file is deleted before the snapshot with the
+new start of the log is durable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogStart:
-    """The calls that wait for the disk."""
+    """The calls of `advance_log_start` that wait for the disk."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -27,14 +27,14 @@ class LogStart:
         self._deletion = RetriedWrite(logger, refusal)
 
     def ask(self) -> asyncio.Future[None]:
-        """Adds a call; `perform` ends it."""
+        """Adds a call; `perform` ends the call later."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(done)
         return done
 
     async def perform(self, position: int, note: bytes, begun: Callable[[int], None]) -> None:
-        """Ends the oldest call. `begun` is called with the last index before the new start, before files are deleted. A full
-        disk, and LogDamaged of a corrupt entry at the new start, end only the call: nothing has changed.
+        """Performs and ends the oldest call. `begun` is called with the last index before the new start, before files are
+        deleted. A full disk, or LogDamaged for a corrupt entry at the new start, ends only the call, and nothing has changed.
 
         Raises: any other OSError."""
         done = self._waiting[0]
@@ -56,7 +56,7 @@ class LogStart:
             await self._deletion.attempt(self._store.reclaim())
 
     def _end(self, done: asyncio.Future[None], error: Exception | None) -> None:
-        """Calls that were given up or cancelled are skipped."""
+        """Ends a call, unless it was given up or cancelled."""
         if self._waiting and self._waiting[0] is done:
             self._waiting.popleft()
         if done.done():
@@ -67,6 +67,6 @@ class LogStart:
             done.set_exception(error)
 
     def give_up(self) -> None:
-        """This member stopped."""
+        """Ends all waiting calls, because this member stopped."""
         while self._waiting:
             self._end(self._waiting[0], OutcomeUnknown("this member stopped"))

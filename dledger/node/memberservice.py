@@ -1,7 +1,7 @@
-"""DLedger's METADATA, and request 51022, which shows and changes the members; for operators.
+"""The requests of operators: DLedger's METADATA, and DLEDGER_CHANGE_MEMBERS (51022), which shows and changes the members.
 
-Invariant: each request is answered; a change is answered with 200 once it is committed, with 502 if it may be, and with any
-other code if nothing was appended."""
+Invariant: each request is answered. The answer to a change has code 200 if the change is committed, 502 if it may be committed,
+and any other code if nothing was appended."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from remoting.router import Router
 logger = logging.getLogger(__name__)
 
 COMMIT_MS_MAX = 2500
-"""Clients wait 3000 ms, and must get an answer by then."""
+"""Clients wait 3000 ms, so the answer must be sent earlier."""
 SHOW = "show"
 
 
 class MemberService:
-    """Serves one member of `group`; call `register` before the member starts. METADATA contains `counts()`.
+    """The service of one member of `group`; call `register` before the member starts. METADATA contains `counts()`.
 
-    A 51022 has `step`, `member`, `address` and `dryRun`; `step` is one of dledger.raft.membership.Step, or `show`, which any
-    member answers from its own state. An answer has the list as it is, with `index` and `committed`, and from the leader the
-    number of entries that each other member is missing, `missing`. The answer to a change has the new list in `after`, or the
-    reason in `why` and a `remark`."""
+    DLEDGER_CHANGE_MEMBERS has `step`, `member`, `address` and `dryRun`. `step` is a value of dledger.raft.membership.Step, or
+    `show`, which any member answers from its own state. An answer has the present list, with `index` and `committed`. The
+    leader's answer also has `missing`, the number of entries that each other member is missing. The answer to a change has the
+    new list in `after`, or the reason in `why` and a `remark`."""
 
     def __init__(
         self,
@@ -43,8 +43,8 @@ class MemberService:
         counts: Callable[[], Mapping[str, int]] = lambda: {},
         before_change: Callable[[], Awaitable[str | None]] | None = None,
     ) -> None:
-        """`before_change()` is awaited before the voters change, for a program that keeps more at its members than the log; a
-        result is the reason to refuse the change."""
+        """`before_change()` is awaited before the voters change, for a program whose members hold more than the log. A result
+        that is not None is the reason to refuse the change."""
         self._node = node
         self._group = group
         self._counts = counts
@@ -118,7 +118,7 @@ class MemberService:
         return ResultCode.SUCCESS, before | {"after": after.as_json()}
 
     async def _prepare(self, change: Change) -> None:
-        """Raises NotLeader, ChangeRefused."""
+        """Checks `change` before it is made. Raises NotLeader, ChangeRefused."""
         if self._before_change is None or change.adds:
             return
         self._node.allowed(change)

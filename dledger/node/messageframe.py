@@ -1,8 +1,8 @@
-"""A message between members whose entries, or part of a snapshot, follow its JSON as raw bytes.
+"""The frame of a message between members: the JSON, followed by entries or a part of a snapshot as raw bytes.
 
-Invariant: `unframed` returns what `framed` was given, byte for byte, or raises MessageFrameDamaged: TCP's checksum is too weak
-for data that is kept. JSON begins with "{" and no frame does, so one byte distinguishes them; a member sends frames only to
-members that say that they read them. Pure."""
+Invariant: `unframed` returns the bytes that `framed` was given, or raises MessageFrameDamaged. TCP's checksum is too weak for
+data that is stored, so a frame has its own. JSON begins with "{" and a frame does not, so the first byte distinguishes them. A
+member sends frames only to members that report that they read frames. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dledger.raft.entries import NO_TERM, Block, Entries, Entry
 from dledger.raft.settings import PUSH_ENTRIES_LIMIT
 
 FRAMES = 1
-"""The version of frames that this member reads; 0 or absent: none."""
+"""The version of frames that this member reads. In a message, 0 or an absent version means that the sender reads no frames."""
 HEAD = struct.Struct(
     ">"  # offset field
     "I"  #  0 magic
@@ -31,7 +31,7 @@ class MessageFrameDamaged(ValueError):
 
 
 def framed(json: bytes, data: Iterable[bytes | memoryview]) -> list[bytes | memoryview]:
-    """The pieces of a body: JSON, then `data`, which is not copied."""
+    """The pieces of a framed body: the JSON, and then `data`, which is not copied."""
     pieces: list[bytes | memoryview] = [b"", *data]
     size, crc = 0, 0
     for piece in pieces:
@@ -64,7 +64,7 @@ def entry_parts(entries: Sequence[Entry]) -> list[memoryview]:
 
 
 def entries_in(data: memoryview, first_index: int) -> Entries:
-    """The entries of a PUSH, from `first_index` on; `data` is copied. Raises MessageFrameDamaged."""
+    """The entries in the data of a PUSH, from `first_index` on; `data` is copied. Raises MessageFrameDamaged."""
     blocks: list[Block] = []
     ends: list[int] = []
     content, term, begin, at = bytes(data), NO_TERM, 0, 0

@@ -1,11 +1,11 @@
-"""The bodies of the messages between members: JSON with DLedger 0.3.1's codes and base fields. For a member that reads frames
-the entries of a PUSH, or the part of a snapshot, follow as bytes (dledger.node.messageframe).
+"""The bodies of the messages between members: JSON with DLedger 0.3.1's codes and base fields. If the receiver reads frames,
+the entries of a PUSH, or the part of a snapshot, follow the JSON as bytes (dledger.node.messageframe).
 
-Invariant: what `decode_*` returns has been checked (types, ranges, entries that follow each other), so the core may rely on it.
+Invariant: the results of `decode_*` are checked (types, ranges, entries that follow each other), so the core may rely on them.
 
-Names that DLedger 0.3.1 does not have: `preVote`, `leadershipTransfer`, `ballotTerm`, `readRound`, `xTerm`, `xIndex`; and of
-0.4 `preLogIndex` and `preLogTerm`. In JSON the entries of a PUSH are in `batchEntry`, their bodies in Base64. Pure.
-"""
+DLedger 0.3.1 does not have the names `preVote`, `leadershipTransfer`, `ballotTerm`, `readRound`, `xTerm` and `xIndex`.
+`preLogIndex` and `preLogTerm` are from DLedger 0.4. In JSON the entries of a PUSH are in `batchEntry`, with bodies in Base64.
+Pure."""
 
 from __future__ import annotations
 
@@ -53,36 +53,36 @@ Fields = dict[str, Any]
 """The members of a JSON object."""
 Read = Callable[[Fields, str], Any]
 DATA = "behind the JSON"
-"""The key of the data of a frame, which is no name in any JSON."""
+"""The key under which a frame's data is kept among the fields. No JSON has this name."""
 
 
 UNKNOWN = -1
-"""The lowest of upstream's codes."""
+"""The lowest code of upstream."""
 NOT_SENT = -2
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Sender and receiver: the base fields."""
+    """The base fields of a message: sender, receiver and more."""
 
     group: str
     sender: str = wire("localId")
     receiver: str = wire("remoteId")
     peers: str = field(default="", compare=False)
-    """The sender's list of members; old members write none."""
+    """The sender's list of members; members of old versions send none."""
     frames: Known = field(default=0, compare=False)
-    """The version of frames that the sender reads; old members read none."""
+    """The version of frames that the sender reads; members of old versions read none."""
     members_index: Annotated[int, IntegerRange(NOT_SENT, TERM_MAX)] = field(default=NOT_SENT, compare=False)
-    """The index of the entry that the list is from; NO_INDEX: it is from a setting; NOT_SENT: the sender knows no such
-    entries."""
+    """The index of the entry with the list of members. NO_INDEX: the list is from a setting. NOT_SENT: the sender's version has
+    no such entries."""
     origin: str = field(default="", compare=False)
-    """The description of what precedes the sender's log; empty for nothing."""
+    """The description of the log that the sender's log continues; empty if there is none."""
     start_numbers: str = field(default="", compare=False)
-    """The start numbers of all members that the sender knows (dledger.raft.startnumbers); old members write none."""
+    """The start numbers that the sender knows of all members (dledger.raft.startnumbers); members of old versions send none."""
 
 
 class MessageError(ValueError):
-    """A body that no member writes; answered with 411."""
+    """The body cannot be from a member; it is answered with UNEXPECTED_ARGUMENT (411)."""
 
     def __init__(self, field: str, value: object, why: str) -> None:
         shown = repr(value)
@@ -93,7 +93,7 @@ class MessageError(ValueError):
 
 
 def framed_request(envelope: Envelope, request: Request) -> list[bytes | memoryview]:
-    """The body in pieces: entries and parts of snapshots follow the JSON, uncopied."""
+    """The framed body in pieces: entries, or a part of a snapshot, follow the JSON and are not copied."""
     if not isinstance(request, PushRequest | InstallRequest):
         return [encode_request(envelope, request)]
     installs = isinstance(request, InstallRequest)
@@ -104,7 +104,7 @@ def framed_request(envelope: Envelope, request: Request) -> list[bytes | memoryv
 
 
 def encode_request(envelope: Envelope, request: Request) -> bytes:
-    """The body; `leaderId` is the sender, leader or candidate, as upstream has it."""
+    """The JSON body. As in upstream, `leaderId` is the sender, whether it is a leader or a candidate."""
     fields: Fields = {"leaderId": envelope.sender} | members(request)
     if isinstance(request, PushRequest):
         fields["batchEntry"] = [entry_to_json(entry) for entry in request.entries]
@@ -114,12 +114,12 @@ def encode_request(envelope: Envelope, request: Request) -> bytes:
 
 
 def encode_response(envelope: Envelope, response: Response) -> bytes:
-    """The JSON body; `envelope` is the request's, echoed."""
+    """The JSON body of an answer, with the `envelope` of the request."""
     return dump(envelope, members(response))
 
 
 def encode_refusal(envelope: Envelope, code: ResultCode) -> bytes:
-    """The answer to a request that never reached the core: another group or receiver, or a bad body."""
+    """The answer to a request that never reaches the core, because its group or receiver is another one or its body is bad."""
     return dump(envelope, {"code": code, "term": NO_TERM})
 
 
@@ -128,7 +128,7 @@ def members(value: Envelope | Message) -> Fields:
 
 
 def base_fields(envelope: Envelope) -> Fields:
-    """The base fields; without a list of peers neither the list nor its index is sent."""
+    """The base fields. If the envelope has no list of peers, neither the list nor its index is sent."""
     sent = envelope if envelope.peers else replace(envelope, members_index=0)
     return {name: value for name, value in members(sent).items() if value or name not in LATER_FIELDS}
 
@@ -140,7 +140,7 @@ def dump(envelope: Envelope, fields: Fields) -> bytes:
 
 
 def decode_fields(body: bytes | bytearray | memoryview | None) -> Fields:
-    """The fields of a request or an answer; DATA is the data of a frame. Raises MessageError."""
+    """The fields of a request or an answer. The data of a frame is under the key DATA. Raises MessageError."""
     if body is None:
         raise MessageError("body", None, "a JSON object is wanted")
     data = None
@@ -158,7 +158,7 @@ def decode_fields(body: bytes | bytearray | memoryview | None) -> Fields:
 
 
 def decode_envelope(body: bytes | bytearray | memoryview | None) -> tuple[Envelope, Fields]:
-    """Reads the base fields; `decode_request` or `decode_response` reads the rest, once group and receiver are checked.
+    """Reads the base fields. `decode_request` or `decode_response` reads the other fields, once group and receiver are checked.
     Upstream's client names no sender."""
     fields = decode_fields(body)
     fields.setdefault("localId", "")
@@ -197,7 +197,8 @@ def check_install(install: InstallRequest) -> None:
 
 
 def check_push(push: PushRequest) -> None:
-    """Raises MessageError unless the entries follow each other and the one before them, in the push's term."""
+    """Raises MessageError unless the entries follow each other and the previous entry, with terms that neither fall nor exceed
+    the push's term."""
     index, term = push.prev_index, push.prev_term
     if (index == NO_INDEX) != (term == NO_TERM) or term > push.term:
         raise MessageError("preLogTerm", term, f"cannot be the term of entry {index} in term {push.term}")
@@ -209,8 +210,8 @@ def check_push(push: PushRequest) -> None:
 
 
 def decode_response(code: int, fields: Fields) -> Response | None:
-    """The answer to a request of `code`; None if the peer refused to look at the request (the caller logs its `code`). Raises
-    MessageError."""
+    """The answer to a request of `code`; None if the peer refused the request before reading it (the caller logs the answer's
+    `code`). Raises MessageError."""
     if number(NO_TERM, fields, "term") == NO_TERM:
         number(UNKNOWN, fields, "code")
         return None
@@ -218,7 +219,7 @@ def decode_response(code: int, fields: Fields) -> Response | None:
 
 
 def reader(annotation: Any) -> Read:
-    """A function that reads a field of this annotation by its name. Raises MessageError."""
+    """Returns a function that reads the field of a given name, which has this annotation. The function raises MessageError."""
     if allowed := integer_range(annotation):
         return partial(number, allowed.low)
     if annotation == Sequence[Entry]:
@@ -267,7 +268,7 @@ def choice(kind: Callable[[Any], E], fields: Fields, name: str) -> E:
 
 
 def entries(fields: Fields, name: str) -> Entries:
-    """The entries of a PUSH whose type and previous index have been read."""
+    """The entries of a PUSH. Its type and previous index are among `fields`."""
     rows, kind, data = fields.get(name), fields["type"], fields.get(DATA)
     first = fields["preLogIndex"] + 1
     if isinstance(data, memoryview):

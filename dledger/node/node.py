@@ -1,9 +1,9 @@
-"""One member of a group: the shell around the Raft core. Upstream: DLedgerServer.
+"""One member of a group: the shell that runs the Raft core. Upstream: DLedgerServer.
 
-Invariant: it performs the core's actions in their order, except that actions that wait for the disk may be passed by others
-(dledger.node.syncqueue has the rules), so a message never overtakes what it depends on. After the first failed write it sends,
-answers and applies nothing any more. All bodies that are proposed in one turn of the loop are appended together, in the order
-of the calls; a body with a reserved position lands there or nowhere."""
+Invariant: the shell performs the core's actions in their order, except that other actions may pass actions that wait for the
+disk (dledger.node.syncqueue has the rules). So a message never overtakes an action on which it depends. After the first failed
+write the shell sends, answers and applies nothing any more. All bodies that are proposed in one turn of the event loop are
+appended together, in the order of the calls. A body with a reserved position is appended at that position or not at all."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ from remoting.router import Router
 logger = logging.getLogger(__name__)
 
 TRANSFER_MS_MAX = 1500
-"""A leader that stops waits no longer for its successor."""
+"""A leader that stops waits for its successor at most this long."""
 
 
 class DLedgerNode:
-    """`peers` maps the id of each member, this one included, to its "host:port". `snapshots` is the state machine, if its state
-    can be saved. Without a state machine entries are only committed, and nothing is read to apply them.
+    """The member. `peers` maps the id of each member, this member included, to its "host:port". `snapshots` is the state
+    machine, if its state can be saved. Without a state machine entries are only committed, and no entry is read to be applied.
 
-    Where the settings say `same_positions`, `position_in_body` returns the position that a body says its entry has."""
+    With the setting `same_positions`, `position_in_body(body)` returns the position of the entry as the body contains it."""
 
     core_class: type[Raft] = Raft
     sync_queue_class: type[SyncQueue] = SyncQueue
@@ -197,25 +197,26 @@ class DLedgerNode:
             on_failure=self._fail,
         )
 
-    # Its life
+    # Start and stop
 
     def register(self, router: Router) -> None:
-        """Requests of the members arrive at the server of `router`."""
+        """Add the handlers of the members' requests to `router`."""
         self._transport.register(router)
 
     def set_position_lookup(self, position_of: Callable[[int], int | None]) -> None:
-        """`position_of` an entry that is being applied becomes the position of `Committed` entries."""
+        """Set the function that returns an entry's position. It is called for the first entry of each proposal, for the
+        position in `Committed`."""
         self._proposals.position_of = position_of
 
     def set_log_origin(self, position: int, origin: str) -> None:
-        """To be called before `open`: without a snapshot the log begins at `position`, where a data file does, behind an older
-        log that `origin` describes. Members with another origin share no group with this one."""
+        """Set where the log begins if there is no snapshot; call this before `open`. `position` is the start of a data file,
+        and `origin` describes the older log before it. All members of a group must have the same origin."""
         self.store.whole = Begin(position=position)
         self.guard.origin = origin
 
     async def open(self) -> None:
-        """Recovers the log; entries known to be committed are applied in the turns that follow. Nothing is sent or answered
-        before `start`.
+        """Recovers the log. Entries that are known to be committed are applied in the following turns of the event loop.
+        Nothing is sent or answered before `start`.
 
         Raises: LogDamaged, LogOfAnother, MembersChanged, MembersUnknown, BadKeyValues, OSError."""
         recovered = await self.store.open()
@@ -239,9 +240,9 @@ class DLedgerNode:
         self._applier.begin(recovered.log, log, recovered.committed_index, recovered.snapshot)
 
     async def start(self) -> None:
-        """Takes part from now on. Calls `open` if that was not called.
+        """Takes part in the group from now on. Calls `open` if it was not called before.
 
-        Raises: as `open`."""
+        Raises: what `open` raises."""
         if self.core is None:
             await self.open()
         assert self.core is not None
@@ -251,15 +252,15 @@ class DLedgerNode:
         self._timer.due_at(self.core.next_tick_ms)
 
     async def replayed(self) -> None:
-        """Returns once the entries that the disk knew as committed are applied.
+        """Returns once the entries that were known as committed on the disk are applied.
 
-        Raises: the error that ended this member meanwhile, LogDamaged for one."""
+        Raises: the error that ended this member meanwhile, for example LogDamaged."""
         await self._applier.replayed()
         if self._failure is not None:
             raise self._failure
 
     async def stop(self) -> None:
-        """Leaves the group; waiting proposals end with OutcomeUnknown."""
+        """Stops taking part in the group. Waiting proposals end with OutcomeUnknown."""
         if not self._closed:
             self._close()
         await self._tasks.stop()
@@ -289,12 +290,14 @@ class DLedgerNode:
 
     @property
     def last_index(self) -> int:
-        """Of the log with the entries that this turn of the loop appends. Not all of them are committed."""
+        """The last index of the log, with the entries that this turn of the event loop appends. Not all entries are
+        committed."""
         return self.core.log.last_index + self._proposals.gathered_count if self.core else NO_INDEX
 
     @property
     def is_active(self) -> bool:
-        """Leads, and has applied the no-op of its term: its state holds all that earlier leaders committed."""
+        """Whether this member leads and has applied the no-op of its term. Its state then has all entries that earlier leaders
+        committed."""
         core = self.core
         return (
             core is not None
@@ -304,7 +307,8 @@ class DLedgerNode:
         )
 
     def is_live_entry(self, index: int) -> bool:
-        """Whether this process received the entry before it was committed, and so applies it about when it is committed."""
+        """Whether this process received the entry before it was committed. Such an entry is applied at about the time of its
+        commit."""
         return self.core is not None and index > self._live_entries.history_end
 
     def _serving_core(self) -> Raft:
@@ -315,10 +319,11 @@ class DLedgerNode:
     # Proposals
 
     async def propose(self, bodies: Sequence[bytes], timeout_ms: int = 3000) -> Committed:
-        """Appends `bodies` together, and returns once all are committed and applied. During a leadership transfer it waits for
-        its end.
+        """Appends `bodies` together, and returns once all are committed and applied. During a leadership transfer it waits
+        until the transfer ends.
 
-        Raises: NotLeader, TooManyProposals, ValueError (empty or oversized body): nothing was appended; OutcomeUnknown."""
+        Raises: NotLeader, TooManyProposals or ValueError (empty or oversized body) if nothing was appended, else
+        OutcomeUnknown."""
         core = self._serving_core()
         if any(is_members(body) for body in bodies):
             raise ValueError("an entry cannot begin as a list of the group's members does")
@@ -344,8 +349,9 @@ class DLedgerNode:
 
     @property
     def _waiting(self) -> tuple[int, int]:
-        """The number of entries that are not applied yet, and their bytes: those of the proposals or, if that is more, those
-        that this disk is missing, because a quorum may commit without it. With `same_positions`: of those not readable yet."""
+        """The number of entries that are not applied yet, and the waiting bytes. These are the bytes of the proposals or, if
+        that is more, the bytes that are not on this disk yet, because a quorum may commit without this disk. With
+        `same_positions` the entries that are not readable yet count."""
         assert self.core is not None
         if self._positions is not None:
             return self.last_index - self._positions.readable[0], self._positions.waiting_bytes
@@ -353,19 +359,19 @@ class DLedgerNode:
         return self.last_index - self.applied_index, max(self._proposals.waiting_bytes, unsynced, 0)
 
     def _append_later(self, sizes: Sequence[int]) -> None:
-        """Bodies of these sizes are gathered next; the end of this turn of the loop appends them."""
+        """Called when bodies of these sizes are gathered next. They are appended at the end of this turn of the event loop."""
         if not self._proposals.gathered_count:
             asyncio.get_running_loop().call_soon(self._append_gathered)
         if self._positions is not None:
             self._positions.gather(sizes)
 
     def _append_gathered(self) -> None:
-        """One push to each follower and one sync for all of them."""
+        """Appends the gathered bodies, with one PUSH to each follower and one sync for all of them."""
         core, positions = self.core, self._positions
         if core is None or not self.is_active:
             self._proposals.refuse(self.leader_id, self.leader_address)
         elif core.transfers and self._proposals.all_reserved:
-            return  # appended if this member still leads afterwards: no proposer waits for a refusal
+            return  # they are appended if this member still leads after the transfer, and no proposer waits
         elif core.transfers:
             self._proposals.refuse(self.leader_id, self.leader_address)
         else:
@@ -383,14 +389,14 @@ class DLedgerNode:
             positions.nothing_gathered()
 
     def _settle_reserved(self) -> None:
-        """The transfer has ended: entries that were held back are appended or dropped."""
+        """Called when a transfer has ended: entries that were held back are appended or dropped."""
         if self._proposals.all_reserved:
             self._append_gathered()
 
     # Members
 
     def allowed(self, change: Change) -> Members:
-        """The members as `change` would make them now.
+        """The members after `change`, if it is allowed now.
 
         Raises: NotLeader, ChangeRefused."""
         members = self._serving_core().next_members(change, self.guard.knows_changes)
@@ -399,9 +405,9 @@ class DLedgerNode:
         return members
 
     async def change_members(self, change: Change, timeout_ms: int = 3000) -> ConfigurationAt:
-        """Makes `change`, and returns the index of its entry and the members once that is committed.
+        """Makes `change`. Returns the index of the change's entry and the new members, once the entry is committed.
 
-        Raises: NotLeader, ChangeRefused: nothing was appended; OutcomeUnknown."""
+        Raises: NotLeader or ChangeRefused if nothing was appended, else OutcomeUnknown."""
         core, members = self._serving_core(), self.allowed(change)
         self._append_gathered()
         done = self._proposals.gather([encode_members(members)], core.term)
@@ -412,8 +418,8 @@ class DLedgerNode:
     # The leadership
 
     async def transfer_leadership(self, target: str | None = None) -> ResultCode:
-        """Transfers the leadership to `target`, or to the most up-to-date voter (thesis 3.10), and returns when the outcome is
-        known, after `TRANSFER_MS_MAX` at the latest: SUCCESS; TAKE_LEADERSHIP_FAILED, and this member or nobody leads;
+        """Transfers the leadership to `target`, or to the most up-to-date voter (thesis 3.10). Returns when the outcome is
+        known, after `TRANSFER_MS_MAX` at the latest. TAKE_LEADERSHIP_FAILED: this member still leads, or no member leads.
         NOT_LEADER, UNKNOWN_MEMBER, LEADER_TRANSFERRING: nothing was done."""
         core = self.core
         if core is None or self._closed or core.role is not Role.LEADER:
@@ -448,10 +454,11 @@ class DLedgerNode:
     # A log with `same_positions`
 
     def reserve(self, sizes: Sequence[int]) -> list[int]:
-        """Positions, alike in the data files of every member, of entries with bodies of these sizes, if `append_reserved` gets
-        the bodies next in this very turn of the loop.
+        """Reserves the positions of entries with bodies of these sizes. The positions are the same in the data files of every
+        member. The caller must pass the bodies to `append_reserved` in this turn of the event loop, before anything else is
+        appended.
 
-        Raises: NotLeader, during a leadership transfer too; TooManyProposals; ValueError: an empty or oversized body."""
+        Raises: NotLeader, also during a leadership transfer; TooManyProposals; ValueError for an empty or oversized body."""
         core = self._serving_core()
         if core.transfers:
             raise NotLeader(self.leader_id, self.leader_address)
@@ -462,9 +469,10 @@ class DLedgerNode:
         return self._tracker.reserve(sizes)
 
     def append_reserved(self, bodies: Sequence[bytes] | Block) -> None:
-        """Appends the bodies whose positions were reserved last, together with all that is proposed in this turn. They are
-        committed once they are `readable`. They are dropped if this member does not lead in this term any more when the turn
-        ends, or when a transfer that began meanwhile ends; then the listener's `role_changed` is called."""
+        """Appends the bodies whose positions were reserved last, together with all bodies proposed in this turn. The entries
+        are committed once they are `readable`. They are dropped if this member does not lead in this term any more when the
+        turn ends, or when a transfer that began meanwhile ends. If they are dropped, the listener's `role_changed` is
+        called."""
         core = self._serving_core()
         if not bodies:
             return
@@ -483,8 +491,9 @@ class DLedgerNode:
 
     @property
     def data(self) -> FileList:
-        """The data files of the open log. Bytes from `log_begin` to the end of `readable` do not change, until
-        `advance_log_start` deletes a file, or a snapshot all files; the listener's `log_replaced` is called before that."""
+        """The data files of the open log. Bytes from `log_begin` to the end of `readable` do not change until
+        `advance_log_start` deletes a file, or a snapshot replaces all files. The listener's `log_replaced` is called before a
+        snapshot replaces the files."""
         assert self.store.log is not None, "it is open"
         return self.store.log.data
 
@@ -498,26 +507,27 @@ class DLedgerNode:
         return self.store.log.begin.position
 
     def log_end(self) -> int:
-        """The position where the log ends, with entries in memory and bodies of this turn."""
+        """The position where the log ends, including entries in memory and bodies of this turn."""
         return self._tracker.gathered_end
 
     @property
     def waits_for_room(self) -> bool:
-        """This disk is full: new entries are not readable here before there is room, whatever the other members hold."""
+        """Whether this disk is full. New entries are then not readable here before there is room, even if the other members
+        hold them."""
         return self.store.waits_for_room
 
     @property
     def note(self) -> bytes:
-        """The note of the last `advance_log_start`, made here or on the member that the log's beginning came from."""
+        """The note of the last `advance_log_start`, which was called here or on the member that sent the log's beginning."""
         return self.store.note
 
     async def advance_log_start(self, position: int, note: bytes = b"") -> None:
-        """Deletes the files before `position`, the start of a data file with something `readable`. Durable on return, with
-        `note`, which members get that receive the log's beginning from here. Does nothing if the log begins there or later. A
-        follower that is missing deleted entries gets a snapshot.
+        """Deletes the files before `position`, the start of a data file with a `readable` entry. Durable on return. `note` is
+        stored, and sent to members that receive the log's beginning from here. Does nothing if the log begins at `position` or
+        later. A follower that is missing deleted entries gets a snapshot.
 
-        Raises: OSError of a full disk, LogDamaged (the entry before or at the new beginning is corrupt): nothing has changed;
-        OutcomeUnknown: this member stops."""
+        Raises: OSError (full disk) or LogDamaged (the entry before or at the new beginning is corrupt) if nothing has changed;
+        OutcomeUnknown if this member stops."""
         assert not position % self.data.file_bytes and position <= self.readable()[1], f"begin at {position}"
         if self._closed:
             raise OutcomeUnknown("this member stopped")
@@ -529,9 +539,9 @@ class DLedgerNode:
 
     def _tick(self) -> None:
         assert self.core is not None
-        if self._positions is not None:  # a transfer may begin, and reserved entries must be before it
+        if self._positions is not None:  # reserved entries must be appended before a transfer begins
             self._append_gathered()
-        if self._applier.replays and self.core.voters:  # others may serve as soon as they are elected
+        if self._applier.replays and self.core.voters:  # another member may serve as soon as it is elected
             self._suppress_elections(self.settings.heartbeat_interval_ms)
         self._take(self.core.tick)
         self._rejoin_notice.look(self.core.rejoin, self.clock.monotonic_ms())
@@ -543,12 +553,12 @@ class DLedgerNode:
     # Actions, in order
 
     def _take(self, turn: Callable[[int], Sequence[Step]]) -> None:
-        """Calls `turn` with the time in ms, and performs the actions that it returns, as far as they need not wait.
+        """Calls `turn` with the time in ms, and performs the returned actions that need not wait.
 
-        Performing one action may make another turn: `core.propose` returns a PersistThenSend, its sync calls
-        `core.persisted`, and the Commit from there lets a proposer propose again. Such a nested call only queues its actions in
-        `_arrived`; the outer call performs them, so they keep the order of their turns. An exception is a bug and ends this
-        member, from wherever it was called."""
+        Performing an action may start another turn. For example, `core.propose` returns a PersistThenSend, its sync calls
+        `core.persisted`, and the resulting Commit lets a proposer propose again. Such a nested call only queues its actions in
+        `_arrived`. The outer call performs them, so actions keep the order of their turns. An exception is a bug and ends this
+        member, whichever caller gets it."""
         if self._closed:
             return
         try:
@@ -566,7 +576,7 @@ class DLedgerNode:
             raise
 
     def _look_at_members(self) -> None:
-        """The newest members in the log count from the append on (thesis 4.1)."""
+        """Handles a change of the members: the newest list in the log counts as soon as it is appended (thesis 4.1)."""
         assert self.core is not None
         membership = self.core.membership
         if membership.members is not self._members:
@@ -584,14 +594,15 @@ class DLedgerNode:
                     self._positions.took(step)
 
     def _look_at_transfer(self) -> None:
-        """Notifies of the beginning; TransferFailed does so of a failed end when it is performed."""
+        """Notifies the listener when a transfer begins. If the transfer fails, the listener is notified when TransferFailed is
+        performed."""
         transfers = self.core is not None and self.core.transfers
         if transfers and not self._transfers_now:
             self.listener.transfer_began()
         self._transfers_now = transfers
 
     def _perform_arrived(self) -> None:
-        """Performs actions that need not wait; the others share the next sync."""
+        """Performs actions that need not wait; all other actions share the next sync."""
         self._performing = True
         while self._arrived:
             step = self._arrived.popleft()
@@ -678,7 +689,7 @@ class DLedgerNode:
         self._look_at_readable()
 
     def _look_at_readable(self) -> None:
-        """More is committed, or durable."""
+        """Called when more entries are committed, or durable here."""
         positions = self._positions
         if positions is not None and positions.reached(self._committed_and_durable):
             self.listener.readable_to(positions.readable[1])
@@ -713,7 +724,8 @@ class DLedgerNode:
 
     @property
     def _committed_and_durable(self) -> int:
-        """An index: entries can be committed before they are durable here, because a majority of other disks counts."""
+        """The index up to which entries are both committed and durable here. An entry can be committed before it is durable
+        here, by a majority of other disks."""
         return min(self._applier.committed_index, self.core.durable_index) if self.core else NO_INDEX
 
     # Snapshots, and reads for followers
@@ -728,14 +740,15 @@ class DLedgerNode:
             loaded = await self.catchup_reader.read(log, load, self.settings.push_bytes_max)
         self._take(lambda now_ms: core.loaded(load, loaded, now_ms))
         if isinstance(loaded, Unreadable) and loaded.index > core.committed_index:
-            self.suppress_elections()  # others may have the entry, and commit it
+            self.suppress_elections()  # the other members may have the entry, and commit it
 
     def _made_snapshot(self, index: int, state: bytearray) -> None:
-        """Applied entries are in the log, and durable before the snapshot: it waits for the disk behind them."""
+        """Called when a snapshot is made. Applied entries are in the log, and become durable before the snapshot, which waits
+        for the disk after them."""
         assert self.core is not None
         if index < self.core.log.prev_index:  # another member's snapshot covers more
             return
-        if len(state) > self.settings.snapshot_bytes_max:  # no member would take it, and so never catch up
+        if len(state) > self.settings.snapshot_bytes_max:  # no member would accept it, so none could catch up
             logger.error(
                 "self=%s the state has %d bytes, and a snapshot %d at most: none is written, and the log keeps all entries; "
                 "raise snapshot_bytes_max on all members", self.self_id, len(state), self.settings.snapshot_bytes_max,
@@ -753,12 +766,13 @@ class DLedgerNode:
         await asyncio.sleep(self.settings.heartbeat_interval_ms / 1000)
 
     async def _save_snapshot(self, snapshot: Snapshot | None) -> None:
-        """Nothing waits for it: on a full disk the next snapshot may find room. One of another member may be newer already."""
+        """Saves a snapshot. Nothing waits for this write: if the disk is full, a later snapshot may find room. A snapshot of
+        another member may already be newer."""
         log = self.store.log
         assert self.core is not None and log is not None
         if snapshot is None:
             await self._snapshot_write.attempt(self.store.rewrite_log_start())
-        elif snapshot.last_index >= self.store.snapshot_index:  # equal: that one could not be read
+        elif snapshot.last_index >= self.store.snapshot_index:  # if equal, the present file could not be read
             await self._snapshot_write.attempt(self.store.save_snapshot(snapshot))
             self.core.reclaimed(log.begin.index)
             await self._snapshot_write.attempt(self.store.reclaim())
@@ -766,7 +780,7 @@ class DLedgerNode:
     # Messages: dledger.node.transport.Receiver
 
     def receive(self, sender: str, message: Message, ticket: int) -> bool:
-        """Hands a message to the core; False if this member takes no part any more."""
+        """Passes a message to the core; False if this member does not take part any more."""
         core = self.core
         if core is None or self._closed or not self._started:
             return False

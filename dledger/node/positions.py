@@ -1,11 +1,10 @@
-"""Positions in a log that has each entry at the same position in the data files of every member, known before it is written.
+"""Positions in the data files. With `same_positions` each entry has the same position on every member, known before the entry
+is written; `PositionTracker` tracks these. `Positions` finds the positions of committed entries in this member's data files,
+also before this disk has the entries.
 
-Invariant: the position of an entry follows from the sizes of the entries before it. So positions from `reserve` are right if
-nothing else is appended first; `readable` entries are committed and on this disk, and their end never falls.
-
-Positions of committed entries in this member's data files, known before its own disk has them.
-
-Invariant: a position that was returned never changes: committed entries are not cut."""
+Invariant: the position of an entry follows from the sizes of the entries before it. So a position from `reserve` is right if
+nothing else is appended first. `readable` entries are committed and on this disk, and their end never falls. A returned
+position of a committed entry never changes, because committed entries are not cut."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from dledger.storage.snapshot import position_in
 
 
 class Disk(Protocol):
-    """The part of a log on disk that is used here."""
+    """The methods of the log on disk that are used here."""
 
     begin: Begin
     end: int
@@ -38,7 +37,7 @@ class Disk(Protocol):
 
 
 class EntryRun(NamedTuple):
-    """Entries one behind the other, the first of them at `position`; without a block, an entry that ends there."""
+    """Entries in a row; the first begins at `position`. Without a block, one entry that ends at `position`."""
 
     first_index: int
     position: int
@@ -57,16 +56,16 @@ class EntryRun(NamedTuple):
 
 
 class PositionTracker:
-    """Tracks the log that `disk` has, all of it durable, and committed up to `committed_index`. `took` is called with each
-    change of the core to the log in memory. The ends of entries that are only in memory are here, the others in the disk's
-    index."""
+    """Tracks the positions of the log. At first the log is the durable log of `disk`, committed up to `committed_index`. Then
+    `took` is called with each change that the core makes to the log in memory. The ends of entries that are only in memory are
+    kept here; the ends of other entries are in the disk's index."""
 
     def __init__(self, disk: Disk, committed_index: int) -> None:
         self._disk = disk
         self._ends: deque[EntryRun] = deque()
-        """Entries that were appended since; of the readable ones the last at most."""
+        """Entries that were appended since the start. Of the readable entries at most the last is kept."""
         self.readable = committed_index, disk.end_of(committed_index)
-        """The last entry that is committed and durable here, and its end."""
+        """The last entry that is committed and durable here, and this entry's end."""
         self.end = disk.end
         """The end of the log in memory."""
         self._gathered_end: int | None = None
@@ -82,22 +81,22 @@ class PositionTracker:
         return self.end if self._gathered_end is None else self._gathered_end
 
     def reserve(self, sizes: Sequence[int]) -> list[int]:
-        """The positions of entries with bodies of these sizes, if they come next, behind the gathered ones."""
+        """The positions of entries with bodies of these sizes, if these bodies are gathered next."""
         ends = self._walk(sizes, self.gathered_end)
         positions = [end - size - ENTRY_HEADER_BYTES for size, end in zip(sizes, ends, strict=True)]
         self._reserved = self.gathered_end, list(sizes), positions
         return positions
 
     def matches_reservation(self, sizes: list[int], claimed: Iterable[tuple[int, int]]) -> bool:
-        """Whether bodies of these sizes were reserved last, and nothing was gathered since. `claimed` are the positions that
-        some of the bodies contain, by the number of the body."""
+        """Whether positions for bodies of these sizes were reserved last, and nothing was gathered since. `claimed` has the
+        positions that some bodies contain, by the number of the body."""
         placed, self._reserved = self._reserved, None
         if placed is None or placed[0] != self.gathered_end or placed[1] != sizes:
             return False
         return all(placed[2][number] == position for number, position in claimed)
 
     def gather(self, sizes: Sequence[int]) -> None:
-        """Takes bodies of these sizes, to be appended behind the ones gathered before."""
+        """Adds bodies of these sizes to the gathered bodies."""
         if self._gathered_end is None:
             self._gathered_behind = self.end
         self._gathered_end = self._walk(sizes, self.gathered_end)[-1]
@@ -108,18 +107,18 @@ class PositionTracker:
         return self._gathered_end is None or self._gathered_behind == self.end
 
     def nothing_gathered(self) -> None:
-        """The gathered bodies are appended, or dropped."""
+        """Called when the gathered bodies were appended or dropped."""
         self._gathered_end = None
 
     @property
     def waiting_bytes(self) -> int:
-        """The bytes that are not readable yet, with the gathered ones."""
+        """The number of bytes that are not readable yet, gathered bodies included."""
         return self.gathered_end - self.readable[1]
 
     # The log
 
     def took(self, step: PersistThenSend) -> None:
-        """The core has changed its log; `step` is on its way to the disk."""
+        """Called when the core has changed its log by `step`, which is on its way to the disk."""
         if step.snapshot is not None:
             index, self.end = step.snapshot.last_index, position_in(step.snapshot)
             self._cut(index)
@@ -140,7 +139,8 @@ class PositionTracker:
             self.end = self._ends[-1].end_of(first + taken - 1)
 
     def reached(self, index: int) -> bool:
-        """Entries up to `index` are committed and durable. Returns whether that is further than before. Raises LogDamaged."""
+        """Called when entries up to `index` are committed and durable. Returns whether more entries are readable than before.
+        Raises LogDamaged."""
         if index <= self.readable[0] or self._is_replaced(index):
             return False
         while self._ends and self._ends[0].last_index < index:
@@ -161,7 +161,7 @@ class PositionTracker:
                 self._ends.append(last._replace(block=last.block.part(0, index - last.first_index)))
 
     def _end_of(self, index: int) -> int:
-        """The end of an entry behind the readable ones, or of the last of those."""
+        """The end of an entry after the readable entries, or of the last readable entry."""
         if index == self.readable[0]:
             return self.readable[1]
         if self._ends and index >= self._ends[0].first_index:
@@ -173,7 +173,7 @@ class PositionTracker:
     def _walk(self, sizes: Iterable[int], end: int) -> list[int]:
         """The ends of entries with bodies of these sizes in a log that ends at `end`."""
         wholes = [ENTRY_HEADER_BYTES + size for size in sizes]
-        if self._disk.start_of(sum(wholes), end) == end:  # no file ends between them
+        if self._disk.start_of(sum(wholes), end) == end:  # no file ends between these entries
             return list(accumulate(wholes, initial=end))[1:]
         ends: list[int] = []
         for whole in wholes:
@@ -189,10 +189,10 @@ class Positions:
         self._core = core
         self._disk = disk
         self._known = NO_INDEX, 0
-        """A committed entry, and its end."""
+        """A committed entry and its end, kept for later calls."""
 
     def of(self, index: int) -> int:
-        """Bytes from the beginning of the data files to the committed entry `index`. Raises LogDamaged."""
+        """The number of bytes from the beginning of the data files to the committed entry `index`. Raises LogDamaged."""
         durable = self._core.durable_index
         if index <= durable:
             return self._disk.stored_unit(index).position
@@ -200,7 +200,7 @@ class Positions:
         if not durable <= at < index:
             at, end = durable, self._end_of(durable)
         start = end
-        for next_index in range(at + 1, index + 1):  # entries that the disk is missing are in memory
+        for next_index in range(at + 1, index + 1):  # entries that are not on the disk are in memory
             size = ENTRY_HEADER_BYTES + len(self._core.log.entry(next_index).body)
             start = self._disk.start_of(size, end)
             end = start + size
@@ -208,7 +208,7 @@ class Positions:
         return start
 
     def if_intact(self, index: int) -> int | None:
-        """The same; None where `of` raises."""
+        """Like `of`, but None if `of` raises."""
         try:
             return self.of(index)
         except LogDamaged:

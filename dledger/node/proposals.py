@@ -1,12 +1,10 @@
-"""Entries that callers on this member propose, until they are committed and applied.
+"""Entries that callers on this member propose, until they are committed and applied. The module also has the callers that wait
+for the proof that this member still leads, or for the end of a leadership transfer.
 
 Invariant: entries are appended, and results delivered, in the order of the calls. Each call ends once: with results, with
-OutcomeUnknown, or with NotLeader if nothing was appended.
-
-Also the callers that wait for something else: for the proof that it still leads, and for the end of a leadership transfer.
-
-Invariants: each wait ends once. A reader's ends with True once a quorum has confirmed the leadership and the state machine has
-caught up, with False otherwise; that of a transfer with another leader, with the attempt, or with its time."""
+OutcomeUnknown, or with NotLeader if nothing was appended. A read ends once: with True when a quorum has confirmed the
+leadership and the state machine has caught up, else with False. The wait for a transfer ends once: when another member leads,
+when the transfer fails, or at its timeout."""
 
 from __future__ import annotations
 
@@ -28,9 +26,9 @@ class Committed:
 
     first_index: int
     results: list[object]
-    """For each entry the result of the state machine on this member, or the EntryRefused that it raised."""
+    """For each entry the result of the state machine on this member, or the EntryRefused that the state machine raised."""
     position: int | None = None
-    """Of the first entry, if `Proposals.position_of` knows it."""
+    """The position of the first entry, if `Proposals.position_of` knows it."""
 
 
 Done = asyncio.Future[Committed]
@@ -38,7 +36,7 @@ Done = asyncio.Future[Committed]
 
 @dataclass(slots=True)
 class Proposal:
-    """Entries first_index..last_index are appended and not applied yet."""
+    """The entries from `first_index` to `last_index`, which are appended and not applied yet."""
 
     first_index: int
     last_index: int
@@ -50,7 +48,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Bodies to append, and the future of their proposer. A block without one is appended in its term or dropped."""
+    """Bodies to append, and the future of their proposer. Bodies without a future are appended in `term` or dropped."""
 
     bodies: Sequence[bytes] | Block
     done: Done | None
@@ -66,29 +64,31 @@ class Gathered:
 
 
 class Proposals:
-    """Those of one leader; they end with its leadership."""
+    """The proposals to one leader. They end with its leadership."""
 
     def __init__(self, settings: DLedgerSettings) -> None:
         self._settings = settings
         self._gathered: list[Gathered] = []
         self._waiting: deque[Proposal] = deque()
         self.gathered_count = 0
-        """Entries to append."""
+        """The number of entries to append."""
         self.waiting_bytes = 0
-        """Of all bodies with a proposer that waits, until they are applied, refused or given up."""
+        """The bytes of all proposed bodies, until these are applied, refused or given up. Bodies with reserved positions do not
+        count."""
         self.position_of: Callable[[int], int | None] = lambda index: None
-        """Called with the first entry of each proposal when that entry is applied: once the last one is applied, a snapshot may
-        have replaced the first."""
+        """Called with the first entry of each proposal when this entry is applied. Later, when the last entry is applied, a
+        snapshot may have replaced the first entry."""
 
     def check_sizes(self, sizes: Sequence[int]) -> None:
-        """Raises ValueError: an empty or oversized body."""
+        """Raises ValueError for an empty or oversized body."""
         bytes_max = self._settings.proposal_bytes_max
         for size in (min(sizes), max(sizes)) if sizes else ():
             if not 0 < size <= bytes_max:
                 raise ValueError(f"an entry's body has 1 to {bytes_max} bytes, not {size}")
 
     def check_room(self, sizes: Sequence[int], waiting: int, waiting_bytes: int) -> None:
-        """For bodies of these sizes behind `waiting` entries that are not applied yet. Raises TooManyProposals."""
+        """Checks whether bodies of these sizes may be added to `waiting` entries that are not applied yet. Raises
+        TooManyProposals."""
         if waiting + len(sizes) > self._settings.pending_proposals_max:
             raise TooManyProposals(f"{waiting} entries wait to be committed")
         if waiting_bytes and waiting_bytes + sum(sizes) > self._settings.pending_bytes_max:
@@ -115,12 +115,12 @@ class Proposals:
         return bool(self._gathered) and all(each.done is None for each in self._gathered)
 
     def gathered_in(self, term: int) -> bool:
-        """Whether there are bodies to append, and all of them are of that term."""
+        """Whether there are bodies to append, and all of them are of `term`."""
         return bool(self._gathered) and all(each.term == term for each in self._gathered)
 
     def append(self, first_index: int, term: int) -> list[bytes | Block]:
-        """All gathered bodies that may be in `term`; their indexes begin at `first_index`. A body whose proposer was cancelled
-        is appended, too: another proposer may have been given an index behind it."""
+        """Returns all gathered bodies that may be appended in `term`; their indexes begin at `first_index`. A body whose
+        proposer was cancelled is appended too, because another proposer may already have a later index."""
         appended: list[bytes | Block] = []
         for each in self._take_gathered():
             end = first_index + len(each.bodies)
@@ -133,7 +133,7 @@ class Proposals:
         return appended
 
     def refuse(self, leader_id: str | None, leader_address: str | None) -> None:
-        """This member does not lead: gathered bodies are not appended."""
+        """Called when this member does not lead: the gathered bodies are not appended."""
         for each in self._take_gathered():
             if each.done is None:
                 continue
@@ -146,7 +146,7 @@ class Proposals:
         return gathered
 
     def committed(self, index: int) -> None:
-        """Entries up to `index` are committed, and no state machine returns results for them."""
+        """Called when entries up to `index` are committed, if there is no state machine."""
         while self._waiting and self._waiting[0].last_index <= index:
             proposal = self._waiting[0]
             count = proposal.last_index - proposal.first_index + 1
@@ -154,7 +154,7 @@ class Proposals:
             self._end_first()
 
     def applied(self, index: int, result: object) -> None:
-        """The state machine has returned `result` for the entry."""
+        """Called when the state machine has returned `result` for entry `index`."""
         if not self._waiting or self._waiting[0].first_index > index:
             return
         proposal = self._waiting[0]
@@ -171,7 +171,8 @@ class Proposals:
             proposal.done.set_result(Committed(proposal.first_index, proposal.results, proposal.position))
 
     def give_up(self, why: str, above: int = NO_INDEX) -> None:
-        """This member will not know whether they are committed. Entries up to `above` are, and wait until they are applied."""
+        """Ends proposals whose outcome this member will not learn. Entries up to `above` are committed, and their proposals
+        wait until the entries are applied."""
         given_up: deque[Done] = deque()
         while self._waiting and self._waiting[-1].last_index > above:
             proposal = self._waiting.pop()
@@ -183,15 +184,15 @@ class Proposals:
 
 
 class LiveEntries:
-    """Entries that this process received before they were committed, so that it saw when that happened.
-
-    Invariant: `history_end` never falls; it begins at the end of the log on disk, and entries above it are live."""
+    """The entries that this process received before they were committed, so that it saw the moment of their commit. They are
+    the entries above `history_end`, which begins at the end of the log on disk, and never falls."""
 
     def __init__(self, history_end: int) -> None:
         self.history_end = history_end
 
     def received(self, message: Message, actions: Sequence[Action]) -> None:
-        """`actions` are the core's answer to `message`. New entries may come with a commit index that covers them."""
+        """Handles `message`, to which the core returned `actions`. A commit index in the message may already cover its new
+        entries."""
         if isinstance(message, PushRequest):
             for action in actions:
                 if isinstance(action, PersistThenSend) and action.entries:
@@ -205,11 +206,11 @@ class Reads:
     def __init__(self) -> None:
         self._waiting: dict[int, asyncio.Future[bool]] = {}
         self._ready: deque[ReadReady] = deque()
-        """The core has finished these; the state machine may be behind."""
+        """Reads that the core has finished, and for which the state machine may still be behind."""
         self._last_id = 0
 
     def begin(self) -> tuple[int, asyncio.Future[bool]]:
-        """A new id, and a future that resolves with whether the leadership was confirmed."""
+        """Returns a new id, and a future that resolves to whether the leadership was confirmed."""
         self._last_id += 1
         proven: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting[self._last_id] = proven
@@ -219,23 +220,23 @@ class Reads:
         self._ready.append(ready)
 
     def finish(self, applied_index: int) -> None:
-        """Ends reads in the order in which the core finished them, each once its index is applied."""
+        """Ends reads in the order in which the core finished them. A read ends once its index is applied."""
         while self._ready and (self._ready[0].index is None or self._ready[0].index <= applied_index):
             ready = self._ready.popleft()
             self._ended(ready.read_id, proven=ready.index is not None)
 
     def _ended(self, read_id: int, *, proven: bool) -> None:
-        """A cancelled read is skipped."""
+        """Ends a read, unless it was cancelled."""
         waiting = self._waiting.get(read_id)
         if waiting is not None and not waiting.done():
             waiting.set_result(proven)
 
     def forget(self, read_id: int) -> None:
-        """Its reader has gone."""
+        """Called when the reader of `read_id` does not wait any more."""
         self._waiting.pop(read_id, None)
 
     def give_up(self) -> None:
-        """This member stops: no leadership is confirmed any more."""
+        """Ends all reads without a confirmation, because this member stops."""
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_result(False)
@@ -248,13 +249,13 @@ class TransferWaiters:
         self._waiting: list[asyncio.Future[bool]] = []
 
     def wait(self) -> asyncio.Future[bool]:
-        """A future for `ended`."""
+        """Returns a future for `ended`."""
         ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append(ended)
         return ended
 
     async def ended(self, waiting: asyncio.Future[bool], timeout_ms: int) -> bool:
-        """Whether another member leads; False at the latest after `timeout_ms`."""
+        """Waits for the end of the transfer. Returns whether another member leads; False after `timeout_ms`."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await waiting

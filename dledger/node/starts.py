@@ -1,11 +1,11 @@
-"""The start numbers of one running member: loading, drawing, storing, and reactions to the numbers that others have received.
+"""The start numbers of one running member: loads, draws and stores its own number, and reacts to the numbers that other members
+have received. The log lines of a member that may not vote are here too: the reason, the members for which it waits, and the
+end.
 
-Invariant: the first number of a sender's life is durable here before its message is used, unless the disk is full. A member
-whose disk was set back is durably a newcomer before it draws a number above the one that others received.
-
-The log lines of a member that may not vote: the reason, the members that it waits for, and the end.
-
-Invariant: a line at the beginning, one every half minute, one at the end; none for a member that may vote from its start."""
+Invariant: the first number of a sender's life is durable here before the message is used, unless the disk is full. A member
+whose disk was set back is durably a newcomer before it draws a number above the number that others received. A member that may
+not vote logs a line at the beginning, one every half minute and one at the end; a member that may vote from its start logs
+none."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from mqruntime.tasks import Tasks
 logger = logging.getLogger(__name__)
 
 DRAW_EVERY_MS = 2_000
-"""The image of a folder in use is recognised as old after this time, two heartbeats, and this time once more, in which the
-others store the number."""
+"""The interval between two numbers. An image of a running member's folder is recognised as old once this time has passed twice,
+plus two heartbeats: in the second interval the other members store the number."""
 CURE = (
     "it votes again once all others have answered and a leader has caught it up; if its newest disk is there, stop it and "
     "start that one instead"
@@ -36,7 +36,7 @@ CURE = (
 
 
 class Starts:
-    """`take` performs the actions of one turn of `core`."""
+    """The start numbers. `take(turn)` performs the actions of one turn of the core."""
 
     def __init__(
         self,
@@ -56,22 +56,22 @@ class Starts:
         self._members = members
         self._take = take
         self._on_memory_lost = on_memory_lost
-        self._write = RetriedWrite(logger, f"{name} cannot be written, trying on", server="member")
+        self._write = RetriedWrite(logger, f"{name} cannot be written, retrying", server="member")
         self._writing = asyncio.Lock()
         self._drawing = False
         self._is_stale = False
-        """The file is missing numbers of others."""
+        """Whether the file is missing numbers of other members."""
         self._core: Raft | None = None
         self._is_newcomer = False
-        """Whether it is a newcomer, durably: the vote's file says so, or the disk is empty."""
+        """Whether this member is durably a newcomer: its term file says so, or its disk is empty."""
         self.numbers = StartNumbers(self_id, None, {}, life=0)
 
     async def open(self) -> None:
-        """Raises OSError."""
+        """Loads the file. Raises OSError."""
         self.numbers = await self._file.load(life=self._chance.randint(1, LIFE_MAX))
 
     def begin(self, core: Raft) -> None:
-        """The disk has been read; this member takes part from now on."""
+        """Called when the disk has been read: this member takes part from now on."""
         self._core = core
         self._is_newcomer = core.rejoin.newcomer
         if self._is_newcomer:
@@ -86,18 +86,18 @@ class Starts:
         self.numbers.members_are(self._members())
 
     def persisted(self, vote: Vote) -> None:
-        """`vote` is durable."""
+        """Called when `vote` is durable."""
         self._is_newcomer = vote.newcomer
 
     def close(self) -> None:
-        """This member has ended; it draws no more numbers."""
+        """Stops drawing numbers, because this member has ended."""
         self._core = None
 
     # Numbers from others
 
     async def heed(self, sender: str, text: str) -> bool:
-        """Takes the numbers in a message of `sender`; a stranger changes nothing. False if the message is of a former life of
-        the sender or of a disk that was set back, or if this member has failed."""
+        """Reads the numbers in a message of `sender`; a stranger's numbers change nothing. False if the message is from a
+        former life of the sender or from a disk that was set back, or if this member has failed."""
         core, members = self._core, self._members()
         if core is None or sender not in members:
             return True
@@ -132,7 +132,8 @@ class Starts:
         self._take(core.set_back)
 
     def contradicted(self, forgot: Forgot) -> None:
-        """This leader has found that the disk of a follower was set back; the next message notifies the follower."""
+        """Called when this leader has found that the disk of a follower was set back. The next message notifies the
+        follower."""
         logger.error(
             "peer=%s has lost what it acknowledged to this leader, up to entry %d of term %d at most: its disk was set back to "
             "an earlier image; it counts for nothing, and %s",
@@ -145,7 +146,7 @@ class Starts:
     # This member's number
 
     def look(self) -> None:
-        """Draws the number that proves this disk, if the core waits for it."""
+        """Draws the number that proves that this disk is the newest, if the core waits for this proof."""
         core = self._core
         if core is None or self._drawing or not core.wants_proof:
             return
@@ -155,7 +156,7 @@ class Starts:
         self._tasks.start(self._prove(core), name=f"dledger-proof {self.numbers.self_id}")
 
     async def _prove(self, core: Raft) -> None:
-        """Stores a number that no other member has received, before this member counts."""
+        """Stores a number that is above all numbers that other members have received; then this member counts."""
         await self._write.perform(lambda: self._store(self.numbers.next(above_claimed=True)))
         self._drawing = False
         if core.wants_proof and not self.numbers.set_back:
@@ -173,7 +174,7 @@ class Starts:
                 await self._write.attempt(self._store(None))
 
     async def _store(self, own: Start | None) -> None:
-        """Stores `own`, which is drawn once it is durable, and the others' numbers. Raises OSError."""
+        """Stores `own` and the numbers of other members. `own` counts as drawn once it is durable. Raises OSError."""
         async with self._writing:
             self._is_stale = False
             newest = self.numbers.own if own is None else max(own, self.numbers.own)
@@ -186,7 +187,7 @@ NOTICE_EVERY_MS = 30_000
 
 
 class RejoinNotice:
-    """Call `look` regularly."""
+    """Logs why this member may not vote; `look` must be called regularly."""
 
     def __init__(self, self_id: str) -> None:
         self._self_id = self_id

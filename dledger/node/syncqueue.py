@@ -1,9 +1,9 @@
-"""The queue of a member's actions that wait for its disk, and share a sync. Pure.
+"""The queue of a member's actions that wait for its disk. Waiting actions share a sync. Pure.
 
-Invariant: no action passes a vote that is not durable. No answer to a PUSH, or to a snapshot, passes the entries that it
-acknowledges. PersistThenSend, and actions that wait behind it, leave in the order in which they came. AdvanceLogStart has an
-order of its own, because it may make the room that entries wait for. All other actions, heartbeats above all, wait for no
-entries: a slow disk does not silence its member."""
+Invariant: no action passes a vote that is not durable. No answer to a PUSH, or to a part of a snapshot, passes the entries that
+it acknowledges. A PersistThenSend, and the actions that wait after it, leave in the order in which they came. AdvanceLogStart
+has its own order, because it may free the space for which entries wait. All other actions, such as heartbeats, do not wait for
+entries, so a slow disk does not silence its member."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from dledger.raft.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class SaveCheckpoint:
-    """An action of the shell's own: write the commit index to the checkpoint file."""
+    """Write the commit index to the checkpoint file. This action comes from the shell and not from the core."""
 
 
 @dataclass(frozen=True, slots=True)
 class SaveSnapshot:
-    """Save the state that this member made of committed entries. None, in a log without state: save where the log begins,
-    because the snapshot that says so cannot be read."""
+    """Save the state that this member made of committed entries. None in a log without state: rewrite the start of the log,
+    because the snapshot with this start cannot be read."""
 
     snapshot: Snapshot | None
 
 
 @dataclass(frozen=True, slots=True)
 class AdvanceLogStart:
-    """Let the log begin with the data file that starts at `position`, and keep `note` with that."""
+    """Move the start of the log to the data file that starts at `position`, and store `note` with it."""
 
     position: int
     note: bytes = b""
@@ -40,18 +40,18 @@ Step = Action | SaveCheckpoint | SaveSnapshot | AdvanceLogStart
 
 
 class SyncQueue:
-    """One batch at a time is at the disk; actions that come meanwhile share the next batch."""
+    """The queue. One batch at a time is being written; actions that come meanwhile share the next batch."""
 
     def __init__(self) -> None:
         self._waiting: list[Step] = []
         self._log_starts: deque[AdvanceLogStart] = deque()
         self._unsynced = 0
-        """Number of PersistThenSend that wait or are at the disk."""
+        """The number of PersistThenSend that wait or are being written."""
         self._votes = 0
-        """Number of those with a vote."""
+        """The number of such PersistThenSend with a vote."""
 
     def takes(self, step: Step) -> bool:
-        """Keeps `step` if it must wait. False: perform it now."""
+        """Keeps `step` and returns True if it must wait; returns False if it may be performed now."""
         if not self.must_wait(step):
             return False
         if isinstance(step, AdvanceLogStart):
@@ -79,15 +79,16 @@ class SyncQueue:
         return batch
 
     def next_log_start(self) -> AdvanceLogStart | None:
-        """It is about entries that are committed and durable, so no waiting step must come first."""
+        """The next AdvanceLogStart, if any. It only concerns entries that are committed and durable, so it need not wait for
+        other steps."""
         return self._log_starts.popleft() if self._log_starts else None
 
     def synced(self, step: Step) -> None:
-        """A step of the batch is durable; it is performed next."""
+        """Called when a step of the batch is durable. The caller performs the step next."""
         self._count(step, -1)
 
     def reconsidered(self) -> list[Step]:
-        """Takes all waiting steps out: some of them waited for the last batch only."""
+        """Removes and returns all waiting steps, because some of them only waited for the last batch."""
         for step in self._waiting:
             self._count(step, -1)
         return self.next_batch()

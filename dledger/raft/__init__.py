@@ -1,1 +1,1 @@
-"""Raft without clock, disk or network, and its input and output values."""
+"""The Raft core, without clock, disk or network, and its input and output values."""

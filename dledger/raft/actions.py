@@ -1,6 +1,6 @@
-"""The actions of the Raft core, which its caller performs, and their order in one turn.
+"""The actions of the Raft core, which the core's caller performs, and their order in one turn.
 
-Invariant: state that must be durable before others may see it is in one action with the messages that show it. Pure."""
+Invariant: state that must be durable before other members may see it is in one action with the messages that show it. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """The state that must survive a crash besides the log [3.8]."""
+    """The state that must survive a crash, apart from the log [3.8]."""
 
     term: int = 0
     voted_for: str | None = None
@@ -43,8 +43,8 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class PersistThenSend:
-    """Make durable, in this order: `vote`, `snapshot` instead of the whole log, a cut of all entries from `cut_from` on,
-    `entries`. Only then send `messages`."""
+    """Make durable, in this order: `vote`; `snapshot`, which replaces the whole log; a cut of all entries from `cut_from` on;
+    `entries`. Send `messages` only after this."""
 
     vote: Vote | None
     cut_from: int | None
@@ -64,14 +64,15 @@ class BecomeRole:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Every entry up to `index` is committed: apply those not yet applied."""
+    """Every entry up to `index` is committed: apply the entries that are not applied yet."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReadReady:
-    """The read may be served from a state that has `index` applied; index None: the leadership is lost or not proven."""
+    """The read may be served from a state in which `index` is applied. If `index` is None, the leadership is lost or not
+    proven."""
 
     read_id: int
     index: int | None
@@ -80,7 +81,7 @@ class ReadReady:
 @dataclass(frozen=True, slots=True)
 class Load:
     """Read entries for `peer` that are not in memory any more, at most `entries_max` from `first_index` on, and pass them to
-    `loaded`."""
+    `Raft.loaded`."""
 
     peer: str
     first_index: int
@@ -89,8 +90,8 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class LoadChunk:
-    """Read a part of the snapshot that ends with entry `index` for `peer`, from `offset` on, and pass it to `loaded`; or the
-    beginning of the newest snapshot, if that is another one or `index` is NO_INDEX."""
+    """Read a part of a snapshot for `peer`, and pass it to `Raft.loaded`. Read from `offset` on if the newest snapshot ends
+    with entry `index`; otherwise, or if `index` is NO_INDEX, read the beginning of the newest snapshot."""
 
     peer: str
     index: int
@@ -99,7 +100,7 @@ class LoadChunk:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Load `snapshot`, which covers all entries up to its last, into the state machine."""
+    """Load `snapshot`, which covers all entries up to its last entry, into the state machine."""
 
     snapshot: Snapshot
 
@@ -111,11 +112,11 @@ class TransferFailed:
 
 @dataclass(frozen=True, slots=True)
 class Forgot:
-    """`peer` has restarted, and has lost entries that it acknowledged to this leader: its disk was set back."""
+    """`peer` has restarted and lost entries that it had acknowledged to this leader, because its disk was set back."""
 
     peer: str
     index: int
-    """It had acknowledged the entries up to this one."""
+    """`peer` had acknowledged the entries up to this index."""
     term: int
 
 
@@ -136,7 +137,7 @@ Action = (
 
 @dataclass(slots=True)
 class Turn:
-    """The output of one input, ended by `actions`."""
+    """The output of one input, collected until `actions` returns it."""
 
     messages: list[Send | Reply] = field(default_factory=list)
     snapshot: Snapshot | None = None
@@ -154,8 +155,8 @@ class Turn:
         return vote is not None or changed
 
     def actions(self, vote: Vote | None, changed: Sequence[Action], *, leads: bool) -> list[Action]:
-        """The actions of the turn. `vote` is a new one; `changed` are further actions. A leader's messages do not wait for its
-        own entries [10.2.1]."""
+        """The actions of the turn. `vote` is the vote if it changed; `changed` are further actions. A leader's messages do not
+        wait for its own entries [10.2.1]."""
         messages: list[Action] = [*self.messages]
         if self.persists(vote):
             first = leads and vote is None
@@ -170,7 +171,7 @@ class Turn:
 
 
 class LastReady:
-    """The state of the last turn, to find changes. It begins with the state on the disk, which the caller knows."""
+    """The state after the last turn, to find changes. It begins with the state on the disk, which the caller knows."""
 
     def __init__(self, vote: Vote, role: BecomeRole, committed_index: int) -> None:
         self._vote = vote
@@ -178,7 +179,7 @@ class LastReady:
         self._committed_index = committed_index
 
     def new_vote(self, vote: Vote) -> Vote | None:
-        """`vote`, if it is another one than the last."""
+        """`vote`, if it differs from the last vote; else None."""
         if vote == self._vote:
             return None
         self._vote = vote

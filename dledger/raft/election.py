@@ -1,12 +1,10 @@
-"""The votes of a candidate, and a member's contact to its leader.
+"""The votes of a candidate, a member's contact to its leader, and a bound on the term in a message. Because of the bound one
+member, broken or forged, cannot use up the terms of a group.
 
-Invariants: a vote counts for the term that it was given in and for no other, a pre-vote never counts as a vote; asking for
-pre-votes again takes nothing from votes that are still on their way. A leader that sent a message just now is not suspected.
-
-A bound on the term in a message: one member, broken or forged, cannot use up the terms of a group.
-
-Invariant: a term more than TERM_JUMP_MAX above the member's own is accepted only when as many others as elect a leader report
-about the same term, all of them in this member's list; a term above TERM_COUNTED_MAX never is. Pure."""
+Invariant: a vote counts only for the term in which it was given, and a pre-vote never counts as a vote. A candidate that asks
+for pre-votes again keeps the votes that are still on their way. A leader that sent a message just now is not suspected. A term
+more than TERM_JUMP_MAX above the member's own term is accepted only when other members in this member's list, enough for a
+majority, report about the same term. A term above TERM_COUNTED_MAX is never accepted. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from dledger.raft.messages import TERM_MAX, VoteRequest, VoteResponse, VoteResul
 
 
 class Ballots:
-    """`votes` is empty unless this member is a candidate of its term."""
+    """The votes of one candidate. `votes` is empty unless this member is a candidate of its term."""
 
     def __init__(self) -> None:
         self.votes: set[str] = set()
@@ -25,7 +23,7 @@ class Ballots:
         self.pre_voting = False
 
     def open(self, candidate: str, *, pre_vote: bool) -> None:
-        """The candidate votes for itself."""
+        """Opens an election, in which the candidate votes for itself."""
         self.pre_voting = pre_vote
         if pre_vote:
             self.pre_votes = {candidate}
@@ -33,7 +31,7 @@ class Ballots:
             self.votes = {candidate}
 
     def close(self) -> None:
-        """The election is won, or its term is over."""
+        """Ends the election, because it is won or its term is over."""
         self.votes = set()
 
     def count(self, voter: str, response: VoteResponse, term: int) -> None:
@@ -48,7 +46,7 @@ class Ballots:
 
 
 def refusal_of_log(request: VoteRequest, own: RaftLog) -> VoteResult | None:
-    """None if the candidate's log is at least as complete as the voter's [3.6.1]."""
+    """The refusal because of the candidate's log; None if this log is at least as complete as the voter's [3.6.1]."""
     if request.ledger_end_term < own.last_term:
         return VoteResult.REJECT_EXPIRED_LEDGER_TERM
     if request.ledger_end_term == own.last_term and request.ledger_end_index < own.last_index:
@@ -57,25 +55,25 @@ def refusal_of_log(request: VoteRequest, own: RaftLog) -> VoteResult | None:
 
 
 OTHERS_NOTICE_MS = 20
-"""All followers notice that a leader ended, but not in the same moment."""
+"""All followers notice within about this time that a leader has ended."""
 
 
 class LeaderContact:
-    """One member's contact to its present leader; a message counts as recent for `fresh_ms`."""
+    """One member's contact to its present leader. A message counts as recent for `fresh_ms`."""
 
     def __init__(self, fresh_ms: int) -> None:
         self._fresh_ms = fresh_ms
         self._heard_ms: int | None = None
         self.suspected = False
-        """The leader's connection ended, and it was asked whether it still leads."""
+        """Whether the leader's connection ended, and the leader was asked whether it still leads."""
 
     def heard(self, now_ms: int) -> None:
         self._heard_ms = now_ms
         self.suspected = False
 
     def gone(self, now_ms: int, rank: int, step_ms: int) -> int:
-        """The leader cannot be reached, or does not lead any more. Returns when the member with this `rank`, from 0, may open
-        an election."""
+        """Called when the leader cannot be reached, or does not lead any more. Returns the time from which the member with this
+        `rank` (from 0) may open an election."""
         self._heard_ms = None
         self.suspected = False
         return now_ms + OTHERS_NOTICE_MS + rank * step_ms
@@ -85,24 +83,24 @@ class LeaderContact:
 
 
 TERM_JUMP_MAX = 1 << 20
-"""Twelve days of one election each second. A member that was cut off for longer finds a majority with the same term. Using up
-all terms in such steps takes 2^41 messages, each of them synced."""
+"""One election each second for twelve days. A member that was cut off for longer finds a majority with about the same term. To
+use up all terms in such steps takes 2^41 messages, each with a sync."""
 TERM_COUNTED_MAX = TERM_MAX // 2
-"""No election reaches it, and a higher term is never written to a disk."""
+"""No election reaches this term, and a higher term is never written to a disk."""
 
 
 class TermBound:
-    """`others` are the other members in this member's list, `quorum` is a majority of all. A term that a node outside this list
-    reports does not count: that node could have invented members, enough for a majority."""
+    """The bound for one member. `others` are the other members in this member's list; `quorum` is a majority of all members. A
+    term from a node outside this list does not count, because such a node could invent enough members for a majority."""
 
     def __init__(self, others: Iterable[str], quorum: int) -> None:
         self.quorum = quorum
         self._others = frozenset(others)
         self._reported: dict[str, int] = {}
-        """Other member -> the last term beyond the bound that it reported."""
+        """Other member -> the last term above the bound that this member reported."""
 
     def members_are(self, others: Iterable[str], quorum: int) -> None:
-        """Takes the members of this member's log; reports of others are forgotten."""
+        """Sets the members to those of this member's log. Reports of other nodes are forgotten."""
         self._others, self.quorum = frozenset(others), quorum
         self._reported = {peer: term for peer, term in self._reported.items() if peer in self._others}
 

@@ -1,9 +1,9 @@
-"""Entries of the replicated log: single ones, and blocks of many in one piece of bytes, as a PUSH and the log in memory have
-them, so that work on a block does not cost each entry.
+"""Entries of the replicated log: single entries, and blocks of many entries in one piece of bytes. A PUSH and the log in memory
+consist of blocks, so that work on a block is not done once for each entry.
 
-Invariants: (index, term) identifies one entry in the whole group; indexes count from 0, and an empty log ends at index -1, term
--1. The entries of a block follow each other and have one term. Its bytes do not change once one of its entries is in a log.
-Pure."""
+Invariants: (index, term) identifies one entry in the whole group. Indexes count from 0, and an empty log ends at index -1, term
+-1. The entries of a block follow each other and have one term. A block's bytes do not change once an entry of the block is in a
+log. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class Entry:
 
 
 class Block:
-    """At least one entry, each a HEAD and a body. The first begins at `data[begin]`, the n-th ends at `data[ends[n]]`."""
+    """At least one entry; each entry is a HEAD and a body. The first entry begins at `data[begin]`; entry number n, from 0,
+    ends at `data[ends[n]]`."""
 
     __slots__ = ("begin", "data", "ends", "term")
 
@@ -54,7 +55,7 @@ class Block:
 
     @property
     def view(self) -> memoryview:
-        """The bytes of all entries, as a PUSH carries them."""
+        """The bytes of all entries, as in a PUSH."""
         return memoryview(self.data)[self.begin : self.ends[-1]]
 
     @property
@@ -63,18 +64,18 @@ class Block:
         return [end - start - HEAD.size for start, end in pairwise((self.begin, *self.ends))]
 
     def body_at(self, number: int) -> int:
-        """The beginning of a body in `data`."""
+        """The offset in `data` at which body `number` begins."""
         return (self.ends[number - 1] if number else self.begin) + HEAD.size
 
     def body(self, number: int) -> bytes:
         return bytes(self.data[self.body_at(number) : self.ends[number]])
 
     def size(self, count: int, each: int = 0) -> int:
-        """The bytes of the first `count` bodies, with `each` added for every one."""
+        """The total size of the first `count` bodies, with `each` added for every body."""
         return self.ends[count - 1] - self.begin + count * (each - HEAD.size) if count else 0
 
     def fitting(self, room: int, each: int = 0) -> int:
-        """The number of first entries whose `size` is at most `room`."""
+        """The largest number of first entries with a `size` of at most `room`."""
         count = len(self.ends)
         if self.size(count, each) <= room:
             return count
@@ -87,7 +88,8 @@ class Block:
         return Block(self.term, self.data, self.ends[start:stop], self.body_at(start) - HEAD.size)
 
     def alone(self) -> Block:
-        """The same entries, copied if most of `data` is not theirs: a few entries shall not keep a whole PUSH in memory."""
+        """The same entries. They are copied if most of `data` belongs to other entries, so that a few entries do not keep a
+        whole PUSH in memory."""
         if 2 * (self.ends[-1] - self.begin) >= len(self.data):
             return self
         return Block(self.term, bytes(self.view), tuple(end - self.begin for end in self.ends))
@@ -110,7 +112,7 @@ def block_of(term: int, bodies: Sequence[bytes]) -> Block:
 
 
 def block_to_fill(term: int, sizes: Sequence[int]) -> Block:
-    """A block of entries whose bodies have these sizes, and are zero until they are filled."""
+    """A block of entries whose bodies have these sizes. The bodies are zero until the caller fills them."""
     ends = tuple(accumulate(map(HEAD.size.__add__, sizes)))
     data = bytearray(ends[-1])
     for end, size in zip(ends, sizes, strict=True):
@@ -119,7 +121,7 @@ def block_to_fill(term: int, sizes: Sequence[int]) -> Block:
 
 
 def blocks_of(term: int, bodies: Iterable[bytes | Block]) -> tuple[Block, ...]:
-    """Blocks of entries with these bodies, in order; given blocks are of that term already."""
+    """Blocks of entries with these bodies, in order. Given blocks must already have this term."""
     made: list[Block] = []
     loose: list[bytes] = []
     for body in bodies:
@@ -137,7 +139,7 @@ def blocks_of(term: int, bodies: Iterable[bytes | Block]) -> tuple[Block, ...]:
 
 
 class Entries(Sequence[Entry]):
-    """The entries of `blocks`, one behind the other, from `first_index` on."""
+    """The entries of `blocks`, in order, from `first_index` on."""
 
     __slots__ = ("_length", "blocks", "first_index")
 
@@ -148,7 +150,7 @@ class Entries(Sequence[Entry]):
 
     @staticmethod
     def of(entries: Sequence[Entry]) -> Entries:
-        """The same entries, whose indexes follow each other."""
+        """The same entries as Entries; their indexes must follow each other."""
         if isinstance(entries, Entries):
             return entries
         first = entries[0].index if entries else NO_INDEX + 1
@@ -164,7 +166,7 @@ class Entries(Sequence[Entry]):
 
     @property
     def body_bytes(self) -> int:
-        """Of all bodies."""
+        """The number of bytes in all bodies."""
         return sum(block.size(len(block)) for block in self.blocks)
 
     def numbered(self) -> Iterator[tuple[int, Block]]:
@@ -186,7 +188,7 @@ class Entries(Sequence[Entry]):
         return Entries(self.first_index + start, tuple(found))
 
     def alone(self) -> Entries:
-        """The same entries, see Block."""
+        """The same entries, copied like `Block.alone`."""
         return Entries(self.first_index, tuple(block.alone() for block in self.blocks))
 
     def __len__(self) -> int:
@@ -215,7 +217,7 @@ class Entries(Sequence[Entry]):
                 yield Entry(first + number, block.term, block.body(number))
 
     def __add__(self, more: Entries) -> Entries:
-        """The entries with `more` behind them."""
+        """These entries, followed by `more`."""
         if not self._length or not more._length:
             return self if self._length else more
         assert more.first_index == self.last_index + 1, f"entry {more.first_index} follows {self.last_index}"

@@ -1,6 +1,6 @@
 """Errors of proposals and reads, and errors that keep a member from starting.
 
-Invariant: OutcomeUnknown is the only one after which a proposal may still take effect."""
+Invariant: only after OutcomeUnknown a proposal may still take effect."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from enum import Enum
 
 
 class NotLeader(Exception):
-    """This member does not lead, does not serve yet, or could not prove in time that it leads; nothing was appended.
+    """This member does not lead, does not serve yet, or could not prove in time that it leads. Nothing was appended.
 
-    `leader_id` and `leader_address` are of the leader that it knows, or None."""
+    `leader_id` and `leader_address` are those of the leader that this member knows, or None."""
 
     def __init__(self, leader_id: str | None, leader_address: str | None) -> None:
         super().__init__(f"the leader is {leader_id or 'unknown'} {leader_address or ''}".rstrip())
@@ -19,18 +19,17 @@ class NotLeader(Exception):
 
 
 class TooManyProposals(Exception):
-    """`pending_proposals_max` entries or `pending_bytes_max` bytes of them wait already; nothing was appended, try again
-    later."""
+    """`pending_proposals_max` entries or `pending_bytes_max` bytes already wait. Nothing was appended; try again later."""
 
 
 class EntryRefused(Exception):
-    """Raised by a state machine in `apply` for an entry that it refuses. The entry is committed and stays in the log; its
-    proposer gets this among the results, and the next entry is applied."""
+    """Raised by a state machine in `apply` for an entry that it refuses. The entry is committed and stays in the log. The
+    proposer gets this error among the results, and the next entry is applied."""
 
 
 class CallbackFailed(Exception):
-    """The callback `name` of the embedding program, of its state machine or an observer, broke a rule. This member ends: the
-    state may be half changed."""
+    """The callback `name` of the embedding program (of its state machine or an observer) broke a rule. This member ends,
+    because the state may be half changed."""
 
     def __init__(self, name: str, what: str) -> None:
         super().__init__(f"{name} {what}")
@@ -40,7 +39,7 @@ class CallbackFailed(Exception):
 
 class IndexOutOfRange(Exception):
     """Entry `index` is not available here: the log begins at `first` and is committed up to `committed`. Later entries are not
-    returned, because they may be cut; ask the leader, or for an available entry."""
+    returned, because they may be cut. Ask the leader for this entry, or ask for an available entry."""
 
     def __init__(self, index: int, first: int, committed: int) -> None:
         held = f"has entries {first} to {committed}" if first <= committed else "is empty"
@@ -51,8 +50,8 @@ class IndexOutOfRange(Exception):
 
 
 class OutcomeUnknown(Exception):
-    """The entries were appended here, and then the leadership was lost, the disk failed or the time ran out: they may be
-    committed or be cut."""
+    """The entries were appended here, and then the leadership was lost, the disk failed or the time ran out. They may be
+    committed or cut."""
 
 
 EMPTY_AND_RESTART = (
@@ -62,8 +61,8 @@ EMPTY_AND_RESTART = (
 
 
 class LogDamaged(Exception):
-    """The data files contradict what was durable. They are not repaired automatically: remove this member's folder only after
-    making sure that a majority of the others is healthy, then start it empty."""
+    """The data files contradict what was durable. They are not repaired automatically. Make sure that a majority of the other
+    members is healthy; only then remove this member's folder and start the member empty."""
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(f"{where}: {why}")
@@ -72,8 +71,8 @@ class LogDamaged(Exception):
 
 
 class EntryUnreadable(LogDamaged):
-    """Entry `index` or its index unit is corrupt, or the entry does not continue from the check value of the entry before,
-    which may be the corrupt one."""
+    """Entry `index` or its index unit is corrupt, or the entry does not continue the check value of the entry before. In the
+    last case the entry before may be corrupt."""
 
     def __init__(self, where: str, index: int) -> None:
         super().__init__(
@@ -85,8 +84,8 @@ class EntryUnreadable(LogDamaged):
 
 
 class EntryMisplaced(Exception):
-    """Entry `index`, or a log that begins with it, says that its position in the data files is `position`, but its position
-    here would be `wanted`: readers that use positions would not find it. It was not written."""
+    """Entry `index`, or a log that begins with it, has `position` as its position in the data files, but would get position
+    `wanted` here. Readers that use positions would not find the entry, so it was not written."""
 
     def __init__(self, index: int, position: int, wanted: int) -> None:
         super().__init__(
@@ -99,7 +98,8 @@ class EntryMisplaced(Exception):
 
 
 class SnapshotUnknown(Exception):
-    """A snapshot has a form that this version cannot read. Nothing is lost: a version that can read it continues from it."""
+    """A snapshot has a form that this version cannot read. Nothing is lost: a version that can read the snapshot continues from
+    it."""
 
     def __init__(self, found: str, known: str) -> None:
         super().__init__(
@@ -121,8 +121,8 @@ class SnapshotDamaged(Exception):
 
 
 class MembersChanged(Exception):
-    """The list of members has other ids than the one with which this member voted: two lists have two majorities, and so two
-    leaders."""
+    """The list of members has other ids than the list with which this member voted. Two lists have two majorities, so there
+    could be two leaders."""
 
     def __init__(self, where: str, recorded: str, listed: str) -> None:
         super().__init__(
@@ -154,7 +154,7 @@ class RefusalReason(Enum):
 
 
 class ChangeRefused(Exception):
-    """The group's members stay as they are: nothing was appended."""
+    """A change of the members was refused. Nothing was appended."""
 
     def __init__(self, why: RefusalReason, what: str) -> None:
         super().__init__(what)
@@ -169,8 +169,8 @@ class MembersUnknown(Exception):
 
 
 class LogOfAnother(Exception):
-    """The store folder has the log of another member and none of this one, which would start from nothing next to it: without
-    the votes that it gave, and as one of two emptied members if disks were exchanged."""
+    """The store folder has the log of another member and no log of this member. This member would start from nothing: it would
+    forget the votes that it gave, and if disks were exchanged, two members would be empty."""
 
     def __init__(self, own: str, found: str) -> None:
         super().__init__(

@@ -4,13 +4,12 @@ Upstream: DLedgerEntryPusher and the leader's half of DLedgerLeaderElector.
 
 Invariants:
 - a LeaderState belongs to one term, and ends with the leadership;
-- a leader counts a follower only for entries that it acknowledged as durable, itself for entries that its own disk confirmed,
-  and neither for entries of an earlier term [3.6.2];
-- while a transfer is under way the leader takes no proposals;
-- nothing is appended that could let two majorities miss each other: the members change only once an entry of this term is
-  committed and the change before is [4.1, as corrected in 2015], and not while too few voters answer to commit anything
-  afterwards. Pure.
-"""
+- a leader counts a follower only for entries that the follower acknowledged as durable, and itself only for entries that its
+  own disk confirmed; it counts neither for entries of an earlier term [3.6.2];
+- while a transfer is running the leader accepts no proposals;
+- no entry is appended that could give two majorities without a common member: the members change only once an entry of this
+  term and the change before are committed [4.1, as corrected in 2015], and only if enough voters answer to commit entries after
+  the change. Pure."""
 
 from __future__ import annotations
 
@@ -36,8 +35,8 @@ from dledger.raft.settings import DLedgerSettings
 
 
 class LeadingMember(Protocol):
-    """The part of `dledger.raft.raft.Raft` that its LeaderState uses. A LeaderState changes the member only through these
-    methods, and adds its output to `turn`."""
+    """The part of `dledger.raft.raft.Raft` that LeaderState uses. A LeaderState changes the member only through these methods,
+    and adds its output to `turn`."""
 
     @property
     def self_id(self) -> str: ...
@@ -74,13 +73,13 @@ class LeadingMember(Protocol):
 
 
 class LeaderState:
-    """Of one term of `member`, from `begin` on."""
+    """The leader's state in one term of `member`, from `begin` on."""
 
     def __init__(self, member: LeadingMember) -> None:
         last_index = member.log.last_index
         self._member = member
         self.term_start_index = last_index + 1
-        """Where the no-op that opens the term is."""
+        """The index of the no-op that opens the term."""
         self.progress = {
             peer: Progress(last_index + 1, heard_ms=member.now_ms) for peer in member.membership.peers
         }
@@ -145,7 +144,7 @@ class LeaderState:
     # Replication
 
     def append(self, bodies: Sequence[bytes | Block]) -> None:
-        """The leader writes its own disk while the followers write theirs [10.2.1]."""
+        """Appends entries. The leader writes its own disk while the followers write their disks [10.2.1]."""
         first_index, term = self._member.log.last_index + 1, self._member.term
         self._member.append(Entries(first_index, blocks_of(term, bodies)))
         self.replicate_to_all()
@@ -155,7 +154,8 @@ class LeaderState:
             self.replicate(peer)
 
     def replicate(self, peer: str, loaded: Loaded = ()) -> None:
-        """Sends all that `peer` is missing and that there is room for. `loaded` is what was read for it, if anything was."""
+        """Sends all entries that `peer` is missing, as far as there is room. `loaded` are entries, or a part of a snapshot,
+        that were read for `peer`."""
         member, progress = self._member, self.progress[peer]
         state = member.term, member.committed_index, member.now_ms, member.log, member.settings
         others = sum(known.in_flight.size for known in self.progress.values()) - progress.in_flight.size
@@ -167,7 +167,7 @@ class LeaderState:
             loaded = ()
 
     def loaded(self, load: Load | LoadChunk, loaded: Loaded) -> None:
-        """Takes what was read for `load`."""
+        """Handles the result of the read `load`."""
         if load.peer in self.progress and self.progress[load.peer].took(load):
             self.replicate(load.peer, loaded)
 
@@ -182,7 +182,7 @@ class LeaderState:
             self._member.turn.forgot = Forgot(peer, progress.promised_index, self._member.term)
 
     def advance_commit(self) -> None:
-        """Commits what a quorum holds, but counts replicas only for an entry of the current term [3.6.2]."""
+        """Commits the entries that a quorum holds, but counts replicas only for an entry of the current term [3.6.2]."""
         member = self._member
         held = sorted([member.durable_index, *(progress.match_index for progress in self.voting.values())])
         index = held[-member.quorum]
@@ -195,22 +195,22 @@ class LeaderState:
         return self._member.log.term_at(index) == self._member.term
 
     def unsent(self, peer: str, request: Request) -> None:
-        """No answer to `request` will come."""
+        """Called when no answer to `request` will come."""
         if peer in self.progress:
             self.progress[peer].unsent(request)
         if isinstance(request, TransferRequest) and peer == self.transfer.target:
             self.give_up_transfer()
 
     def restarted(self, peer: str) -> None:
-        """`peer` has begun a new life: it still has the entries that it acknowledged."""
+        """Called when `peer` has begun a new life and must still have the entries that it acknowledged."""
         if peer in self.progress:
             self.progress[peer].restarted()
             self.replicate(peer)
 
     def admit(self, peer: str, session: int) -> int:
-        """A new life of `peer`, of which nothing counts yet, asks to be caught up (dledger.raft.rejoin). Returns the index that
-        it must hold before it votes; NO_INDEX while that is not known: nobody is admitted while a change of the members is not
-        committed."""
+        """Called when a new life of `peer`, which does not count yet, asks to be caught up (dledger.raft.rejoin). Returns the
+        index that `peer` must hold before it votes. Returns NO_INDEX while this index is not known, or while a change of the
+        members is not committed."""
         if peer not in self.progress:
             return NO_INDEX
         life = self.progress[peer].next_life(session, self._member.log.last_index + 1)
@@ -227,7 +227,7 @@ class LeaderState:
         self.open_read_round()
 
     def open_read_round(self) -> None:
-        """Notes the committed index for each new read and opens a round of heartbeats; a quorum's echo proves that no later
+        """Records the commit index for each new read, and opens a round of heartbeats. A quorum's echo proves that no later
         leader had committed anything when the read came [6.4]."""
         if self._member.may_serve and self.reads.open_round(self._member.committed_index):
             for peer in self._member.membership.peers:
@@ -235,8 +235,8 @@ class LeaderState:
             self.finish_reads()
 
     def send_round(self, peer: str) -> None:
-        """One round is in flight to a follower at a time: its answer triggers the next one, for all reads that came
-        meanwhile."""
+        """Sends the newest round to `peer`, unless a round is in flight to it. The answer triggers the next round, for all
+        reads that came meanwhile."""
         progress = self.progress[peer]
         if progress.round_sent <= progress.read_round < self.reads.round:
             self.send_heartbeat(peer)
@@ -248,8 +248,8 @@ class LeaderState:
     # Leadership transfer [3.10]
 
     def transfer_leadership(self, target: str | None) -> None:
-        """To `target`, or to the most up-to-date voter. A leader whose disk hangs does so by itself: that is no place to lead
-        from."""
+        """Transfers the leadership to `target`, or to the most up-to-date voter. A leader whose disk hangs calls this by
+        itself, because it should not lead."""
         if self.transfer.under_way:
             return
         timeout_ms = self._member.settings.election_timeout_min_ms
@@ -273,7 +273,7 @@ class LeaderState:
     # Members [4.1]
 
     def members_changed(self) -> None:
-        """Another configuration is in force."""
+        """Called when another configuration is used from now on."""
         peers = self._member.membership.peers
         for peer in self.progress.keys() - {*peers}:
             del self.progress[peer]
@@ -281,11 +281,10 @@ class LeaderState:
             self.progress[peer] = joined(self._member.log.last_index + 1, self._member.membership.index)
 
     def next_members(self, change: Change, know_changes: Collection[str]) -> Members:
-        """The list to append for `change`; the members in `know_changes` can read it. A leader does not remove itself: it
-        transfers its leadership first.
+        """The list of members to append for `change`. The members in `know_changes` can read such entries. A leader does not
+        remove itself: it transfers its leadership first.
 
-        Raises: ChangeRefused, for now or for good.
-        """
+        Raises: ChangeRefused, for the moment or for ever."""
         member = self._member
         if self.transfer.under_way:
             raise ChangeRefused(RefusalReason.HANDING_OVER, "the leadership is being transferred; try again")
@@ -326,13 +325,13 @@ class LeaderState:
             )
 
     def recently_active(self, peer: str) -> bool:
-        """Whether `peer` answered lately, and its word counts."""
+        """Whether `peer` answered lately, and counts."""
         since_ms = self._member.now_ms - self._member.settings.election_timeout_min_ms
         return peer in self.progress and self.progress[peer].votes_since(since_ms)
 
     def lag(self, peer: str) -> int | None:
-        """The number of committed entries that `peer` is missing; None if it did not answer lately, or its acknowledgements do
-        not count yet."""
+        """The number of committed entries that `peer` is missing. None if `peer` did not answer lately, or if its
+        acknowledgements do not count yet."""
         known = self.progress.get(peer)
         if known is None or not self.recently_active(peer) or known.match_index < max(0, known.held_index):
             return None
@@ -340,7 +339,7 @@ class LeaderState:
 
 
 class Transfer:
-    """A leadership transfer to one follower; abandoned at `due_ms`."""
+    """A leadership transfer to one follower; it is abandoned at `due_ms`."""
 
     def __init__(self) -> None:
         self.target: str | None = None
@@ -360,7 +359,8 @@ class Transfer:
     def request(
         self, leader: str, term: int, end: int, progress: Mapping[str, Progress]
     ) -> TransferRequest | None:
-        """The request to the target, once it holds all entries up to `end`, the end of the leader's log; only once."""
+        """The request to the target; None before the target holds all entries up to `end`, the end of the leader's log. It is
+        returned only once."""
         if self.target is None or self.asked or progress[self.target].match_index < end:
             return None
         self.asked = True
@@ -368,17 +368,17 @@ class Transfer:
 
 
 def most_up_to_date(progress: Mapping[str, Progress], heard_since_ms: int) -> str | None:
-    """The follower that holds most, of those that answered lately and may be elected."""
+    """The follower that holds most entries, among those that answered lately and may be elected."""
     active = [peer for peer, known in progress.items() if known.votes_since(heard_since_ms)]
     return max(active, key=lambda peer: progress[peer].match_index, default=None)
 
 
 class PendingReads:
-    """Reads that wait for the proof that the leader still led when they came [6.4]. A round is one question to all followers; a
-    follower that echoes it followed nobody else when it was asked.
+    """Reads that wait for the proof that the leader still led when they came [6.4]. A round is one question to all followers. A
+    follower that echoes a round followed no other leader when it was asked.
 
-    Reads are kept in the order in which they came, so their rounds never fall; the cost of all reads grows with their number
-    and not with its square."""
+    Reads are kept in the order in which they came, so their rounds never fall. The cost of all reads grows with their number
+    and not with the square of this number."""
 
     def __init__(self) -> None:
         self.round = 0
@@ -389,7 +389,7 @@ class PendingReads:
         self._new.append(read_id)
 
     def open_round(self, committed_index: int) -> bool:
-        """Opens a round for all new reads; False if there are none."""
+        """Opens a round for all new reads. False if there is no new read."""
         if not self._new:
             return False
         self.round += 1
@@ -398,14 +398,14 @@ class PendingReads:
         return True
 
     def proven(self, up_to_round: int) -> list[ReadReady]:
-        """The reads that a quorum's echo of this round proves."""
+        """The reads that are proven by a quorum's echo of this round."""
         ready: list[ReadReady] = []
         while self._asked and self._asked[0][0] <= up_to_round:
             ready.append(self._asked.popleft()[1])
         return ready
 
     def give_up(self) -> list[ReadReady]:
-        """All reads, refused: the leadership is lost."""
+        """Returns all reads as refused, because the leadership is lost."""
         waiting = [*(read.read_id for _, read in self._asked), *self._new]
         self._asked.clear()
         self._new.clear()

@@ -1,10 +1,10 @@
-"""A member's log as Raft sees it: the term of each entry, the recent entries, and the end that the disk has.
+"""A member's log as Raft uses it: the term of each entry, the recent entries, and the end of the log on the disk.
 
 Invariants:
-- indexes count up by one from `first_index`; the log begins after the entry (`prev_index`, its term); terms never fall, and the
-  memory for them grows with the number of terms and not of entries;
-- entries from `recent_from` on are in memory, with all entries that `forget` was not called for; older ones are read from the
-  disk;
+- indexes count up by one from `first_index`. The log begins after the entry with `prev_index` and its term. Terms never fall.
+  The memory for terms grows with the number of terms and not of entries;
+- entries from `recent_from` on are in memory; this includes all entries for which `forget` was not called. Older entries are
+  read from the disk;
 - entries that `Unsynced.confirmed` has not covered count as lost. Pure."""
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from operator import itemgetter
 from dledger.raft.entries import NO_INDEX, NO_TERM, Block, Entries, Entry
 
 ENTRY_COST_BYTES = 160
-"""The memory for an entry besides its body, about."""
+"""The approximate memory of an entry without its body."""
 UNLIMITED = 1 << 62
 
 
 class RaftLog:
-    """`entries` follow the entries whose terms `older` has; a log that begins at index 0 needs no `older`."""
+    """The log. `older` has the terms of older entries, which `entries` follow. A log that begins at index 0 needs no
+    `older`."""
 
     def __init__(
         self,
@@ -40,7 +41,7 @@ class RaftLog:
         self._recent: list[tuple[int, Block]] = []
         """Each block with the index of its first entry."""
         self.recent_bytes = 0
-        """The memory of the entries in memory, about."""
+        """The approximate memory of the recent entries."""
         self.append(entries)
 
     @property
@@ -66,14 +67,15 @@ class RaftLog:
         return self.recent_from <= index <= self.last_index
 
     def entry(self, index: int) -> Entry:
-        """An entry that is in memory."""
+        """Entry `index`, which must be in memory."""
         assert self.holds(index), f"entry {index} is not in memory"
         at, number = self._place_of(index)
         block = self._recent[at][1]
         return Entry(index, block.term, block.body(number))
 
     def slice(self, index: int, entries_max: int, bytes_max: int) -> Entries:
-        """Entries from `index` on, which is in memory, with bodies of at most `bytes_max`; a larger entry comes alone."""
+        """Entries from `index` on, with bodies of at most `bytes_max` together; a larger entry is returned alone. Entry `index`
+        must be in memory."""
         assert self.recent_from <= index, f"entry {index} is not in memory any more"
         found: list[Block] = []
         at, number = self._place_of(index)
@@ -89,8 +91,8 @@ class RaftLog:
         return Entries(index, tuple(found))
 
     def fills(self, index: int, entries_max: int, bytes_max: int) -> bool:
-        """Whether there are so many entries from `index` on, or bodies of so many bytes; taken for granted if they are not in
-        memory."""
+        """Whether there are at least `entries_max` entries from `index` on, or bodies of at least `bytes_max`. True if the
+        entries are not in memory."""
         count = self.last_index - index + 1
         if count <= 0 or count >= entries_max or index < self.recent_from:
             return count > 0
@@ -99,7 +101,8 @@ class RaftLog:
         return size - self._recent[at][1].size(number) >= bytes_max
 
     def _place_of(self, index: int) -> tuple[int, int]:
-        """The block of the entry, and its number there; behind all blocks if it is not in the log yet."""
+        """The number of the block with entry `index`, and the entry's number in the block. For an entry that is not in the log
+        yet, the place after all blocks."""
         if index > self.last_index:
             return len(self._recent), 0
         at = bisect_right(self._recent, index, key=itemgetter(0)) - 1
@@ -129,7 +132,8 @@ class RaftLog:
         self.recent_from = min(self.recent_from, self.last_index + 1)
 
     def forget(self, durable_index: int) -> None:
-        """The disk has the entries up to `durable_index`. If more than the limit is in memory, the older half of it may go."""
+        """Called when the disk has the entries up to `durable_index`. If more than the limit is in memory, the older half may
+        be removed from memory."""
         if self.recent_bytes <= self.recent_bytes_max:
             return
         surplus, index = self.recent_bytes - self.recent_bytes_max // 2, self.recent_from
@@ -155,7 +159,8 @@ class RaftLog:
         self.recent_from = index
 
     def begin_after(self, index: int) -> None:
-        """The entries up to `index`, all committed, are in a snapshot and may be deleted from the disk."""
+        """Lets the log begin after `index`: the entries up to `index`, all committed, are in a snapshot and may be deleted from
+        the disk."""
         if index <= self.prev_index:
             return
         self._terms.begin_after(index)
@@ -163,7 +168,7 @@ class RaftLog:
             self._forget_before(index + 1)
 
     def restart(self, index: int, term: int) -> None:
-        """A snapshot that ends with that entry replaces the whole log."""
+        """Replaces the whole log by a snapshot that ends with this entry."""
         self._terms = TermRuns(index, term)
         self._recent.clear()
         self.recent_bytes, self.recent_from = 0, index + 1
@@ -189,7 +194,8 @@ class RaftLog:
         return None
 
     def term_and_its_first_index(self, index: int) -> tuple[int, int]:
-        """The hint with which a leader that compared `index` backs up; NO_TERM and NO_INDEX beyond the end."""
+        """The term of entry `index` and the first index of this term: the hint with which a leader that compared `index` backs
+        up. NO_TERM and NO_INDEX beyond the log's end."""
         if index > self.last_index:
             return NO_TERM, NO_INDEX
         return self.term_at(index), self._terms.first_of_term_at(index)
@@ -204,17 +210,18 @@ def cost(block: Block) -> int:
 
 
 class TermsFall(ValueError):
-    """An entry has an older term than one before it: no log has such terms."""
+    """An entry has an older term than an entry before it, which no log can have."""
 
 
 class TermRuns:
-    """The terms of a log's entries, as runs. A log from index 0 on begins after (NO_INDEX, NO_TERM)."""
+    """The terms of a log's entries, as runs of entries with one term. A log that begins with index 0 begins after (NO_INDEX,
+    NO_TERM)."""
 
     def __init__(self, prev_index: int = NO_INDEX, prev_term: int = NO_TERM) -> None:
         self.last_index = prev_index
         self._firsts = array("q", [prev_index])
         self._terms = array("q", [prev_term])
-        """The first run is the entry that the log begins after, alone."""
+        """The term of each run. The first run is only the entry after which the log begins."""
 
     @property
     def prev_index(self) -> int:
@@ -225,7 +232,7 @@ class TermRuns:
         return self._terms[-1]
 
     def append(self, term: int, count: int = 1) -> None:
-        """`count` more entries, all of `term`."""
+        """Appends `count` entries of `term`."""
         assert term >= self.last_term, f"term {term} cannot follow {self.last_term}"
         if count and (len(self._terms) == 1 or term > self.last_term):
             self._firsts.append(self.last_index + 1)
@@ -262,7 +269,7 @@ class TermRuns:
         return self._firsts[self._run_of(index)]
 
     def behind_run_of(self, index: int) -> int:
-        """The next index whose term differs from entry `index`, or the one behind the log's end."""
+        """The next index with another term than entry `index`, or the index after the log's end."""
         run = self._run_of(index) + 1
         return self._firsts[run] if run < len(self._firsts) else self.last_index + 1
 
@@ -277,8 +284,8 @@ class TermRuns:
 
 
 def runs_of(last_index: int, term_of: Callable[[int], int], before: TermRuns | None = None) -> TermRuns:
-    """The runs of all entries behind `before` up to `last_index`. `term_of` is called for a few entries of each run: twice the
-    logarithm of its length, so that many entries cost little, and many terms no more than their entries. Raises TermsFall."""
+    """The runs of all entries after `before`, up to `last_index`. For each run `term_of` is called about twice the logarithm of
+    the run's length, so long runs cost little, and short runs cost no more than their entries. Raises TermsFall."""
     runs = before or TermRuns()
     while (first := runs.last_index + 1) <= last_index:
         term, step = term_of(first), 1
@@ -289,7 +296,7 @@ def runs_of(last_index: int, term_of: Callable[[int], int], before: TermRuns | N
         low, high = (
             first + step // 2,
             min(first + step, last_index + 1),
-        )  # of `low` the term is known, and `high` is beyond
+        )  # `low` is in the run, and `high` is after it
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if term_of(middle) == term else (low, middle)
@@ -299,14 +306,14 @@ def runs_of(last_index: int, term_of: Callable[[int], int], before: TermRuns | N
 
 @dataclass(slots=True)
 class Pending:
-    """A PersistThenSend that is not confirmed yet: the end of the log in it, and whether it has a vote."""
+    """A PersistThenSend that is not confirmed yet: the end of the log after it, and whether it has a vote."""
 
     end: int
     vote: bool
 
 
 class Unsynced:
-    """`durable_index` is the end of the log that the disk surely has."""
+    """The writes that the disk has not confirmed. The disk certainly has the log up to `durable_index`."""
 
     def __init__(self, durable_index: int, now_ms: int) -> None:
         self.durable_index = durable_index
@@ -315,7 +322,7 @@ class Unsynced:
 
     @property
     def has_vote(self) -> bool:
-        """Whether a vote, or a term, is on its way to the disk; this member sends nothing until it is durable."""
+        """Whether a vote or a term is on its way to the disk. This member sends nothing until the vote or term is durable."""
         return any(waiting.vote for waiting in self._pending)
 
     def waits(self, end: int, *, vote: bool, now_ms: int) -> None:
@@ -324,18 +331,18 @@ class Unsynced:
         self._pending.append(Pending(end, vote))
 
     def confirmed(self, now_ms: int) -> Pending:
-        """The oldest waiting one is durable."""
+        """Called when the oldest waiting PersistThenSend is durable."""
         self._heard_ms = now_ms
         oldest = self._pending.popleft()
         self.durable_index = max(self.durable_index, oldest.end)
         return oldest
 
     def cut(self, index: int) -> None:
-        """The entries from `index` on are cut."""
+        """Called when the entries from `index` on are cut."""
         self.durable_index = min(self.durable_index, index - 1)
         for waiting in self._pending:
             waiting.end = min(waiting.end, index - 1)
 
     def silent_ms(self, now_ms: int) -> int:
-        """How long the disk has not confirmed anything."""
+        """The time since the disk last confirmed a write; 0 if no write waits."""
         return now_ms - self._heard_ms if self._pending else 0

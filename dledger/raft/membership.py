@@ -1,15 +1,14 @@
-"""The members of a group: voters, and learners that are sent everything and count for nothing.
+"""The members of a group: voters, and learners, which receive everything and count for nothing. The list of a group's members,
+as members send and compare it, is here too.
 
-Changes are entries of the log, one voter at a time [4.1]: two majorities that differ by one member share one. A configuration
-is in force on a member as soon as it is in its log, committed or not, until it is cut. Without such an entry the list that the
-member was started with is in force.
+Each change is an entry of the log and changes at most one voter [4.1]. So a majority of the old voters and a majority of the
+new voters always have a member in common. A member uses a configuration as soon as the configuration's entry is in the member's
+log, committed or not. It stops when that entry is truncated. Without such an entry a member uses the list with which it was
+started.
 
-Invariant: successive configurations differ by at most one voter, and each has a voter.
-
-Also the list of a group's members, as members send and compare it.
-
-Invariant: two members whose lists have different ids are not of one group: each would count its own majority. Addresses may
-differ, because a host has several names. Pure."""
+Invariant: successive configurations differ by at most one voter, and each has a voter. Two members whose lists have different
+ids are not of one group, because each would count its own majority. Addresses may differ, because a host has several names.
+Pure."""
 
 from __future__ import annotations
 
@@ -26,13 +25,13 @@ from dledger.raft.errors import ChangeRefused, MembersUnknown, RefusalReason
 from mqruntime.hostports import check_address
 
 MAGIC = b"\x00dledger members\x00"
-"""No other body begins with it: a proposal of such a body is refused."""
+"""Bodies with a configuration begin with these bytes. A proposal of a body that begins like this is refused."""
 VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Ids -> "host:port"."""
+    """The members, as id -> "host:port"."""
 
     voters: Mapping[str, str]
     learners: Mapping[str, str] = field(default_factory=dict)
@@ -47,12 +46,12 @@ class Members:
         return len(self.voters) // 2 + 1
 
     def as_json(self) -> dict[str, dict[str, str]]:
-        """The form of entries, files and answers."""
+        """The JSON form of the members in entries, files and answers."""
         return {"voters": dict(sorted(self.voters.items())), "learners": dict(sorted(self.learners.items()))}
 
 
 ConfigurationAt = tuple[int, Members]
-"""A configuration, and the index of its entry."""
+"""The index of a configuration's entry, and the configuration."""
 
 
 class Step(Enum):
@@ -106,7 +105,7 @@ class Change:
 
 
 def checked_address(member: str, address: str) -> str:
-    """Raises ChangeRefused unless a list of members can have both."""
+    """Returns the address. Raises ChangeRefused unless the id and the address can be in a list of members."""
     host, _, port = address.rpartition(":")
     possible = host and port.isascii() and port.isdigit() and 0 < int(port) <= 65535
     if not possible or not member or any(mark in member + address for mark in ";,\n") or "-" in member:
@@ -115,7 +114,7 @@ def checked_address(member: str, address: str) -> str:
 
 
 def encode_members(members: Members) -> bytes:
-    """The body of an entry."""
+    """The body of an entry with these members."""
     return MAGIC + bytes([VERSION]) + orjson.dumps(members.as_json())
 
 
@@ -139,7 +138,7 @@ def read_members(where: str, data: bytes) -> Members:
 
 
 def members_of(row: Any) -> Members:
-    """Raises ValueError, KeyError, TypeError, AttributeError."""
+    """The members in decoded JSON. Raises ValueError, KeyError, TypeError, AttributeError."""
     voters, learners = (dict(row[name].items()) for name in ("voters", "learners"))
     both = {**voters, **learners}
     if not voters or len(both) != len(voters) + len(learners):
@@ -150,7 +149,7 @@ def members_of(row: Any) -> Members:
 
 
 def encode_configurations(configurations: Sequence[ConfigurationAt]) -> str:
-    """One line of text; empty when there is none."""
+    """One line of text; empty when there is no configuration."""
     rows = [{"index": index, **members.as_json()} for index, members in configurations]
     return orjson.dumps(rows).decode() if rows else ""
 
@@ -172,18 +171,17 @@ class ConfigurationHistory:
         self._configurations = list(configurations)
 
     def up_to(self, index: int) -> ConfigurationAt | None:
-        """The configuration in force if the log ends with that entry; None: no entry has one."""
+        """The configuration that is used if the log ends with entry `index`; None if no entry has a configuration."""
         behind = bisect_right(self._configurations, index, key=index_of)
         return self._configurations[behind - 1] if behind else None
 
     def span(self, committed: int, last: int) -> list[ConfigurationAt]:
-        """The configurations that may be in force in a log that is committed up to the first index, and known up to the
-        second."""
+        """The configurations that members may use if the log is committed up to `committed` and known up to `last`."""
         first = max(0, bisect_right(self._configurations, committed, key=index_of) - 1)
         return self._configurations[first : bisect_right(self._configurations, last, key=index_of)]
 
     def take(self, entries: Sequence[Entry]) -> bool:
-        """`entries` are in the log now, and nothing behind them. Returns whether anything changed."""
+        """Called when `entries` are in the log, and are its last entries. Returns whether the history changed."""
         new = Entries.of(entries)
         changed = bool(new) and self.cut(new.first_index)
         for first, block in new.numbered():
@@ -195,18 +193,18 @@ class ConfigurationHistory:
         return changed
 
     def cut(self, index: int) -> bool:
-        """The entries from `index` on are cut. Returns whether anything changed."""
+        """Called when the entries from `index` on are cut. Returns whether the history changed."""
         kept = bisect_left(self._configurations, index, key=index_of)
         changed = kept < len(self._configurations)
         del self._configurations[kept:]
         return changed
 
     def forget(self, index: int) -> None:
-        """The log begins behind entry `index`: configurations that were replaced before it are not needed any more."""
+        """Called when the log begins after entry `index`: configurations that were replaced before are dropped."""
         del self._configurations[: max(0, bisect_right(self._configurations, index, key=index_of) - 1)]
 
     def restart(self, configurations: Sequence[ConfigurationAt]) -> None:
-        """A snapshot with these configurations replaced the log."""
+        """Called when a snapshot with these configurations replaced the log."""
         self._configurations = list(configurations)
 
 
@@ -215,7 +213,7 @@ def index_of(configuration: ConfigurationAt) -> int:
 
 
 class RaftMembership:
-    """The configuration in force on the member `self_id`; `listed` is the list that it was started with."""
+    """The configuration that the member `self_id` uses. `listed` is the list with which the member was started."""
 
     def __init__(self, self_id: str, listed: Members, configurations: Iterable[ConfigurationAt] = ()) -> None:
         self.self_id = self_id
@@ -229,22 +227,22 @@ class RaftMembership:
         self.peers = tuple(sorted(others))
         """All other members."""
         self.voters = tuple(sorted(others & self.members.voters.keys()))
-        """The voters among them."""
+        """The other members that are voters."""
         self.votes = self.self_id in self.members.voters
         self.quorum = self.members.quorum
 
     def at(self, index: int) -> tuple[ConfigurationAt, ...]:
-        """The configuration in a snapshot that ends with that entry."""
+        """The configuration in a snapshot that ends with entry `index`."""
         configuration = self.history.up_to(index)
         return () if configuration is None else (configuration,)
 
     def knows(self, member: str, committed: int) -> bool:
-        """Whether `member` belongs to the group, or would if a change that is not committed is cut."""
+        """Whether `member` belongs to the group, or will belong to it if a change that is not committed is cut."""
         return member in self.peers or member in self.before(committed)
 
     def before(self, committed: int) -> dict[str, str]:
-        """The members of the group if the changes behind `committed`, which are not committed, are cut: a leader whose log does
-        not have them may be one of these."""
+        """The members of the group if the changes after `committed`, which are not committed, are cut. A leader whose log does
+        not have these changes may be one of these members."""
         found: dict[str, str] = {}
         if self.index > committed:
             configurations = self.history.span(committed, self.index - 1)
@@ -254,7 +252,7 @@ class RaftMembership:
         return found
 
     def take(self, entries: Sequence[Entry]) -> bool:
-        """Takes new entries. Returns whether another configuration is in force now."""
+        """Called when `entries` are appended. Returns whether another configuration is used now."""
         return self._changed(self.history.take(entries))
 
     def cut(self, index: int) -> bool:
@@ -271,7 +269,7 @@ class RaftMembership:
 
 
 def peer_list(peers: Mapping[str, str]) -> str:
-    """ "n0-host:port;n1-host:port", sorted by id: the form of the setting."""
+    """ "n0-host:port;n1-host:port", sorted by id, as in the setting."""
     return ";".join(f"{member}-{address}" for member, address in sorted(peers.items()))
 
 
@@ -295,7 +293,7 @@ def parsed_peers(text: str, setting: str) -> dict[str, str]:
 
 
 def listed(text: str) -> dict[str, str]:
-    """The ids and addresses in a list that `peer_list` made; other entries are left out."""
+    """The ids and addresses in a list that `peer_list` made. Malformed entries are left out."""
     pairs = (entry.partition("-") for entry in text.split(";"))
     return {member: address for member, dash, address in pairs if member and dash and address}
 

@@ -1,23 +1,22 @@
-"""The messages between members of a group; dledger.node.messagejson has their bytes.
+"""The messages between members of a group; dledger.node.messagejson encodes them.
 
-Invariant: messages are values, and their fields are the members of the JSON (see remoting.wirefields). Each kind of request has
-one kind of answer, whose `term` is the answering member's.
+Invariant: messages are immutable values, and their fields are the members of the JSON (see remoting.wirefields). Each kind of
+request has one kind of answer. The `term` of an answer is the answering member's term.
 
-Departures from DLedger 0.3.1, possible because these groups never mix with Java's:
+Differences from DLedger 0.3.1, which are possible because these groups never mix with Java's:
 - STANDING, which DLedger does not have, is the recovery request of a member without a past (dledger.raft.rejoin);
-- VOTE carries `pre_vote`; its answer says which ballot it belongs to (`pre_vote`, `ballot_term`), and `term` is always the
-  voter's own;
-- HEART_BEAT carries `read_round`, echoed by the answer: the echo of a quorum proves the leadership for read-index;
-- every PUSH has the index and term of the entry before its own, which may be several; COMPARE is a PUSH without entries that
-  looks for the last common one, COMMIT one that only moves the commit index; TRUNCATE is not used: a follower cuts only where
-  an APPEND proves a conflict;
-- VOTE carries `transfer` in a leadership transfer, so that members that still follow the leader do not refuse;
-- LEADERSHIP_TRANSFER from an operator may have no term and no transferee: any term, and the leader's choice;
-- INSTALL_SNAPSHOT, a new code, carries a part of a snapshot to a follower that is missing entries from before the leader's log;
-- a PUSH answer's `term` is the follower's own; `x_term`, `x_index` help the leader back up by terms.
+- VOTE has `pre_vote`. Its answer names the ballot to which it belongs (`pre_vote`, `ballot_term`), and the answer's `term` is
+  always the voter's own;
+- HEART_BEAT has `read_round`, which the answer echoes. The echo of a quorum proves the leadership for read-index;
+- every PUSH has the index and term of the entry before its entries, and may have several entries. COMPARE is a PUSH without
+  entries that looks for the last common entry. COMMIT is a PUSH that only moves the commit index. TRUNCATE is not used: a
+  follower cuts only where an APPEND proves a conflict;
+- VOTE has `transfer` in a leadership transfer, so that members that still follow the leader do not refuse;
+- LEADERSHIP_TRANSFER from an operator may have no term and no transferee; this means any term, and the leader's choice;
+- INSTALL_SNAPSHOT, a new code, has a part of a snapshot for a follower that is missing entries from before the leader's log;
+- the `term` of a PUSH answer is the follower's own. `x_term` and `x_index` help the leader to back up by terms.
 
-Pure.
-"""
+Pure."""
 
 from __future__ import annotations
 
@@ -30,11 +29,11 @@ from dledger.raft.entries import NO_INDEX, NO_TERM, Entry
 from remoting.wirefields import IntegerRange, wire
 
 TERM_MAX = (1 << 62) - 1
-"""Larger terms and indexes are refused: no election reaches them, and +1 must stay within 64 bits."""
+"""Larger terms and indexes are refused. No election reaches them, and an index plus one must fit into 64 bits."""
 Known = Annotated[int, IntegerRange(0, TERM_MAX)]
 """A term, an index or a count."""
 KnownOrNone = Annotated[int, IntegerRange(-1, TERM_MAX)]
-"""Or NO_TERM, NO_INDEX."""
+"""A term, an index or a count, or NO_TERM or NO_INDEX."""
 
 LATER_FIELDS = frozenset(
     {
@@ -50,7 +49,7 @@ LATER_FIELDS = frozenset(
         "startNumbers",
     }
 )
-"""Wire names that members of the first versions do not send: absent means the default."""
+"""Wire names that members of the first versions do not send. An absent name means the default."""
 
 
 class MessageCode(IntEnum):
@@ -63,7 +62,7 @@ class MessageCode(IntEnum):
 
 
 class ResultCode(IntEnum):
-    """The `code` inside an answer's body; the header's is always 200."""
+    """The `code` in an answer's body. The `code` in the header is always 200."""
 
     SUCCESS = 200
     UNKNOWN_GROUP = 400
@@ -79,11 +78,11 @@ class ResultCode(IntEnum):
     TAKE_LEADERSHIP_FAILED = 418
     INDEX_LESS_THAN_LOCAL_BEGIN = 419
     WAIT_QUORUM_ACK_TIMEOUT = 502
-    """An entry may be committed or not."""
+    """The entry may be committed or not."""
     LEADER_PENDING_FULL = 503
     LEADER_TRANSFERRING = 506
     CHANGE_REFUSED = 520
-    """Not upstream's: the members stay as they are."""
+    """Not in upstream. The members stay as they are."""
 
 
 class VoteResult(Enum):
@@ -95,7 +94,7 @@ class VoteResult(Enum):
     REJECT_ALREADY_VOTED = "REJECT_ALREADY_VOTED"
     REJECT_ALREADY_HAS_LEADER = "REJECT_ALREADY_HAS_LEADER"
     REJECT_NEWCOMER = "REJECT_NEWCOMER"
-    """Not upstream's: the voter may not vote yet."""
+    """Not in upstream. The voter may not vote yet."""
     UNKNOWN = "UNKNOWN"
 
 
@@ -108,7 +107,7 @@ class PushType(Enum):
 @dataclass(frozen=True, slots=True)
 class VoteRequest:
     term: Known
-    """The term of the election; in a pre-vote the one that an election would open."""
+    """The term of the election; in a pre-vote the term that an election would open."""
     ledger_end_index: KnownOrNone
     ledger_end_term: KnownOrNone
     pre_vote: bool = False
@@ -135,9 +134,9 @@ class HeartBeatResponse:
     code: ResultCode
     read_round: Known = 0
     newcomer: bool = False
-    """Whether the sender does not count yet."""
+    """Whether the sender is a newcomer, which does not count yet."""
     committed_index: KnownOrNone = TERM_MAX
-    """The sender's commit index; old members do not send it."""
+    """The sender's commit index; members of old versions do not send it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +148,7 @@ class PushRequest:
     commit_index: KnownOrNone = wire()
     entries: Sequence[Entry] = wire("batchEntry", default=())
     session: Known = 0
-    """Echoed by the answer; one with another session is from a former life of that member."""
+    """The session is echoed by the answer. An answer with another session is from a former life of the follower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,24 +156,25 @@ class PushResponse:
     term: Known
     code: ResultCode
     index: Known
-    """First index of the request: its prev_index + 1."""
+    """The first index of the request, which is its prev_index + 1."""
     count: Known
     end_index: KnownOrNone
     x_term: KnownOrNone = NO_TERM
-    """On a mismatch: the follower's term at the request's prev_index, and where that term begins in its
-    log."""
+    """Set on a mismatch: the follower's term at the request's prev_index. `x_index` is the index where this term begins in the
+    follower's log."""
     x_index: KnownOrNone = NO_INDEX
     session: Known = 0
     newcomer: bool = False
 
     def answers(self, request: PushRequest) -> bool:
-        """Whether its fields match the request."""
+        """Whether the fields of this answer match the request."""
         return (self.index, self.count) == (request.prev_index + 1, len(request.entries))
 
 
 @dataclass(frozen=True, slots=True)
 class TransferRequest:
-    """To the transferee: open an election now. To the leader, from an operator: transfer the leadership."""
+    """Sent to the transferee, it means: open an election now. Sent to the leader by an operator, it means: transfer the
+    leadership."""
 
     term: KnownOrNone
     transfer_id: str
@@ -192,7 +192,7 @@ class TransferResponse:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryRequest:
-    """A newcomer asks whether it may vote; its term moves nobody."""
+    """A newcomer asks whether it may vote. The term in this request changes no member's term."""
 
     term: Known
     session: Known
@@ -202,11 +202,12 @@ class RecoveryRequest:
 class RecoveryResponse:
     term: Known
     session: Known
-    """The request's."""
+    """The session of the request."""
     has_past: bool
-    """Whether the answering member has been in any term, or holds any entry."""
+    """Whether the answering member has been in a term, or holds an entry."""
     admits: KnownOrNone
-    """The commit index of the answering member, if it leads and may serve; else -1. A newcomer that holds it may vote."""
+    """The commit index of the answering member, if it leads and may serve; else -1. A newcomer that holds the log up to this
+    index may vote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,15 +219,16 @@ class InstallRequest:
     """The last entry in the snapshot, and its term."""
     index_term: Known = wire("snapshotTerm")
     size: Known = wire()
-    """Bytes of the whole state."""
+    """The number of bytes of the whole state."""
     check: Known = wire()
-    """Their CRC-32."""
+    """The CRC-32 of the whole state."""
     offset: Known = wire()
-    """The offset of `data` in them."""
+    """The offset of `data` in the state."""
     data: bytes = wire()
     session: Known = 0
     members: str = ""
-    """The members of the group there, if an entry has them (`dledger.raft.membership.encode_configurations`)."""
+    """The members of the group at the snapshot's last entry, if an entry has them
+    (`dledger.raft.membership.encode_configurations`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,9 +236,10 @@ class InstallResponse:
     term: Known
     code: ResultCode
     index: Known = wire("snapshotIndex")
-    """The request's."""
+    """The snapshotIndex of the request."""
     offset: Known = wire()
-    """The number of bytes that the follower has; all: its log holds everything up to `index`, or begins behind it."""
+    """The number of bytes that the follower has. If it has all bytes, its log holds all entries up to `index`, or begins after
+    `index`."""
     session: Known = 0
     newcomer: bool = False
 
@@ -261,6 +264,6 @@ CODE_OF = {request: MessageCode(code) for code, (request, _) in KINDS.items()}
 def answer_to_push(
     request: PushRequest, term: int, code: ResultCode, end_index: int, hint: tuple[int, int], newcomer: bool
 ) -> PushResponse:
-    """`hint` is `x_term` and `x_index`."""
+    """The answer to `request`; `hint` is (`x_term`, `x_index`)."""
     first, count = request.prev_index + 1, len(request.entries)
     return PushResponse(term, code, first, count, end_index, *hint, request.session, newcomer)

@@ -1,11 +1,12 @@
-"""A leader's knowledge of one follower, and what is in flight to it: PUSHes one behind the other, or a snapshot's parts [5].
+"""A leader's knowledge of one follower, and the requests in flight to the follower: several PUSHes in a row, or a snapshot's
+parts [5].
 
 Invariants:
-- what is `in_flight`, and a `round_sent` above `read_round`, belong to calls that will end with an answer or a failure, and
-  `loading` to a read that will end: nothing waits for an answer that cannot come;
-- several PUSHes are in flight only behind entries that the follower has proven to hold, without a gap, and within the settings'
-  limits: so a follower that is stuck has a limited cost; of a snapshot one part is in flight at a time;
-- `match_index` moves by answers only: sent entries prove nothing. Pure."""
+- each request in `in_flight`, and a `round_sent` above `read_round`, belongs to a call that will end with an answer or a
+  failure; `loading` belongs to a read that will end. So nothing waits for an answer that cannot come;
+- several PUSHes are in flight only after entries that the follower has proven to hold, without a gap, and within the settings'
+  limits. So a stuck follower has a limited cost. Of a snapshot one part is in flight at a time;
+- `match_index` moves only by answers, because sent entries prove nothing. Pure."""
 
 from __future__ import annotations
 
@@ -31,12 +32,13 @@ from dledger.raft.rejoin import NO_SESSION, SESSION_MAX
 from dledger.raft.settings import DLedgerSettings
 
 FORMER_SESSIONS_MAX = 64
-"""Older sessions are not remembered: nothing of them is still on its way, and a broken member may make up any number."""
+"""Only so many former sessions are remembered: no message of an older session is still on its way, and a broken member may
+invent any number of sessions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Bytes of a snapshot from `offset` on, and its identity."""
+    """The bytes of a snapshot from `offset` on, and the snapshot's identity."""
 
     index: int
     index_term: int
@@ -45,12 +47,12 @@ class Chunk:
     offset: int
     data: bytes
     members: str = ""
-    """The members of the group there (`dledger.raft.membership.encode_configurations`)."""
+    """The members of the group at the snapshot's last entry (`dledger.raft.membership.encode_configurations`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """The disk does not have entry `index` as it was written."""
+    """The result of a read if the disk does not have entry `index` as it was written."""
 
     index: int
 
@@ -64,14 +66,14 @@ class Install:
     """The state of a snapshot that is sent to a follower."""
 
     index: int = NO_INDEX
-    """Its last entry; NO_INDEX: the newest snapshot."""
+    """The snapshot's last entry; NO_INDEX means the newest snapshot."""
     index_term: int = NO_TERM
     size: int = 0
     offset: int = 0
     """The number of bytes that the follower has."""
 
     def begin(self, chunk: Chunk, term: int, session: int) -> InstallRequest:
-        """The request with `chunk`, which may be the first one of a newer snapshot."""
+        """The request with `chunk`, which may be the first chunk of a newer snapshot."""
         self.index, self.index_term, self.size, self.offset = (
             chunk.index,
             chunk.index_term,
@@ -91,7 +93,7 @@ class Install:
         )
 
     def answered(self, response: InstallResponse) -> bool:
-        """Whether the follower has all of it."""
+        """Whether the follower has the whole snapshot."""
         if response.index != self.index:
             return False
         self.offset = response.offset
@@ -104,11 +106,12 @@ class InFlight:
     def __init__(self) -> None:
         self._requests: deque[tuple[PushRequest | InstallRequest, int]] = deque()
         self.size = 0
-        """Bytes of all bodies."""
+        """The number of bytes in all bodies."""
         self.waits_since_ms = 0
-        """When the oldest was sent, or the one before it answered: they are carried one after the other."""
+        """The time when the oldest request was sent, or when the request before it was answered: requests are handled one after
+        the other."""
         self.newest_ms = 0
-        """When the newest was sent."""
+        """The time when the newest request was sent."""
 
     def __len__(self) -> int:
         return len(self._requests)
@@ -125,7 +128,7 @@ class InFlight:
         self.size += size
 
     def has_room(self, limits: DLedgerSettings, everywhere: int) -> bool:
-        """Whether one more may be sent: `everywhere` are the bytes in flight to all followers."""
+        """Whether one more request may be sent. `everywhere` is the number of bytes in flight to all followers."""
         most = limits.push_bytes_max
         return (
             len(self._requests) < limits.pushes_in_flight_max
@@ -134,7 +137,7 @@ class InFlight:
         )
 
     def proven(self, end_index: int, now_ms: int) -> None:
-        """The follower holds the entries up to `end_index`, by any answer."""
+        """Called when any answer proves that the follower holds the entries up to `end_index`."""
         while self._requests:
             request, size = self._requests[0]
             if not isinstance(request, PushRequest) or end_of(request) > end_index:
@@ -144,14 +147,15 @@ class InFlight:
             self.waits_since_ms = now_ms
 
     def asked(self, response: PushResponse | InstallResponse) -> bool:
-        """Whether its fields match one of these requests."""
+        """Whether the fields of `response` match one of these requests."""
         return any(answers(response, request) for request, _ in self._requests)
 
     def has(self, request: PushRequest | InstallRequest) -> bool:
         return any(request is one for one, _ in self._requests)
 
     def begin(self, otherwise: int) -> int:
-        """The first entry of the oldest PUSH, or the next one if that has no entries; `otherwise` if there is no PUSH."""
+        """The index after the oldest PUSH's previous entry, which is the first entry of the PUSH if it has entries; `otherwise`
+        if there is no PUSH."""
         oldest = self._requests[0][0] if self._requests else None
         return oldest.prev_index + 1 if isinstance(oldest, PushRequest) else otherwise
 
@@ -161,7 +165,7 @@ class InFlight:
 
 
 def end_of(push: PushRequest) -> int:
-    """The last entry that a follower holds once it has accepted `push`."""
+    """The last entry that a follower is proven to hold once it has accepted `push`."""
     return push.prev_index + len(push.entries)
 
 
@@ -173,42 +177,45 @@ def answers(response: PushResponse | InstallResponse, request: PushRequest | Ins
 
 @dataclass(slots=True)
 class Progress:
-    """`next_index` is the next entry to send. It starts with the entry after the leader's last one, and runs ahead of the
-    follower's answers."""
+    """The knowledge of one follower. `next_index` is the next entry to send. It starts after the leader's last entry, and runs
+    ahead of the follower's answers."""
 
     next_index: int
     held_index: int = NO_INDEX
     """The follower's log is durable and equal to the leader's up to this entry."""
     match_index: int = NO_INDEX
-    """The part of it that counts: all of it, except a newcomer's."""
+    """The part of `held_index` that counts: all of it, unless the follower is a newcomer."""
     commit_index_sent: int = NO_INDEX
     probing: bool = False
-    """The logs are known to differ at next_index - 1, or nobody answered there: the leader compares, as often as needed, before
-    it sends bodies again. So at most one PUSH of bodies is in flight to a follower that is stuck or gone."""
+    """Whether the logs are known to differ at next_index - 1, or the follower did not answer there. The leader then compares,
+    as often as needed, before it sends bodies again. So at most one PUSH of bodies is in flight to a follower that is stuck or
+    gone."""
     pipelining: bool = False
-    """The follower has proven, since the last failure, to hold all entries before the oldest PUSH in flight, or before
-    next_index: further PUSHes may be sent before that is answered [10.2.1]. Otherwise one PUSH is in flight at a time."""
+    """Whether the follower has proven, since the last failure, that it holds all entries before the oldest PUSH in flight (or
+    before next_index). Further PUSHes may then be sent before an answer [10.2.1]. Otherwise one PUSH is in flight at a time."""
     in_flight: InFlight = field(default_factory=InFlight)
     loading: Load | LoadChunk | None = None
-    """A read of its next entries, which are not in memory, or of the next part of a snapshot."""
+    """The read that is running for the follower: of its next entries, which are not in memory, or of the next part of a
+    snapshot."""
     install: Install = field(default_factory=Install)
-    """In use while the follower is missing entries from before the log's beginning."""
+    """The snapshot that is sent while the follower is missing entries from before the log's beginning."""
     held: bool = False
-    """The last PUSH failed, or its entries could not be read: the next one is sent when the follower answers, or with the next
-    beat."""
+    """Whether the last PUSH failed, or its entries could not be read. The next PUSH is sent when the follower answers, or with
+    the next heartbeat."""
     heard_ms: int = 0
     round_sent: int = 0
     read_round: int = 0
-    """The last round that it echoed; a later `round_sent` is in flight."""
+    """The last round that the follower echoed. A later `round_sent` is in flight."""
     newcomer: bool = False
     session: int = NO_SESSION
     """The session of the newcomer's last recovery request."""
     promised_index: int = NO_INDEX
-    """The last entry that it had acknowledged before its last restart; it must still have it."""
+    """The last entry that the follower had acknowledged before its last restart, and that it must still have."""
     forgot: bool = False
-    """Whether it has lost that: its disk was set back, and it gets and counts for nothing before its next life."""
+    """Whether the follower has lost such entries, because its disk was set back. Before its next life it gets no entries and
+    does not count."""
     former_sessions: tuple[int, ...] = ()
-    """The sessions of its last former lives: late answers from them change nothing."""
+    """The sessions of the follower's last former lives. Late answers from them change nothing."""
 
     def next_life(self, session: int, next_index: int) -> Progress | None:
         """The progress of a newcomer with this `session`; None if the session is known."""
@@ -222,22 +229,22 @@ class Progress:
         self.promised_index = self.held_index
 
     def forgets(self) -> None:
-        """It has answered that it has lost entries that it had acknowledged."""
+        """Called when an answer shows that the follower has lost entries that it had acknowledged."""
         self.not_pushed()
         self.forgot = self.newcomer = True
         self.match_index = NO_INDEX
 
     def heard(self, now_ms: int) -> None:
-        """The follower has answered."""
+        """Called when the follower has answered."""
         self.heard_ms = now_ms
         self.held = False
 
     def votes_since(self, since_ms: int) -> bool:
-        """Whether it answered since then, and its word counts."""
+        """Whether the follower answered since `since_ms`, and counts."""
         return not self.newcomer and self.heard_ms >= since_ms
 
     def beat(self, now_ms: int, push_timeout_ms: int) -> None:
-        """A heartbeat is sent: refused requests, and those unanswered for too long, may be repeated."""
+        """Called when a heartbeat is sent. Refused requests, and requests without an answer for too long, may be repeated."""
         self.held = False
         if self.in_flight and now_ms - self.in_flight.waits_since_ms >= push_timeout_ms:
             self.unanswered()
@@ -253,10 +260,10 @@ class Progress:
         loaded: Loaded,
         everywhere: int = 0,
     ) -> PushRequest | InstallRequest | Load | LoadChunk | None:
-        """The next request to the follower `to`: a PUSH of entries that it is missing, or while probing only of the pair to
-        compare; a part of a snapshot, if the log begins behind those entries; a read of entries that are not in memory, until
-        they are `loaded`. None if there is nothing to send, or no room: `everywhere` are the bytes in flight to all
-        followers."""
+        """The next request to the follower `to`, or the next read for it. A PUSH has the entries that the follower is missing;
+        while probing it has no entries, only the previous entry to compare. If the log begins after the missing entries, a part
+        of a snapshot is sent. If entries are not in memory, they are read first and then passed as `loaded`. None if there is
+        nothing to send, or no room; `everywhere` is the number of bytes in flight to all followers."""
         commit_sent = bool(self.in_flight) or self.commit_index_sent >= committed_index
         nothing_new = self.next_index > log.last_index and commit_sent
         if isinstance(loaded, Unreadable):
@@ -278,14 +285,14 @@ class Progress:
             if self.next_index >= log.recent_from:
                 entries = log.slice(self.next_index, limits.push_entries_max, limits.push_bytes_max)
             elif isinstance(loaded, Chunk) or not loaded or loaded[0].index != self.next_index:
-                older = log.recent_from - self.next_index  # the disk has these as they are in the log
+                older = log.recent_from - self.next_index  # the disk has these entries as they are in the log
                 self.loading = Load(to, self.next_index, min(older, limits.push_entries_max))
                 return self.loading
             else:
                 assert log.find_conflict(loaded) is None, "entries that a leader has read are in its log"
                 entries = Entries.of(loaded)
         size = entries.body_bytes
-        if self.in_flight and size > limits.push_bytes_max:  # a larger one is sent alone
+        if self.in_flight and size > limits.push_bytes_max:  # a larger entry is sent alone
             return None
         kind = PushType.APPEND if entries else PushType.COMPARE if self.probing else PushType.COMMIT
         prev_index = self.next_index - 1
@@ -295,11 +302,12 @@ class Progress:
         self.next_index += len(entries)
         self.commit_index_sent = min(
             committed_index, prev_index + len(entries)
-        )  # it commits no more than it proves
+        )  # the PUSH commits no more than it proves
         return push
 
     def may_add(self, log: RaftLog, limits: DLedgerSettings, everywhere: int, now_ms: int) -> bool:
-        """Whether a PUSH may be sent behind those in flight: not one for each few entries, which cost less together."""
+        """Whether a PUSH may be sent while others are in flight. Few entries wait a moment, because entries cost less in one
+        PUSH."""
         if not self.pipelining or self.next_index <= log.prev_index:
             return False
         if not self.in_flight.has_room(limits, everywhere):
@@ -308,28 +316,28 @@ class Progress:
         return late or log.fills(self.next_index, limits.push_entries_max, limits.push_bytes_max)
 
     def took(self, load: Load | LoadChunk) -> bool:
-        """The read `load` has ended; False if it is not the one that is waited for."""
+        """Called when the read `load` has ended. False if `load` is not the awaited read."""
         if self.loading is not load:
             return False
         self.loading = None
         return True
 
     def not_pushed(self) -> None:
-        """It is not known whether the requests in flight arrived; their entries are sent again."""
+        """Forgets the requests in flight; their entries are sent again, because it is not known whether they arrived."""
         self.next_index = max(self.held_index + 1, self.in_flight.begin(otherwise=self.next_index))
         self.in_flight.clear()
         self.pipelining = False
         self.commit_index_sent = NO_INDEX
 
     def unanswered(self) -> None:
-        """The PUSHes in flight may have arrived or not."""
+        """Called when the requests in flight may have arrived or not."""
         self.not_pushed()
         self.probing = True
 
     def answered(self, response: PushResponse | InstallResponse, log: RaftLog, now_ms: int) -> bool:
-        """Success moves what the follower holds; a mismatch moves the place to compare back [3.5], and entries behind it are
-        sent again. A refusal of a request that is not in flight any more changes nothing. Returns False if nothing is to be
-        sent again at once."""
+        """Handles an answer. Success moves `held_index`. A mismatch moves the place to compare back [3.5], and later entries
+        are sent again. A refusal of a request that is not in flight any more changes nothing. Returns False if nothing should
+        be sent at once."""
         if response.session != self.session:
             return False
         self.heard(now_ms)
@@ -352,8 +360,8 @@ class Progress:
         return True
 
     def took_part(self, response: InstallResponse, log: RaftLog, now_ms: int) -> bool:
-        """Takes the answer to a part of a snapshot. A snapshot that did not arrive as it was sent is restarted after the next
-        beat."""
+        """Handles the answer to a part of a snapshot. If the snapshot did not arrive as it was sent, it is sent from the
+        beginning after the next heartbeat."""
         if self.in_flight.asked(response):
             self.not_pushed()
         if response.code is not ResultCode.SUCCESS:
@@ -366,7 +374,7 @@ class Progress:
         return True
 
     def holds(self, end_index: int, now_ms: int, *, newcomer: bool) -> None:
-        """The follower has answered that it holds the entries up to `end_index`."""
+        """Called when the follower has answered that it holds the entries up to `end_index`."""
         self.held_index = max(self.held_index, end_index)
         if not (newcomer or self.forgot):
             self.match_index = self.held_index
@@ -376,13 +384,13 @@ class Progress:
             self.probing, self.pipelining = False, True
 
     def echoed(self, response: HeartBeatResponse, newest_round: int, now_ms: int) -> bool:
-        """Takes an answer to a heartbeat. Returns whether it proves anything for reads: a newcomer's does not."""
+        """Handles the answer to a heartbeat. Returns whether the answer counts for reads; a newcomer's answer does not."""
         self.heard(now_ms)
         if self.newcomer and not response.newcomer:
-            self.commit_index_sent = NO_INDEX  # its answers count from now on
+            self.commit_index_sent = NO_INDEX  # the follower's answers count from now on
         self.newcomer = response.newcomer or self.forgot
         if not self.in_flight and response.committed_index < self.commit_index_sent:
-            self.commit_index_sent = response.committed_index  # it was restarted since, and has forgotten
+            self.commit_index_sent = response.committed_index  # it was restarted, and has forgotten
         if response.newcomer or response.code is not ResultCode.SUCCESS or response.read_round > newest_round:
             self.not_echoed(response.read_round)
             return False
@@ -394,26 +402,26 @@ class Progress:
             self.round_sent = self.read_round
 
     def unsent(self, request: Request) -> None:
-        """No answer to `request` will come."""
+        """Called when no answer to `request` will come."""
         match request:
             case PushRequest() | InstallRequest() if self.in_flight.has(request):
                 self.unanswered()
                 self.held = True
-            case PushRequest():  # another answer was taken for its own
+            case PushRequest():  # another answer was taken for the answer to it
                 self.commit_index_sent = NO_INDEX
             case HeartBeatRequest():
                 self.not_echoed(request.read_round)
 
 
 def joined(next_index: int, members_index: int) -> Progress:
-    """The progress of a member that joined by that entry: its session is no newcomer's, and late answers from before do not
-    count."""
+    """The progress of a member that joined by entry `members_index`. No newcomer has its session, and late answers from before
+    do not count."""
     return Progress(next_index, session=SESSION_MAX + 1 + members_index)
 
 
 def back_up(log: RaftLog, response: PushResponse) -> int:
-    """The next index to compare after a mismatch: behind the follower's end, behind the leader's last entry of its conflicting
-    term, or at the beginning of that term."""
+    """The next index to compare after a mismatch: after the follower's end, after the leader's last entry of the follower's
+    conflicting term, or at the beginning of this term."""
     compared = response.index - 1
     if response.end_index < compared:
         return response.end_index + 1

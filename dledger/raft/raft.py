@@ -1,28 +1,28 @@
 """The whole of Raft, without clock, disk or network: ticks, messages and proposals go in, actions come out.
 
-After Ongaro, "Consensus: Bridging Theory and Practice" (2014); section numbers of it are in square brackets. The parts: `Raft`,
-below, has what a member is at all times, with elections and following; `LeaderState` (dledger.raft.leader) has what it is
-while it leads, with a `Progress` for each follower (dledger.raft.progress); `RejoinState` (dledger.raft.rejoin) has how a
-member that may have forgotten its vote may vote again; `RaftLog` (dledger.raft.log) is the log. Upstream: MemberState,
+The base is Ongaro, "Consensus: Bridging Theory and Practice" (2014); its section numbers are in square brackets. The parts:
+`Raft`, below, has a member's state at all times, and elections and following. `LeaderState` (dledger.raft.leader) has the state
+while a member leads, with a `Progress` for each follower (dledger.raft.progress). `RejoinState` (dledger.raft.rejoin) decides
+when a member that may have forgotten its vote may vote again. `RaftLog` (dledger.raft.log) is the log. Upstream: MemberState,
 DLedgerLeaderElector.
 
-The caller keeps three promises, and the safety of the group rests on them:
-1. it performs the actions in the order given, across calls. Others may overtake a PersistThenSend that waits for the disk, but
-   none overtakes one with a vote, and neither a PersistThenSend nor an answer to a PUSH overtakes another PersistThenSend;
-2. it calls `persisted` once for each PersistThenSend, in order, when the disk has it;
-3. after a failed write it performs nothing any more.
+The caller must keep three rules, on which the safety of the group depends:
+1. It performs the actions in the order given, across calls. Other actions may overtake a PersistThenSend that waits for the
+   disk, with two exceptions: no action overtakes a PersistThenSend with a vote, and neither a PersistThenSend nor an answer to
+   a PUSH overtakes any PersistThenSend.
+2. It calls `persisted` once for each PersistThenSend, in order, when the disk has it.
+3. After a failed write it performs nothing any more.
 
 Invariants:
 - `term` never falls, and `voted_for` is set at most once in a term; both are durable before a message that shows them leaves;
 - committed_index <= log.last_index, and no entry at or below committed_index is ever cut;
-- `leader` is there while this member leads, and its log is not cut meanwhile;
-- what a newcomer says counts in no majority (dledger.raft.rejoin), nor what one that has just started says before others vouch
-  for its disk, nor what a learner says; majorities are those of the newest configuration in the log, committed or not, and a
-  member that does not vote in it opens no election (dledger.raft.membership);
-- each request handed to `receive` is answered by exactly one Reply with its ticket.
+- `leader` exists while this member leads, and its log is not cut meanwhile;
+- three kinds of members count in no majority: a newcomer (dledger.raft.rejoin), a member that has just started and whose disk
+  the others have not vouched for, and a learner. Majorities are those of the newest configuration in the log, committed or not.
+  A member that does not vote in this configuration opens no election (dledger.raft.membership);
+- each request passed to `receive` is answered by exactly one Reply with its ticket.
 
-Pure.
-"""
+Pure."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ from dledger.raft.snapshot import IncomingSnapshot, Snapshot
 class Raft:
     """One member. Only the inputs change its state, and each of them returns the actions to perform.
 
-    Times are monotonic milliseconds; `draw(low, high)` gives a random whole number, both ends included."""
+    Times are monotonic milliseconds. `draw(low, high)` returns a random whole number, both ends included."""
 
     def __init__(
         self,
@@ -91,12 +91,12 @@ class Raft:
         committed_index: int,
         proven: bool = True,
     ) -> None:
-        """`vote`, `log`, `committed_index` and `membership` are what the disk holds; the log must contain every committed
-        entry. Others must vouch for the disk of a member that is not `proven`, where there are others."""
+        """`vote`, `log`, `committed_index` and `membership` come from the disk; the log must contain every committed entry. If
+        the member is not `proven` and there are other voters, these must vouch for its disk."""
         self.self_id = membership.self_id
         self.membership = membership
         self.newer_config_peers: set[str] = set()
-        """Members that are only in a newer list than this member's; the newer list has this member, too."""
+        """Members that are not in this member's list but in a newer list, which also has this member."""
         self.settings = settings
         self.draw = draw
         self.now_ms = now_ms
@@ -108,7 +108,7 @@ class Raft:
         self.rejoin = RejoinState(self.voters, newcomer=vote.newcomer, session=session)
         self.recovery_due_ms = now_ms
         self.proven = proven or not self.voters
-        """Whether others have vouched for this member's disk."""
+        """Whether other members have vouched for this member's disk."""
         self.proving = DiskFreshnessCheck(now_ms, settings.election_timeout_min_ms)
         self.is_candidate = False
         self.leader: LeaderState | None = None
@@ -148,7 +148,7 @@ class Raft:
 
     @property
     def progress(self) -> Mapping[str, Progress]:
-        """A leader's knowledge of the others; empty if this member does not lead."""
+        """A leader's knowledge of the other members; empty if this member does not lead."""
         return {} if self.leader is None else self.leader.progress
 
     @property
@@ -157,17 +157,17 @@ class Raft:
 
     @property
     def transfers(self) -> bool:
-        """Whether a leadership transfer of this leader is under way."""
+        """Whether a leadership transfer of this leader is running."""
         return self.leader is not None and self.leader.transfer.under_way
 
     @property
     def term_start_index(self) -> int:
-        """Where the no-op is that opened this leader's term; NO_INDEX where this member does not lead."""
+        """The index of the no-op that opened this leader's term; NO_INDEX if this member does not lead."""
         return NO_INDEX if self.leader is None else self.leader.term_start_index
 
     @property
     def next_tick_ms(self) -> int:
-        """When `tick` is wanted next."""
+        """The time at which `tick` should be called next."""
         if self.rejoin.newcomer:
             return self.recovery_due_ms
         if self.leader is not None:
@@ -177,20 +177,22 @@ class Raft:
 
     @property
     def may_serve(self) -> bool:
-        """Leads, and an entry of its own term is committed, and so all that any earlier leader committed [6.4]."""
+        """Whether this member leads, and an entry of its own term is committed. Then all entries that earlier leaders committed
+        are known as committed [6.4]."""
         return self.leader is not None and self.committed_index >= self.term_start_index
 
     # Inputs
 
     def begin(self, now_ms: int) -> None:
-        """Takes part from now on. The election timeout is extended by the time before, in which no leader could be heard."""
+        """Takes part from now on. The election timeout is extended by the time before this call, in which no leader could be
+        heard."""
         self.election_due_ms += now_ms - self.now_ms
         self.proving.begin(now_ms)
         self.now_ms = now_ms
 
     def tick(self, now_ms: int) -> list[Action]:
-        """Time passed. A leader sends heartbeats, resends and checks its quorum; others start an election when their leader
-        fell silent."""
+        """Called when time has passed. A leader sends heartbeats, resends requests and checks its quorum. Another member starts
+        an election when its leader fell silent."""
         self.now_ms = now_ms
         if self.rejoin.newcomer:
             self.send_recovery_requests()
@@ -203,7 +205,8 @@ class Raft:
         return self.actions()
 
     def propose(self, bodies: Sequence[bytes | Block], now_ms: int) -> list[Action]:
-        """Appends one entry for each body to the leader's log; a Commit reports them later. Only while `may_serve`."""
+        """Appends one entry for each body to the leader's log; a later Commit covers these entries. Allowed only while
+        `may_serve`."""
         assert self.leader is not None and self.may_serve, "a proposal needs a leader whose term has begun"
         assert not self.transfers, "a leader that transfers its leadership takes no proposals"
         self.now_ms = now_ms
@@ -219,7 +222,7 @@ class Raft:
         return self.leader.next_members(change, know_changes)
 
     def reconfigure(self, members: Members, now_ms: int) -> list[Action]:
-        """Appends the list that `next_members` allowed; it is in force at once, and a Commit reports it later."""
+        """Appends the list that `next_members` allowed. The list is used at once; a later Commit covers its entry."""
         assert self.may_serve and self.members_committed, (
             "an entry of its term, and the change before, come first"
         )
@@ -227,11 +230,11 @@ class Raft:
         return self.propose([encode_members(members)], now_ms)
 
     def note_newer_config_peer(self, peer: str) -> None:
-        """A newer list of members than this member's names `peer`, which sent a message, and this member."""
+        """Called when `peer` sent a message, and a newer list than this member's names both `peer` and this member."""
         self.newer_config_peers.add(peer)
 
     def read(self, read_id: int, now_ms: int) -> list[Action]:
-        """Asks for a read-index [6.4]; one ReadReady answers, at once or later."""
+        """Asks for a read-index [6.4]. One ReadReady is the answer, at once or later."""
         self.now_ms = now_ms
         if self.leader is not None:
             self.leader.read(read_id)
@@ -240,7 +243,7 @@ class Raft:
         return self.actions()
 
     def persisted(self, now_ms: int) -> list[Action]:
-        """The oldest unconfirmed PersistThenSend is durable."""
+        """Called when the oldest unconfirmed PersistThenSend is durable."""
         self.now_ms = now_ms
         confirmed = self.disk.confirmed(now_ms)
         self.log.forget(self.durable_index)
@@ -251,19 +254,20 @@ class Raft:
         return self.actions()
 
     def reclaimed(self, index: int) -> None:
-        """A durable snapshot covers the entries up to `index`, which may be deleted."""
+        """Called when a durable snapshot covers the entries up to `index`, which may then be deleted."""
         self.log.begin_after(index)
         self.membership.history.forget(index)
 
     def loaded(self, load: Load | LoadChunk, loaded: Loaded, now_ms: int) -> list[Action]:
-        """Takes what was read for `load`: entries, none if the log changed meanwhile, or a part of a snapshot."""
+        """Handles the result of the read `load`: entries (none if the log changed meanwhile), or a part of a snapshot."""
         self.now_ms = now_ms
         if self.leader is not None:
             self.leader.loaded(load, loaded)
         return self.actions()
 
     def receive(self, sender: str, message: Message, now_ms: int, ticket: int = 0) -> list[Action]:
-        """A message from `sender`. A request's answer will carry `ticket`. Strangers are answered, and change nothing."""
+        """Handles a message from `sender`. The Reply to a request has its `ticket`. A stranger is answered, and changes
+        nothing."""
         self.now_ms = now_ms
         known = sender in self.newer_config_peers or self.membership.knows(sender, self.committed_index)
         match message:
@@ -288,7 +292,7 @@ class Raft:
         return self.actions()
 
     def on_response(self, sender: str, message: Message) -> None:
-        """Takes an answer of a member. A newer term ends the present one; an answer of another term changes nothing."""
+        """Handles an answer of a member. A newer term ends the present term. An answer of an older term changes nothing."""
         if isinstance(message, RecoveryResponse):
             self.on_recovery_response(sender, message)
             return
@@ -307,8 +311,8 @@ class Raft:
                 leader.give_up_transfer()
 
     def unsent(self, peer: str, request: Request, now_ms: int) -> list[Action]:
-        """A request was not sent, or no answer to it will come: it is not in flight any more. It is not repeated at once,
-        because the next one may be refused as fast."""
+        """Called when a request was not sent, or no answer to it will come, so that it is not in flight any more. It is not
+        repeated at once, because the next request may fail as fast."""
         self.now_ms = now_ms
         if self.leader is not None and request.term == self.term:
             self.leader.unsent(peer, request)
@@ -319,8 +323,8 @@ class Raft:
         return self.actions()
 
     def connection_lost(self, peer: str, now_ms: int) -> list[Action]:
-        """The connection of the last request from `peer` has ended; the leader's answer, on a new connection, says whether it
-        leads."""
+        """Called when the connection of the last request from `peer` has ended. If `peer` is the leader, it is asked over a new
+        connection whether it still leads."""
         self.now_ms = now_ms
         if self.role is Role.FOLLOWER and peer == self.leader_id:
             self.leader_contact.suspected = True
@@ -328,47 +332,51 @@ class Raft:
         return self.actions()
 
     def transfer_leadership(self, target: str | None, now_ms: int) -> list[Action]:
-        """From this leader to `target` or its choice [3.10]: BecomeRole or TransferFailed within the shortest timeout."""
+        """Transfers the leadership to `target`, or to this leader's choice [3.10]. BecomeRole or TransferFailed follows within
+        the shortest election timeout."""
         self.now_ms = now_ms
         assert self.leader is not None, "only a leader has leadership to transfer"
         self.leader.transfer_leadership(target)
         return self.actions()
 
     def suppress_elections(self, now_ms: int, for_ms: int) -> list[Action]:
-        """A leader of another list counts this member, or this one could not serve: it neither leads nor tries."""
+        """Called when a leader of another list counts this member, or when this member could not serve. This member then
+        neither leads nor opens an election for `for_ms`."""
         self.now_ms = now_ms
         self.elections_suppressed_until_ms = now_ms + for_ms
         if self.role is not Role.FOLLOWER:
             self.become_follower(self.term, None)
         return self.actions()
 
-    # This member's disk: dledger.raft.rejoin and dledger.raft.startnumbers have the rules
+    # This member's disk; the rules are in dledger.raft.rejoin and dledger.raft.startnumbers
 
     @property
     def counts(self) -> bool:
-        """Whether it may vote, and its acknowledgements count."""
+        """Whether this member may vote, and its acknowledgements count."""
         return self.proven and not self.rejoin.newcomer
 
     @property
     def wants_proof(self) -> bool:
-        """Enough others have vouched for the disk; call `proved` once its next number is durable."""
+        """Whether enough other members have vouched for this disk. The caller then makes the next start number durable and
+        calls `proved`."""
         return not self.proven and self.proving.is_enough(self.voters, self.quorum, self.now_ms)
 
     def ask_for_proof(self) -> None:
-        """Sends pre-votes: any answer carries the start numbers that the others know of this member."""
+        """Sends pre-votes. Every answer has the start number of this member that the answering member knows."""
         if self.now_ms >= self.proving.due_ms:
             self.proving.due_ms = self.now_ms + self.settings.heartbeat_interval_ms
             for peer in self.voters:
                 self.send(peer, self.vote_request(pre_vote=True))
 
     def vouched(self, peer: str, now_ms: int) -> list[Action]:
-        """`peer` knows no newer disk of this member."""
+        """Called when `peer` knows no newer disk of this member."""
         self.now_ms = now_ms
         self.proving.vouched(peer)
         return self.actions()
 
     def proved(self, now_ms: int) -> list[Action]:
-        """The member counts from now on, unless it is a newcomer; others receive its number at once."""
+        """Called when this member's disk is proven. The member counts from now on, unless it is a newcomer. The other members
+        receive its number at once."""
         self.now_ms = now_ms
         self.proven = True
         for peer in self.voters:
@@ -376,9 +384,9 @@ class Raft:
         return self.actions()
 
     def set_back(self, now_ms: int) -> list[Action]:
-        """Others know a newer disk of this member: it has lost votes and acknowledgements, as if it had been emptied. A
-        newcomer has lost them already, but it, too, needs a newer number than the others know: until then they ignore its
-        messages."""
+        """Called when other members know a newer disk of this member. This member has then lost votes and acknowledgements, as
+        if its disk were empty. A newcomer has already lost them, but it also needs a newer number than the other members know:
+        until then they ignore its messages."""
         self.now_ms = now_ms
         self.proven = False
         if not self.rejoin.newcomer:
@@ -390,7 +398,7 @@ class Raft:
         return self.actions()
 
     def restarted(self, peer: str, now_ms: int) -> list[Action]:
-        """`peer` has restarted and still has the entries that it acknowledged."""
+        """Called when `peer` has restarted and must still have the entries that it acknowledged."""
         self.now_ms = now_ms
         if self.leader is not None:
             self.leader.restarted(peer)
@@ -403,14 +411,16 @@ class Raft:
         return self.term > 0 or self.log.last_index > NO_INDEX
 
     def send_recovery_requests(self) -> None:
-        """To all members, and to peers of a newer list: this member's list may not have its leader yet."""
+        """Sends recovery requests to all members, and to members of a newer list, because this member's list may not contain
+        the leader yet."""
         if self.now_ms >= self.recovery_due_ms:
             self.recovery_due_ms = self.now_ms + self.settings.heartbeat_interval_ms
             for peer in sorted({*self.peers, *self.newer_config_peers}):
                 self.send(peer, RecoveryRequest(self.term, self.rejoin.session))
 
     def on_recovery_request(self, peer: str, request: RecoveryRequest, known: bool) -> RecoveryResponse:
-        """A leader counts nothing that `peer` acknowledged before. A stranger never makes a group look new."""
+        """Answers a newcomer. A leader forgets everything that `peer` acknowledged before. An answer to a stranger never says
+        that the group is new."""
         admits = NO_INDEX if self.leader is None else self.leader.admit(peer, request.session)
         return RecoveryResponse(self.term, request.session, self.has_past or not known, admits)
 
@@ -421,9 +431,9 @@ class Raft:
             self.rejoin.answered(peer, has_past=response.has_past, term=response.term, admits=response.admits)
 
     def maybe_finish_recovery(self) -> None:
-        """Lets a newcomer vote once it has learned enough; its vote in the term in which it was caught up counts as given. It
-        only uses a committed list of members: each member that may have got its forgotten vote is in the list whose voters must
-        have answered."""
+        """Lets a newcomer vote once it knows enough. Its vote in the term in which it was caught up counts as given. Only a
+        committed list of members is used, because each member that may have got the newcomer's forgotten vote is in this list,
+        and all voters of the list must have answered."""
         held_index = min(self.committed_index, self.durable_index)
         if not self.has_past and self.rejoin.group_is_new:
             self.rejoin.newcomer = False
@@ -439,21 +449,21 @@ class Raft:
 
     @property
     def promotable(self) -> bool:
-        """Whether it may open an election, by itself or because a leader asks it to."""
+        """Whether this member may open an election, by itself or on a leader's request."""
         ready = self.counts and self.now_ms >= self.elections_suppressed_until_ms
         return ready and self.membership.votes
 
     def random_election_due_ms(self) -> int:
-        """Randomised, so that candidates seldom meet [3.4]."""
+        """The time of the next election. It is random, so that two candidates seldom compete [3.4]."""
         settings = self.settings
         return self.now_ms + self.draw(settings.election_timeout_min_ms, settings.election_timeout_max_ms)
 
     def leader_is_alive(self) -> bool:
-        """Whether a leader is alive: meanwhile disruptive servers are ignored [4.2.3]."""
+        """Whether a leader is alive. Disruptive servers are ignored meanwhile [4.2.3]."""
         return self.leader is not None or self.leader_contact.is_fresh(self.now_ms)
 
     def start_pre_vote(self) -> None:
-        """Asks whether an election could be won, without opening a term [9.6]: an isolated member inflates no terms."""
+        """Asks whether an election could be won, without opening a term [9.6]. So an isolated member uses up no terms."""
         self.election_due_ms = self.random_election_due_ms()
         if not self.promotable or self.disk.has_vote:
             return
@@ -462,7 +472,7 @@ class Raft:
         self.campaign(pre_vote=True)
 
     def start_election(self, *, transfer: bool = False) -> None:
-        """Opens a term and votes for itself [3.4]."""
+        """Opens a term, in which this member votes for itself [3.4]."""
         assert self.counts, "a member that may not vote does not vote for itself either"
         self.is_candidate = True
         self.leader_id = None
@@ -488,8 +498,9 @@ class Raft:
             self.start_election()
 
     def on_vote_request(self, candidate: str, request: VoteRequest) -> VoteResult:
-        """One vote a term, first come first served [3.4], for a log at least as complete as the voter's [3.6.1]. Whether the
-        voter's list has either of them as a voter does not matter: it may be older than the candidate's [4.1]."""
+        """Grants one vote in a term, to the first candidate [3.4] whose log is at least as complete as this member's [3.6.1].
+        The list of this member need not have the candidate or this member as a voter, because it may be older than the
+        candidate's list [4.1]."""
         if request.term < self.term or (request.pre_vote and request.term == self.term):
             return VoteResult.REJECT_EXPIRED_VOTE_TERM
         if self.leader_is_alive() and self.leader_id != candidate and not request.transfer:
@@ -508,7 +519,8 @@ class Raft:
         return VoteResult.ACCEPT
 
     def on_vote_response(self, voter: str, response: VoteResponse) -> None:
-        """Counts a vote. From the leader it is the answer to a suspicion: only a leader answers that there is one."""
+        """Counts a vote. A vote response from the leader is the answer to a suspicion: REJECT_ALREADY_HAS_LEADER means that it
+        still leads."""
         if voter == self.leader_id:
             if response.result is VoteResult.REJECT_ALREADY_HAS_LEADER:
                 self.leader_contact.suspected = False
@@ -519,8 +531,8 @@ class Raft:
             self.count_votes()
 
     def leader_is_gone(self) -> None:
-        """The suspected leader is gone, and its connection ended: no need to wait. Members open elections one after the other,
-        so that votes do not split."""
+        """Called when the suspected leader is gone: its connection ended, so there is no need to wait for the timeout. Members
+        open elections one after the other, so that votes do not split."""
         if not self.leader_contact.suspected:
             return
         rank = sum(peer < self.self_id and peer != self.leader_id for peer in self.voters)
@@ -529,8 +541,8 @@ class Raft:
         self.election_due_ms = min(self.election_due_ms, turn_ms)
 
     def on_transfer_request(self, leader: str, request: TransferRequest) -> ResultCode:
-        """The leader of this very term transfers its leadership: no pre-vote, and the votes need not wait until it is silent
-        [3.10]."""
+        """Opens an election because the leader of this term transfers its leadership. There is no pre-vote, and voters need not
+        wait until the leader is silent [3.10]."""
         if leader != self.leader_id or request.transferee_id != self.self_id:
             return ResultCode.INCONSISTENT_LEADER
         if request.term != self.term:
@@ -549,7 +561,7 @@ class Raft:
         self.ballots.close()
 
     def become_follower(self, term: int, leader_id: str | None) -> None:
-        """Follows `leader_id` in `term`, or waits for a leader to show itself."""
+        """Follows `leader_id` in `term`; if this is None, waits for a leader's message."""
         if term > self.term:
             self.adopt(term)
         if self.role is not Role.FOLLOWER:
@@ -570,7 +582,7 @@ class Raft:
     # Following
 
     def follow(self, sender: str, term: int) -> ResultCode:
-        """Accepts `sender` as the leader of `term`, unless the term is over or has another leader (then the sender lies)."""
+        """Accepts `sender` as the leader of `term`, unless the term is over or has another leader."""
         if term < self.term:
             return ResultCode.EXPIRED_TERM
         if term == self.term and self.leader_id not in (None, sender):
@@ -581,7 +593,8 @@ class Raft:
         return ResultCode.SUCCESS
 
     def on_push(self, leader: str, request: PushRequest, known: bool) -> PushResponse:
-        """Accepts entries that follow a common one; cuts only at a proven conflict, never a committed entry [3.5]."""
+        """Accepts entries that follow a common entry. The log is cut only at a proven conflict, and never at a committed entry
+        [3.5]."""
         code = self.follow(leader, request.term) if known else ResultCode.UNKNOWN_MEMBER
         hint = (NO_TERM, NO_INDEX)
         if code is ResultCode.SUCCESS:
@@ -608,7 +621,7 @@ class Raft:
         return ResultCode.SUCCESS
 
     def on_install(self, leader: str, request: InstallRequest, known: bool) -> InstallResponse:
-        """Takes a part of a snapshot; the last one replaces the log, unless that holds what the snapshot ends with [5]."""
+        """Receives a part of a snapshot. The last part replaces the log, unless the log holds the snapshot's last entry [5]."""
         code = self.follow(leader, request.term) if known else ResultCode.UNKNOWN_MEMBER
         held = 0
         if code is ResultCode.SUCCESS:
@@ -616,7 +629,7 @@ class Raft:
         return InstallResponse(self.term, code, request.index, held, request.session, not self.counts)
 
     def take_part(self, request: InstallRequest) -> tuple[ResultCode, int]:
-        """The code to answer, and the number of bytes of the snapshot that are here."""
+        """Returns the code of the answer, and the number of bytes of the snapshot that are here."""
         index = request.index
         if index <= self.committed_index or self.log.matches(index, request.index_term):
             self.commit(index)
@@ -635,8 +648,8 @@ class Raft:
         return ResultCode.SUCCESS, held
 
     def restore(self, snapshot: Snapshot) -> None:
-        """`snapshot` replaces a log that does not hold its last entry: that entry is committed, so nothing committed in the log
-        is missing from the snapshot. The disk counts as having what was committed before, until it has the snapshot."""
+        """Replaces the log, which does not hold the last entry of `snapshot`. This entry is committed, so every committed entry
+        of the log is covered by the snapshot. Until the snapshot is durable, the entries committed before count as durable."""
         self.disk.cut(self.committed_index + 1)
         self.log.restart(snapshot.last_index, snapshot.last_term)
         self.membership.restart(snapshot.configurations)
@@ -647,7 +660,7 @@ class Raft:
     # The log
 
     def commit(self, index: int) -> None:
-        """All up to `index` is committed; what was committed before stays so."""
+        """Moves the commit index to `index`, but never back."""
         self.committed_index = max(self.committed_index, index)
 
     def cut(self, index: int) -> None:
@@ -664,7 +677,8 @@ class Raft:
             self.members_changed()
 
     def members_changed(self) -> None:
-        """Votes of another configuration do not count any more: a smaller one might take them for its majority."""
+        """Called when the configuration changes. Votes under the former configuration do not count any more, because they might
+        be a majority of a smaller configuration."""
         self.ballots.close()
         self.newer_config_peers.clear()
         self.rejoin.voters_changed(self.voters)
@@ -680,7 +694,7 @@ class Raft:
         self.turn.messages.append(Reply(ticket, response))
 
     def actions(self) -> list[Action]:
-        """Ends a turn."""
+        """Ends a turn, and returns its actions."""
         if self.rejoin.newcomer:
             self.maybe_finish_recovery()
         turn, self.turn = self.turn, Turn()
@@ -694,8 +708,8 @@ class Raft:
 
 
 def trim_to_log_start(push: PushRequest, log: RaftLog) -> PushRequest | None:
-    """The part of `push` behind the beginning of `log`: entries before it are committed, and so the same here. None if `push`
-    contradicts that."""
+    """The part of `push` after the beginning of `log`. Earlier entries are committed, so they are the same here; None if `push`
+    contradicts this."""
     behind = log.prev_index - push.prev_index
     if behind <= 0:
         return push

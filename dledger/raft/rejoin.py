@@ -1,31 +1,31 @@
 """Recovery of a member that may have forgotten its vote. After Viewstamped Replication Revisited, section 4.3.
 
-A member whose disk holds no term file may be new, or may have forgotten its votes and acknowledgements. Until it knows which,
-it is a newcomer: it grants no vote, opens no election, and its acknowledgements do not count. It may vote when
-- every other member answers that it has no past either: then there was no election, because a candidate has a past; or
-- every other member has reported its term, and the leader of the newest of these terms has caught it up to the commit index
-  that this leader had when it was asked. A member for which this one may have voted is in the term of that vote or a later one,
-  and has reported it; an entry that this member may have acknowledged was committed by leaders of terms not above that, so the
-  newest leader had it committed with its no-op. In the term in which it is caught up its vote counts as given.
+A member without a term file on its disk (found by dledger/storage/store.py) may be new, or may have forgotten its votes and
+acknowledgements. Until it knows which, the member is a newcomer: it grants no vote, opens no election, and its acknowledgements
+do not count. It may vote in one of two cases:
+- Every other voter answers that it has no past either. Then there was no election, because a candidate has a past.
+- Every other voter has reported its term, and the leader of the newest of these terms has caught up the newcomer to the
+  leader's commit index at the time of the request. The vote that the newcomer may have forgotten is in the term that its
+  receiver reported, or in an older term. An entry that the newcomer may have acknowledged was committed by a leader of such a
+  term, so the newest leader has this entry committed with its no-op. In the term in which the newcomer is caught up its vote
+  counts as given.
 
-If the members change meanwhile (dledger.raft.raft has the rule), the members of the committed list in this member's log must
-answer. A member outside that list is missing the list's entry, so it can win no newer term.
+If the members change meanwhile (dledger.raft.raft has the rule), the members of the committed list in the newcomer's log must
+answer. A member outside this list is missing the list's entry, so it can win no newer term.
 
-The leader forgets what a former life of the newcomer acknowledged: each life has a `session`, which pushes carry and their
-answers echo.
+The leader forgets what a former life of the newcomer acknowledged. Each life has a `session`; PUSHes carry it, and their
+answers echo it.
 
-A member whose disk was set back to an earlier image of itself has forgotten the same (dledger.raft.startnumbers finds it out),
-and becomes a newcomer that has a log.
+A member whose disk was set back to an earlier image has forgotten the same (dledger.raft.startnumbers detects this). It becomes
+a newcomer with a log.
 
-Invariant: a member that may vote becomes a newcomer again only if its disk was set back.
+`DiskFreshnessCheck` decides whether a member that has started may count: the other members must answer that they know no newer
+disk of this member. The answers of a majority, this member included, are enough, because no election succeeds without a
+majority. But the check waits for each other reachable member, up to the shortest election timeout, in case a later answer names
+a newer disk.
 
-`DiskFreshnessCheck` decides whether a member that has started may count. The others must answer that they know no newer disk
-of it.
-
-The answers of a majority, with this member, are enough, because no election succeeds without them. But each other reachable
-member is waited for, up to the shortest election timeout, so that the first answers do not hide one that knows better.
-
-Invariant: only `begin` forgets an answer. Pure."""
+Invariant: a member that may vote becomes a newcomer again only if its disk was set back. Only `DiskFreshnessCheck.begin`
+forgets an answer. Pure."""
 
 from __future__ import annotations
 
@@ -38,22 +38,24 @@ NO_SESSION = 0
 
 
 class RejoinState:
-    """`session` distinguishes this life of a newcomer from others; `peers` are all other voters."""
+    """The recovery of one member. `session` distinguishes this life of a newcomer from its other lives. `peers` are all other
+    voters."""
 
     def __init__(self, peers: Iterable[str], *, newcomer: bool, session: int, set_back: bool = False) -> None:
         self.newcomer = newcomer
         self.set_back = set_back
-        """Whether its disk was found to be an older image, so that it has a past."""
+        """Whether the member's disk was found to be an older image, so that the member has a past."""
         self.session = session
         self.answered_by: set[str] = set()
         self.unanswered = set(peers)
         """The voters that have not answered in this life."""
         self.group_has_past = False
         self.admission: tuple[int, int] | None = None
-        """The term of the admitting leader, and the index that this member must hold."""
+        """The term of the admitting leader, and the index up to which this member must hold the log."""
 
     def answered(self, peer: str, *, has_past: bool, term: int, admits: int) -> None:
-        """`admits` is the commit index of `peer`, if it led in `term` and might serve; else NO_INDEX."""
+        """Handles the answer of `peer`. `admits` is the commit index of `peer`, if `peer` led in `term` and might serve; else
+        NO_INDEX."""
         self.answered_by.add(peer)
         self.unanswered.discard(peer)
         self.group_has_past = self.group_has_past or has_past
@@ -61,7 +63,7 @@ class RejoinState:
             self.admission = (term, admits)
 
     def voters_changed(self, peers: Iterable[str]) -> None:
-        """Takes the other voters of a new configuration."""
+        """Sets the other voters to those of a new configuration."""
         self.unanswered = set(peers) - self.answered_by
 
     @property
@@ -69,8 +71,8 @@ class RejoinState:
         return not self.unanswered and not self.group_has_past
 
     def is_caught_up(self, term: int, held_index: int) -> bool:
-        """Whether the leader of `term`, the present one, has caught up this member, which holds the committed entries up to
-        `held_index`."""
+        """Whether the leader of `term`, the present term, has caught up this member. The member holds the committed entries up
+        to `held_index`."""
         if self.unanswered or self.admission is None:
             return False
         admitted_in, index = self.admission
@@ -78,7 +80,7 @@ class RejoinState:
 
 
 class DiskFreshnessCheck:
-    """The check of one start; members that do not answer are waited for `wait_ms`."""
+    """The check at one start. It waits at most `wait_ms` for members that do not answer."""
 
     def __init__(self, now_ms: int, wait_ms: int) -> None:
         self._wait_ms = wait_ms
@@ -86,13 +88,13 @@ class DiskFreshnessCheck:
 
     def begin(self, now_ms: int) -> None:
         self.due_ms = now_ms
-        """When to ask the others next."""
+        """The time at which the other members should be asked next."""
         self._begun_ms = now_ms
         self._vouching: set[str] = set()
         self._unreached: set[str] = set()
 
     def vouched(self, peer: str) -> None:
-        """`peer` knows no newer disk of this member."""
+        """Called when `peer` knows no newer disk of this member."""
         self._vouching.add(peer)
 
     def unreached(self, peer: str) -> None:

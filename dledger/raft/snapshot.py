@@ -1,7 +1,7 @@
-"""A snapshot: the state of the state machine after one entry, and the beginning of the log on this disk.
+"""A snapshot: the state of the state machine after an entry, and the beginning of the log on this disk.
 
-Invariants: `begin.index` <= `last_index`: every entry behind the snapshot is in the log. A follower takes a snapshot whole,
-once its check value is right, or not at all. Pure."""
+Invariants: `begin.index` <= `last_index`, so every entry after the snapshot is in the log. A follower uses a snapshot only as a
+whole, and only if its check value is right. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dledger.raft.messages import InstallRequest
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The beginning of the log on a disk: behind this entry."""
+    """The beginning of the log on a disk: the log begins after this entry."""
 
     index: int = NO_INDEX
     term: int = NO_TERM
     position: int = 0
-    """The beginning of a data file."""
+    """The position of the log's beginning, which is the beginning of a data file."""
     check: int = 0
-    """The check value of that entry, if it was written here."""
+    """The check value of this entry, if the entry was written here."""
 
 
 WHOLE = Begin()
@@ -33,15 +33,16 @@ class Snapshot:
     last_index: int
     last_term: int
     state: bytes | bytearray
-    """The state machine's own bytes, which nobody changes."""
+    """The bytes from the state machine; they are never changed."""
     begin: Begin = WHOLE
     configurations: tuple[ConfigurationAt, ...] = ()
-    """The members of the group there, if an entry has them; at most one."""
+    """The configuration at the snapshot's last entry, if an entry has it; at most one."""
     replaces_files: bool = False
-    """The log's files are still those of the log that the snapshot replaced: nothing that follows it was written yet."""
+    """Whether the log's files are still those of the log that the snapshot replaced. No entry after the snapshot was written
+    yet."""
 
     def behind(self, begin: Begin) -> Snapshot:
-        """The same snapshot, with a log that begins there."""
+        """The same snapshot, with a log that begins at `begin`."""
         assert begin.index <= self.last_index, "entries behind a snapshot stay"
         return replace(self, begin=begin)
 
@@ -55,7 +56,7 @@ class IncomingSnapshot:
         self._check = 0
 
     def take(self, request: InstallRequest) -> int:
-        """Takes a part. Returns the number of bytes here: the next part must follow them."""
+        """Receives a part. Returns the number of bytes that are here; the next part must follow them."""
         snapshot = request.index, request.index_term, request.size, request.check
         if self._of != snapshot:
             self.forget()
@@ -66,7 +67,7 @@ class IncomingSnapshot:
         return len(self._data)
 
     def complete(self) -> bytearray | None:
-        """The whole state; None if its check value is wrong. Either way it is forgotten here."""
+        """Returns the whole state, None if its check value is wrong. In both cases this object forgets the state."""
         assert self._of is not None
         state = self._data if self._check == self._of[3] else None
         self.forget()

@@ -1,12 +1,12 @@
-"""Start numbers: how often each member of a group has started, as one of them knows it. A disk that was set back to an earlier
-image of itself is recognised by a number that others received after the image was taken.
+"""Start numbers: a count of the starts of each member, as one member of the group knows it. A disk that was set back to an
+earlier image is recognised by a number that other members received after the image was taken.
 
-Each start draws a greater number, and a running member draws another one every few seconds. With it goes a `life`, drawn at
-random by the start, so that a disk that was set back does not pass for its lost life when it draws the same number again. Every
-message carries the numbers of all members that its sender knows, so one member that received a number is enough.
+Each start draws a greater number, and a running member draws the next number every few seconds. Each number has a `life`, which
+the start draws at random. So a disk that was set back is not mistaken for its lost life when it draws the same number again.
+Every message has the numbers that its sender knows of all members, so it is enough if one member received a number.
 
-Invariant: a member's own number is durable before it is sent, so others know no newer one, unless the disk was set back; known
-numbers of others only grow. Pure."""
+Invariant: a member's own number is durable before it is sent, so other members know no newer number unless the disk was set
+back. The known numbers of other members only grow. Pure."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ NUMBER_MAX = (1 << 53) - 1
 LIFE_MAX = (1 << 31) - 1
 TEXT_MAX = 8192
 BEYOND = 1_000
-"""Added by a leader that proved a disk to be set back: more than that member may have drawn meanwhile."""
+"""A leader that proved that a disk was set back adds this to the member's number. It is more than the member may have drawn
+meanwhile."""
 
 
 class Start(NamedTuple):
-    """`number` 0: none was drawn yet."""
+    """A start number with its life. `number` is 0 if no number was drawn yet."""
 
     number: int = 0
     life: int = 0
@@ -34,17 +35,17 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NewNumbers:
-    """The news in a message."""
+    """The new numbers in a message."""
 
     sender_began: bool = False
-    """It is the first message of a life of its sender."""
+    """Whether it is the first message of a life of its sender."""
     others: bool = False
-    """It has a newer number of another member."""
+    """Whether it has a newer number of another member."""
 
 
 class StartNumbers:
-    """`own` is the number on this member's disk; None: there is none, as after an older version, and nobody is contradicted.
-    `known` are the numbers of others."""
+    """The numbers that one member knows. `own` is the number on this member's disk; None if the disk has no number (an older
+    version wrote none), and then no other number contradicts the disk. `known` are the numbers of other members."""
 
     def __init__(self, self_id: str, own: Start | None, known: Mapping[str, Start], *, life: int) -> None:
         self.self_id = self_id
@@ -53,21 +54,21 @@ class StartNumbers:
         self.is_there = own is not None
         self.known = dict(known)
         self.claimed = Start()
-        """The newest number that others know of this member, if the disk does not have it."""
+        """The newest number that other members know of this member, if this disk does not have it."""
         self.text = ""
-        """The text in each message: the numbers of the present members."""
+        """The text in each message, with the numbers of the present members."""
         self._members: frozenset[str] | None = None
         self._read: dict[str, tuple[str, Start | None]] = {}
-        """Sender -> the last text from it, and its own number in that."""
+        """Sender -> the last text from it, and the sender's own number in this text."""
         self._encode()
 
     @property
     def set_back(self) -> bool:
-        """Whether others know a number that the disk does not have."""
+        """Whether other members know a number that this disk does not have."""
         return self.is_there and self.claimed.newer_than(self.own)
 
     def next(self, *, above_claimed: bool) -> Start:
-        """The next number: make it durable, then call `drawn`."""
+        """Returns the next number. The caller makes it durable and then calls `drawn`."""
         number = max(self.own.number, self.claimed.number if above_claimed else 0)
         return Start(min(number, NUMBER_MAX - 1) + 1, self.life)
 
@@ -77,13 +78,13 @@ class StartNumbers:
         self._encode()
 
     def members_are(self, members: Collection[str]) -> None:
-        """Numbers of these members count from now on."""
+        """Only numbers of these members count from now on."""
         self._members = frozenset(members)
         self._read.clear()
         self._encode()
 
     def receive(self, sender: str, text: str, members: Collection[str]) -> NewNumbers:
-        """Takes the `text` in a message of `sender`; only `members` are of interest."""
+        """Reads the `text` in a message of `sender`. Only the numbers of `members` are used."""
         read = self._read.get(sender)
         if read is not None and read[0] == text:
             return NewNumbers()
@@ -104,13 +105,13 @@ class StartNumbers:
         return NewNumbers(began, others)
 
     def is_of_former_life(self, sender: str) -> bool:
-        """Whether the last message of `sender` is from a former life of it, or from a disk that was set back."""
+        """Whether the last message of `sender` is from a former life of the sender, or from a disk that was set back."""
         _, said = self._read.get(sender, ("", None))
         known = self.known.get(sender)
         return said is not None and known is not None and said.life != known.life
 
     def contradicted(self, member: str, life: int) -> None:
-        """`member` has lost entries that it acknowledged: its disk is an older image."""
+        """Called when `member` has lost entries that it acknowledged, so that its disk must be an older image."""
         known = self.known.get(member, Start())
         self.known[member] = Start(min(known.number + BEYOND, NUMBER_MAX), life)
         self._encode()
@@ -126,7 +127,7 @@ def encode(starts: Mapping[str, Start]) -> str:
 
 
 def decode(text: str) -> dict[str, Start]:
-    """The start numbers in `text`; none if no member wrote it."""
+    """The start numbers in `text`; none if the text is malformed."""
     found: dict[str, Start] = {}
     if not text or len(text) > TEXT_MAX:
         return found

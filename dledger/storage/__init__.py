@@ -1,1 +1,1 @@
-"""The log, the vote, the checkpoint and the snapshots of one member on its disk."""
+"""One member's files on its disk: the log, the vote, the checkpoint and the snapshots."""

@@ -1,9 +1,10 @@
-"""The commit index on disk: DLedger 0.3's `checkpoint` file, with keys of this project for the durable end and a cut under way.
+"""The commit index on disk: DLedger 0.3's `checkpoint` file, with keys of this project for the durable end and for a cut in
+progress.
 
-Invariant: entries up to `committed_index` were durable here when the file was written, and entries with their index units up to
-`synced_index`. So a log that ends below either is damaged, and a start need not read the entries below `synced_index`: their
-lists of members are in this file. While `cut_from` is set, nothing from that index on belongs to the log, whatever the data
-files hold."""
+Invariant: when the file was written, entries up to `committed_index` were durable here, and entries up to `synced_index` with
+their index units. So a log that ends below one of these indexes is damaged. A start need not read the entries below
+`synced_index`: their lists of members are in this file. While `cut_from` is set, no entry from this index on belongs to the
+log, even if the data files hold it."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ class LedgerCheckpoint:
     synced_index: int = NO_INDEX
     """The key `syncedIndex`; Java ignores it, and rewrites the file without it."""
     configurations: tuple[ConfigurationAt, ...] = ()
-    """The key `allMembers`: the lists of members in the entries up to `synced_index`, which no start reads, from the one on
-    that is in force where the log begins. Older versions wrote `members`, from the last committed list on."""
+    """The key `allMembers`: the lists of members in the entries up to `synced_index`, which no start reads, beginning with the
+    list that is used at the log's beginning. Older versions wrote the key `members`, beginning with the last committed list."""
 
 
 class CheckpointFile:
@@ -36,13 +37,13 @@ class CheckpointFile:
         self.name = name
 
     async def load(self) -> LedgerCheckpoint:
-        """All -1 if there is no such file. Raises BadKeyValues, MembersUnknown."""
+        """The stored checkpoint; all indexes are -1 if there is no file. Raises BadKeyValues, MembersUnknown."""
         data = await self.files.read(self.name)
         if data is None:
             return LedgerCheckpoint()
         values = parse_key_values(self.name, data)
         known = {"syncedIndex": str(NO_INDEX)} | values
-        if "members" in values:  # older lists are in entries alone: all are read
+        if "members" in values:  # older lists are only in entries, so all entries are read
             known["syncedIndex"] = str(NO_INDEX)
         return LedgerCheckpoint(
             whole_number(self.name, values, "endIndex", least=NO_INDEX),
@@ -53,7 +54,7 @@ class CheckpointFile:
         )
 
     async def store(self, checkpoint: LedgerCheckpoint) -> None:
-        """Durable on return. Raises OSError."""
+        """Stores `checkpoint`; durable on return. Raises OSError."""
         lines = [f"endIndex={checkpoint.end_index}", f"committedIndex={checkpoint.committed_index}"]
         if checkpoint.synced_index != NO_INDEX:
             lines.append(f"syncedIndex={checkpoint.synced_index}")

@@ -16,9 +16,9 @@ ENTRY_HEADER = struct.Struct(
     "q"  # 16 term
     "q"  # 24 pos             position of this entry in this node's data stream
     "i"  # 32 channel         0
-    "I"  # 36 chain_crc       upstream 0, unchecked; ours: never 0, CRC-32 of all other bytes of the entry,
+    "I"  # 36 chain_crc       upstream 0, unchecked; here never 0: CRC-32 of all other bytes of the entry,
     #                         continued from the entry before
-    "I"  # 40 body_crc        upstream 0, unchecked; ours: how many entries precede this one in the same sync
+    "I"  # 40 body_crc        upstream 0, unchecked; here the number of earlier entries in the same sync
     "i"  # 44 body_size
 )
 INDEX_UNIT = struct.Struct(
@@ -29,11 +29,11 @@ INDEX_UNIT = struct.Struct(
     "q"  # 16 index
     "q"  # 24 term
 )
-BLANK = struct.Struct(">ii")  # magic -1, bytes that remain in the file from here; then zeros
+BLANK = struct.Struct(">ii")  # magic -1, then the number of bytes left in the file; zeros follow
 ENTRY_HEADER_BYTES = ENTRY_HEADER.size
 CHECK_START, CHECK_END = 36, 40
 BEFORE_CHECK, BEHIND_CHECK = struct.Struct(">iiqqqi"), struct.Struct(">Ii")
-"""The header's two parts."""
+"""The two parts of the header, before and after the check value."""
 CHECK_OF_ZERO = 0xFFFFFFFF
 """Written instead of a check value of 0."""
 MAGIC = 1
@@ -61,9 +61,9 @@ class StoredEntry:
     entry: Entry
     size: int
     check: int
-    """Its chain_crc: 0 in stores that Java wrote."""
+    """The entry's chain_crc; 0 in stores that Java wrote."""
     batch_position: int
-    """Its body_crc field: entries before it in the same sync."""
+    """The entry's body_crc field: the number of earlier entries in the same sync."""
 
 
 def header_of(entry: Entry, pos: int, batch_position: int, previous_check: int) -> tuple[bytes, int]:
@@ -87,8 +87,9 @@ def put_entries(
     batch_position: int,
     check: int,
 ) -> tuple[bytes, int]:
-    """Writes the entries of a block (dledger.raft.entries) to `room`, which is at `pos` of the data stream. Returns their index
-    units and the check value of the last. `batch_position`: of the first; `check`: of the entry before."""
+    """Writes the entries of a block (dledger.raft.entries) to `room`, which is at `pos` of the data stream. Returns the index
+    units and the last entry's check value. `batch_position` is that of the first entry, `check` the check value of the entry
+    before."""
     at, start, units = 0, begin, bytearray()
     for number, end in enumerate(ends):
         entry = Entry(first_index + number, term, bytes(data[start + BLOCK_HEAD_BYTES : end]))
@@ -103,7 +104,7 @@ def put_entries(
 
 
 def decode_entry(view: memoryview, pos: int, previous_check: int) -> StoredEntry | None:
-    """The entry at the start of `view`, at `pos` of the data stream; None if there is no whole and intact one.
+    """The entry at the start of `view`, at `pos` of the data stream; None if there is no whole and intact entry.
 
     A check value of 0 means that Java wrote the entry, and is not compared."""
     if len(view) < ENTRY_HEADER_BYTES:
@@ -128,7 +129,7 @@ def stored_check(view: bytes | memoryview) -> int:
 
 
 def synced_before(view: bytes | memoryview) -> int:
-    """The number of entries before it in its sync, by its header."""
+    """The number of earlier entries in the same sync, from the header of the entry at the start of `view`."""
     return int.from_bytes(view[CHECK_END : CHECK_END + 4], "big")
 
 
@@ -138,7 +139,7 @@ def encode_index_unit(entry: Entry, pos: int) -> bytes:
 
 
 def read_index_unit(view: memoryview, index: int) -> IndexUnit | None:
-    """The unit at the start of `view`; None if it is not the one of entry `index`."""
+    """The index unit at the start of `view`; None if it is not the unit of entry `index`."""
     if len(view) < INDEX_UNIT.size:
         return None
     magic, *fields = INDEX_UNIT.unpack_from(view)
@@ -148,13 +149,13 @@ def read_index_unit(view: memoryview, index: int) -> IndexUnit | None:
 
 
 def index_unit_of(view: memoryview) -> IndexUnit | None:
-    """The index unit of the entry at the start of `view`, made from its header; None if there is no whole entry."""
+    """The index unit of the entry at the start of `view`, made from the entry's header; None if there is no whole entry."""
     unit = index_header(view)
     return unit if unit is not None and unit.size <= len(view) else None
 
 
 def index_header(view: bytes | memoryview) -> IndexUnit | None:
-    """The same; the entry's body need not be in `view`."""
+    """Like `index_unit_of`, but the entry's body need not be in `view`."""
     if len(view) < ENTRY_HEADER_BYTES:
         return None
     magic, size, index, term, pos, _, _, _, body_size = ENTRY_HEADER.unpack_from(view)

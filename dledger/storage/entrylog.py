@@ -1,20 +1,15 @@
 """The log on disk: entries and index units in DLedger 0.3's formats. Upstream: DLedgerMmapFileStore.
 
-Invariant: an entry that `sync` covered is found again after any crash, and one that `cut` removed is not. Entries are chained:
-each check value continues from the one before, so data that an earlier entry left at a position is never taken for the next
-entry. The index files are derived: they are rebuilt from the data where no `sync_index` covered them. Only the files grow with
-the log.
+The module also reads entries that are no longer in memory, outside the event loop, and finds the possible beginnings of a log
+whose first entries a snapshot covers: the beginnings of its data files. The log begins only where its first entry confirms the
+check value of the entry before, which is deleted: otherwise the first entry could neither be read nor repaired. To find such a
+beginning only headers and that entry are read. Only the files grow with the log.
 
-Also reads of entries that are on the disk and no longer in memory, outside the event loop.
-
-Invariant: returned entries are in the log as they were written, each check value compared; a read during a cut returns nothing
-rather than parts of two logs. One call reads at most what its limits allow.
-
-Also the possible beginnings of a log whose first entries a snapshot covers: the beginnings of its data files.
-
-Invariant: all entries behind the given one stay in the log. The log begins only where its first entry confirms the check value
-of the entry before, which is deleted: otherwise that first entry could neither be read nor repaired. But for that entry only
-headers are read, outside the event loop."""
+Invariant: an entry that `sync` covered is found again after any crash, and an entry that `cut` removed is not. Each check value
+continues the check value of the entry before, so data that an earlier entry left at a position is never taken for the next
+entry. The index files are derived: where no `sync_index` covered them they are rebuilt from the data. A returned entry is in
+the log as it was written, with its check value compared. A read during a cut returns nothing rather than parts of two logs, and
+reads at most what its limits allow. When the beginning moves, all entries after the given entry stay in the log."""
 
 from __future__ import annotations
 
@@ -49,7 +44,7 @@ from nativepath import presence
 logger = logging.getLogger(__name__)
 
 PositionInBody = Callable[[bytes], int | None]
-"""Returns the position that the body of an entry says the entry has; None if it says nothing."""
+"""Returns the position of an entry as its body contains it; None if the body contains no position."""
 
 
 def nowhere(body: bytes) -> int | None:
@@ -57,8 +52,8 @@ def nowhere(body: bytes) -> int | None:
 
 
 def outermost_positions(block: Block, position_in_body: PositionInBody) -> list[tuple[int, int]]:
-    """(number, position) of the first and the last entry in `block` whose body has its position. The positions between follow
-    from the sizes."""
+    """(number, position) of the first and the last entry in `block` whose bodies contain their positions. The positions of the
+    entries between follow from the sizes."""
     if position_in_body is nowhere:
         return []
     numbers = range(len(block))
@@ -79,7 +74,8 @@ def claimed_position(block: Block, number: int, position_in_body: PositionInBody
 
 
 class EntryLog:
-    """The files data/ and index/ below `directory`. First call `open`, and dledger.storage.store once."""
+    """The log in the files data/ and index/ below `directory`. The caller first calls `open`, and recovers the log once
+    (dledger.storage.store)."""
 
     def __init__(
         self,
@@ -92,18 +88,18 @@ class EntryLog:
         self.where = where
         self.position_in_body = position_in_body
         self.begin = begin
-        """Data before it is not looked at."""
+        """The log's beginning; data before it is not read."""
         self.data = FileList(directory.subdirectory("data"), settings.data_file_bytes, f"{where}/data")
         self.index = FileList(directory.subdirectory("index"), settings.index_file_bytes, f"{where}/index")
         self.end_index = begin.index
         self.end = begin.position
         self.check = begin.check
-        """The last entry's check value."""
+        """The check value of the last entry."""
         self.batch_count = 0
-        """Entries written since the last sync."""
+        """The number of entries written since the last sync."""
         self._put = put_entries if presence.native is None else presence.native.put_entries
         self.cuts = 0
-        """Counts cuts and deletions: a read during one of them may have returned anything."""
+        """The number of cuts and deletions. A read during a cut or deletion may have returned anything."""
 
     @property
     def unsynced_from(self) -> int:
@@ -111,7 +107,7 @@ class EntryLog:
         return self.end_index + 1 - self.batch_count
 
     async def open(self) -> None:
-        """Raises LogDamaged, OSError."""
+        """Opens the files. Raises LogDamaged, OSError."""
         await self.data.open(self.begin.position)
         await self.index.open_derived(self._first_unit, INDEX_UNIT.size)
 
@@ -121,7 +117,7 @@ class EntryLog:
         return (self.begin.index + 1) * INDEX_UNIT.size
 
     def skip_blank(self, position: int) -> int:
-        """The next file's start if a blank closes this one at `position`."""
+        """The start of the next file if a blank closes this file at `position`, else `position`."""
         rest = self.data.rest_of_file(position)
         closed = len(rest) < BLANK.size or BLANK.unpack_from(rest) == (BLANK_MAGIC, len(rest))
         return position + len(rest) if closed else position
@@ -132,10 +128,10 @@ class EntryLog:
         at = position % self.data.file_bytes
         return f"offset {at} of {self.data.where}/{position - at:020d}"
 
-    # Where an entry is
+    # Positions of entries
 
     def unit(self, index: int) -> IndexUnit | None:
-        """The unit of entry `index` in the index file; None if there is no possible one."""
+        """The unit of entry `index` in the index file; None if the unit there is impossible."""
         unit = read_index_unit(self.index.rest_of_file(index * INDEX_UNIT.size), index)
         there = (
             unit is not None
@@ -145,19 +141,19 @@ class EntryLog:
         return unit if there else None
 
     def stored_unit(self, index: int) -> IndexUnit:
-        """The unit of an entry of this log, after comparing it with the entry's own header. Raises LogDamaged."""
+        """The unit of an entry of this log, after comparing the unit with the entry's header. Raises LogDamaged."""
         unit = self.unit(index)
         if unit is None or unit != index_unit_of(self.data.rest_of_file(unit.position)):
             raise self.unreadable(index)
         return unit
 
     def end_of(self, index: int) -> int:
-        """The end of entry `index`, which may be the one that the log begins after. Raises LogDamaged."""
+        """The end of entry `index`, which may be the entry after which the log begins. Raises LogDamaged."""
         return self.begin.position if index == self.begin.index else self.believed_unit(index).end
 
     def believed_unit(self, index: int) -> IndexUnit:
-        """As `stored_unit`, but one corrupt header does not stop the member, which must run to get it repaired: the index is
-        believed if it is right about both neighbours. Raises LogDamaged."""
+        """Like `stored_unit`, but with a corrupt header the index is believed if it is right about both neighbours: the member
+        must run so that the header can be repaired. Raises LogDamaged."""
         try:
             return self.stored_unit(index)
         except LogDamaged:
@@ -172,7 +168,7 @@ class EntryLog:
             return unit
 
     def check_of(self, index: int) -> int:
-        """The check value that the entry behind `index` continues from. Raises LogDamaged."""
+        """The check value of entry `index`, which the next entry continues. Raises LogDamaged."""
         if index == self.begin.index:
             return self.begin.check
         return stored_check(self.data.rest_of_file(self.stored_unit(index).position))
@@ -181,8 +177,8 @@ class EntryLog:
         return EntryUnreadable(self.where, index)
 
     def rebuild_index_unit(self, index: int) -> bool:
-        """Rewrites a wrong index unit of an entry that is intact and follows the one before: the index is derived. Returns
-        whether it did."""
+        """Rewrites a wrong index unit, if its entry is intact and continues the entry before. Returns whether it was
+        rewritten."""
         try:
             position = self.skip_blank(self.end_of(index - 1))
             stored = decode_entry(self.data.rest_of_file(position), position, self.check_of(index - 1))
@@ -199,10 +195,10 @@ class EntryLog:
     # Writing
 
     async def append(self, entries: Sequence[Entry]) -> None:
-        """Appends entries, which are durable at the next `sync`.
+        """Appends entries, which become durable at the next `sync`.
 
-        Raises: EntryMisplaced; OSError: the disk fails or is full. Then the log ends behind the entries that are whole, and the
-        rest can be appended once there is room."""
+        Raises: EntryMisplaced; OSError if the disk fails or is full. The log then ends after the complete entries, and the
+        other entries can be appended once there is room."""
         for first, block in Entries.of(entries).numbered():
             assert first == self.end_index + 1, f"entry {first} cannot follow {self.end_index}"
             taken = 0
@@ -214,8 +210,8 @@ class EntryLog:
                 taken += count
 
     def append_to_file(self, block: Block) -> None:
-        """Appends entries that have room in the file. None is written if one is misplaced, or if the disk has no room for all
-        of them and their index units."""
+        """Appends entries that fit into the file. No entry is written if an entry is misplaced, or if the disk has no room for
+        all entries and their index units."""
         self.check_places(block)
         index, count = self.end_index + 1, len(block)
         size = block.size(count, ENTRY_HEADER_BYTES)
@@ -236,8 +232,8 @@ class EntryLog:
             self.index.write(position, view[position - start : position - start + size])
 
     def check_places(self, block: Block) -> None:
-        """Compares the positions that entries contain with the ones that they get here. Raises EntryMisplaced for the first
-        wrong one."""
+        """Compares the positions in the entries' bodies with the positions that the entries get here. Raises EntryMisplaced for
+        the first difference."""
         if all(
             claimed == self.place_in(block, number)
             for number, claimed in outermost_positions(block, self.position_in_body)
@@ -254,8 +250,8 @@ class EntryLog:
         return self.end + block.size(number, ENTRY_HEADER_BYTES)
 
     async def close_file_before(self, size: int) -> None:
-        """Continues in a new file if `size` bytes do not fit. A file is durable before the next one exists, so a missing file
-        in the middle was lost by the disk."""
+        """Continues in a new file if `size` bytes do not fit into the present file. A file is durable before the next file
+        exists, so a file that is missing in the middle was lost by the disk."""
         start = self.start_of(size, self.end)
         if start != self.end:
             self.data.write(self.end, BLANK.pack(BLANK_MAGIC, start - self.end))
@@ -263,21 +259,21 @@ class EntryLog:
             self.end = start
 
     def start_of(self, size: int, end: int) -> int:
-        """The position of an entry of `size` bytes with its header in a log that ends at `end`: it must fit into its file with
-        a blank behind it."""
+        """The position of the next entry in a log that ends at `end`. The entry has `size` bytes with its header, and must fit
+        into its file together with a blank."""
         remaining = self.data.file_bytes - end % self.data.file_bytes
         return end + remaining if size + BLANK.size > remaining else end
 
     def stretch(self, block: Block, end: int) -> tuple[int, int]:
-        """The position of the first entry of `block` in a log that ends at `end`, and the number of entries that fit into that
+        """The position of the first entry of `block` in a log that ends at `end`, and the number of entries that fit into this
         file from there."""
         start = self.start_of(ENTRY_HEADER_BYTES + block.size(1), end)
         left = self.data.file_bytes - start % self.data.file_bytes
         return start, block.fitting(left - BLANK.size, ENTRY_HEADER_BYTES)
 
     def rewrite_index_units(self, index: int, units: bytes) -> None:
-        """Rewrites the index units of the entries from `index` on, in one file: the page cache may show more of it than the
-        disk has."""
+        """Rewrites the index units of the entries from `index` on, in one file. This is needed because the page cache may show
+        units that the disk does not have."""
         self.index.rewrite(index * INDEX_UNIT.size, units)
 
     async def sync(self) -> None:
@@ -290,17 +286,18 @@ class EntryLog:
         await self.index.sync()
 
     def rewrite_last_batch(self) -> None:
-        """Writes the last batch again, for the next `sync`. Recovery may have read it from the page cache only: a killed
-        process had not synced it, or a sync failed and the kernel forgot which pages it dropped. No older batch can be
-        affected. Raises LogDamaged."""
+        """Writes the last batch again, for the next `sync`. Recovery may have read the batch only from the page cache, because
+        a killed process had not synced it, or because a sync failed and the kernel forgot which pages it dropped. No older
+        batch can be affected. Raises LogDamaged."""
         for index in range(max(self.begin.index + 1, self.unsynced_from), self.end_index + 1):
             position = self.stored_unit(index).position
             stored_size = ENTRY_HEADER.unpack_from(self.data.rest_of_file(position))[1]
             self.data.rewrite(position, bytes(self.data.rest_of_file(position)[:stored_size]))
 
     def kept(self, count: int) -> tuple[int, int]:
-        """The end of a log that keeps only the entries before `count`, and its check value. The next entry or the last kept one
-        must confirm the check value: entries that continue from a corrupt one would be lost for good. Raises LogDamaged."""
+        """The end of the log if it keeps only the entries before `count`, and the check value there. The next entry or the last
+        kept entry must confirm the check value, because entries that continue a corrupt value would be lost for ever. Raises
+        LogDamaged."""
         last = count - 1
         if last == self.begin.index:
             return self.begin.position, self.begin.check
@@ -314,7 +311,7 @@ class EntryLog:
         raise self._not_kept(last)
 
     def _next_entry_confirms(self, check: int, index: int) -> bool:
-        """Whether entry `index` confirms this check value of the entry before."""
+        """Whether entry `index` confirms that `check` is the check value of the entry before."""
         unit = self.unit(index)
         if unit is None or not check:
             return False
@@ -322,7 +319,7 @@ class EntryLog:
         return stored is not None and stored.entry.index == index and stored.check != 0
 
     def _follows(self, unit: IndexUnit, check: int) -> bool:
-        """Whether the entry of `unit` is intact, and has this check value."""
+        """Whether the entry of `unit` is intact and has the check value `check`."""
         rest = self.data.rest_of_file(unit.position)
         stored = decode_entry(rest, unit.position, self.check_of(unit.index - 1))
         return stored is not None and index_unit_of(rest) == unit and stored.check == check
@@ -334,8 +331,8 @@ class EntryLog:
         return LogDamaged(self.where, f"{what}: {where}; {EMPTY_AND_RESTART}")
 
     async def cut(self, count: int) -> None:
-        """Keeps the entries before `count`, and erases everything known behind them, a blank too: later entries get the same
-        positions as if the erased ones had never existed. Durable at the next `sync`. Raises LogDamaged, OSError."""
+        """Keeps the entries before `count`, and erases all data after them, a blank included. So later entries get the same
+        positions as if the erased entries had never existed. Durable at the next `sync`. Raises LogDamaged, OSError."""
         end, units_end = self.end, (self.end_index + 2) * INDEX_UNIT.size
         kept = self.kept(count) if count <= self.end_index else (end, self.check)
         self.cuts += 1
@@ -347,8 +344,8 @@ class EntryLog:
         await self.index.erase(count * INDEX_UNIT.size, units_end)
 
     def erase_again(self) -> None:
-        """Erases the first header behind the log again: a process that was killed inside a cut may have left its zeros in the
-        page cache only. Nothing follows the log without that header. Durable at the next `sync`."""
+        """Erases the first header after the log again, because a process that was killed during a cut may have left the zeros
+        only in the page cache. Without this header no entry follows the log. Durable at the next `sync`."""
         room = min(ENTRY_HEADER_BYTES, len(self.data.rest_of_file(self.end)))
         if room:
             self.data.rewrite(self.end, bytes(room))
@@ -361,7 +358,7 @@ class EntryLog:
             await self.close_file_before(self.data.file_bytes)
 
     def begin_after(self, begin: Begin) -> None:
-        """Begins the log after `begin`: a durable snapshot covers the entries before, which are not read any more."""
+        """Lets the log begin after `begin`. A durable snapshot covers the entries before, which are not read any more."""
         self.cuts += 1
         self.begin = begin
 
@@ -371,8 +368,8 @@ class EntryLog:
         await self.index.begin_at(self._first_unit)
 
     async def restart(self, begin: Begin) -> None:
-        """Deletes everything: a durable snapshot replaces it, and its mark covers files that are left at or above `begin`.
-        Raises OSError."""
+        """Deletes all files, because a durable snapshot replaces the log. If files at or above `begin` are left, the snapshot's
+        mark makes them void. Raises OSError."""
         self.cuts += 1
         self.begin = begin
         self.end_index, self.end, self.check, self.batch_count = begin.index, begin.position, begin.check, 0
@@ -380,7 +377,7 @@ class EntryLog:
         await self.index.restart(self._first_unit)
 
     async def wipe(self) -> None:
-        """Deletes all files before `open`: a durable snapshot says that they are void. Raises OSError."""
+        """Deletes all files, before `open`, because a durable snapshot marks them as void. Raises OSError."""
         await self.data.wipe()
         await self.index.wipe()
 
@@ -390,11 +387,11 @@ class EntryLog:
 
 
 async def read_entries(log: EntryLog, first: int, entries_max: int, bytes_max: int) -> list[Entry]:
-    """Entries on the disk from `first` on, in order: at most `entries_max`, with bodies of `bytes_max` together, but at least
-    one; none beyond the end of a data file, and none from the first corrupt one on. Nothing if the log was cut meanwhile, or
-    its beginning moved: ask again.
+    """Entries on the disk from `first` on, in order: at least one, at most `entries_max`, with bodies of at most `bytes_max`
+    together. The result ends at the end of a data file or before the first corrupt entry. Empty if the log was cut meanwhile,
+    or its beginning moved; the caller asks again.
 
-    Raises: EntryUnreadable: `first` is not as it was written; OSError."""
+    Raises: EntryUnreadable if entry `first` is not as it was written; OSError."""
     cuts, begin = log.cuts, log.begin
     last = min(first + entries_max - 1, log.end_index)
     assert begin.index < first <= last, f"the disk does not hold entry {first}"
@@ -425,7 +422,7 @@ async def check_at(log: EntryLog, position: int) -> int | None:
 
 
 def units_of(data: bytes, first: int) -> list[IndexUnit]:
-    """The index units in `data` of the entries from `first` on, up to the first impossible one."""
+    """The index units in `data` of the entries from `first` on, up to the first impossible unit."""
     units: list[IndexUnit] = []
     view = memoryview(data)
     for at in range(0, len(data), INDEX_UNIT.size):
@@ -437,8 +434,8 @@ def units_of(data: bytes, first: int) -> list[IndexUnit]:
 
 
 def fitting(units: Sequence[IndexUnit], bytes_max: int, file_bytes: int) -> list[IndexUnit]:
-    """The first units whose entries follow each other in one file, with bodies of `bytes_max` together; a larger entry
-    alone."""
+    """The first units whose entries follow each other in one file, with bodies of at most `bytes_max` together; a larger entry
+    is returned alone."""
     taken: list[IndexUnit] = []
     size = 0
     for unit in units:
@@ -455,7 +452,7 @@ def fitting(units: Sequence[IndexUnit], bytes_max: int, file_bytes: int) -> list
 
 
 def decoded(units: Sequence[IndexUnit], check: int, data: bytes) -> list[Entry]:
-    """The entries of `units` in `data`, up to the first that is not as it was written."""
+    """The entries of `units` in `data`, up to the first entry that is not as it was written."""
     entries: list[Entry] = []
     view = memoryview(data)
     start = units[0].position
@@ -471,8 +468,8 @@ def decoded(units: Sequence[IndexUnit], check: int, data: bytes) -> list[Entry]:
 
 
 async def begin_up_to(log: EntryLog, index: int) -> Begin:
-    """The latest possible beginning behind entry `index` or an earlier one; the present beginning if there is no other. Raises
-    OSError."""
+    """The latest possible beginning after entry `index` or an earlier entry; the present beginning if there is no later one.
+    Raises OSError."""
     found = log.begin
     for position in range(log.data.begin + log.data.file_bytes, log.data.end, log.data.file_bytes):
         unit = await first_of_file(log, position)
@@ -480,7 +477,7 @@ async def begin_up_to(log: EntryLog, index: int) -> Begin:
             break
         try:
             found = await begin_before(log, unit)
-        except LogDamaged as error:  # the files before a later beginning go with it
+        except LogDamaged as error:  # the files are deleted with a later beginning
             logger.warning("%s does not begin at %d for now: %s", log.where, position, error)
     return found
 
@@ -495,13 +492,13 @@ async def begin_with_file(log: EntryLog, position: int) -> Begin:
 
 
 async def first_of_file(log: EntryLog, position: int) -> IndexUnit | None:
-    """The index unit of the entry at `position`, made from its header."""
+    """The index unit of the entry at `position`, made from the entry's header."""
     unit = index_header(await log.data.read(position, position + ENTRY_HEADER_BYTES))
     return unit if unit is not None and unit.position == position else None
 
 
 async def begin_before(log: EntryLog, unit: IndexUnit) -> Begin:
-    """The beginning of a log whose first entry is that of `unit`. Raises LogDamaged, OSError."""
+    """The beginning of a log whose first entry has `unit`. Raises LogDamaged, OSError."""
     before = unit.index - 1
     start = before * INDEX_UNIT.size
     last = read_index_unit(memoryview(await log.index.read(start, start + INDEX_UNIT.size)), before)

@@ -1,7 +1,7 @@
-"""A byte stream cut into files of one size, each named by the position of its first byte (20 digits). Upstream: MmapFileList.
+"""A byte stream in files of one size. Each file is named by the position of its first byte (20 digits). Upstream: MmapFileList.
 
-Invariant: the files follow each other from the one that the stream begins with; written data becomes durable at `sync`, and
-only then. The stream has no end of its own: its records show a reader where it ends."""
+Invariant: the files follow each other without a gap. Written data becomes durable at `sync`, and only then. The stream does not
+store its end: a reader finds it from the records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from mqruntime.diskfull import DISK_FULL
 from mqruntime.segments import SegmentDirectory, SegmentFile
 
 RESERVE_STEP_BYTES = 1 << 20
-"""Disk blocks are allocated in steps of this size; beyond them a file is sparse, though it has its full size from the start."""
+"""Disk blocks are allocated in steps of this size. A file has its full size from the start, but is sparse beyond the allocated
+blocks."""
 
 
 class FileList:
@@ -25,13 +26,13 @@ class FileList:
         self.where = where
         self.files: list[SegmentFile] = []
         self.first = 0
-        """The number of the file that the stream begins with: `begin` divided by the file size."""
+        """The number of the stream's first file: `begin` divided by the file size."""
         self.dirty: dict[int, tuple[int, int]] = {}
 
     async def open(self, begin: int) -> None:
-        """Opens the files from position `begin` on, where a file begins, and deletes files before it. Raises LogDamaged (a file
-        is missing or has another size), OSError."""
-        await self.directory.sync_directory()  # a predecessor may have been killed while it deleted one
+        """Opens the files from position `begin` on, where a file must begin, and deletes earlier files. Raises LogDamaged (a
+        file is missing or has another size), OSError."""
+        await self.directory.sync_directory()  # a process may have been killed while it deleted a file
         self.first = begin // self.file_bytes
         for name, size in self.directory.names():
             if name < self.name_of(self.first):
@@ -44,8 +45,9 @@ class FileList:
             self.files.append(self.directory.open(name))
 
     async def open_derived(self, begin: int, unit_bytes: int) -> None:
-        """Opens usable files of a kind that can be rebuilt, and deletes the rest, and those that end before position `begin`.
-        Larger files, all of one size, keep it: a Java controller only takes files of its own size. Raises OSError."""
+        """Opens files of a kind that can be rebuilt. Unusable files, and files that end before position `begin`, are deleted.
+        Larger files that all have one size keep this size, because a Java controller only accepts files of its own size. Raises
+        OSError."""
         names = self.directory.names()
         sizes = {size for _, size in names}
         if len(sizes) == 1 and (size := sizes.pop()) > self.file_bytes and not size % unit_bytes:
@@ -71,22 +73,23 @@ class FileList:
         return (self.first + len(self.files)) * self.file_bytes
 
     def file(self, number: int) -> SegmentFile | None:
-        """The file that begins at `number` times the file size, if it exists."""
+        """The file that begins at position `number` times the file size, if it exists."""
         at = number - self.first
         return self.files[at] if 0 <= at < len(self.files) else None
 
     def file_at(self, position: int) -> SegmentFile | None:
-        """The file that contains `position`, at the remainder of its division by `file_bytes`; for readers of its mapping."""
+        """The file that contains `position`, for readers of its mapping. The offset in the file is `position` modulo
+        `file_bytes`."""
         return self.file(position // self.file_bytes)
 
     def rest_of_file(self, position: int) -> memoryview:
-        """The bytes from `position` to the end of its file; empty if there is no such file."""
+        """The bytes from `position` to the end of the file there; empty if there is no such file."""
         number, offset = divmod(position, self.file_bytes)
         file = self.file(number)
         return file.view()[offset:] if file is not None else memoryview(b"")
 
     async def read(self, start: int, end: int) -> bytes:
-        """Bytes [start, end), of several files perhaps, read outside the event loop; fewer if a file is missing. Raises
+        """Bytes [start, end), which may lie in several files, read outside the event loop; fewer if a file is missing. Raises
         OSError."""
         parts: list[bytes] = []
         while start < end:
@@ -100,15 +103,15 @@ class FileList:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def parts(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """[start, end) cut where files end: position and size of each part."""
+        """The parts of [start, end) in the single files: position and size of each part."""
         while start < end:
             size = min(end - start, self.file_bytes - start % self.file_bytes)
             yield start, size
             start += size
 
     def make_room(self, start: int, end: int) -> None:
-        """Creates the files of [start, end) and allocates blocks for it, in whole steps: the rest of the disk below one step is
-        for votes and other small files. Raises OSError if the disk is full; then nothing that was written has changed."""
+        """Creates the files of [start, end) and allocates blocks, in whole steps; disk space of less than one step is left for
+        votes and other small files. Raises OSError if the disk is full; written data has then not changed."""
         for position, size in self.parts(start, end):
             number, offset = divmod(position, self.file_bytes)
             assert self.first <= number <= self.first + len(self.files), f"{position}+{size} skips a file"
@@ -122,13 +125,13 @@ class FileList:
         self.room(position, len(data))[:] = data
 
     def room(self, position: int, size: int) -> memoryview:
-        """A view of one file for bytes that are about to be written. Raises OSError if the disk is full."""
+        """A view of one file for `size` bytes that are about to be written. Raises OSError if the disk is full."""
         assert position % self.file_bytes + size <= self.file_bytes, f"{position}+{size} crosses a file"
         self.make_room(position, position + size)
         return self._soiled(position, size)
 
     def _soiled(self, position: int, size: int) -> memoryview:
-        """The same for bytes that have blocks; the next sync covers them."""
+        """Like `room`, for bytes that already have blocks; the next sync covers them."""
         number, start = divmod(position, self.file_bytes)
         end = start + size
         known_start, known_end = self.dirty.get(number, (start, end))
@@ -136,15 +139,15 @@ class FileList:
         return self.files[number - self.first].view()[start:end]
 
     def rewrite(self, position: int, data: bytes) -> None:
-        """As `write`, for bytes that may be there already, but only in the page cache: after a failed sync the kernel takes its
-        pages for written."""
+        """Like `write`, for bytes that may already be there, but only in the page cache: after a failed sync the kernel takes
+        its pages for written."""
         self.write(position, data)
         number, start = divmod(position, self.file_bytes)
         self.files[number - self.first].soil(start, start + len(data))
 
     async def sync(self) -> None:
-        """Makes all writes durable. Raises OSError: then no write may be trusted, and nothing is tried again. A full disk,
-        which passes by itself, is never the error of a sync."""
+        """Makes all writes durable. Raises OSError; then no write may be trusted, and nothing is tried again. A full disk,
+        which is a temporary state, is never the error of a sync."""
         for number in sorted(self.dirty):
             try:
                 await self.files[number - self.first].sync(*self.dirty.pop(number))
@@ -154,17 +157,17 @@ class FileList:
                 raise
 
     async def erase(self, start: int, end: int) -> None:
-        """Writes zeros from `start` up to `end`, and deletes whole files beyond start's; the zeros are durable at the next
-        sync."""
+        """Writes zeros from `start` up to `end`, and deletes all files after the file of `start`. The zeros are durable at the
+        next sync."""
         while self.files and self.end - self.file_bytes > start:
             await self._delete(self.files.pop(), self.first + len(self.files))
         there = bytes(self.rest_of_file(start)[: max(0, end - start)]).rstrip(b"\0")
-        if there:  # and has blocks, so that a full disk does not keep it
+        if there:  # it has blocks, so this works on a full disk too
             self._soiled(start, len(there))[:] = bytes(len(there))
 
     async def begin_at(self, position: int) -> None:
-        """Deletes the files that end before `position`, in order. If that is beyond the end it deletes all, and the next write
-        is there. Durable on return. Raises OSError."""
+        """Deletes the files that end before `position`, in order. If `position` is beyond the end, all files are deleted, and
+        the next write is at `position`. Durable on return. Raises OSError."""
         first = position // self.file_bytes
         while self.files and self.first < first:
             self.first += 1

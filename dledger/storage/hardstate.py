@@ -1,7 +1,7 @@
 """The small files of a member: its term and vote, and the start numbers of the group.
 
-`currterm` has the term and the vote in DLedger's own format, and the members among whom the vote was given. `starts` has the
-start numbers, as `key=value` lines:
+The file `currterm` has the term and the vote in DLedger's format, and the members among whom the vote was given. The file
+`starts` has the start numbers, as `key=value` lines:
 
     self=n0          the folder's member; copied into another member's folder the file counts as absent
     own=17:1203      number and life (dledger.raft.startnumbers)
@@ -22,16 +22,16 @@ from dledger.storage.keyvalues import BadKeyValues, parse_key_values, whole_numb
 from mqruntime.smallfiles import SmallFiles
 
 NEWCOMER = "newcomer"
-"""Written until this member may vote; Java ignores it."""
+"""The key is written until this member may vote. Java ignores it."""
 MEMBERS = "members"
-"""Files of Java, and of early versions, do not have this key."""
+"""Files of Java, and of early versions of this project, do not have this key."""
 
 
 class TermFile:
     """`name` is relative to the root of `files`, for example 'dledger-n0/currterm'."""
 
     def __init__(self, files: SmallFiles, name: str, members: str) -> None:
-        """`members` are the ids of the group, separated by commas; empty: they are not recorded, because the caller has
+        """`members` are the ids of the group, separated by commas. If empty, no ids are recorded, because the caller has
         them."""
         self.files = files
         self.name = name
@@ -42,7 +42,7 @@ class TermFile:
         """The term on the disk: this member may have sent it."""
 
     async def load(self) -> Vote | None:
-        """None if there is no such file. Raises BadKeyValues if it cannot be read."""
+        """The stored term and vote; None if there is no file. Raises BadKeyValues if the file is malformed."""
         data = await self.files.read(self.name)
         if data is None:
             return None
@@ -55,12 +55,13 @@ class TermFile:
         return Vote(term, values.get("voteLeader") or None, values.get(NEWCOMER) == "true")
 
     def check_members(self) -> None:
-        """Raises MembersChanged. Not called if a committed entry has the list of members."""
+        """Raises MembersChanged if the vote was given among other members. Not called if a committed entry has the list of
+        members."""
         if self.recorded != self.members:
             raise MembersChanged(self.name, self.recorded, self.members)
 
     async def store(self, vote: Vote) -> None:
-        """Raises OSError; then the vote must not be sent."""
+        """Stores `vote`. Raises OSError; then the vote must not be sent."""
         assert vote.term <= TERM_COUNTED_MAX, "a term that no election reaches is not stored"
         lines = [f"voteLeader={vote.voted_for or ''}", f"currTerm={vote.term}"]
         if self.members:
@@ -76,7 +77,7 @@ logger = logging.getLogger(__name__)
 SELF = "self"
 OWN = "own"
 OTHER = "of."
-"""The other member's id follows."""
+"""The prefix of a key; the other member's id follows."""
 
 
 class StartsFile:
@@ -88,7 +89,7 @@ class StartsFile:
         self.self_id = self_id
 
     async def load(self, *, life: int) -> StartNumbers:
-        """`life` is the life that this start begins. Raises OSError."""
+        """Loads the numbers; `life` is the life that this start begins. Raises OSError."""
         values = self._read(await self.files.read(self.name))
         own = decode_start(values.get(OWN, ""))
         known = {
@@ -109,7 +110,7 @@ class StartsFile:
         return values if values.get(SELF) == self.self_id else {}
 
     async def store(self, own: Start, numbers: StartNumbers) -> None:
-        """Stores `own`, and the others' numbers in `numbers`. Raises OSError."""
+        """Stores `own`, and the numbers of other members in `numbers`. Raises OSError."""
         lines = [f"{SELF}={self.self_id}"]
         if own.number:
             lines.append(f"{OWN}={own.number}:{own.life}")

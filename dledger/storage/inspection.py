@@ -1,7 +1,7 @@
-"""Inspection of a member's files without changing them: this project's, and a Java controller's (DLedger 0.3).
+"""Inspection of a member's files without changing them. The files may be of this project or of a Java controller (DLedger 0.3).
 
-Invariant: every entry is read, from the log's beginning to its end. Damage that keeps the log from being opened is in `damage`,
-with the entry's index, its file and its position. A tail that a crash may lose is no damage, and is in `tail`. Pure."""
+Invariant: every entry is read, from the log's beginning to its end. Damage because of which the log cannot be opened is in
+`damage`, with the entry's index, file and position. A tail that a crash may leave is no damage, and is in `tail`. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from mqruntime.slices import Steps, run_without_loop
 
 ENTRIES_A_SLICE = 1024
 REACH_BYTES = 8 << 20
-"""The entry behind an unreadable one begins within this: an entry of a Java member has at most 4 MiB."""
+"""The entry after an unreadable entry is searched within this distance; an entry of a Java member has at most 4 MiB."""
 NO_TERM_FILE = "is missing although there is a log; without it this member could vote twice"
 
 NamedFile = tuple[str, memoryview]
@@ -40,7 +40,8 @@ NamedFile = tuple[str, memoryview]
 
 @dataclass(frozen=True, slots=True)
 class MemberFiles:
-    """The files in the folder `name`, `dledger-` and the member's id: None for a missing small file, the others by name."""
+    """The files in the member's folder, whose `name` is `dledger-` and the member's id. A missing small file is None; data and
+    index files are listed with their names."""
 
     name: str
     currterm: bytes | None
@@ -52,7 +53,7 @@ class MemberFiles:
 
 @dataclass(slots=True)
 class Inspection:
-    """The result."""
+    """The result of an inspection."""
 
     name: str
     term: int = 0
@@ -63,20 +64,20 @@ class Inspection:
     first_index: int = 0
     last_index: int = NO_INDEX
     terms: list[tuple[int, int]] = field(default_factory=list)
-    """(first index, term) of each run of entries of one term."""
+    """(first index, term) of each run of entries with one term."""
     of_java: int = 0
     """The number of entries without a check value, as Java writes them."""
     bodies: array[int] = field(default_factory=lambda: array("I"))
     """The CRC-32 of each body, from `first_index` on."""
     units: int = 0
-    """The number of entries with a right index unit; wrong ones are rebuilt from the data."""
+    """The number of entries with a right index unit. A start rebuilds wrong units from the data."""
     end: int = 0
-    """The end of the last entry in the data files, or of a blank behind it."""
+    """The end of the last entry in the data files, or of a blank after this entry."""
     tail: str = ""
-    """Bytes behind the last entry that are no part of the log."""
+    """A description of bytes after the last entry that are no part of the log."""
     damage: str = ""
     place: str = ""
-    """The file that is damaged, below the member's folder."""
+    """The damaged file, named from the member's folder on."""
 
     @property
     def last_term(self) -> int:
@@ -94,7 +95,7 @@ class Inspection:
 
 
 class Stream:
-    """Files of one size, one behind the other."""
+    """A byte stream in files of one size."""
 
     def __init__(self, folder: str, files: Sequence[NamedFile], begin: int) -> None:
         self.folder = folder
@@ -103,14 +104,14 @@ class Stream:
         self.first = int(self.files[0][0]) if self.files else begin
 
     def rest(self, position: int) -> memoryview:
-        """The bytes from `position` to the end of its file; empty if there is none."""
+        """The bytes from `position` to the end of the file there; empty if there is no such file."""
         if not self.files or position < self.first:
             return memoryview(b"")
         number, offset = divmod(position - self.first, self.file_bytes)
         return self.files[number][1][offset:] if number < len(self.files) else memoryview(b"")
 
     def place(self, position: int) -> str:
-        """The file of `position`."""
+        """The name of the file that contains `position`."""
         number = (position - self.first) // self.file_bytes if self.files else 0
         return f"{self.folder}/{self.files[number][0] if number < len(self.files) else f'{position:020d}'}"
 
@@ -120,8 +121,9 @@ class Stream:
 
 
 def inspect(files: MemberFiles, readable: Callable[[bytes], bool] = lambda body: True) -> Steps[Inspection]:
-    """The last value is the result; others may run between the steps. An entry without a check value has to be `readable` if
-    its body is not empty. Raises BadKeyValues, SnapshotDamaged, SnapshotUnknown."""
+    """Inspects a member's files in steps, between which other tasks may run; the last value is the result. `readable(body)`
+    must be true for an entry without a check value whose body is not empty. Raises BadKeyValues, SnapshotDamaged,
+    SnapshotUnknown."""
     found = begun(files)
     snapshot = (
         None
@@ -129,7 +131,7 @@ def inspect(files: MemberFiles, readable: Callable[[bytes], bool] = lambda body:
         else run_without_loop(decode_snapshot(f"{files.name}/snapshot", files.snapshot))
     )
     begin = WHOLE if snapshot is None else snapshot.begin
-    if snapshot is not None and snapshot.replaces_files:  # a start deletes them
+    if snapshot is not None and snapshot.replaces_files:  # a start deletes these files
         files = replace(files, data=(), index=())
     found.first_index, found.last_index = begin.index + 1, begin.index
     data, index = Stream("data", files.data, begin.position), Stream("index", files.index, 0)
@@ -142,7 +144,7 @@ def inspect(files: MemberFiles, readable: Callable[[bytes], bool] = lambda body:
 
 
 def begun(files: MemberFiles) -> Inspection:
-    """The content of the small files. Raises BadKeyValues."""
+    """Begins an inspection with the content of the small files. Raises BadKeyValues."""
     found = Inspection(files.name)
     if files.currterm is not None:
         values = parse_key_values(f"{files.name}/currterm", files.currterm)
@@ -193,8 +195,9 @@ def entries_in(
     position: int,
     check: int,
 ) -> Iterator[tuple[int, Entry]]:
-    """Each readable entry and its position, from the one at `position` on; `check` is the check value of the entry before that.
-    `found` counts an entry before it is yielded. Ends with the log, or at damage, which the caller may have found."""
+    """Each readable entry and its position, from the entry at `position` on; `check` is the check value of the entry before.
+    `found` counts an entry before it is yielded. Ends at the log's end or at damage; the caller may also record damage in
+    `found`."""
     found.end = position
     while not found.damage:
         if found.last_index + 1 == found.cut_from:
@@ -242,7 +245,8 @@ def take(found: Inspection, stored: StoredEntry) -> None:
 def look_behind(
     found: Inspection, data: Stream, index: Stream, position: int, stored: StoredEntry | None
 ) -> None:
-    """Examines `position`, where the log ends: nothing, a torn entry, an entry that a leader cut, or a damaged entry."""
+    """Examines the log's end at `position`. There may be nothing, a torn entry, an entry that a leader cut, or a damaged
+    entry."""
     missing, offset = found.last_index + 1, position % data.file_bytes if data.file_bytes else 0
     later = intact_behind(found, data, index, position)
     if later is not None:
@@ -258,8 +262,9 @@ def look_behind(
 
 
 def intact_behind(found: Inspection, data: Stream, index: Stream, position: int) -> int | None:
-    """The index of an entry behind `position` that can only have been written after the missing one. Terms never fall in a log,
-    so an entry of an older term than the log's last was cut by a leader: Java leaves its bytes."""
+    """The index of an entry after `position` that can only have been written after the missing entry; None if there is none.
+    Terms never fall in a log, so an entry with an older term than the log's last term was cut by a leader: Java does not erase
+    such entries."""
     missing = found.last_index + 1
 
     def proves(stored: StoredEntry | None) -> bool:
@@ -299,8 +304,8 @@ def unit_of(index: Stream, number: int) -> IndexUnit | None:
 
 
 def differences(one: Inspection, other: Inspection) -> list[str]:
-    """Contradictions between two members of one group. Entries of one index and term are one entry; behind the first different
-    term nothing can have been committed."""
+    """Contradictions between two members of one group. Entries with the same index and term must be equal. After the first
+    different term no entry can be committed on both members, so the comparison ends there."""
     found: list[str] = []
     first = max(one.first_index, other.first_index)
     for index in range(first, min(one.last_index, other.last_index) + 1):

@@ -1,12 +1,13 @@
-"""DLedger's small text files: one `key=value` a line, in any order, without comments.
+"""DLedger's small text files. Each line is one `key=value`; the order is free, and there are no comments.
 
-Invariant: a file is read whole or refused with its name; a wrong term or commit index would be worse than none. Pure."""
+Invariant: a file is read as a whole, or refused with its name, because a wrong term or commit index is worse than no value.
+Pure."""
 
 from __future__ import annotations
 
 
 class BadKeyValues(ValueError):
-    """A term or checkpoint file that is not whole; restore it from a copy or another disk, do not delete it."""
+    """A term or checkpoint file is malformed. Restore it from a copy or another disk; do not delete it."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(
@@ -32,7 +33,7 @@ def parse_key_values(name: str, data: bytes) -> dict[str, str]:
 
 
 def whole_number(name: str, values: dict[str, str], key: str, *, least: int) -> int:
-    """The decimal value of `key`. Raises BadKeyValues: absent, not a 64-bit number, or below `least`."""
+    """The decimal value of `key`. Raises BadKeyValues if the value is absent, no 64-bit number, or below `least`."""
     value = values.get(key, "")
     digits = value.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or not least <= int(value) < 1 << 63:

@@ -1,6 +1,6 @@
 """Read-only access to the folder of a member.
 
-Invariant: nothing is written, made or deleted, and no lock is taken."""
+Invariant: nothing is written, created or deleted, and no lock is taken."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PREFIX = "dledger-"
 
 
 class NoMember(Exception):
-    """A folder that holds no member's files."""
+    """The folder holds no member's files."""
 
     def __init__(self, folder: Path, found: Sequence[str]) -> None:
         has = f"holds {', '.join(found)}; name one of them" if found else f"is no {PREFIX}ID and holds none"
@@ -26,7 +26,8 @@ class NoMember(Exception):
 
 
 def read_folder(folder: Path) -> MemberFiles:
-    """`folder` is the member's own, or a store folder with one member in it. Raises NoMember, OSError."""
+    """Reads the files of a member. `folder` is the member's folder, or a store folder that contains one member's folder. Raises
+    NoMember, OSError."""
     if not folder.name.startswith(PREFIX):
         inside = sorted(path.name for path in folder.glob(f"{PREFIX}*") if path.is_dir())
         if len(inside) != 1:
@@ -45,14 +46,15 @@ def read_folder(folder: Path) -> MemberFiles:
 
 
 def small(file: Path) -> bytes | None:
-    """None if the file does not exist or is a folder, as Java's controllers have it from 5.4.0 on."""
+    """The content of a small file. None if the file does not exist, or is a folder, as in stores of Java controllers from 5.4.0
+    on."""
     with suppress(FileNotFoundError, IsADirectoryError):
         return file.read_bytes()
     return None
 
 
 def mapped(folder: Path) -> list[NamedFile]:
-    """The files whose names are positions; an empty one is damaged, and cannot be mapped."""
+    """The mapped files whose names are positions. An empty file is damaged and cannot be mapped."""
     found: list[NamedFile] = []
     for path in sorted(folder.glob("[0-9]*")):
         with path.open("rb") as file:

@@ -1,11 +1,8 @@
-"""The format of a snapshot's file.
+"""The format of a snapshot's file, and counts of a member's snapshots since its start.
 
-Invariant: the file also says where the log on this disk begins, and whether files of the log that it replaced may still exist:
-so a snapshot and the log's new beginning are durable together or not at all.
-
-Counts of a member's snapshots since it started, and the newest one.
-
-Invariant: a snapshot is counted once it is durable; one that could not be written is not. Pure."""
+Invariant: the file also contains the beginning of the log on this disk, and whether files of the log that the snapshot replaced
+may still exist. So a snapshot and the log's new beginning become durable together. A snapshot is counted once it is durable.
+Pure."""
 
 from __future__ import annotations
 
@@ -27,10 +24,10 @@ HEADER = struct.Struct(
     "H"  #  4 version         1; 2: `configurations` follows the state; 3: the log's files are void
     "q"  #  6 last_index      the last entry in the state, ...
     "q"  # 14 last_term       ... and its term
-    "q"  # 22 begin_index     the entry that the log on this disk begins after, ...
+    "q"  # 22 begin_index     the entry after which the log on this disk begins, ...
     "q"  # 30 begin_term      ... its term, ...
-    "q"  # 38 begin_position  ... the position of the data that follows it, ...
-    "I"  # 46 begin_check     ... and the check value that the next entry continues from
+    "q"  # 38 begin_position  ... the position of the data after this entry, ...
+    "I"  # 46 begin_check     ... and the check value that the next entry continues
     "q"  # 50 state_bytes     then the state, then `configurations` as text, then the CRC-32 of everything before it
 )
 MAGIC = b"DLSN"
@@ -39,7 +36,7 @@ CHECK = struct.Struct(">I")
 
 
 async def encode_snapshot(snapshot: Snapshot) -> bytearray:
-    """The bytes of its file; other tasks run meanwhile (`mqruntime.slices`)."""
+    """The bytes of the snapshot's file; other tasks run meanwhile (`mqruntime.slices`)."""
     begin = snapshot.begin
     configurations = encode_configurations(snapshot.configurations).encode()
     header = HEADER.pack(
@@ -88,14 +85,14 @@ async def decode_snapshot(name: str, data: bytes | bytearray) -> Snapshot:
     )
 
 
-# With `same_positions` a snapshot says where the log begins, and has its owner's note about the deleted entries
+# With `same_positions` a snapshot has the position of the log's beginning, and the owner's note about the deleted entries
 
 PLACE = struct.Struct(">4sq")
 PLACE_MAGIC = b"DLAT"
 
 
 def snapshot_at(begin: Begin, configurations: tuple[ConfigurationAt, ...], note: bytes = b"") -> Snapshot:
-    """`note` is its owner's note about the deleted entries."""
+    """The snapshot of a log that begins at `begin`. `note` is the log owner's note about the deleted entries."""
     state = PLACE.pack(PLACE_MAGIC, begin.position) + note
     return Snapshot(begin.index, begin.term, state, begin, configurations)
 
@@ -123,23 +120,23 @@ class Origin(StrEnum):
 
     MADE = "made"
     INSTALLED = "installed"
-    """Another member made it, and sent it."""
+    """Another member made the snapshot and sent it."""
 
 
 class SnapshotCounts:
-    """The counts of one member."""
+    """The counts of one member's snapshots."""
 
     def __init__(self) -> None:
         self.written: Counter[Origin] = Counter(dict.fromkeys(Origin, 0))
         self.latency_ms = Histogram(LATENCY_BOUNDS_MS)
         """The time from the order to write a snapshot until it is durable."""
         self.last_index = NO_INDEX
-        """The last entry of the newest one, which may be of an earlier process, ..."""
+        """The last entry of the newest snapshot, which an earlier process may have written, ..."""
         self.last_bytes = 0
-        """... and its size in the file; 0 without any."""
+        """... and the size of the snapshot's file; 0 without a snapshot."""
 
     def has(self, index: int, size: int) -> None:
-        """Notes the newest snapshot."""
+        """Records the newest snapshot."""
         self.last_index, self.last_bytes = index, size
 
     def wrote(self, origin: Origin, index: int, size: int, seconds: float) -> None:

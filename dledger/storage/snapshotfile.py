@@ -1,8 +1,8 @@
 """The newest snapshot on disk: the file `snapshot`, replaced as a whole.
 
-Invariant: a snapshot is durable before anything that it replaces is touched. An unreadable one is refused: a log that begins
-behind a snapshot is worth nothing without it. A folder of that name is from a Java controller from 5.4.0 on, with DLedger 0.3.2
-or later; its snapshots have no state, so it counts as no snapshot (`read_snapshot`)."""
+Invariant: a snapshot is durable before the data that it replaces is changed. An unreadable snapshot is an error, because a log
+that begins after a snapshot is useless without the snapshot. A folder with the name `snapshot` is from a Java controller from
+5.4.0 on, with DLedger 0.3.2 or later. Its snapshots have no state, so the folder counts as no snapshot (`read_snapshot`)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dledger.storage.snapshot import Origin, SnapshotCounts, decode_snapshot, en
 from mqruntime.smallfiles import SmallFiles
 
 JAVA_FOLDER = "java"
-"""The folder next to it that Java's folder is moved to when the first snapshot is written here. Nothing is read there."""
+"""Java's folder is moved to this folder next to it when the first snapshot is written here. This folder is never read."""
 
 
 async def read_snapshot(files: SmallFiles, name: str) -> bytes | None:
-    """The content of the file `name`; None if there is none, or Java's folder. Raises OSError."""
+    """The content of the file `name`; None if there is no file, or if it is Java's folder. Raises OSError."""
     try:
         return await files.read(name)
     except IsADirectoryError:
@@ -38,7 +38,7 @@ class SnapshotFile:
         self.counts = SnapshotCounts()
 
     async def load(self) -> Snapshot | None:
-        """None if there is none. Raises SnapshotDamaged, SnapshotUnknown, OSError."""
+        """The stored snapshot; None if there is none. Raises SnapshotDamaged, SnapshotUnknown, OSError."""
         data = await read_snapshot(self.files, self.name)
         if data is None:
             return None
@@ -47,14 +47,14 @@ class SnapshotFile:
         return snapshot
 
     async def store(self, snapshot: Snapshot, origin: Origin) -> None:
-        """Durable on return. Raises OSError, and the old file is unchanged."""
+        """Stores and counts `snapshot`; durable on return. On OSError the old file is unchanged."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         size = await self.replace(snapshot)
         self.counts.wrote(origin, snapshot.last_index, size, loop.time() - began_s)
 
     async def replace(self, snapshot: Snapshot) -> int:
-        """The same for one that is counted already. Returns its size in the file."""
+        """Stores a snapshot that is already counted. Returns the size of its file."""
         data = await encode_snapshot(snapshot)
         try:
             await self.files.replace(self.name, data)
@@ -65,5 +65,5 @@ class SnapshotFile:
 
     async def _move_javas_folder(self) -> None:
         member, _, part = self.name.rpartition("/")
-        await self.files.discard(f"{member}/{JAVA_FOLDER}/{part}")  # of an earlier take-over
+        await self.files.discard(f"{member}/{JAVA_FOLDER}/{part}")  # left by an earlier take-over
         await self.files.move(self.name, f"{member}/{JAVA_FOLDER}")

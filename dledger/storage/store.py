@@ -1,15 +1,14 @@
-"""The durable state of a member: its vote, its log and its commit index.
+"""The durable state of a member: its vote, its log and its commit index. The module also recovers a log at a member's start:
+its end, its terms and its last entries.
+
+A start reads entries whole and in order, from the last entry that the checkpoint vouches for. It reads from the log's beginning
+if there is no such entry. So a start takes as long as the writes since the last checkpoint, and memory only for the recent
+entries. Entries are deleted only once a snapshot that covers them is durable; the snapshot itself says which entries are
+deleted. A full disk is no failure: the refused write changes nothing, and waits with all later writes.
 
 Invariant: when `persist` returns, all of its steps survive a power cut; when it raises, the member must not answer any more. A
-cut is announced in the checkpoint file first, so that a crash inside it cannot bring back half of the old tail. Entries are
-deleted only once a snapshot that covers them is durable, and it says itself what is deleted. A full disk is no failure: a write
-that it refuses writes nothing, and waits with all writes behind it.
-
-Also the recovery of a log when a member starts: its end, its terms, and its last entries.
-
-Invariant: entries are read whole and in order, from the last one that the checkpoint vouches for, or from the log's beginning
-if it vouches for none or that one is missing; behind the last whole entry there are only bytes that a crash may have torn. So a
-start takes as long as the writes since the last checkpoint, and memory for the recent entries only."""
+cut is first announced in the checkpoint file, so that a crash during the cut cannot bring back half of the old tail. After a
+recovery there are only bytes after the last whole entry that a crash may have torn."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ from mqruntime.smallfiles import SmallFiles
 logger = logging.getLogger(__name__)
 
 FOLDER_PREFIX = "dledger-"
-"""The member's id follows."""
+"""The prefix of a member's folder; the member's id follows."""
 
 
 async def nothing_else() -> None: ...
@@ -52,11 +51,11 @@ class Recovered:
     committed_index: int
     snapshot: Snapshot | None = None
     configurations: tuple[ConfigurationAt, ...] = ()
-    """The lists of members in the log and in its snapshot."""
+    """The lists of members in the log and in the snapshot."""
 
 
 class Store:
-    """The folder `name` below the roots of `files` and `segments`, which are the same folder."""
+    """The store in the folder `name` below the roots of `files` and `segments`, which must be the same folder."""
 
     def __init__(
         self,
@@ -68,8 +67,8 @@ class Store:
         position_in_body: PositionInBody = nowhere,
         on_replaced: Callable[[int], None] | None = None,
     ) -> None:
-        """`on_replaced(position)` is called once another member's snapshot is durable and replaces the log, which continues at
-        that position, before the first file is deleted."""
+        """`on_replaced(position)` is called once another member's snapshot is durable and replaces the log, and before the
+        first file is deleted. The new log begins at `position`."""
         self.name = name
         self.on_replaced = on_replaced
         self.position_in_body = position_in_body
@@ -82,36 +81,36 @@ class Store:
         self.whole = WHOLE
         """The beginning of a log without a snapshot."""
         self.snapshot_index = NO_INDEX
-        """The newest snapshot's last entry."""
+        """The last entry in the newest snapshot."""
         self.note = b""
-        """With `same_positions`: the owner's note about the entries that were deleted."""
+        """With `same_positions`, the log owner's note about the deleted entries."""
         self.committed_index = NO_INDEX
         self.synced_index = NO_INDEX
         """Entries up to this index and their index units are durable according to the checkpoint."""
         self.cut_from: int | None = None
-        """A cut is under way."""
+        """The index from which on entries are being cut; None if no cut is in progress."""
         self.unsettled = False
-        """A write was begun and has not succeeded: the files are left as they are."""
+        """Whether a write was begun and has not succeeded. The files are then left as they are."""
         self.history = ConfigurationHistory()
         """The lists of members in the entries on the disk."""
         self.log: EntryLog | None = None
         self._entry_write = RetriedWrite(
             logger,
-            f"{name} takes no entries, trying on",
+            f"{name} takes no entries, retrying",
             again=f"{name} takes entries again",
             server="member",
         )
 
     @property
     def waits_for_room(self) -> bool:
-        """Whether the disk is full, and entries wait for it."""
+        """Whether the disk is full and entries wait for space."""
         return self._entry_write.refused
 
     async def open(self) -> Recovered:
         """Recovers the member's state.
 
         Raises: LogDamaged, LogOfAnother, MembersChanged, SnapshotDamaged, SnapshotUnknown, MembersUnknown, BadKeyValues,
-        OSError: nothing was changed but the index, and files that a snapshot covers."""
+        OSError. Only the index, and files that a snapshot covers, may have changed then."""
         present = self.root.subdirectories()
         others = [name for name in present if name.startswith(FOLDER_PREFIX)]
         if others and self.name not in present:
@@ -172,8 +171,8 @@ class Store:
     async def persist(
         self, steps: Sequence[PersistThenSend], meanwhile: Callable[[], Awaitable[None]] = nothing_else
     ) -> None:
-        """Makes the steps durable, in an order that no crash can turn into a state that never was. The steps wait while the
-        disk is full; before each new try for entries, `meanwhile` may free space. Raises OSError."""
+        """Makes the steps durable, in an order in which no crash can leave a state that never existed. The steps wait while the
+        disk is full. Before each further attempt to write entries, `meanwhile` is called and may free space. Raises OSError."""
         assert self.log is not None
         self.unsettled = True
         try:
@@ -201,7 +200,7 @@ class Store:
     async def append(
         self, log: EntryLog, entries: Sequence[Entry], meanwhile: Callable[[], Awaitable[None]]
     ) -> None:
-        """Appends once there is room: entries that were written stay, and the rest is tried again."""
+        """Appends entries once there is room. Written entries stay, and the other entries are tried again."""
         behind = log.end_index + 1 + len(entries)
         while entries and not await self._entry_write.attempt(log.append(entries)):
             await asyncio.sleep(RETRY_S)
@@ -209,7 +208,7 @@ class Store:
             entries = entries[len(entries) - (behind - log.end_index - 1) :]
 
     async def cut(self, log: EntryLog, index: int) -> None:
-        """Raises LogDamaged, OSError."""
+        """Cuts the entries from `index` on. Raises LogDamaged, OSError."""
         if index <= log.end_index:
             await self.vouch_for_kept(log, index)
         self.cut_from = index
@@ -224,9 +223,9 @@ class Store:
         self.cut_from = None
 
     async def vouch_for_kept(self, log: EntryLog, index: int) -> None:
-        """Checks that the entries before `index` can be separated from the ones to be cut. If not, because an entry is corrupt,
-        nothing is cut, and the checkpoint first records which entries were durable: otherwise a start that finds fewer would
-        take them for torn, though others may count on them. Raises LogDamaged, OSError."""
+        """Checks that the entries before `index` can be kept without the later entries. If an entry is too corrupt for this,
+        nothing is cut, and the checkpoint records which entries were durable. Otherwise a start that finds fewer entries would
+        take the others for torn, although other members may count on them. Raises LogDamaged, OSError."""
         try:
             log.kept(index)
         except LogDamaged:
@@ -235,9 +234,9 @@ class Store:
             raise
 
     async def install(self, log: EntryLog, snapshot: Snapshot) -> None:
-        """Replaces the whole log by another member's `snapshot`. Until it is durable the old log counts, and nothing of it
-        afterwards: the next start deletes the files that are left, all of them if the snapshot says so. Before that the
-        checkpoint is reset: the old log may have ended behind the snapshot with entries that were never committed."""
+        """Replaces the whole log by another member's `snapshot`. The old log counts until the snapshot is durable, and no
+        longer. The next start deletes old files that are left; if the snapshot marks them as void, it deletes all files. The
+        checkpoint is reset first, because the old log may have had uncommitted entries after the snapshot's end."""
         await log.sync()
         self.vouch_below(self.committed_index + 1)
         modest = self.checkpoint(log.end_index)
@@ -258,7 +257,8 @@ class Store:
             await self.replace(self.snapshot_file.name, lambda: self.snapshot_file.replace(begun))
 
     def begin_of(self, log: EntryLog, snapshot: Snapshot) -> int:
-        """The position where the log continues after `snapshot`: behind all files, or where the leader has it.
+        """The position where the log continues after `snapshot`: after all files, or with `same_positions` where the leader's
+        log begins.
 
         Raises: SnapshotUnknown, EntryMisplaced."""
         if not self.settings.same_positions:
@@ -269,8 +269,8 @@ class Store:
         return position
 
     async def save_snapshot(self, snapshot: Snapshot) -> None:
-        """Stores `snapshot`, made here from committed and durable entries. The log begins behind the entries that it covers,
-        but for a margin for slow followers. Raises OSError; a full disk leaves everything as it was."""
+        """Stores `snapshot`, which was made here from committed and durable entries. The log then begins after the covered
+        entries, except for a margin for slow followers. Raises OSError; a full disk changes nothing."""
         assert self.log is not None
         kept_behind = snapshot.last_index - self.settings.snapshot_margin_entries
         await self.begin_behind(snapshot, await begin_up_to(self.log, kept_behind))
@@ -280,9 +280,9 @@ class Store:
             self.note = note_in(snapshot)
 
     async def begin_at(self, position: int, note: bytes) -> None:
-        """The same with `same_positions`, where a snapshot only says where the log begins: with the data file at `position`,
-        whose first entry follows a committed and durable one. Raises OSError, LogDamaged; a full disk leaves everything as it
-        was."""
+        """Moves the log's beginning with `same_positions`, by a snapshot without state. The log then begins with the data file
+        at `position`, whose first entry follows a committed and durable entry. Raises OSError, LogDamaged; a full disk changes
+        nothing."""
         assert self.log is not None and self.settings.same_positions
         begin = await begin_with_file(self.log, position)
         configurations = tuple(self.history.span(begin.index, begin.index))
@@ -290,7 +290,7 @@ class Store:
         self.note = note
 
     async def rewrite_log_start(self) -> None:
-        """Rewrites the snapshot that only says where the log begins. Raises OSError."""
+        """Rewrites the snapshot that only contains the log's beginning. Raises OSError."""
         assert self.log is not None and self.settings.same_positions
         begin = self.log.begin
         configurations = tuple(self.history.span(begin.index, begin.index))
@@ -304,16 +304,16 @@ class Store:
         self.log.begin_after(begin)
 
     async def reclaim(self) -> None:
-        """Deletes the files that end before the log begins, and continues in a new file, so that the present one can be deleted
-        too; not with `same_positions`. Raises OSError."""
+        """Deletes the files that end before the log's beginning. Without `same_positions` the log continues in a new file, so
+        that the present file can be deleted later. Raises OSError."""
         assert self.log is not None
         await self.log.delete_before()
         if not self.settings.same_positions:
             await self.log.close_file()
 
     async def replace(self, name: str, write: Callable[[], Awaitable[object]]) -> None:
-        """Performs `write` of the small file `name`, once there is room. Later writes wait for it: a member with a full disk is
-        silent like one whose disk hangs, and the others continue without it."""
+        """Performs `write` of the small file `name`, once there is room. Later writes wait. So a member with a full disk is
+        silent, like a member whose disk hangs, and the other members continue without it."""
         refusal = f"{name} cannot be written and this member takes no part until it is"
 
         async def once() -> None:
@@ -323,19 +323,20 @@ class Store:
             logger.info("%s is written, this member takes part again", name)
 
     async def disown_unsynced(self, log: EntryLog) -> None:
-        """After a failed sync the page cache may show the next process data that the disk does not have. The entries were not
-        acknowledged to anybody: the next start cuts them. If the disk refuses this write too, the next start rewrites them."""
+        """Marks entries for a cut at the next start, because after a failed sync the page cache may show data that the disk
+        does not have. These entries were never acknowledged. If the disk refuses this write too, the next start rewrites the
+        entries."""
         index = log.unsynced_from if self.cut_from is None else self.cut_from
         with suppress(OSError):
             await self.checkpoint_file.store(self.checkpoint(index - 1, cut_from=index))
 
     def vouch_below(self, index: int) -> None:
-        """The checkpoint does not vouch for entries from `index` on any more."""
+        """Lets the checkpoint vouch only for entries below `index`."""
         self.synced_index = min(self.synced_index, index - 1)
 
     def checkpoint(self, end_index: int, *, cut_from: int | None = None) -> LedgerCheckpoint:
-        """With all lists of members from the log's beginning on: a snapshot may say again which one was in force at any entry
-        that is still there."""
+        """The checkpoint to store. It has all lists of members from the log's beginning on, because a later snapshot may need
+        the list at any entry of the log."""
         begin = NO_INDEX if self.log is None else self.log.begin.index
         configurations = self.history.span(begin, self.synced_index)
         return LedgerCheckpoint(
@@ -343,29 +344,29 @@ class Store:
         )
 
     async def sync_index(self) -> None:
-        """Lets the next checkpoint vouch for all that is durable now. Raises OSError, of a full disk too: the kernel forgets
-        the pages that it could not write."""
+        """Lets the next checkpoint vouch for all entries that are durable now. Raises OSError, also for a full disk, because
+        the kernel forgets pages that it could not write."""
         assert self.log is not None
         synced_index = self.log.unsynced_from - 1
         await self.log.sync_index()
         self.synced_index = synced_index
 
     async def save_checkpoint(self, committed_index: int) -> None:
-        """Stores `committed_index`, up to which entries are durable here. Raises OSError; a full disk leaves the file as it
-        was."""
+        """Stores `committed_index`, up to which entries are durable here. Raises OSError; a full disk does not change the
+        file."""
         assert self.log is not None
         saved = replace(self.checkpoint(self.log.end_index), committed_index=committed_index)
         await self.checkpoint_file.store(saved)
         self.committed_index = committed_index
 
     def size_bytes(self) -> int:
-        """The length of all files of the log, filled or not."""
+        """The length of all files of the log, unused space included."""
         folders = (self.directory.subdirectory(name) for name in self.directory.subdirectories())
         return sum(size for folder in folders for _, size in folder.names())
 
     async def close(self, committed_index: int) -> None:
-        """Leaves a complete index and checkpoint behind, unless a write failed or was given up; a full disk keeps an older
-        checkpoint. Raises OSError."""
+        """Completes the index and the checkpoint, unless a write failed or was given up. On a full disk an older checkpoint
+        stays. Raises OSError."""
         if self.log is None:
             return
         if not self.unsettled:
@@ -382,14 +383,14 @@ class Store:
 
 
 ENTRIES_A_SLICE = 1024
-"""Other tasks run between two slices."""
+"""Recovery reads this number of entries in a slice. Other tasks run between two slices."""
 
 
 async def recover(
     log: EntryLog, synced_index: int, recent_bytes_max: int, history: ConfigurationHistory
 ) -> RaftLog:
-    """Moves `log` from its beginning to its end. `synced_index` is from the checkpoint; `history` takes the members in the
-    entries that are read. Raises MembersUnknown, OSError."""
+    """Moves the end of `log` from its beginning to its real end. `synced_index` is from the checkpoint. `history` gets the
+    lists of members in the entries that are read. Raises MembersUnknown, OSError."""
     older = begin_at(log, synced_index) if synced_index > log.begin.index else None
     if older is None:
         older = TermRuns(log.begin.index, log.begin.term)
@@ -403,9 +404,9 @@ async def recover(
 
 
 def begin_at(log: EntryLog, index: int) -> TermRuns | None:
-    """Moves `log` to before entry `index`, and returns the terms of all entries before. None, and `log` stays at its beginning,
-    if the entry or its index is missing: an operator may have removed the index, and Java or an older version may have
-    continued the log and its checkpoint."""
+    """Moves the end of `log` to before entry `index`, and returns the terms of all entries before. If the entry or its index
+    unit is missing, returns None, and the end stays at the log's beginning. An operator may have removed the index, or Java or
+    an older version may have continued the log and its checkpoint."""
     try:
         position = log.stored_unit(index).position
         check = log.check_of(index - 1)
@@ -424,7 +425,7 @@ def begin_at(log: EntryLog, index: int) -> TermRuns | None:
 
 
 def take_some(log: EntryLog, last_term: int) -> list[Entry]:
-    """Reads the next entries, and rewrites their index units."""
+    """Reads a slice of entries, and rewrites their index units."""
     entries: list[Entry] = []
     units = bytearray()
     first = log.end_index + 1
@@ -456,9 +457,8 @@ def follows(entry: Entry, index: int, last_term: int) -> bool:
 
 def refuse_later_entries(log: EntryLog, last_term: int) -> None:
     """Raises LogDamaged if an intact entry of a later sync follows the log's end. A crash tears only entries of the last sync,
-    so such an entry proves that the missing one was durable once: the disk lost it, and continuing could lose committed
-    entries. An entry of an older term than the log's last proves nothing: Java leaves the bytes of entries that its leader
-    cut."""
+    so such an entry proves that the missing entry was durable and the disk lost it; continuing could lose committed entries. An
+    entry with an older term than the log's last term proves nothing, because Java does not erase entries that a leader cut."""
     missing = log.end_index + 1
     index, before = missing + 1, log.unit(missing)
     while before is not None and (unit := log.unit(index)) is not None:

@@ -1,1 +1,1 @@
-"""The protocol of RocketMQ's DefaultHAService: a master and slaves with configured roles."""
+"""The protocol of RocketMQ's DefaultHAService, for a master and slaves with configured roles."""

@@ -1,8 +1,8 @@
 """Log ends of the slaves of a pair's master.
 
-Invariant: a counted offset stays counted, because a slave has held it. A slave that came without a log is missing
-everything below the file that it began with, and a reconnecting one may be that slave: while a send below that file
-waits, it does not count. Only a connected slave that has reported its end is reachable. Pure."""
+Invariant: a counted offset stays counted, because a slave has held it. A slave that came without a log is missing everything
+below the file with which its log began, and a slave that reconnects may be this slave. So both do not count for waiting sends
+below this file. Only a connected slave that has reported its end is reachable. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Holding:
-    """A slave's log. It may be missing what is below `begins`."""
+    """A slave's log. Data below `begins` may be missing in it."""
 
     begins: int
     end: int
@@ -23,30 +23,30 @@ class PairAcks:
 
     def __init__(self) -> None:
         self._holdings: dict[Hashable, Holding] = {}
-        self._newest_begin = 0  # of a slave that came without a log
+        self._newest_begin = 0  # the highest start among slaves without a log
         self._counted_end = 0
 
     def __contains__(self, slave: Hashable) -> bool:
-        """Whether it has reported its end."""
+        """Whether `slave` has reported its end."""
         return slave in self._holdings
 
     def came(self, slave: Hashable, requested: int, start: int) -> None:
-        """Note a slave whose first report is `requested`, 0 without a log; it is sent the log from `start` on."""
+        """Note a slave whose first report is `requested`, 0 if it has no log. The slave gets the log from `start` on."""
         if requested == 0:
             self._newest_begin = max(self._newest_begin, start)
         begins = self._newest_begin if start >= self._newest_begin else 0
         self._holdings[slave] = Holding(begins, requested)
 
     def reported(self, slave: Hashable, end: int) -> None:
-        """Note that it holds the log up to `end`."""
+        """Note that `slave` holds the log up to `end`."""
         self._holdings[slave].end = end
 
     def gone(self, slave: Hashable) -> None:
-        """Note that its connection has ended; harmless if it never reported."""
+        """Note that the connection of `slave` has ended; harmless if `slave` never reported."""
         self._holdings.pop(slave, None)
 
     def held_end(self, waiting_end: int) -> int:
-        """Sends that end at or below this are on at least one slave; the first waiting send ends at `waiting_end`."""
+        """The offset up to which at least one slave has held the log. `waiting_end` is the end of the first waiting send."""
         ends = [held.end for held in self._holdings.values() if held.begins < waiting_end]
         self._counted_end = max([self._counted_end, *ends])
         return self._counted_end

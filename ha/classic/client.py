@@ -1,8 +1,8 @@
 """The slave of a pair. Upstream: DefaultHAClient.
 
-Invariant: it follows a master only if that log has the last complete record of this one at the same offset, byte for
-byte. The protocol itself compares nothing: a slave whose master lost its tail would mix two logs. If only the
-master's HA address is known, the master cannot be asked for records, and is followed unchecked."""
+Invariant: the slave follows a master only if the master's log has the last complete record of the slave's log at the same
+offset, byte for byte. The protocol itself compares nothing, so after the master lost its tail the slave's log would mix two
+logs. If only the master's HA address is known, the master cannot be asked for records, and is followed without this check."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class MasterRecords(Protocol):
     """Reads records of the master."""
 
     async def record_at(self, offset: int) -> bytes | None:
-        """The record that begins at `offset` of the master's log; None if none does. Raises MasterUnread."""
+        """The record that begins at `offset` of the master's log; None if no record begins there. Raises MasterUnread."""
         ...
 
     async def begins_at(self) -> int:
@@ -68,7 +68,7 @@ class PairSlave(Follower):
         self._records = records
         self._parted = RepeatedFailure()
         self.stays_out: StayOut | LeftBehind | None = None
-        """The reason why it does not follow its master, until an operator acts."""
+        """The reason why the slave does not follow its master until an operator acts; None if it follows."""
         super().__init__(
             log,
             settings=settings,
@@ -119,7 +119,7 @@ class PairSlave(Follower):
             logger.error(NOT_FOLLOWED, extra=fields(there=there, **said, hint=PARTED))
 
     async def _cut_to(self, end: int) -> None:
-        """Cut to `end`: above the last record may be the rest of a segment, which the master may have filled
+        """Cut the log to `end`. The rest of a segment may follow the last record, and the master may have filled this rest
         differently."""
         await self._log.truncate(end)
 

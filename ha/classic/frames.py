@@ -11,11 +11,11 @@ from ha.frames import HAFrameError, Readable
 
 REPORT = Struct(
     ">"  # offset field
-    "q"  #  0 max_offset  end of the slave's log; the first one is the request where to start, 0 of an empty log
+    "q"  #  0 max_offset  end of the slave's log; the first report requests the start offset, 0 for an empty log
 )
 TRANSFER = Struct(
     ">"  # offset field
-    "q"  #  0 offset     of the first byte that follows
+    "q"  #  0 offset     offset of the first byte that follows
     "i"  #  8 body_size  bytes of log that follow; 0 in a heartbeat
 )
 assert (REPORT.size, TRANSFER.size) == (8, 12)
@@ -35,7 +35,7 @@ class PairTransferHeader(NamedTuple):
 
     @staticmethod
     def decode(data: Readable) -> PairTransferHeader:
-        """Raises FrameError on an offset or a body size that no frame can have."""
+        """Decode a header. Raises FrameError for an offset or a body size that no frame can have."""
         header = PairTransferHeader(*TRANSFER.unpack(data))
         if header.offset < 0 or not 0 <= header.body_size <= BODY_SIZE_MAX:
             raise HAFrameError(f"a transfer frame of {header.body_size} bytes at {header.offset}")
@@ -47,7 +47,7 @@ def encode_report(max_offset: int) -> bytes:
 
 
 def decode_report(data: Readable) -> int:
-    """The slave's log end. Raises FrameError on one that no log has."""
+    """The slave's log end. Raises FrameError for an offset that no log can have."""
     (max_offset,) = REPORT.unpack(data)
     if max_offset < 0:
         raise HAFrameError(f"a report of {max_offset}")

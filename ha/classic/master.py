@@ -1,8 +1,8 @@
 """The master's end of one classic link, from the slave's first report to the end of the connection.
 
-Invariant: one gapless range of the log is sent, each frame within one segment. A report is never above the sent
-range, never below an earlier one, and the first one is an offset within the log. Upstream accepts any: a slave whose
-log is longer than its master's then acknowledges sends that it does not hold.
+Invariant: one gapless range of the log is sent, and each frame lies in one segment. A report is never above the sent range and
+never below an earlier report. The first report is an offset within the log. Upstream accepts any report, so a slave with a
+longer log than its master's acknowledges sends that it does not hold.
 
     WAITING --first report--> SENDING          any --error--> CLOSED
 
@@ -19,7 +19,7 @@ from ha.master.link import UNKNOWN, Acked, Action, Batch, Close, Hold
 
 
 class LogView(Protocol):
-    """The link's view of its master's log, fresh at every call. All offsets are bytes of the log."""
+    """The link's view of its master's log. Every call returns present values. All offsets are byte positions in the log."""
 
     @property
     def segment_size_bytes(self) -> int: ...
@@ -36,7 +36,7 @@ class ClassicMasterState(Enum):
 
 
 class ClassicMasterLink:
-    """Used like a MasterLink; without a handshake, so a slave has no name here."""
+    """The link; it is used like a MasterLink. There is no handshake, so the slave's broker id is not known."""
 
     def __init__(
         self,
@@ -56,13 +56,13 @@ class ClassicMasterLink:
         self._held: set[Hold] = set()
         self.state = ClassicMasterState.WAITING
         self.ack_offset = UNKNOWN
-        self.next_offset = UNKNOWN  # of the next frame
-        self._began = UNKNOWN  # of the first frame
+        self.next_offset = UNKNOWN  # offset of the next frame
+        self._began = UNKNOWN  # offset of the first frame
 
     # -- from the slave
 
     def receive(self, data: bytes, now_ms: int) -> list[Action]:
-        """The next bytes of the stream, in any fragments."""
+        """Handle the next bytes of the stream, in any fragments."""
         if self.state is ClassicMasterState.CLOSED:
             return []
         self._read_ms = now_ms
@@ -103,7 +103,7 @@ class ClassicMasterLink:
 
     @property
     def read_from(self) -> int | None:
-        """The slave has still to read from here on; None unless sending."""
+        """The offset from which on the slave still has to read; None unless the link is sending."""
         is_sending = self.state is ClassicMasterState.SENDING
         return max(self.ack_offset, self._began) if is_sending else None
 
@@ -114,12 +114,12 @@ class ClassicMasterLink:
         self._held.add(why)
 
     def release(self, why: Hold, now_ms: int) -> list[Action]:
-        """End a hold; then as `writable`."""
+        """End a hold. Returns what `writable` returns."""
         self._held.discard(why)
         return self.writable(now_ms)
 
     def writable(self, now_ms: int) -> list[Action]:
-        """The next frame, or a heartbeat if one is overdue; nothing if everything is sent."""
+        """The next frame, or a heartbeat if it is overdue; nothing if everything is sent."""
         if self.state is not ClassicMasterState.SENDING or self._held:
             return []
         if self.next_offset < self._master.log_min:

@@ -1,7 +1,7 @@
-"""The mastership of a pair: its links, and the log ends of its slaves. Upstream: DefaultHAService.
+"""The mastership in a pair: the links, and the log ends of the slaves. Upstream: DefaultHAService.
 
-Invariant: this broker is master by configuration, so its log is the authoritative one: all of it is confirmed, as in
-upstream. `acked_end` says which sends wait for a slave."""
+Invariant: this broker is master by configuration, so its log is authoritative, and as in upstream all of it is confirmed. Sends
+above `acked_end` wait for a slave."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ logger = logging.getLogger("ha.classic")
 
 
 class PairMastership:
-    """Lives as long as the master. `on_confirm` as of HAService; `waiting_end()` is the end of the first waiting
-    send."""
+    """The mastership, which lasts as long as this broker is master. For `on_confirm` see HAService. `waiting_end()` is the end
+    of the first waiting send."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class PairMastership:
     # -- called by the links
 
     def accept(self) -> PairConnection:
-        """The protocol of a connection that a slave opens."""
+        """Returns the protocol of a connection that a slave opens."""
         return PairConnection(
             self,
             self._log,
@@ -106,23 +106,24 @@ class PairMastership:
         return list(self._connections)
 
     def read_from(self) -> int | None:
-        """Connected slaves still read the log from here on; None without any."""
+        """The offset from which on connected slaves still read the log; None without a connected slave."""
         places = (connection.read_from for connection in self._connections)
         return min((place for place in places if place is not None), default=None)
 
     @property
     def acked_end(self) -> int:
-        """Sends up to here may be answered: held by at least one slave, or the whole log if no slave is waited for."""
+        """The offset up to which sends may be answered: what at least one slave has held, or the whole log if sends wait for no
+        slave."""
         if not self._pair.waits_for_slave:
             return self._log.max_offset()
         return self.followed_end()
 
     def followed_end(self) -> int:
-        """At least one slave has held the log up to here."""
+        """The offset up to which at least one slave has held the log."""
         return self._acks.held_end(self._waiting_end())
 
     def reachable(self, end: int) -> bool:
-        """Whether a send that ends at `end` may be waited for: no slave is needed, or a connected one is close."""
+        """Whether a send that ends at `end` may wait: no slave is needed, or a connected slave is close."""
         return not self._pair.waits_for_slave or bool(self._acks.in_step(end, self._pair.gap_max))
 
     def in_step(self) -> list[PairConnection]:
@@ -131,7 +132,7 @@ class PairMastership:
         return [connection for connection in self._connections if connection in close]
 
     def log_grew(self) -> None:
-        """Called once for every batch appended: send it, and allow reading it."""
+        """Send an appended batch, and allow reading it. Called once for every batch."""
         for connection in self.connections:
             connection.pump()
         self._confirm()
@@ -141,7 +142,7 @@ class PairMastership:
         self._on_confirm()
 
     async def end(self, reason: str) -> None:
-        """Drop all links; on return none of them holds a view of the log."""
+        """Drop all links. On return no link holds a view of the log."""
         self._ended = True
         while self._connections:
             connections = self.connections

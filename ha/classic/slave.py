@@ -1,7 +1,7 @@
 """The slave's end of one classic link.
 
-Invariant: bytes are accepted only at the end of the own log. Confirmed is exactly what is held here, because the
-master reports nothing about other slaves.
+Invariant: bytes are accepted only at the end of this slave's log. All data in this log counts as confirmed, because the master
+reports nothing about other slaves.
 
     TRANSFER --any error--> CLOSED
 
@@ -15,7 +15,7 @@ from ha.slave.link import Action, Advance, Close, Confirm, LogRange, Send, Slave
 
 
 class ClassicSlaveLink:
-    """Used like a SlaveLink; it waits for no durable step."""
+    """The link; it is used like a SlaveLink, but has no durable steps."""
 
     def __init__(
         self,
@@ -37,11 +37,11 @@ class ClassicSlaveLink:
         self._header = bytearray(TRANSFER.size)
         self._header_filled = 0
         self._body_left = 0
-        self.frames = 0  # begun, heartbeats included
+        self.frames = 0  # frames begun, heartbeats included
         self.state = SlaveState.TRANSFER
 
     def start(self) -> list[Action]:
-        """The first report at once: it requests the start offset."""
+        """Send the first report, which requests the start offset."""
         return [self._report(self._written_ms)]
 
     # -- the stream
@@ -55,7 +55,7 @@ class ClassicSlaveLink:
         return memoryview(self._header)[self._header_filled :]
 
     def filled(self, size: int, now_ms: int) -> list[Action]:
-        """`size` bytes, at least 1, have arrived where the last `next_read` said."""
+        """Handle `size` bytes, at least 1, which have arrived in the buffer of the last `next_read`."""
         self._read_ms = now_ms
         if self._body_left:
             return self._body_filled(size)

@@ -1,1 +1,2 @@
-"""A broker's replication as the broker sees it: the interface, the service that swaps its ends, its status."""
+"""A broker's replication as the broker uses it: the interface, the service for the master's and slave's roles, and the
+status."""

@@ -1,9 +1,9 @@
-"""Replication of one broker's log: listens on the HA port, and is a master, a slave or neither. Upstream:
+"""Replication of one broker's log: listens on the HA port, and has the master's role, the slave's role or none. Upstream:
 AutoSwitchHAService.
 
-Invariant: at most one role at a time, and its epoch never decreases. A change of role ends the former role first:
-when `become_master` or `become_slave` returns, no link of the former role touches the log, and the epoch of the new
-role is durable."""
+Invariant: there is at most one role at a time, and the epoch of the role never decreases. A change of role ends the former role
+first. When `become_master` or `become_slave` returns, no link of the former role uses the log, and the epoch of the new role is
+durable."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ logger = logging.getLogger("ha")
 
 
 class _Refused(asyncio.Protocol):
-    """A connection to a broker that is not master, or that has too many."""
+    """A rejected connection: this broker is not master, or has too many connections."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         cast(asyncio.Transport, transport).abort()
@@ -64,10 +64,10 @@ class HAService:
         pair: PairSettings | None = None,
         network: Network = PLAIN,
     ) -> None:
-        """Listens on `host`; slaves connect to `advertised_host`. Three values may change: `members_min` is
-        minInSyncReplicas, `truncation_allowed` is allowTruncationTo (None: not set), `catch_up_limit` is
-        maxHaTransferByteInSecond (None: no limit). `pair`: the links are classic ones. `on_fatal`: the disk failed;
-        stop the process."""
+        """Listens on `host`; slaves connect to `advertised_host`. Three settings are read at each use, because they may change:
+        `members_min` is minInSyncReplicas, `truncation_allowed` is allowTruncationTo (None: not set), `catch_up_limit` is
+        maxHaTransferByteInSecond (None: no limit). With `pair` the links use the classic protocol. `on_fatal` is called when
+        the disk failed and the process must stop."""
         self._log = log
         self._epochs = KeptEpochs(epochs)
         self._settings = settings
@@ -92,7 +92,7 @@ class HAService:
         self._network = network
         self._open_port: OpenPort | None = None
         self._change_of_role = asyncio.Lock()
-        # the master's or slave's end of the links
+        # the present role, on the master's or on the slave's side of the links
         self._end: Mastership | PairMastership | Follower | None = None
         self._epoch = NO_EPOCH
         self._master_id = -1
@@ -106,7 +106,7 @@ class HAService:
         HACannotListen."""
         await self._epochs.load(self._log)
         if self._pair is None:
-            self._epochs.within(self._log)  # or it could be elected, and never lead
+            self._epochs.within(self._log)  # otherwise this broker could be elected but never lead
         elif (last := self._epochs.history.last()) is not None:
             raise StoreOfSet(self._epochs.file_name, last.epoch)
         self._epoch = self._epochs.history.last_epoch()
@@ -131,12 +131,12 @@ class HAService:
 
     @property
     def address(self) -> str:
-        """Address from which slaves fetch the log, host:port; with port 0 in the configuration the system chooses."""
+        """The address (host:port) from which slaves fetch the log. If the configured port is 0, the system chooses a port."""
         return f"{self._advertised_host}:{self._port}"
 
     @property
     def epoch(self) -> int:
-        """The newest known epoch: accepted in a change of role, or found in the epoch file. -1 if none."""
+        """The newest known epoch, accepted in a change of role or found in the epoch file; -1 if no epoch is known."""
         return self._epoch
 
     @property
@@ -144,20 +144,20 @@ class HAService:
         return self._epochs.history
 
     def on_confirm(self, callback: Callable[[], None]) -> None:
-        """Call `callback` whenever the confirm offset or `acked_end` may have moved, on a master and on a slave."""
+        """Call `callback` when the confirm offset or `acked_end` may have moved, on a master and on a slave."""
         self._confirm_callbacks.append(callback)
 
     def on_caught_up(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when this log holds everything that a master of it must: on a slave once a link, as
-        SlaveLink says; on a master at once."""
+        """Call `callback` when this log holds everything that a master must hold. On a slave this is once for each link (see
+        CaughtUp in ha/slave/link.py), on a master at once."""
         self._caught_up_callbacks.append(callback)
 
     def on_link_ended(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when a slave's connection to its master has ended: there may be another master."""
+        """Call `callback` when this slave's connection to its master has ended, because there may be another master."""
         self._ended_callbacks.append(callback)
 
     def speaks_through(self, controllers: Controllers, replicas: ReplicaReader) -> None:
-        """Set the clients that ask the controllers for SyncStateSets and for the brokers of the set; before the first
+        """Set the clients that ask the controllers for SyncStateSets and for the brokers of the set. Call this before the first
         role."""
         self._controllers = controllers
         self._gate = Gate(
@@ -169,35 +169,36 @@ class HAService:
         )
 
     async def why_not(self, asker: Asker, broker_id: int) -> Why | None:
-        """The reason why `asker` may not act for `broker_id`, by the same check as for links; None if it may."""
+        """The reason why `asker` may not act for `broker_id`; None if it may. The check is the same as for links."""
         assert self._gate is not None, "speaks_through comes first"
         return await self._gate.why_not(asker, broker_id)
 
     def compares_with(self, records: MasterRecords | None) -> None:
-        """Set the reader of a pair master's records, None if it cannot be asked; before the first role."""
+        """Set the reader of a pair master's records, None if the master cannot be asked. Call this before the first role."""
         self._records = records
 
     def asks_in_doubt(self, witness: MasterWitness) -> None:
-        """Set the client that asks a master whose epochs contradict this broker's; before the first role."""
+        """Set the client that asks a master whose epochs contradict this broker's epochs. Call this before the first role."""
         self._witness = witness
 
     def knows_java_by(self, is_java: Callable[[int, str], bool]) -> None:
-        """Set the test whether a slave, by broker id and host, is one of upstream's; before the first role."""
+        """Set the test whether the slave with a broker id and host is upstream's. Call this before the first role."""
         self._is_java = is_java
 
     def answers_first(self, waiting_end: Callable[[], int]) -> None:
-        """Set the end of the first send that waits for a slave; above the log's end if none does."""
+        """Set the function that returns the end of the first send that waits for a slave. The result is above the log's end if
+        no send waits."""
         self._waiting_end = waiting_end
 
     async def forget_epochs(self) -> None:
-        """Drop the epochs of a log that is gone, before the first role with the new one. Raises OSError."""
+        """Drop the epochs of a log that is gone. Call this before the first role with the new log. Raises OSError."""
         assert self._end is None and self._log.max_offset() == self._log.min_offset()
         await self._epochs.store(EpochHistory())
         self._epoch = NO_EPOCH
 
     async def owned_by(self, broker_id: int | None) -> None:
-        """Set the broker id of this store, before any role; None while an id is applied for. Raises EpochFileForeign,
-        OSError."""
+        """Set the broker id of this store; None while an id is applied for. Call this before the first role. Raises
+        EpochFileForeign, OSError."""
         await self._epochs.binding.owned_by(broker_id)
 
     # -- roles
@@ -205,8 +206,8 @@ class HAService:
     async def become_master(
         self, epoch: int, broker_id: int, sync_state_set: frozenset[int], sync_state_set_epoch: int
     ) -> None:
-        """Lead `epoch` as `broker_id`. On return the log ends with a complete record and the epoch's entry is
-        durable; the same epoch again keeps its entry. Raises EpochFenced, EpochHistoryMissing, OSError."""
+        """Lead `epoch` as `broker_id`. On return the log ends with a complete record, and the epoch's entry is durable. A
+        repeated call for the same epoch keeps its entry. Raises EpochFenced, EpochHistoryMissing, OSError."""
         if self._pair is not None:
             await self._lead_pair(self._pair)
             return
@@ -252,8 +253,8 @@ class HAService:
     async def become_slave(
         self, epoch: int, broker_id: int, master_id: int, master_ha_address: str | None = None
     ) -> None:
-        """Follow `master_id` as `broker_id`, at once if its address ("host:port") is known. A link to the same master
-        stays; on return nothing of any other link is acked. Raises EpochFenced, EpochHistoryMissing, OSError."""
+        """Follow `master_id` as `broker_id`, at once if the master's address ("host:port") is known. A link to the same master
+        stays. On return no data of another link is acknowledged. Raises EpochFenced, EpochHistoryMissing, OSError."""
         if self._pair is not None:
             await self._follow_pair(self._pair)
             return
@@ -290,7 +291,7 @@ class HAService:
                 self._end.set_address(master_ha_address)
 
     def set_master_ha_address(self, address: str, epoch: int) -> None:
-        """Set the HA address of the master of `epoch`; no effect unless that master is followed now."""
+        """Set the HA address of the master of `epoch`. No effect unless this broker follows that master now."""
         if isinstance(self._end, Follower) and epoch == self._epoch:
             self._end.set_address(address)
 
@@ -318,7 +319,7 @@ class HAService:
             await cut_partial_record(self._log)
             self._log.set_confirm_offset(
                 self._log.max_offset()
-            )  # data that a killed process received is held, too
+            )  # data that a killed process received counts too
             self._confirmed()
             self._end = PairSlave(
                 self._log,
@@ -355,12 +356,12 @@ class HAService:
 
     @property
     def copies(self) -> bool:
-        """Whether this log is a prefix of its master's, and grows with it; False also without a link."""
+        """Whether this log is a prefix of its master's log and grows with it; False without a link."""
         connection = self._end.connection if isinstance(self._end, SlaveClient) else None
         return connection is not None and connection.link.state is SlaveState.TRANSFER
 
     def holds(self, end: int) -> bool:
-        """As in Replication. A pair's slave has no link before it has compared the logs."""
+        """See Replication.holds. A pair's slave has no link before it has compared the logs."""
         is_one_log = self.follows if self._pair is not None else self.copies
         return is_one_log and self._log.max_offset() >= end
 
@@ -372,20 +373,21 @@ class HAService:
         return self._end if isinstance(self._end, Mastership) else None
 
     def in_sync_count(self) -> int:
-        """Members of the applied set; in a pair the slaves that are close and this broker; 0 unless master."""
+        """The number of members of the applied set; in a pair this broker and the slaves that are close; 0 unless this broker
+        is master."""
         end = self._end
         if isinstance(end, Mastership):
             return len(end.sync_state_set.applied_members)
         return 1 + len(end.in_step()) if isinstance(end, PairMastership) else 0
 
     def applied_members(self) -> frozenset[int]:
-        """The SyncStateSet as the controllers applied it. Empty unless master."""
+        """The SyncStateSet as the controllers applied it; empty unless this broker is master."""
         mastership = self.mastership
         return frozenset() if mastership is None else mastership.sync_state_set.applied_members
 
     def counted_members(self) -> frozenset[int]:
-        """Brokers over which acks are counted now: the applied set, an open proposal, and slaves about to be
-        proposed. Empty unless master."""
+        """The brokers over which acks are counted now: the applied set, an open proposal, and slaves about to be proposed.
+        Empty unless this broker is master."""
         mastership = self.mastership
         return frozenset() if mastership is None else mastership.sync_state_set.union()
 
@@ -393,48 +395,50 @@ class HAService:
         return self._log.confirm_offset()
 
     def may_confirm(self) -> bool:
-        """Whether anything may be acknowledged: enough members are in sync, and the controllers know the minimum."""
+        """Whether data may be acknowledged: enough members are in sync, and the controllers know the minimum."""
         if isinstance(self._end, PairMastership):
             return True
         mastership = self.mastership
         return mastership is not None and mastership.sync_state_set.may_confirm()
 
     def agreed_without(self, missing: Collection[int], epoch: int) -> bool:
-        """Whether all members have it, because each of them may be elected."""
+        """Whether no member is `missing`, because each member may be elected."""
         return not missing
 
     async def still_leads(self) -> bool:
-        """True: controllers are asked instead (see broker.role.membership), and in a pair nothing is."""
+        """Always True: under controllers the controllers are asked (see broker.role.membership), and in a pair there is no
+        election."""
         return True
 
     def acked_end(self) -> int:
-        """Sends that end at or below this may be answered OK. 0 unless master."""
+        """The offset up to which sends may be answered OK; 0 unless this broker is master."""
         end = self._end
         if isinstance(end, Mastership):
             return end.sync_state_set.acked_end()
         return end.acked_end if isinstance(end, PairMastership) else 0
 
     def followed_end(self) -> int:
-        """As in Replication."""
+        """See Replication.followed_end."""
         return self._end.followed_end() if isinstance(self._end, PairMastership) else self.acked_end()
 
     def reachable(self, end: int) -> bool:
-        """Whether a send that ends at `end` can be waited for; a pair's slaves may be disconnected or too far behind."""
+        """Whether a send that ends at `end` may wait. In a pair all slaves may be disconnected or too far behind."""
         return self._end.reachable(end) if isinstance(self._end, PairMastership) else True
 
     # -- the rest
 
     def read_from(self) -> int | None:
-        """Connected slaves still read the log from here on; None without any, and unless master."""
+        """The offset from which on connected slaves still read the log; None without a connected slave, and unless this broker
+        is master."""
         return self._end.read_from() if isinstance(self._end, Mastership | PairMastership) else None
 
     async def truncate_epoch_prefix(self, log_min: int) -> None:
-        """Drop the epochs of the log below `log_min`, which retention has removed. Raises OSError."""
+        """Drop the epochs below `log_min`, whose part of the log retention has removed. Raises OSError."""
         await self._epochs.truncate_prefix(log_min)
 
     @property
     def stays_out(self) -> StayOut | LeftBehind | None:
-        """The reason why this replica does not follow its master until an operator acts; None while it does, or leads."""
+        """The reason why this replica does not follow its master until an operator acts; None while it follows or leads."""
         return self._end.stays_out if isinstance(self._end, SlaveClient | PairSlave) else None
 
     def status(self) -> dict[str, Any]:
@@ -442,8 +446,8 @@ class HAService:
         return runtime_info(self._log, self._end, self._clock.monotonic_ms())
 
     def slaves(self) -> dict[int, tuple[int, bool]]:
-        """Broker id -> (ack offset, member of the applied SyncStateSet) of each connected slave; of several links of
-        one id the newest. Empty unless master."""
+        """For each connected slave: broker id -> (ack offset, whether it is in the applied SyncStateSet). Of several links with
+        one id the newest counts. Empty unless this broker is master."""
         if self.mastership is None:
             return {}
         members = self.mastership.sync_state_set.applied_members
@@ -458,7 +462,7 @@ class HAService:
         return any(in_sync for _, in_sync in self.slaves().values())
 
     def _log_grew(self) -> None:
-        """Schedule one notification in each turn of the event loop, however many connections brought messages."""
+        """Schedule a notification, at most one in each turn of the event loop, however many connections brought messages."""
         if not self._growth_pending:
             self._growth_pending = True
             asyncio.get_running_loop().call_soon(self._notify_growth)

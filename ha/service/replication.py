@@ -1,7 +1,7 @@
 """The broker's interface to the replication of its log, under controllers, in a pair and in a Raft group.
 
-Invariant: `acked_end` is 0 unless this broker leads; data that ends at or below it survives as the broker's contract
-says."""
+Invariant: `acked_end` is 0 unless this broker leads. Data that ends at or below `acked_end` survives as described in the
+broker's contract."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from ha.slave.link import LeftBehind, StayOut
 
 
 class Replication(Protocol):
-    """All offsets are bytes of the log. See `HAService` for details."""
+    """The interface. All offsets are byte positions in the log. For details see `HAService`."""
 
     @property
     def counters(self) -> HACounters: ...
     @property
     def address(self) -> str:
-        """Address from which replicas fetch the log, host:port."""
+        """The address (host:port) from which replicas fetch the log."""
         ...
 
     @property
     def epoch(self) -> int:
-        """The newest known epoch; in a Raft group its term."""
+        """The newest known epoch; in a Raft group the term."""
         ...
 
     @property
     def history(self) -> EpochHistory: ...
     @property
     def follows(self) -> bool:
-        """Whether this broker receives data from the one that it follows."""
+        """Whether this broker receives data from the broker that it follows."""
         ...
 
     @property
     def copies(self) -> bool:
-        """Whether this log is a prefix of its master's, and grows with it."""
+        """Whether this log is a prefix of its master's log and grows with it."""
         ...
 
     def holds(self, end: int) -> bool:
-        """Whether this log equals its master's up to `end`, or will when it leads."""
+        """Whether this log equals its master's log up to `end`, or will when this broker leads."""
         ...
 
     @property
     def mastership(self) -> Mastership | None:
-        """A master's view of its set, under controllers."""
+        """The present mastership under controllers; else None."""
         ...
 
     @property
@@ -69,8 +69,8 @@ class Replication(Protocol):
     def on_confirm(self, callback: Callable[[], None]) -> None: ...
     def acked_end(self) -> int: ...
     def followed_end(self) -> int:
-        """The successor of this master has the log up to here; in a pair at least one slave, also where sends wait
-        for none. 0 unless master."""
+        """The offset up to which this master's successor has the log. In a pair at least one slave has the log up to here, even
+        if sends wait for no slave. 0 unless this broker is master."""
         ...
 
     def may_confirm(self) -> bool: ...
@@ -79,17 +79,17 @@ class Replication(Protocol):
     def applied_members(self) -> frozenset[int]: ...
     def counted_members(self) -> frozenset[int]: ...
     def agreed_without(self, missing: Collection[int], epoch: int) -> bool:
-        """Whether any next master knows, or learns before it leads, the changes that this broker made to its tables
-        under `epoch`, although these of `counted_members` are missing them."""
+        """Whether every possible next master knows the changes that this broker made to its tables under `epoch`, or gets them
+        before it leads, although the `missing` members do not have them."""
         ...
 
     async def still_leads(self) -> bool:
-        """Whether no other broker had become master when it was asked, as far as its replicas know."""
+        """Whether no other broker has become master before this call, as far as this broker's replicas know."""
         ...
 
     def slaves(self) -> dict[int, tuple[int, bool]]: ...
     def may_be_followed(self) -> bool:
-        """Whether a connected replica could lead at once, if this master went."""
+        """Whether a connected replica could lead at once if this master ended."""
         ...
 
     def read_from(self) -> int | None: ...

@@ -1,6 +1,7 @@
 """The answer to GET_BROKER_HA_STATUS (907), with the keys of upstream's HARuntimeInfo.
 
-Invariant: fields of the other role keep their defaults. Additional here: `learner` of a link, if it is one."""
+Invariant: fields of the other role keep their defaults. Upstream does not have `learner`, which is set for the link of a
+learner."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ Role = Mastership | PairMastership | Follower | None
 
 
 def runtime_info(log: ReplicatedLog, role: Role, now_ms: int) -> dict[str, Any]:
-    """Offsets in bytes, times in ms since 1970; without a role it is that of a slave that never connected."""
+    """The answer, with offsets in bytes and times in ms since 1970. A broker without a role answers like a slave that never
+    connected."""
     is_master = isinstance(role, Mastership | PairMastership)
     in_sync = _in_sync(role)
     members = len(role.sync_state_set.applied_members) - 1 if isinstance(role, Mastership) else len(in_sync)

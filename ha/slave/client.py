@@ -1,6 +1,6 @@
 """A slave of a set with elected masters. Upstream: AutoSwitchHAClient.
 
-Invariant: as of Follower, for the epoch file too."""
+Invariant: the invariant of Follower (ha/slave/follower.py) holds for the epoch file too."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ NO_MASTER = (
 
 
 class MasterWitness(Protocol):
-    """Asks the controllers' master for facts that its epoch file may not contain."""
+    """Asks the master that the controllers named for facts that this master's epoch file may not contain."""
 
     def names(self, epoch: int) -> bool:
-        """Whether the asked master is the master of `epoch`."""
+        """Whether the master that would be asked is the master of `epoch`."""
         ...
 
     async def leads(self) -> int | None:
-        """The newest masterEpoch that an upstream master reports to have led; None from one that records all of them.
+        """The newest masterEpoch that an upstream master reports to have led; None if the master records all of its epochs.
         Raises MasterUnread."""
         ...
 
     async def record_at(self, offset: int) -> bytes | None:
-        """As in MasterRecords. Raises MasterUnread."""
+        """See MasterRecords.record_at. Raises MasterUnread."""
         ...
 
 
@@ -79,9 +79,9 @@ class SlaveClient(Follower):
         truncation_allowed: Callable[[], int | None],
         witness: MasterWitness | None,
     ) -> None:
-        """`epoch`: the newest accepted. `on_ended` is called when an established connection ends, unless by `stop`.
-        `truncation_allowed`: see SlaveLink; one permission allows one cut. `witness` is asked before each link once
-        the master's epochs contradicted this broker's."""
+        """`epoch()` is the newest accepted epoch. `on_ended` is called when an established connection ends, unless `stop` ended
+        it. For `truncation_allowed` see SlaveLink; one permission allows one cut. Once the master's epochs have contradicted
+        this broker's epochs, `witness` is asked before each link."""
         self._epochs = epochs
         self._broker_id = broker_id
         self._epoch = epoch
@@ -94,7 +94,7 @@ class SlaveClient(Follower):
         self._stays_out = RepeatedFailure()
         self._disbelieved = RepeatedFailure()
         self.stays_out: StayOut | LeftBehind | None = None
-        """The reason why this replica does not follow its master, until an operator acts."""
+        """The reason why this replica does not follow its master until an operator acts; None if it follows."""
         super().__init__(
             log,
             settings=settings,
@@ -116,7 +116,7 @@ class SlaveClient(Follower):
         return None
 
     async def _proof_of_master(self) -> MasterProof | None:
-        """The proof, or None if there is none; the link then works without one."""
+        """The proof for the next link; None if there is none, and then the link works without a proof."""
         witness, asked_for, address = self._witness, self._epoch(), self._address
         if witness is None or not witness.names(asked_for):
             return None
@@ -132,7 +132,7 @@ class SlaveClient(Follower):
             logger.info("master not asked for its epoch, retrying", extra=fields(why=error))
             return None
         if not witness.names(asked_for) or self._address != address:
-            return None  # the answer is of another master or address
+            return None  # the answer is from another master or address
         logger.info(
             "master asked for its epoch",
             extra=fields(
@@ -142,7 +142,7 @@ class SlaveClient(Follower):
         return MasterProof(epoch, same_end)
 
     def flushed(self) -> None:
-        """Acknowledge more of the log on a link that waits for the disk."""
+        """Called when more of the log is on disk: a link that waits for this acknowledges it."""
         if self.connection is not None:
             self.connection.flushed()
 
@@ -172,7 +172,7 @@ class SlaveClient(Follower):
         )
 
     def epoch_named(self, epoch: int) -> None:
-        """Note that controllers named this epoch of the followed master."""
+        """Note that controllers named `epoch` as an epoch of the followed master."""
         if self.connection is not None and isinstance(self.connection.link, SlaveLink):
             self.connection.link.epoch_named(epoch)
 
@@ -209,7 +209,7 @@ class SlaveClient(Follower):
         self.stays_out = why = connection.stays_out
         self._is_doubted = self._is_doubted or connection.is_doubted
         self._log_disbelieved(connection, address)
-        # master_min moves with every deleted segment
+        # `master_min` moves with every deleted segment
         what = LeftBehind if isinstance(why, LeftBehind) else why
         if why is not None and self._stays_out.failed(what, self._clock.monotonic_ms()):
             self._log_stays_out(why, address)

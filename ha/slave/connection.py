@@ -1,7 +1,7 @@
-"""A slave's connection to its master: moves bytes from the socket into the log, as its link says.
+"""A slave's connection to its master: moves bytes from the socket into the log, as the link requires.
 
-Invariant: while a cut or an epoch entry is being made durable the socket is not read. The transport holds a view of
-the log only between `get_buffer` and `buffer_updated`; once `wait_closed` returns there is none."""
+Invariant: the socket is not read while a cut or an epoch entry is being made durable. The transport holds a view of the log
+only between `get_buffer` and `buffer_updated`. After `wait_closed` has returned, it holds no view."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
         self.close_reason = "by the master"
         self.log_refused = False  # the log could not accept received bytes
         self.stays_out: StayOut | LeftBehind | None = None
-        self.is_doubted = False  # the master's epochs contradict this broker's
+        self.is_doubted = False  # the master's epochs contradict this broker's epochs
         self._log = log
         self._clock = clock
         self._counters = counters
@@ -79,7 +79,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._timer = CoreTimer(clock, tasks, self._tick)
         self._ack_due = self._ack_soon = False
-        self._room = 0  # size of the buffer that the transport was given, bytes
+        self._room = 0  # size in bytes of the transport's buffer
         self._unplaced = memoryview(bytearray(1))
         self._to_do: asyncio.Queue[Cut | PersistEpochs | None] = asyncio.Queue(maxsize=2)
         self.closed: asyncio.Future[None] = self._loop.create_future()
@@ -89,12 +89,11 @@ class SlaveConnection(asyncio.BufferedProtocol):
         return self._transport is not None and not self.closed.done()
 
     async def next_durable_step(self) -> Cut | PersistEpochs | None:
-        """The next durable step before the link continues (then call `step_done`); None once the connection has
-        ended."""
+        """Wait for the next durable step. The link continues only after `step_done`. None once the connection has ended."""
         return await self._to_do.get()
 
     def step_done(self, actions: list[Action]) -> None:
-        """Perform the link's answer to `cut_done` or `persisted`, and resume reading."""
+        """Perform the actions that the link returned from `cut_done` or `persisted`, and resume reading."""
         if not self.closed.done() and self._transport is not None:
             self._perform(actions)
             self._ack_in_time(all_came=False)
@@ -103,7 +102,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
                 self._transport.resume_reading()
 
     def flushed(self) -> None:
-        """Acknowledge more of the log, which is on disk now."""
+        """Called when more of the log is on disk: acknowledge it."""
         if not self.closed.done() and self._transport is not None:
             assert isinstance(self.link, SlaveLink), "a classic link reports its log's end"
             end = self._log.flushed_offset()
@@ -124,8 +123,8 @@ class SlaveConnection(asyncio.BufferedProtocol):
         try:
             if isinstance(place, LogRange):
                 place = self._log.write_view(place.offset, place.size)
-        except Exception as error:  # the disk is full, or the log has stopped, which the error explains
-            # not at once: uvloop crashes when a transport is aborted while it asks for a buffer
+        except Exception as error:  # the disk is full, or the log has stopped; the error names the reason
+            # later, because uvloop crashes when a transport is aborted while it asks for a buffer
             self._loop.call_soon(self.refuse_log, _refusal(error))
             self.link.connection_lost()
             return self._unplaced
@@ -152,7 +151,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._transport is None or self.closed.done():
-            return  # never made, or notified before
+            return  # the connection was never made, or this was called before
         self._timer.cancel()
         if error is not None:
             self.close_reason = str(error)
@@ -165,11 +164,11 @@ class SlaveConnection(asyncio.BufferedProtocol):
     def _perform(self, actions: Iterable[Action]) -> None:
         assert self._transport is not None
         for action in actions:
-            # a match takes longer than the action itself
+            # a match takes longer than the action
             if isinstance(action, Place):
                 try:
                     self._place(action.offset, action.data)
-                except Exception as error:  # as in get_buffer
+                except Exception as error:  # see get_buffer
                     self.refuse_log(_refusal(error))
                     return
                 self._ack_due = True
@@ -204,19 +203,19 @@ class SlaveConnection(asyncio.BufferedProtocol):
 
     def _place(self, offset: int, data: bytes) -> None:
         at = 0
-        while at < len(data):  # a segment may end within
+        while at < len(data):  # a segment may end within the data
             view = self._log.write_view(offset + at, len(data) - at)
             view[:] = data if len(view) == len(data) else data[at : at + len(view)]
             at += len(view)
             self._log.advance(offset + at)
 
     def _arm_timer(self) -> None:
-        """Arm the timer again; called when the link may need its tick sooner than before; traffic only delays it."""
+        """Arm the timer again. Called when the link may need its tick sooner than before; traffic only delays the tick."""
         if not self.closed.done():
             self._timer.due_at(self.link.next_tick_ms)
 
     def _ack_in_time(self, *, all_came: bool) -> None:
-        """Send one ack for all frames of this turn of the event loop: at once if the socket has no more of them."""
+        """Send one ack for all frames of this turn of the event loop, at once if the socket has no more frames."""
         if self._ack_due and not self._ack_soon:
             if all_came:
                 self._turn_over()
@@ -243,7 +242,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
         self.close(reason)
 
     def close(self, reason: str) -> None:
-        """Drop the connection; nothing more of it reaches the log or the master."""
+        """Drop the connection. No more of its data reaches the log or the master."""
         if self.closed.done():
             return
         self.close_reason = reason
@@ -252,7 +251,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     async def wait_closed(self) -> None:
-        """Wait until the socket holds no view of the log; returns at once if it was never opened."""
+        """Wait until the socket holds no view of the log. Returns at once if the connection was never opened."""
         if self._transport is not None:
             await self.closed
 

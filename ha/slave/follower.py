@@ -1,8 +1,8 @@
-"""A slave's side of replication, for both kinds of links: follow one master, and reconnect when the connection ends.
+"""A slave's side of replication, for both kinds of links: follows one master, and reconnects when the connection ends.
 
-Invariant: one connection at a time. A durable step once begun is waited for, never cancelled; when `stop` returns,
-neither socket nor step touches the log. A step that fails on a full disk ends the connection, and is repeated on the
-next one."""
+Invariant: there is one connection at a time. A durable step is never cancelled: `stop` waits for it, and when `stop` returns,
+neither the socket nor a step uses the log. A step that fails on a full disk ends the connection, and is repeated on the next
+connection."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from mqruntime.tasks import Tasks
 
 logger = logging.getLogger("ha.slave")
 
-LASTING_WAITS = 2  # a connection that outlasts so many of the longest waits was a good one
+LASTING_WAITS = 2  # a connection that lasts longer than this many of the longest waits counts as good
 NO_ROOM = "no disk space for a change that the master's log requires, retrying"
 
 
 async def cut_partial_record(log: ReplicatedLog) -> None:
-    """End the log with its last complete record, durably: anything above it, left by a broken connection or a crash,
-    is cut. The confirm offset ends with a complete record, too. Raises OSError."""
+    """Let the log end with its last complete record, durably. Later bytes, which a broken connection or a crash left, are cut.
+    The confirm offset is lowered to the end of a complete record too. Raises OSError."""
     await log.confirm_whole_records()
     log_end = log.max_offset()
     boundary = await log.truncate(log_end)
@@ -42,13 +42,14 @@ async def cut_partial_record(log: ReplicatedLog) -> None:
 
 
 def wait_after(frames: int, lasted_ms: int, settings: HASettings) -> int | None:
-    """Delay after a connection that brought `frames` and lasted so long; None: the same as before it."""
+    """The delay after a connection that brought `frames` frames and lasted `lasted_ms`; None means the same delay as before
+    it."""
     lasting = frames > 0 and lasted_ms > LASTING_WAITS * settings.reconnect_ms_max
     return settings.reconnect_ms_min if lasting else None
 
 
 class Follower:
-    """Subclasses make the links, and do the work before and on a connection."""
+    """The follower. Subclasses make the links, and do the work before and during a connection."""
 
     def __init__(
         self,
@@ -73,11 +74,11 @@ class Follower:
         self._on_caught_up = on_caught_up
         self._address: str | None = None
         self._address_changed = asyncio.Event()
-        # log end and confirm offset when they last ended a record; finding that out reads a whole segment
+        # the log end and confirm offset that last were ends of records; kept because the check reads a whole segment
         self._whole = -1, -1
         self._unreached = RepeatedFailure()
         self._write = RetriedWrite(logger, NO_ROOM)
-        self._log_refused = False  # it could not accept the data of the last connection
+        self._log_refused = False  # the log could not accept the data of the last connection
         self._step: asyncio.Task[bool] | None = None
         self.connection: SlaveConnection | None = None
         self._task = tasks.start(self._follow(), name=name)
@@ -85,7 +86,7 @@ class Follower:
     # -- for subclasses
 
     async def _prepare(self) -> int | None:
-        """Prepare a connection: the delay in ms before trying again, or None to connect now."""
+        """Prepare a connection. Returns the delay in ms before the next attempt, or None to connect now."""
         raise NotImplementedError
 
     def _new_link(self) -> ReceivingLink:
@@ -97,10 +98,10 @@ class Follower:
         raise NotImplementedError
 
     def _link_ended(self) -> None:
-        """Handle the end of an established connection, unless by `stop`."""
+        """Handle the end of an established connection, unless `stop` ended it."""
 
     def _stayed_out(self, connection: SlaveConnection, address: str) -> bool:
-        """Whether the link of an ended connection refused to follow this master, which is then logged."""
+        """Whether the link of an ended connection refused to follow this master. If so, the reason is logged."""
         return False
 
     # -- the one master
@@ -114,7 +115,7 @@ class Follower:
         return self._address
 
     def set_address(self, address: str) -> None:
-        """Follow the master at `address` ("host:port"); a connection to another address ends."""
+        """Follow the master at `address` ("host:port"). A connection to another address ends."""
         if address == self._address:
             return
         self._address = address
@@ -123,7 +124,7 @@ class Follower:
             self.connection.close("the master's HA address has changed")
 
     async def stop(self) -> None:
-        """Stop. Raises OSError of a step that was in progress."""
+        """Stop. Raises the OSError of a step that was in progress."""
         self._task.cancel()
         await asyncio.wait([self._task])
         if self.connection is not None:
@@ -147,8 +148,9 @@ class Follower:
                 wait_ms = min(2 * wait_ms, self._settings.reconnect_ms_max)
 
     async def _connected_to(self, address: str) -> int | None:
-        """Run one connection. The delay before the next one; None, the same as before this one, if the master sent
-        nothing of its log or ended it soon, as a master does that meets two brokers of one id."""
+        """Run one connection. Returns the delay before the next connection. None means the same delay as before this
+        connection: the master sent no log, or ended the connection soon, as a master does that meets two brokers with one
+        id."""
         log = self._log
         if (log.max_offset(), log.confirm_offset()) != self._whole:
             if not await self._durably(cut_partial_record(log)):
@@ -193,8 +195,8 @@ class Follower:
         return wait_after(connection.link.frames, self._clock.monotonic_ms() - connected_ms, self._settings)
 
     def _has_room(self) -> bool:
-        """Whether the log accepts bytes again, so that the slave does not connect in vain. The start of an empty log
-        is known only to the master."""
+        """Whether the log accepts bytes again, so that it makes sense to connect. An empty log is not tested, because only the
+        master knows its start."""
         end = self._log.max_offset()
         if end == self._log.min_offset():
             return True
@@ -217,8 +219,8 @@ class Follower:
         return self.connection
 
     async def _durably(self, step: Coroutine[None, None, None]) -> bool:
-        """Run a step that completes even if this task is cancelled. False, with a log line, if a full disk failed it,
-        which changed nothing."""
+        """Run a step, which completes even if this task is cancelled. If the step failed because of a full disk, this is logged
+        and False is returned; nothing has changed then."""
         self._step = asyncio.get_running_loop().create_task(self._unless_full(step), name="ha-slave-step")
         done = await asyncio.shield(self._step)
         self._step = None

@@ -1,14 +1,16 @@
 """The slave's end of one link, from handshake to the master's log.
 
-Invariant: the slave's log is a prefix of the master's from the first ack on. Bytes are accepted only at the own end,
-in at most one epoch a frame, and an epoch's entry is durable before the first byte of that epoch is in the log. While
-a cut or an entry is being made durable, nothing is read and nothing is acked. Confirmed data is never cut, because it
-may have been acknowledged and the master may have lost it; an operator may allow the cut. Where acks report the data
-on disk, none reports more. A link starts only with a master that knows the newest epoch that this broker has
-accepted. A master of an older epoch may not know members that joined the set later, so following it could acknowledge
-data that those members are missing. No epoch newer than the one that controllers have named to this broker is
-accepted, because an epoch in the log blocks all roles of older ones. A Java master does not record an epoch in which
-its log did not grow before the next one began: there a MasterProof counts.
+Invariant: the slave's log is a prefix of the master's log from the first ack on. Bytes are accepted only at the end of the
+slave's log, and in at most one epoch for each frame. An epoch's entry is durable before the first byte of this epoch is in the
+log. While a cut or an entry is being made durable, nothing is read and nothing is acked. Confirmed data is never cut unless an
+operator allows the cut, because it may have been acknowledged and the master may have lost it. If acks report the data on disk,
+no ack reports more.
+
+A link starts only with a master that knows the newest epoch that this broker has accepted. A master of an older epoch may not
+know members that joined the set later, so following it could acknowledge data that those members are missing. A Java master
+does not record an epoch in which its log did not grow before the next epoch began; a MasterProof can replace such an epoch. An
+epoch above the newest epoch that controllers have named to this broker is not accepted, because an epoch in the log blocks all
+roles of older epochs.
 
     CONNECTED --reply--> [CUTTING --cut done-->] [PERSISTING --persisted-->] TRANSFER
     TRANSFER --frame of a new epoch--> PERSISTING --> TRANSFER          any --error--> CLOSED
@@ -42,7 +44,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Truncate the log from `log_end` to `offset`, durably, then call `cut_done`."""
+    """Truncate the log durably from `log_end` to `offset`, then call `cut_done`."""
 
     offset: int
     log_end: int
@@ -52,8 +54,8 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class PersistEpochs:
-    """Store this history, durably, then call `persisted`. With `log_begins` an empty log is about to begin there;
-    make that durable too."""
+    """Store this history durably, then call `persisted`. If `log_begins` is set, an empty log is about to begin at this offset;
+    make this durable too."""
 
     history: EpochHistory
     log_begins: int | None = None
@@ -61,7 +63,7 @@ class PersistEpochs:
 
 @dataclass(slots=True)
 class Place:
-    """Write these bytes to the log at its end, `offset`, and move the end past them; an ack is due."""
+    """Write these bytes at the log's end, `offset`, and move the end past them. An ack is due."""
 
     offset: int
     data: bytes
@@ -69,28 +71,28 @@ class Place:
 
 @dataclass(slots=True)
 class Advance:
-    """Move the end of the log to `end`; an ack is due."""
+    """Move the end of the log to `end`. An ack is due."""
 
     end: int
 
 
 @dataclass(slots=True)
 class Confirm:
-    """Everything below `offset` is on every member of the SyncStateSet, and in this log."""
+    """All data below `offset` is in the log of every member of the SyncStateSet, and in this log."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """The log holds everything that this master had when its epoch began, and everything confirmed since. Once a
+    """The log holds all data that this master had when its epoch began, and all data confirmed since. Occurs once for each
     link."""
 
 
 @dataclass(frozen=True, slots=True)
 class StayOut:
-    """Following this master would cut the log, which ends at `log_end`, to `offset`, below its confirm offset. An
-    operator must choose which log counts; a Close follows."""
+    """Following this master would cut this log, which ends at `log_end`, to `offset`, which is below its confirm offset. An
+    operator must choose which log counts. A Close follows."""
 
     offset: int
     confirm_offset: int
@@ -99,8 +101,8 @@ class StayOut:
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """The master has deleted the range that is confirmed in this log, which ends at `log_end`: its own starts at or
-    above `master_min`. This replica must start empty; a Close follows."""
+    """The master's log starts at or above `master_min`, so the master has deleted the data that would follow the confirmed part
+    of this log, which ends at `log_end`. This replica must start empty. A Close follows."""
 
     master_min: int
     log_end: int
@@ -108,8 +110,8 @@ class LeftBehind:
 
 @dataclass(frozen=True, slots=True)
 class MasterProof:
-    """A Java master's report right before this link, whatever its epoch file contains: it leads `epoch`, and its log
-    equals this one up to `same_end`, as the record that ends there shows; 0 if it does not."""
+    """A Java master's report right before this link, independent of its epoch file. The master leads `epoch`, and its log
+    equals this log up to `same_end`, as the record that ends there shows; 0 if the record differs."""
 
     epoch: int
     same_end: int
@@ -117,7 +119,7 @@ class MasterProof:
 
 @dataclass(frozen=True, slots=True)
 class OldMaster:
-    """The master's list is missing the newest epoch that this broker has accepted, and no proof replaces it; a Close
+    """The master's list is missing the newest epoch that this broker has accepted, and no proof replaces this epoch. A Close
     follows."""
 
 
@@ -141,12 +143,13 @@ Action = (
     | OldMaster
     | Close
 )
-"""Actions of which every frame makes one are not frozen: making one then takes a third of the time."""
+"""The classes of actions that occur for every frame are not frozen, because an object of such a class is created in a third of
+the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """The next bytes of the stream belong into the log, `size` of them at `offset`."""
+    """The next `size` bytes of the stream belong into the log at `offset`."""
 
     offset: int
     size: int
@@ -154,7 +157,8 @@ class LogRange:
 
 READ_AHEAD_BYTES = 64 * 1024
 PLACED_BYTES_MIN = 16 * 1024
-"""A smaller rest of a body is read together with the following frames, and copied; larger ones are read into the log."""
+"""If less than this is left of a body, the rest is read together with the following frames, and copied. A larger rest is read
+directly into the log."""
 BEGIN_ANEW = "resync this replica: mqadmin resyncBroker"
 
 
@@ -167,12 +171,12 @@ class SlaveState(Enum):
 
 
 CONNECTED, RECEIVING, CLOSED = SlaveState.CONNECTED, SlaveState.TRANSFER, SlaveState.CLOSED
-"""Used for every frame: an enum's own attributes are slow to look up."""
+"""Constants for every frame, because an enum's attributes are slow to look up."""
 
 
 class SlaveLink:
-    """Call it with the stream (`next_read`, `filled`), completed durable steps (`cut_done`, `persisted`) and the time
-    (`tick`); perform the actions in order."""
+    """The link. Its inputs are the stream (`next_read`, `filled`), completed durable steps (`cut_done`, `persisted`) and the
+    time (`tick`). The caller performs the returned actions in order."""
 
     def __init__(
         self,
@@ -193,8 +197,8 @@ class SlaveLink:
         proof: MasterProof | None = None,
         epoch_max: int | None = None,
     ) -> None:
-        """`log_end` is a record boundary. A log with data has epochs (checked by the caller); those beyond its end
-        are dropped here. A log without data may start at any segment, unless an epoch leads up to it.
+        """`log_end` is a record boundary. A log with data has epochs (checked by the caller); epochs beyond the log's end are
+        dropped here. A log without data may start at any segment, unless an epoch ends at the log's start.
 
         - `epoch`: the newest that this broker has accepted; its log may know less.
         - `truncation_allowed`: an operator allows cutting the log to this offset even where it is confirmed.
@@ -203,9 +207,9 @@ class SlaveLink:
         self._handshake = handshake
         self._epoch_max = None if epoch_max is None else max(epoch_max, history.last_epoch())
         self.epoch_ahead: int | None = None
-        """An epoch above `epoch_max` that the master named."""
+        """An epoch above `epoch_max` that the master sent."""
         self._proof = proof
-        # a master that does not know this one is an old one
+        # a master that does not know this epoch is an old master
         self._epoch_min = max(epoch, history.last_epoch())
         self._stored = history
         self._own = EpochHistory(entry for entry in history if entry.start_offset <= log_end)
@@ -226,13 +230,13 @@ class SlaveLink:
         self._handshake_timeout_ms = handshake_timeout_ms
         self._opened_ms = self._read_ms = self._written_ms = now_ms
         self._acked = -1
-        self._header = bytearray(HANDSHAKE_REPLY.size)  # of the handshake's reply, then the whole reply
+        self._header = bytearray(HANDSHAKE_REPLY.size)  # header of the reply, then the whole reply
         self._header_filled = 0
         self._stream = memoryview(bytearray(READ_AHEAD_BYTES))  # frames received and not processed yet
         self._stream_filled = 0
-        self._frame: TransferHeader | None = None  # the last one
-        self._body_left = 0  # of it
-        self.frames = 0  # transfer frames begun, notices included
+        self._frame: TransferHeader | None = None  # header of the last frame
+        self._body_left = 0  # missing bytes of this frame's body
+        self.frames = 0  # number of transfer frames begun, notices included
         self.state = SlaveState.CONNECTED
 
     @property
@@ -243,12 +247,12 @@ class SlaveLink:
         return [Send(self._handshake.encode())]
 
     def epoch_named(self, epoch: int) -> None:
-        """Note that controllers named this epoch of the same master."""
+        """Note that controllers named `epoch` as an epoch of this master."""
         if self._epoch_max is not None:
             self._epoch_max = max(self._epoch_max, epoch)
 
     def _check_named(self, epoch: int) -> None:
-        """Raises FrameError if the epoch is too new."""
+        """Raises FrameError if the epoch is newer than the named epochs."""
         if self._epoch_max is not None and epoch > self._epoch_max:
             self.epoch_ahead = epoch
             raise HAFrameError(
@@ -266,13 +270,13 @@ class SlaveLink:
             return None
         if self._body_left >= PLACED_BYTES_MIN:
             return LogRange(self._log_end, self._body_left)
-        # another large body is likely to follow: its header is read alone
+        # after a large body another is likely to follow, so the next header is read alone
         alone = not self._body_left and self._frame is not None and self._frame.body_size >= PLACED_BYTES_MIN
         end = TRANSFER.size if alone else len(self._stream)
         return self._stream[self._stream_filled : end]
 
     def filled(self, size: int, now_ms: int) -> list[Action]:
-        """`size` bytes, at least 1, have arrived where the last `next_read` said."""
+        """Handle `size` bytes, at least 1, which have arrived in the buffer of the last `next_read`."""
         self._read_ms = now_ms
         if self.state is CONNECTED:
             self._header_filled += size
@@ -289,7 +293,7 @@ class SlaveLink:
         return self._read_stream()
 
     def _read_stream(self) -> list[Action]:
-        """Process the received frames, up to one of a new epoch; their bodies are written together."""
+        """Process the received frames, up to a frame of a new epoch. Their bodies are written together."""
         stream, filled, at = self._stream, self._stream_filled, 0
         bodies: list[memoryview] = []
         begin, last = self._log_end, list[Action]()
@@ -316,14 +320,14 @@ class SlaveLink:
         return [*placed, *self._learned(), *last]
 
     def _take(self, size: int) -> None:
-        """Count so much of the body as written to the log, or about to be."""
+        """Count `size` bytes of the body as written to the log, or about to be written."""
         assert size <= self._body_left
         self._log_end += size
         self._body_left -= size
         self._empty = False
 
     def _learned(self) -> list[Action]:
-        """Actions of the last frame's confirm offset, for the data held by now."""
+        """The actions that follow from the last frame's confirm offset and the data held by now."""
         frame = self._frame
         if frame is None:
             return []
@@ -333,7 +337,7 @@ class SlaveLink:
         return confirmed
 
     def _frame_begins(self, frame: TransferHeader) -> list[Action]:
-        """Check the frame against the own end and the master's epochs; the body follows when all is durable."""
+        """Check the frame against the end of this log and the master's epochs. The body is read once the epochs are durable."""
         self.frames += 1
         if self._empty:
             if frame.body_size and (frame.offset < 0 or frame.offset % self._segment_size_bytes):
@@ -354,8 +358,8 @@ class SlaveLink:
         return [] if history is self._stored or history == self._stored else self._persist(history, begins)
 
     def _learn_epoch(self, frame: TransferHeader) -> None:
-        """Accept the frame's epoch label. It is the epoch of the body. But a Java master labels a body that it cut at
-        an epoch's end with the *next* epoch, and announces an epoch in a frame without a body."""
+        """Accept the frame's epoch label. Usually the label is the epoch of the body. But a Java master labels a body that it
+        cut at an epoch's end with the *next* epoch, and announces an epoch in a frame without a body."""
         begins, ends = frame.offset, frame.offset + frame.body_size
         label = (frame.epoch, frame.epoch_start_offset)
         if label == self._master.last() and begins >= frame.epoch_start_offset:
@@ -386,8 +390,8 @@ class SlaveLink:
             )
 
     def _history_with(self, offset: int, body_size: int) -> EpochHistory:
-        """The own epochs and those of the master that begin at or before `offset`; a log that begins at `offset` gets
-        none that ended before."""
+        """This broker's epochs, and the master's epochs that begin at or before `offset`. A log that begins at `offset` does
+        not get epochs that ended before."""
         history = self._own
         if history.last_epoch() == self._master.last_epoch():
             return history
@@ -417,11 +421,11 @@ class SlaveLink:
         return [CaughtUp()]
 
     def _held_end(self) -> int:
-        """The end of the log as it counts for this replica."""
+        """The end of the part of the log that counts for this replica."""
         return self._log_end if self._flushed_end is None else min(self._log_end, self._flushed_end)
 
     def flushed(self, end: int, now_ms: int) -> list[Action]:
-        """Note that the log is on disk up to `end`; an ack may have waited for it."""
+        """Note that the log is on disk up to `end`. An ack may have waited for this."""
         if self._flushed_end is None or self.state not in (SlaveState.PERSISTING, SlaveState.TRANSFER):
             return []
         self._flushed_end = end
@@ -433,7 +437,7 @@ class SlaveLink:
         header_size = HANDSHAKE_REPLY.size
         if len(self._header) == header_size:
             body_size = HandshakeReply.body_size(self._header)
-            self._header = self._header + bytes(body_size)  # a new one: the old one may still be exported
+            self._header = self._header + bytes(body_size)  # a copy, because the old may still be exported
             return []
         reply = HandshakeReply.decode(self._header[:header_size], self._header[header_size:])
         self._check_named(reply.epochs.last_epoch())
@@ -469,12 +473,13 @@ class SlaveLink:
         return [Cut(point, self._log_end, self._own, reply.epochs)]
 
     def _is_proven(self) -> bool:
-        """Whether the master leads the epoch that this broker has accepted, whatever its list contains."""
+        """Whether the master leads the newest epoch that this broker has accepted, although its list may not contain this
+        epoch."""
         return self._proof is not None and self._proof.epoch >= self._epoch_min
 
     def _common_end(self, reply: HandshakeReply, *, is_behind: bool) -> int:
-        """The end of the part that both logs share, NO_CONSISTENT_POINT if the epochs do not show it. In the last
-        epoch of a list that `is_behind` two masters may have written, so there only records count."""
+        """The end of the part that both logs share; NO_CONSISTENT_POINT if the epochs do not show it. If the master's list
+        `is_behind`, two masters may have written in its last epoch, so in this epoch only a compared record counts."""
         point = self._own.find_consistent_point(reply.epochs, self._log_end, reply.max_offset)
         if point == NO_CONSISTENT_POINT and self._nothing_confirmed_since_the_beginning():
             point = 0
@@ -495,14 +500,14 @@ class SlaveLink:
         return self._log_min == self._log_end and len(self._own.truncate_suffix(self._log_end)) == 0
 
     def _nothing_confirmed_since_the_beginning(self) -> bool:
-        """Whether both logs are complete and their first masters differ. The own one wrote nothing that is in the
-        master's log, and nothing that any other replica is known to hold."""
+        """Whether both logs are complete, and nothing in this log is confirmed. The first masters of the logs differ. So this
+        log has no record of the master's log, and no record that another replica is known to hold."""
         return self._confirm == self._log_min == self._own.entries[0].start_offset == 0 and (
             self._master.entries[0].start_offset == 0
         )
 
     def cut_done(self, log_end: int, now_ms: int) -> list[Action]:
-        """Note that the log has been cut and ends at `log_end`, durably."""
+        """Note that the log was durably cut, and now ends at `log_end`."""
         if self.state is SlaveState.CLOSED:
             return []
         assert self.state is SlaveState.CUTTING and log_end <= self._log_end
@@ -542,7 +547,7 @@ class SlaveLink:
     # -- acks and time
 
     def turn_over(self, now_ms: int) -> list[Action]:
-        """Ack once for all data that arrived together, if the end changed and may be acknowledged."""
+        """Return one ack for all data that arrived together, if the log's end changed and may be acknowledged."""
         if self.state is not RECEIVING or self._ack_offset() == self._acked:
             return []
         return [self._ack(now_ms)]
@@ -566,7 +571,7 @@ class SlaveLink:
             return min(idle, self._opened_ms + self._handshake_timeout_ms)
         if self.state is SlaveState.TRANSFER:
             return min(idle, self._written_ms + self._heartbeat_interval_ms)
-        return NEVER_MS  # nothing is read now, so nothing can be late
+        return NEVER_MS  # the link reads nothing now, so nothing can be late
 
     def _ack_offset(self) -> int:
         return 0 if self._empty else self._held_end()
@@ -577,7 +582,7 @@ class SlaveLink:
         return Send(encode_ack(self._acked))
 
     def connection_lost(self) -> None:
-        """Note that nothing more will be read or sent; durable steps in progress no longer matter to this link."""
+        """Note that nothing more will be read or sent. The link ignores durable steps that are still in progress."""
         self.state = SlaveState.CLOSED
 
     def _close(self, reason: str) -> list[Action]:

@@ -292,7 +292,7 @@ class SendBench:
             len(self.pending),
             self.pending.first_end,
             self.processor.stored,
-            self.processor._admission.ids_given,
+            self.processor._admission.unique_keys_given,
             self.totals.stored,
             shown,
             str(self.reader.failure),

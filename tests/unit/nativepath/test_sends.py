@@ -144,7 +144,7 @@ def test_batches_without_a_unique_key_get_one_as_on_the_pure_path() -> None:
         bench.pending.acknowledged(bench.store.log.max_offset)
 
     compiled = alike(use)
-    assert compiled.store.plain == 3 and compiled.processor._admission.ids_given == 6
+    assert compiled.store.plain == 3 and compiled.processor._admission.unique_keys_given == 6
 
 
 def test_sends_and_batches_of_one_receive_are_stored_in_their_order() -> None:
