@@ -1,1 +1,1 @@
-"""The message store: what its folders share (record format, checkpoint, errors), and log, queues, index, dispatch, store."""
+"""The message store. Its folders are log, queues, index, dispatch, scrub, bulk and store; they share the modules here."""

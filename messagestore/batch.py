@@ -1,6 +1,6 @@
 """The body of a batch send: messages one after the other, each with a small header of its own.
 
-Invariant: a body parses to its very end or not at all."""
+Invariant: a body is parsed to its very end, or rejected."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class BatchError(ValueError):
 
 
 def parse_batch(body: bytes | bytearray | memoryview) -> list[BatchMember]:
-    """The members of a batch in order. Raises BatchError when the body is empty or does not add up."""
+    """The members of a batch in order. Raises BatchError if the body is empty or its sizes do not add up."""
     view = memoryview(body)
     members: list[BatchMember] = []
     at = 0

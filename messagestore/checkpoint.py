@@ -1,8 +1,8 @@
 """The checkpoint file: what a restart may rely on. Upstream: StoreCheckpoint.
 
 Invariant: no value in the file is ahead of the disk, and no value of a damaged file is used. Log and queue entries up to
-`confirm_phy_offset` are synced, so a power cut cannot make a confirmed record look corrupt when it was only never written.
-Recovery rebuilds only what follows the confirm offset and the rest of its segment. Pure."""
+`confirm_phy_offset` are synced, so a confirmed record that reads corrupt is never one that a power cut kept from being
+written. Recovery rebuilds only what follows the confirm offset, and the rest of its segment. Pure."""
 
 from __future__ import annotations
 
@@ -24,31 +24,34 @@ CHECKPOINT = Struct(
     "q"  # 32 confirm_phy_offset      every SyncStateSet member holds the log up to here
     "q"  # 40 logics_physical_offset  where the last record starts whose consume queue entry is flushed; 0: unknown
 )
-"""The last field came with upstream 5.5.0; 0 there makes 5.5 recover by time, as 5.3 does."""
+"""The last field came with upstream 5.5.0. A 0 in it makes 5.5 recover by time, as 5.3 does."""
 CHECK = Struct(">Q")
 CHECK_AT = 4080
-"""The check of this implementation: 2^32 + CRC-32 of the values, at the end of the page, where upstream writes nothing.
-Upstream maps the page and writes the values only, so after a Java broker has run the check is stale."""
+"""The check of this implementation: 2^32 + CRC-32 of the values. It is at the end of the page, where upstream writes nothing.
+Upstream maps the page and writes only the values, so the check is stale after a Java broker has run."""
 TABLES_AT = 4072
 TABLES = b"mqtables"
-"""Set before the check once tables (topics, groups, offsets) were on this log's disk. Upstream does not overwrite it."""
+"""A mark in front of the check, set once tables (topics, groups, offsets) were on this log's disk. Upstream does not overwrite
+it."""
 FORMER_CHECK_AT = 40
-"""Older versions of this implementation kept the check here, over the values before it."""
+"""Older versions of this implementation kept the check here. It covers the values before it."""
 TAGS_SINCE = Struct(">qq")
 TAGS_SINCE_AT = 4048
-"""Index entries of tags: (position, time in ms), then a check of both. Records from the position on have tag entries; no record
-before it was stored after the time. Older versions of this implementation write zeros. A Java broker leaves stale values."""
+"""Where index entries of tags begin: (position, time in ms), then a check of both. Records from the position on have tag
+entries. No earlier record was stored after the time. Older versions of this implementation write zeros. A Java broker leaves
+stale values."""
 TIMESTAMP_MARGIN_MS = 3000
 TIMESTAMP_END = 1 << 56
 OFFSET_END = 1 << 62
 VALUES = 6
 OFFSETS = "master's flushed offset", "confirm offset", "offset of the newest queue entry"
 INDEX_PARTIAL = -1
-"""Value of index_msg_timestamp while index files miss records below the confirm offset. Upstream deletes younger files."""
+"""Value of index_msg_timestamp while index files miss records below the confirm offset. Upstream deletes index files that are
+younger than index_msg_timestamp."""
 
 
 class CheckpointDamaged(StoreError):
-    """The values are none that this implementation or upstream has written."""
+    """Neither this implementation nor upstream has written these values."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"{FILE}: {why}; nothing in it is relied on")
@@ -56,7 +59,7 @@ class CheckpointDamaged(StoreError):
 
 @dataclass(slots=True)
 class Checkpoint:
-    """Files of older versions hold only the first three values; missing ones are 0."""
+    """Files of older versions hold only the first three values. Missing values are 0."""
 
     physic_msg_timestamp: int = 0
     logics_msg_timestamp: int = 0
@@ -70,9 +73,9 @@ class Checkpoint:
     java_wrote: bool = field(default=False, compare=False)
     """Whether a Java broker has written the values since this implementation did."""
     tables: bool = field(default=False, compare=False)
-    """Tables were on this log's disk. It is not covered by the check, so it is readable in a damaged file too."""
+    """Whether tables were on this log's disk. The check does not cover this mark, so it can be read in a damaged file too."""
     tags_since: tuple[int, int] | None = field(default=None, compare=False)
-    """See TAGS_SINCE_AT; None where the file does not say."""
+    """See TAGS_SINCE_AT; None if the file does not say."""
 
     @property
     def min_timestamp(self) -> int:
@@ -81,7 +84,7 @@ class Checkpoint:
         return max(0, oldest - TIMESTAMP_MARGIN_MS)
 
     def encode(self, *, checked: bool = True) -> bytes:
-        """The page. `checked` is False for values of upstream, which vouch for less."""
+        """The page. `checked` is False for values of upstream, which guarantee less."""
         values = CHECKPOINT.pack(*astuple(self)[:VALUES])
         tables = TABLES if self.tables else bytes(len(TABLES))
         check = CHECK.pack(_check(values) if checked else 0)
@@ -94,15 +97,15 @@ class Checkpoint:
 
 
 NOTHING_VOUCHED = Checkpoint(physic_msg_timestamp=1)
-"""Used instead of a damaged checkpoint: the log was saved before, and all of it is read and confirmed again."""
+"""Used instead of a damaged checkpoint: a checkpoint was saved before, and all of the log is read and confirmed again."""
 
 
 def decode_checkpoint(data: bytes | None) -> Checkpoint:
-    """An absent or short file counts as zeros, a negative confirm offset (upstream's "never set") as 0.
+    """Decode the file. An absent or short file counts as zeros, and a negative confirm offset (upstream's "never set") as 0.
 
-    Values that agree with the check at 4080, or with the older one at 40, are of this implementation. All others are
-    upstream's, whatever bytes 40 to 47 hold: a Java broker leaves the check unchanged, and so stale. Raises CheckpointDamaged
-    for values one bit off from checked ones, and for impossible values."""
+    Values that agree with the check at 4080, or with the older check at 40, are of this implementation. All other values are
+    upstream's, whatever bytes 40 to 47 hold: a Java broker leaves the check unchanged, so it is stale. Raises
+    CheckpointDamaged for values that differ from checked values by one bit, and for impossible values."""
     checkpoint = _decoded((data or b"").ljust(FILE_BYTES, b"\0"))
     checkpoint.tables = says_tables(data)
     return checkpoint
@@ -119,7 +122,7 @@ def _decoded(page: bytes) -> Checkpoint:
     (former,) = CHECK.unpack_from(page, FORMER_CHECK_AT)
     if check:
         return _checked(values, check, _tags_since(page))
-    if former >> 32 == 1:  # of an older version, or an offset between 4 and 8 GiB
+    if former >> 32 == 1:  # an older version's check, or an offset between 4 and 8 GiB
         return _checked(values[:FORMER_CHECK_AT], former, former=True)
     return _upstream(values)
 
@@ -166,12 +169,12 @@ def _values(values: bytes) -> Checkpoint:
 
 
 def _is_one_bit_off(values: bytes, check: int) -> bool:
-    """Whether a single flipped bit, of the values or the check, explains the difference: a Java broker changes more. If its
-    change looks like one bit, the log is only read again, which costs time."""
+    """Whether a single flipped bit in the values or the check explains the difference; a Java broker changes more bits. If a
+    Java broker's change looks like one bit, the log is read again, which only costs time."""
     difference = check ^ _check(values)
     if difference.bit_count() == 1:
         return True
-    # CRC-32 is linear: a flipped bit changes it by the same amount, whatever the other bits are
+    # CRC-32 is linear: flipping a given bit changes the CRC in the same way, whatever the other bits are
     nothing = crc32(bytes(len(values)))
     return any(
         crc32((1 << bit).to_bytes(len(values), "big")) ^ nothing == difference

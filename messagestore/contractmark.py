@@ -1,12 +1,12 @@
-"""The mark of a store that ran contract A, under which a send is acknowledged before other replicas have it.
+"""The mark of a store that ran contract A, under which a send is acknowledged before other replicas have the message.
 
     contract=A
     epoch=3              the newest epoch at the start that made the mark; -1 before the first
     from=1043            where the log ended then
     until=20480          where it ended when the broker started under another contract; absent while A is in force
 
-Invariant: everything that this store wrote under contract A ends at or below `until`, if present; so the mark has no effect
-once the log begins at or above `until`. Pure."""
+Invariant: if `until` is present, everything that this store wrote under contract A ends at or below `until`. So the mark has
+no effect once the log begins at or above `until`. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES = ("contract", "epoch", "from", "until")
 
 
 class ContractMarkDamaged(ValueError):
-    """An unreadable mark: it is unknown which data may be trusted."""
+    """The mark is unreadable, so it is unknown which data may be trusted."""
 
     def __init__(self, why: str) -> None:
         super().__init__(

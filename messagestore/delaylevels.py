@@ -1,4 +1,4 @@
-"""The setting that says what the delay levels of messages mean.
+"""The setting that assigns a delay to each delay level of messages.
 
 Invariant: a setting that `delay_levels_ms` accepts assigns a time to each level, from 1 on."""
 
@@ -8,7 +8,7 @@ UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def delay_levels_ms(setting: str) -> list[int]:
-    """`1s 5s 1m` as milliseconds, level 1 first. Raises ValueError for an unknown unit or no level."""
+    """A text such as `1s 5s 1m` as milliseconds, level 1 first. Raises ValueError for an unknown unit or without levels."""
     levels = []
     for level in setting.split():
         number, unit = level[:-1], level[-1:]

@@ -1,7 +1,7 @@
-"""Errors of a store on disk or of a running store.
+"""Errors of a store, on disk or running.
 
-Invariant: each error carries its facts and says what to do; none of them is raised for a caller's mistake. This module
-imports no event loop and no settings: readers outside a broker import it too."""
+Invariant: each error carries its facts and says what to do. No error is raised for a caller's mistake. This module imports no
+event loop and no settings, because readers outside a broker import it too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class StoreError(Exception):
 
 
 class LogTakesNothing(StoreError):
-    """The log takes no append now: the writer is no longer the leader, or too much waits to be replicated."""
+    """The log takes no append now: this member is no longer the leader, or too much data waits to be replicated."""
 
 
 class BadSegments(StoreError):
@@ -25,7 +25,7 @@ class BadSegments(StoreError):
 
 
 class OtherSegmentSize(BadSegments):
-    """All of the `files` files of a log or queue have `size` bytes, and the settings say otherwise."""
+    """All `files` files of a log or queue have `size` bytes, and the settings give another size."""
 
     def __init__(self, folder: str, why: str, size: int, files: int) -> None:
         super().__init__(folder, "*", why)
@@ -34,7 +34,7 @@ class OtherSegmentSize(BadSegments):
 
 
 class StoreCorrupted(StoreError):
-    """A record that was stored safely is no longer readable. Nothing is cut: that would lose acknowledged messages."""
+    """A record that was stored safely is no longer readable. Nothing is cut, because a cut would lose acknowledged messages."""
 
     def __init__(self, offset: int, limit: int, why: str) -> None:
         super().__init__(
@@ -48,7 +48,7 @@ class StoreCorrupted(StoreError):
 
 
 class RaftModeStore(StoreError):
-    """A store whose log is in a DLedger folder. A new log next to it would be empty, and the queues with it."""
+    """The store's log is in a DLedger folder. A new log next to that folder would be empty, and so would the queues."""
 
     def __init__(self, folder: str) -> None:
         super().__init__(
@@ -59,7 +59,7 @@ class RaftModeStore(StoreError):
 
 
 class LogsPart(StoreError):
-    """A log of Raft mode that does not begin where the plain log from before Raft mode ends."""
+    """The log of Raft mode does not begin where the plain log, written before Raft mode, ends."""
 
     def __init__(self, ledger: str, begins: int, plain: str, ends: int) -> None:
         super().__init__(
@@ -72,7 +72,7 @@ class LogsPart(StoreError):
 
 
 class RecordDamaged(StoreError):
-    """A record below the end of a running store's log that was intact once and is now corrupt."""
+    """A record in the log of a running store was intact once and is now corrupt."""
 
     def __init__(self, segment: str, offset: int, why: str) -> None:
         super().__init__(
@@ -84,7 +84,7 @@ class RecordDamaged(StoreError):
 
 
 class QueueDamaged(StoreError):
-    """A consume queue entry that leads to no record of the log."""
+    """A consume queue entry leads to no record of the log."""
 
     def __init__(self, topic: str, queue_id: int, offset: int, size: int) -> None:
         super().__init__(
@@ -98,7 +98,7 @@ class QueueDamaged(StoreError):
 
 
 class QueueUnmendable(StoreError):
-    """Consume queues that miss records of the log, and the log is damaged where they are to be rebuilt from."""
+    """Consume queues miss records of the log, and the log is damaged where the queues are to be rebuilt from."""
 
     def __init__(self, first: str, count: int, why: str) -> None:
         others = f" and {count - 1} others" if count > 1 else ""
@@ -112,8 +112,8 @@ class QueueUnmendable(StoreError):
 
 
 class LogMissing(StoreError):
-    """A store whose log files are missing although messages were confirmed. Starting empty under the same id would report to
-    the set that they never existed."""
+    """The store's log files are missing although messages were confirmed. A start with an empty log and the same id would
+    report to the broker set that these messages never existed."""
 
     def __init__(self, folder: str, confirm_offset: int) -> None:
         super().__init__(
@@ -126,7 +126,7 @@ class LogMissing(StoreError):
 
 
 class QueueOffsetGap(StoreError):
-    """A record whose queue offset is beyond the end of its consume queue: the queue is missing records that the log holds."""
+    """A record's queue offset is beyond the end of its consume queue: the queue is missing records that the log holds."""
 
     def __init__(
         self, topic: str, queue_id: int, physical_offset: int, queue_offset: int, expected: int
@@ -143,7 +143,7 @@ class QueueOffsetGap(StoreError):
 
 
 class StoreFailed(StoreError):
-    """The disk failed under a running store, which accepts nothing more."""
+    """The disk failed while the store was running. The store accepts nothing more."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(f"the store stopped: {cause}; replace the disk or free it, then restart the broker")
@@ -161,8 +161,8 @@ class OffsetOutOfRange(StoreError):
 
 
 class LogReplaced(OffsetOutOfRange):
-    """The offset was replaced: another member's log is replacing this one. The disk is fine. The store reopens itself once
-    that is done; readers try again then."""
+    """Another member's log is replacing this log, which held the offset. The disk is fine. The store reopens itself after the
+    replacement, and readers can try again."""
 
     def __init__(self, offset: int, begins: int) -> None:
         super().__init__(

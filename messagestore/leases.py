@@ -4,8 +4,8 @@
     from=20480               the first byte of the log that it still reads
     until=1700000060000      wall time, ms; renewed while it reads
 
-One file a reader in the folder `leases` of the store. Invariant: a lease expires at most LEASE_MS_MAX after it is read, so
-that a dead reader, or a wrong clock, holds nothing for long. Pure."""
+Each reader has one file in the folder `leases` of the store. Invariant: a lease expires at most LEASE_MS_MAX after it is read,
+so a dead reader or a wrong clock does not keep the log for long. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Lease:
     until_ms: int
 
     def holds(self, now_ms: int) -> bool:
-        """Whether it is in force; a lease of a clock far ahead is not."""
+        """Whether the lease is in force. A lease whose end is too far ahead, because of a wrong clock, is not."""
         return now_ms < self.until_ms <= now_ms + LEASE_MS_MAX
 
     def encode(self) -> bytes:

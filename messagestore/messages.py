@@ -21,20 +21,21 @@ PropertyFilter = Callable[[bytes], bool]
 
 
 class PutStatus(Enum):
-    """Why a message was not stored (upstream's PutMessageStatus; the broker turns it into a response code)."""
+    """Why a message was not stored, as upstream's PutMessageStatus. The broker turns it into a response code."""
 
     MESSAGE_ILLEGAL = auto()  # body, record, topic or batch outside the limits
     PROPERTIES_SIZE_EXCEEDED = auto()
     SERVICE_NOT_AVAILABLE = auto()  # not master, disk full, stopped or failed
-    CREATE_MAPPED_FILE_FAILED = auto()  # of the next segment, for another reason than a full disk
+    CREATE_MAPPED_FILE_FAILED = auto()  # the next segment cannot be made, though the disk is not full
 
 
 NEVER_STORED = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
-"""The message itself is at fault, whatever state the store is in."""
+"""With these statuses the message itself is at fault, whatever the store's state is."""
 
 
 class LaterCopy(NamedTuple):
-    """A waiting message's second record: it is stored again in `topic`, with up to `added_bytes` more of properties."""
+    """The second record of a message that waits: the message is stored again in `topic`, with up to `added_bytes` more of
+    properties."""
 
     topic: str
     added_bytes: int
@@ -42,10 +43,10 @@ class LaterCopy(NamedTuple):
 
 @dataclass(slots=True)
 class MessageToStore:
-    """One send. `born_host` is raw IP and i32 port (record.pack_host); `properties` are in stored form.
+    """One send. `born_host` is a raw IP and an i32 port (record.pack_host); `properties` are in stored form.
 
-    With `batch` the body is a client batch (messagestore.batch): its members become records of their own with
-    consecutive queue offsets, each with its own properties followed by `properties`."""
+    With `batch` the body is a client batch (messagestore.batch). Each member becomes a record with the member's properties
+    followed by `properties`. The queue offsets of the records are consecutive."""
 
     topic: str
     queue_id: int
@@ -59,17 +60,18 @@ class MessageToStore:
     prepared_transaction_offset: int = 0
     batch: bool = False
     stored_before: bool = False
-    """A copy of a record of this log: it was accepted once, whatever `maxMessageSize` is by now."""
+    """Whether the message is a copy of a record of this log. It was accepted once, so it is accepted whatever `maxMessageSize`
+    is now."""
     copied_later: LaterCopy | None = None
-    """If set, the message is rejected where such a copy would be, on any replica."""
+    """If set, the message is rejected if any replica would reject such a copy."""
 
 
 @dataclass(slots=True)
 class PutResult:
-    """A send's place in the log; with `error` it was not stored and the offsets are -1.
+    """A send's place in the log. With `error`, the send was not stored, and the offsets are -1.
 
-    A batch is one PutResult: `physical_offset` and `queue_offset` of its first member, `end_offset` of its last, and
-    `physical_offsets` of them all (empty for a single message)."""
+    A batch is one PutResult. `physical_offset` and `queue_offset` are those of its first member, and `end_offset` is that of
+    its last member. `physical_offsets` are those of all members (empty for a single message)."""
 
     physical_offset: int
     end_offset: int
@@ -79,9 +81,9 @@ class PutResult:
     error: PutStatus | None = None
     physical_offsets: tuple[int, ...] = ()
     between: int = 0
-    """Bytes of the log between its records that belong to none of them."""
+    """Bytes of the log between two of its records that belong to neither."""
     why: str = ""
-    """The violated limit, if that is the `error`."""
+    """The violated limit, if the `error` is one."""
 
     @property
     def record_bytes(self) -> int:
@@ -89,8 +91,9 @@ class PutResult:
 
 
 class ReplyForm(NamedTuple):
-    """The form of answers to plain sends: the `parts` of a header around message id, queue id, queue offset, unique key and
-    opaque; for batches without a key the prefix of their generated keys, and the number of keys generated before."""
+    """The form of replies to plain sends. `parts` are the pieces of a header around message id, queue id, queue offset, unique
+    key and opaque. For batches without a key there are the prefix of generated keys, and the number of keys generated
+    before."""
 
     parts: tuple[bytes, ...]
     id_prefix: bytes
@@ -99,9 +102,9 @@ class ReplyForm(NamedTuple):
 
 @dataclass(slots=True)
 class PlainAppended:
-    """Plain sends of one receive, all stored. `ends`: the log ends of the answered sends, in order; `frames` are their
-    replies, concatenated, and the n-th ends at `frame_ends[n]`. `amounts`: (topic, bytes of records, records) of a send ->
-    number of sends."""
+    """Plain sends of one receive, which are all stored. `ends` are the log ends of the sends that get replies, in order.
+    `frames` are these replies, concatenated; the n-th reply ends at `frame_ends[n]`. `amounts` maps (topic, bytes of records,
+    records) of a send to the number of such sends."""
 
     start_offset: int
     end_offset: int
@@ -112,7 +115,7 @@ class PlainAppended:
 
 
 class GetStatus(Enum):
-    """Upstream's GetMessageStatus; the value is the remark of a pull reply."""
+    """Upstream's GetMessageStatus. The value is the remark of a pull reply."""
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -129,9 +132,9 @@ class GetStatus(Enum):
 class GetResult:
     """The answer to one read of a queue: `count` messages of together `size_bytes`.
 
-    `ranges` are the (physical_offset, size) of the found bytes, adjacent ones joined. `buffers` are these bytes in order:
-    views of the mapping or, for old segments, a copy. For a `cold` result they are empty: `await store.load(result)` fills
-    them, or raises `damage`. A cold result that is not FOUND: the first message's properties must be read with `await
+    `ranges` are the (physical_offset, size) of the found bytes, with adjacent ranges joined. `buffers` are these bytes in
+    order: views of the mapping or, for old segments, a copy. A `cold` result has no buffers: `await store.load(result)` fills
+    them, or raises `damage`. If a cold result is not FOUND, the first message's properties must be read with `await
     store.read_matching(...)`."""
 
     status: GetStatus
@@ -145,13 +148,13 @@ class GetResult:
     cold: bool = False
     damage: QueueDamaged | None = None
     why_not: Callable[[list[memoryview]], QueueDamaged | None] | None = None
-    """In a cold result: why these bytes are not the queue's."""
+    """In a cold result: says why these bytes are not the queue's, if so."""
     looked_at: int = -1
     """The place of the last message that was skipped, if nothing was found."""
 
 
 class QueueGrew(NamedTuple):
-    """Dispatch moved the end of one queue: what a suspended pull waits for."""
+    """Dispatch moved the end of one queue. A suspended pull waits for this."""
 
     topic: str
     queue_id: int
@@ -159,7 +162,8 @@ class QueueGrew(NamedTuple):
 
 
 class QueueEntry(NamedTuple):
-    """The place of one message of a queue, and its tag's hash or, in the schedule topic, when it is due (ms)."""
+    """The place of one message of a queue, and the hash of its tag. In the schedule topic, the time when the message is due
+    (ms) replaces the hash."""
 
     physical_offset: int
     size: int
@@ -168,9 +172,9 @@ class QueueEntry(NamedTuple):
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """Findings and actions of a start, for the log and for tests. Offsets are physical."""
+    """What a start found and did, for log lines and tests. Offsets are physical."""
 
-    clean: bool  # the previous run stopped by itself
+    clean: bool  # whether the previous run stopped in order
     min_offset: int = 0
     max_offset: int = 0
     confirm_offset: int = 0

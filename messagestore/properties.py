@@ -1,4 +1,4 @@
-"""Message properties as the log keeps them: `key 0x01 value 0x02` pairs, UTF-8, nothing escaped.
+"""Message properties in stored form: `key 0x01 value 0x02` pairs in UTF-8, with nothing escaped.
 
 Invariant: a pair with an empty key or an empty value does not exist, and of two pairs with one key the last counts.
 Bulk code never builds a dictionary: `last_value` finds one property in the raw bytes. Pure.
@@ -27,7 +27,7 @@ SHORTEST_PAIR = 3
 
 
 def parse_properties(raw: bytes | memoryview) -> dict[str, str]:
-    """The pairs of `raw` in order of first appearance; broken pairs are dropped, bad UTF-8 is replaced."""
+    """The pairs of `raw` in order of first appearance. Broken pairs are dropped, and bad UTF-8 is replaced."""
     pairs: dict[str, str] = {}
     for part in bytes(raw).decode("utf-8", "replace").split("\x02"):
         if len(part) < SHORTEST_PAIR:
@@ -66,7 +66,7 @@ def last_value(raw: bytes, key: bytes) -> bytes:
 
 
 def dispatched_values(raw: bytes) -> tuple[bytes, bytes, bytes]:
-    """TAGS, UNIQ_KEY and KEYS, each as `last_value` finds it: dispatch needs all three of every record."""
+    """The values of TAGS, UNIQ_KEY and KEYS as `last_value` finds them. Dispatch needs all three of every record."""
     led = PROPERTY_SEPARATOR + raw + PROPERTY_SEPARATOR
     find, rfind = led.find, led.rfind
     tag = unique = keys = b""
@@ -96,5 +96,5 @@ def java_string_hash(text: str) -> int:
 
 
 def tag_hash(tag: str) -> int:
-    """The tagsCode of a tag; 0 for no tag. The whole text is hashed, several tags in one included."""
+    """The tagsCode of a tag; 0 for no tag. The whole text is hashed, even if it holds several tags."""
     return java_string_hash(tag) if tag else 0

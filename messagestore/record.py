@@ -1,9 +1,9 @@
 """One stored message as bytes: the record of the commit log.
 
-Invariant: `FIXED_FIELDS` is the only place that knows the layout. A record is the fixed part (88 bytes, 12 more for
-each IPv6 host), the body, the topic with its length (one byte in V1, two in V2) and the properties with theirs, and
-its total size is the sum of these. All numbers are big-endian. No record spans two segments: a BLANK record, or fewer
-than eight bytes, ends a segment. Pure.
+Invariant: `FIXED_FIELDS` is the only place that knows the layout. A record consists of the fixed part (88 bytes, 12 more for
+each IPv6 host), the body, the length of the topic (one byte in V1, two in V2), the topic, the length of the properties, and
+the properties. Its total size is the sum of these. All numbers are big-endian. No record spans two segments: a BLANK record,
+or fewer than eight bytes, ends a segment. Pure.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FIXED_FIELDS = (
     ("magic", "I"),  # MAGIC_V1 or MAGIC_V2
     ("body_crc", "I"),  # CRC-32 of the body as stored, 31 bits; 0 for an empty body
     ("queue_id", "i"),
-    ("flag", "i"),  # the application's own
+    ("flag", "i"),  # a number of the application's choice
     ("queue_offset", "q"),  # index in the consume queue; 0 for PREPARED and ROLLBACK
     ("physical_offset", "q"),  # the offset of this record itself
     ("sys_flag", "i"),
@@ -66,7 +66,7 @@ def _fixed_part(born_ipv6: bool, store_ipv6: bool) -> Struct:
 FIXED_PARTS = tuple(_fixed_part(bool(bits & 1), bool(bits & 2)) for bits in range(4))
 assert [part.size for part in FIXED_PARTS] == [88, 100, 100, 112]
 
-PREFIX = Struct(">iI")  # total_size, magic: all of a BLANK record that means anything
+PREFIX = Struct(">iI")  # total_size, magic: a BLANK record has nothing else
 TOPIC_LENGTHS = {MAGIC_V1: Struct(">B"), MAGIC_V2: Struct(">H")}
 PROPERTIES_LENGTH = Struct(">H")
 PORT = Struct(">i")
@@ -74,7 +74,7 @@ MESSAGE_POSITION = Struct(">q")
 
 
 def _at(name: str) -> tuple[Struct, int]:
-    """A field before the hosts, for readers that need only this one."""
+    """A field before the hosts, for readers that need only this field."""
     names = [field for field, _ in FIXED_FIELDS]
     before = "".join(kind for _, kind in FIXED_FIELDS[: names.index(name)])
     assert "host" not in before
@@ -86,7 +86,7 @@ SYS_FLAG, SYS_FLAG_AT = _at("sys_flag")
 
 
 def _queue_head() -> Struct:
-    """The fields of the fixed part, with both hosts of IPv4, that `queue_head` returns or checks."""
+    """The fields of the fixed part that `queue_head` returns or checks, if both hosts are IPv4."""
     wanted = {
         "total_size", "magic", "queue_id", "queue_offset", "physical_offset", "sys_flag", "store_timestamp", "body_length"
     }  # fmt: skip
@@ -103,7 +103,7 @@ INCOMPLETE = -2
 
 
 class RecordError(ValueError):
-    """Bytes that are not a whole record; the message has the offset and the reason."""
+    """The bytes are not a whole record. The message has the offset and the reason."""
 
     def __init__(self, physical_offset: int, why: str) -> None:
         super().__init__(f"record at {physical_offset}: {why}")
@@ -113,7 +113,7 @@ class RecordError(ValueError):
 
 @dataclass(slots=True)
 class Message:
-    """One record, decoded. Hosts are raw IP (4 or 16 bytes) and i32 port; `properties` are the stored bytes."""
+    """One decoded record. A host is a raw IP (4 or 16 bytes) and an i32 port; `properties` are the stored bytes."""
 
     topic: str
     queue_id: int
@@ -139,12 +139,12 @@ class Message:
 
     @property
     def message_id(self) -> str:
-        """The offset message id: it names the broker and the position, not the client's own id."""
+        """The offset message id, which names the broker and the position. It is not the id that the client assigned."""
         return offset_message_id(self.store_host, self.physical_offset)
 
 
 def pack_host(ip: str, port: int) -> bytes:
-    """Raw address and port as a record holds them: 8 bytes, or 20 for IPv6. Raises ValueError for a bad address."""
+    """The raw address and port as a record holds them: 8 bytes, or 20 for IPv6. Raises ValueError for a bad address."""
     return ip_address(ip).packed + PORT.pack(port)
 
 
@@ -162,7 +162,7 @@ def parse_message_id(message_id: str) -> tuple[bytes, int]:
 
 
 def record_size(sys_flag: int, body_bytes: int, topic_bytes: int, properties_bytes: int) -> int:
-    """The total size of a record before it exists."""
+    """The total size of a record that is to be written."""
     topic_length_bytes = 1 if topic_bytes <= TOPIC_BYTES_MAX_V1 else 2
     fixed = FIXED_PARTS[(sys_flag >> 4) & 3].size
     return fixed + body_bytes + topic_length_bytes + topic_bytes + PROPERTIES_LENGTH.size + properties_bytes
@@ -182,10 +182,10 @@ def pack_record(
     buffer: bytearray | memoryview, at: int, size: int, topic: bytes, body: Buffer, properties: bytes, sent: Sent,
     flag: int, queue_offset: int, physical_offset: int, sys_flag: int, store_timestamp: int, store_host: bytes,
 ) -> None:  # fmt: skip
-    """Write a record of `size` bytes (see record_size) at `buffer[at]`. Raises struct.error when a field cannot hold its
-    number, with nothing written."""
+    """Write a record of `size` bytes (see record_size) at `buffer[at]`. Raises struct.error, with nothing written, if a field
+    cannot hold its number."""
     fixed = FIXED_PARTS[(sys_flag >> 4) & 3]
-    # V2 only where V1 cannot hold the topic's length: old clients read only V1
+    # V2 only if V1 cannot hold the topic's length, because old clients read only V1
     magic = MAGIC_V1 if len(topic) <= TOPIC_BYTES_MAX_V1 else MAGIC_V2
     head = fixed.pack(
         size, magic, crc32(body) & CRC_MASK, sent.queue_id, flag, queue_offset, physical_offset, sys_flag, sent.born_timestamp,
@@ -199,7 +199,7 @@ def pack_record(
 
 
 def encode(message: Message) -> bytes:
-    """The record of `message`; total size, magic and body checksum are computed, not taken from it."""
+    """The record of `message`. Total size, magic and body checksum are computed, not taken from `message`."""
     topic = message.topic.encode()
     out = bytearray(record_size(message.sys_flag, len(message.body), len(topic), len(message.properties)))
     pack_record(
@@ -217,7 +217,7 @@ def encode_blank(bytes_left: int) -> bytes:
 def _parts(
     buffer: Buffer, at: int, left: int, physical_offset: int
 ) -> int | tuple[tuple[Any, ...], int, int, int, int]:
-    """(fixed fields, place of body, of topic length, of topic, of properties) of a record that adds up, or why not."""
+    """The fixed fields, and the places of body, topic length, topic and properties. If the sizes do not add up, the reason."""
     if left < PREFIX.size:
         return END_OF_SEGMENT
     have = len(buffer) - at
@@ -251,9 +251,9 @@ def _parts(
 def check(
     buffer: Buffer, at: int, left: int, physical_offset: int, *, verify_body: bool = True, verify_record: bool = False
 ) -> int:  # fmt: skip
-    """Check `buffer[at]`, `left` bytes before the end of its segment. Returns the size (> 0) of a whole valid record, or
-    END_OF_SEGMENT, INVALID, or INCOMPLETE when the buffer ends before the record does. With `verify_record`, a record CRC is
-    compared too."""
+    """Check for a record at `buffer[at]`, which is `left` bytes before the end of its segment. Returns the size (> 0) of a
+    whole valid record, END_OF_SEGMENT, INVALID, or INCOMPLETE if the buffer ends before the record does. With `verify_record`,
+    a record CRC is compared too."""
     parts = _parts(buffer, at, left, physical_offset)
     if isinstance(parts, int):
         return parts
@@ -279,7 +279,7 @@ class QueueFacts(NamedTuple):
 
 
 def queue_facts(buffer: Buffer, at: int, left: int, physical_offset: int) -> QueueFacts | int:
-    """The facts of the record at `buffer[at]`, without reading its body; or the code of `check` if there is none."""
+    """The facts of the record at `buffer[at]`, without reading its body, or the code of `check` if no record is there."""
     if plain := _plain(buffer, at, left, physical_offset):
         end = at + plain[0]
         return QueueFacts(*plain[:6], bytes(buffer[plain[6] : end]))
@@ -304,8 +304,8 @@ def stored_properties(record: Buffer, physical_offset: int) -> bytes | None:
 def queue_head(
     buffer: Buffer, at: int, left: int, physical_offset: int
 ) -> int | tuple[int, bytes, int, int, int, int]:
-    """(size, topic, queue id, queue offset, sys_flag, store timestamp) of the record at `buffer[at]`, or the code of `check`
-    if there is none: `queue_facts` without the properties, for walks over much log."""
+    """The (size, topic, queue id, queue offset, sys_flag, store timestamp) of the record at `buffer[at]`, or the code of
+    `check` if no record is there. This is `queue_facts` without the properties, for long walks."""
     if plain := _plain(buffer, at, left, physical_offset):
         return plain[:6]
     facts = queue_facts(buffer, at, left, physical_offset)
@@ -315,8 +315,8 @@ def queue_head(
 def _plain(
     buffer: Buffer, at: int, left: int, physical_offset: int
 ) -> tuple[int, bytes, int, int, int, int, int] | None:
-    """`queue_head` and the place of the properties, for the most frequent form of a whole record: V1 with IPv4 hosts. None
-    for any other."""
+    """The result of `queue_head` and the place of the properties, for the most frequent form of a whole record: V1 with IPv4
+    hosts. None for any other form."""
     if len(buffer) - at >= RECORD_SIZE_MIN and left >= RECORD_SIZE_MIN:
         size, magic, queue_id, queue_offset, physical, sys_flag, timestamp, body_bytes = (
             QUEUE_HEAD.unpack_from(buffer, at)
@@ -348,7 +348,7 @@ def _plain(
 
 
 def decode(buffer: Buffer, at: int = 0, *, verify_body: bool = True) -> Message:
-    """The record at `buffer[at]`, copied out. Raises RecordError when it is not whole and valid."""
+    """A copy of the record at `buffer[at]`. Raises RecordError if it is not whole and valid."""
     view = memoryview(buffer)
     left = len(view) - at
     physical_offset = (
@@ -369,7 +369,7 @@ def decode(buffer: Buffer, at: int = 0, *, verify_body: bool = True) -> Message:
 
 
 def declared_end(buffer: Buffer, at: int, physical_offset: int) -> int:
-    """The record's end according to the prefix at `buffer[at]`; `physical_offset` if it is no prefix."""
+    """The record's end according to the prefix at `buffer[at]`; `physical_offset` if no prefix is there."""
     size, magic = PREFIX.unpack_from(buffer, at)
     return physical_offset + (max(int(size), 0) if magic in TOPIC_LENGTHS else 0)
 

@@ -1,6 +1,7 @@
-"""The CRC of a whole record, kept in a property that ends it: `__CRC32#`, 0x01, ten digits, 0x02 (`enabledAppendPropCRC`).
+"""The CRC of a whole record (`enabledAppendPropCRC`). It is in a property at the record's end: `__CRC32#`, 0x01, ten digits,
+0x02.
 
-Invariant: it covers all bytes of the record before that property, offsets and store time among them; its least significant
+Invariant: the CRC covers all bytes of the record before that property, including offsets and store time. Its least significant
 digit comes first, as in upstream. A property of this name anywhere else is no CRC. Pure."""
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 def with_room(properties: bytes) -> bytes:
-    """Properties that end with room for the CRC; a CRC of the message's former record is removed."""
+    """The properties with room for the CRC at their end. A CRC of the message's former record is removed."""
     properties = _without_crc(properties)
     if properties and not properties.endswith(PROPERTY_SEPARATOR):
         properties += PROPERTY_SEPARATOR
@@ -29,14 +30,14 @@ def with_room(properties: bytes) -> bytes:
 
 
 def with_no_crc(properties: bytes) -> bytes:
-    """Properties of a record without a CRC: a CRC at their end, of the message's former record, would contradict the new
-    record."""
+    """The properties of a record without CRC. A CRC of the message's former record is removed, because it would contradict the
+    new record."""
     if not _end_with_crc(properties):
         return properties
     kept = _without_crc(properties)
     return (
         kept + PROPERTY_SEPARATOR if _end_with_crc(kept) else kept
-    )  # else the CRC is the end of a longer name or value
+    )  # else this is the end of a longer name or value
 
 
 def _end_with_crc(properties: bytes) -> bool:
@@ -52,7 +53,7 @@ def _without_crc(properties: bytes) -> bytes:
 
 
 def seal(buffer: bytearray | memoryview, at: int, size: int) -> None:
-    """Write the CRC of the record at `buffer[at : at + size]`, whose properties are `with_room`, into it."""
+    """Write the CRC into the record at `buffer[at: at + size]`, whose properties were made by `with_room`."""
     place = at + size - RECORD_CRC_BYTES
     buffer[place : at + size] = crc_property(crc32(memoryview(buffer)[at:place]) & CRC_MASK)
 
@@ -62,12 +63,12 @@ def crc_property(crc: int) -> bytes:
 
 
 def ends_with_crc(record: Buffer) -> bool:
-    """Whether a whole record has a CRC of its own; `contradicts` compares it."""
+    """Whether a whole record has a CRC of its own, which `contradicts` compares."""
     return bytes(record[-RECORD_CRC_BYTES:]).startswith(HEAD)
 
 
 def contradicts(buffer: Buffer, at: int, size: int, properties_bytes: int) -> bool:
-    """Whether the record at `buffer[at : at + size]` ends with a CRC that does not match; False without any."""
+    """Whether the record at `buffer[at: at + size]` ends with a CRC that does not match. False without a CRC."""
     end = at + size
     place = end - RECORD_CRC_BYTES
     if properties_bytes < RECORD_CRC_BYTES or buffer[place : place + len(HEAD)] != HEAD:

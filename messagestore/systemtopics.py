@@ -1,4 +1,4 @@
-"""The topics of the brokers themselves, by upstream's names.
+"""The topics that brokers themselves use, with upstream's names.
 
 Invariant: store, broker and reader take these names from here."""
 
@@ -14,7 +14,7 @@ OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
 BENCHMARK_TOPIC = "BenchmarkTest"
 AUTO_CREATE_TOPIC = "TBW102"  # the template of topics created by a first send
 SYSTEM_PREFIX = "rmq_sys_"
-RETRY_PREFIX = "%RETRY%"  # and a consumer group
+RETRY_PREFIX = "%RETRY%"  # followed by a consumer group
 DEAD_LETTER_PREFIX = "%DLQ%"
 
 NOT_FOR_CLIENTS = frozenset(
@@ -32,5 +32,5 @@ SYSTEM_TOPICS = NOT_FOR_CLIENTS | {BENCHMARK_TOPIC, AUTO_CREATE_TOPIC, TRACE_TOP
 
 
 def is_system_topic(topic: str) -> bool:
-    """False for retry and dead letter topics: they hold users' messages."""
+    """Whether this is a system topic. Retry and dead letter topics are not, because they hold users' messages."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)

@@ -1,7 +1,7 @@
-"""Walking stored records without a running store: for recovery, tools and batch readers.
+"""Walk stored records without a running store, for recovery, tools and batch readers.
 
-Invariant: a walk starts at a record boundary, yields whole valid records in order and never one that ends beyond the limit.
-Stale records of a truncated tail look valid, so a limit is always an argument, never found by walking. Pure."""
+Invariant: a walk starts at a record boundary, and yields whole valid records in order, but no record that ends beyond the
+limit. Stale records of a truncated tail look valid, so the limit is always an argument and never found by walking. Pure."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class WalkedSegment(NamedTuple):
 
 
 def segment_name(start_offset: int) -> str:
-    """`00000000001073741824`."""
+    """The name of a segment file, such as `00000000001073741824`."""
     return f"{start_offset:0{NAME_DIGITS}d}"
 
 
 def order_segments(
     folder: str, files: Iterable[tuple[str, int]], segment_size: int | None = None
 ) -> list[WalkedSegment]:
-    """The files of one log by offset. Raises BadSegments for a name that is no offset, a size that differs (from
-    `segment_size`, or from the first file's) or a gap between two files."""
+    """The files of one log by offset. Raises BadSegments for a name that is no offset, a size that differs from `segment_size`
+    or from the first file's size, or a gap between two files."""
     segments: list[WalkedSegment] = []
     files = sorted(files)
     check_names(folder, files)
@@ -63,15 +63,15 @@ def order_segments(
 
 
 def check_names(folder: str, files: Iterable[tuple[str, int]]) -> None:
-    """Raises BadSegments for a name that is no offset; call it before a file is deleted because of its name."""
+    """Raise BadSegments for a name that is no offset. Call this before a file is deleted because of its name."""
     for name, _ in files:
         if len(name) != NAME_DIGITS or not (name.isascii() and name.isdigit()):
             raise BadSegments(folder, name, "not a segment: names are 20 digits; move this file elsewhere")
 
 
 def check_size_set(folder: str, files: Collection[tuple[str, int]], segment_size: int, key: str) -> None:
-    """Raises OtherSegmentSize if all files have one size and it differs from the setting `key`; call it before their names are
-    used."""
+    """Raise OtherSegmentSize if all files have the same size, but another than the setting `key`. Call this before the names
+    are used."""
     sizes = {size for _, size in files if size}
     if len(sizes) == 1 and segment_size not in sizes:
         (size,) = sizes
@@ -122,10 +122,9 @@ def walk(
     *,
     verify_body: bool = True,
 ) -> Iterator[tuple[Buffer, int, int, int]]:
-    """Yields (segment bytes, place in them, physical_offset, total_size) of every record in [position, limit).
+    """Yield (segment bytes, place in them, physical_offset, total_size) of every record in [position, limit).
 
-    `position` is a record boundary. Raises StoreCorrupted when anything below the limit is unreadable, a
-    missing file included."""
+    `position` is a record boundary. Raises StoreCorrupted if anything below the limit is unreadable or a file is missing."""
     for segment in segments:
         end = segment.start_offset + segment.size_bytes
         if end <= position or segment.start_offset >= limit:

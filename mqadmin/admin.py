@@ -1,7 +1,7 @@
-"""The admin requests, one coroutine each, which find the leading controller themselves.
+"""The admin requests, with one coroutine for each. They find the leading controller themselves.
 
-Invariant: a method returns only successful answers; everything else is an `AdminError` with the request, the server,
-its answer, and a remedy."""
+Invariant: a method returns only successful answers. Everything else is an `AdminError` with the request, the server, the
+server's answer, and a remedy."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NOT_SERVED = "this server does not serve that request"
 
 
 class AdminClient:
-    """Admin calls over its own connections; close it when done. Each call waits at most `answer_ms_max`."""
+    """Makes admin calls over its own connections. Close it after use. Each call waits at most `answer_ms_max`."""
 
     def __init__(self, clock: Clock, connector: Connector = PLAIN) -> None:
         self.clock = clock
@@ -56,12 +56,13 @@ class AdminClient:
         await self.remoting.close()
 
     async def controller_metadata(self, controller: str) -> ControllerMetadata:
-        """One controller's view of its group (1005); any member answers, leader or not."""
+        """One controller's view of its group: CONTROLLER_GET_METADATA_INFO (1005). Any member answers, leader or not."""
         reply = await self.ask(controller, RequestCode.CONTROLLER_GET_METADATA_INFO)
         return ControllerMetadata.from_ext(reply.ext)
 
     async def leader(self, controllers: str) -> str:
-        """Address of the leading controller, from the first of the `;` list that answers and knows one."""
+        """The address of the leading controller, from the first controller in the `;` list that answers and knows the
+        leader."""
         addresses = split_addresses(controllers)
         reasons: list[str] = []
         for address in addresses:
@@ -76,7 +77,8 @@ class AdminClient:
         raise NoLeader(addresses, reasons)
 
     async def sync_states(self, controllers: str, broker_names: list[str]) -> dict[str, SyncStateInfo]:
-        """Master, epochs and members of each named broker set (1006); unknown names are absent."""
+        """Master, epochs and members of each named broker set: CONTROLLER_GET_SYNC_STATE_DATA (1006). Unknown names are
+        absent."""
         leader = await self.leader(controllers)
         reply = await self.ask(
             leader, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=orjson.dumps(broker_names)
@@ -86,8 +88,8 @@ class AdminClient:
     async def elect_master(
         self, controllers: str, cluster: str, broker_name: str, broker_id: int
     ) -> MasterInfo:
-        """Makes `broker_id` the master of its set (1002, designated). Raises `RequestRefused` with the
-        controller's code: 2010 unknown set, 2011 it is the master already, 2012 it cannot be elected."""
+        """Make `broker_id` the master of its set: CONTROLLER_ELECT_MASTER (1002). Raises `RequestRefused` with the
+        controller's code: 2010 (the set is unknown), 2011 (the broker is the master already) or 2012 (it cannot be elected)."""
         unknown_set = f"no broker set {broker_name} is registered"
         same = f"broker {broker_id} is the master already"
         unfit = (
@@ -113,27 +115,27 @@ class AdminClient:
         return MasterInfo.from_reply(reply.ext, json_body(leader, reply))
 
     async def broker_epochs(self, broker: str) -> BrokerEpochs:
-        """The epoch history of one broker (1007), the last epoch ending where its log ends."""
+        """The epoch history of one broker: GET_BROKER_EPOCH_CACHE (1007). The last epoch ends where the log ends."""
         return BrokerEpochs.from_json(
             json_body(broker, await self.ask(broker, RequestCode.GET_BROKER_EPOCH_CACHE))
         )
 
     async def ha_status(self, broker: str) -> HAStatus:
-        """Replication as one broker sees it (907)."""
+        """Replication as one broker sees it: GET_BROKER_HA_STATUS (907)."""
         return HAStatus.from_json(json_body(broker, await self.ask(broker, RequestCode.GET_BROKER_HA_STATUS)))
 
     async def runtime_info(self, broker: str) -> dict[str, str]:
-        """The key-value table of 28."""
+        """The key-value table of GET_BROKER_RUNTIME_INFO (28)."""
         body = json_body(broker, await self.ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO))
         return {str(key): str(value) for key, value in (body.get("table") or {}).items()}
 
     async def cluster_info(self, namesrv: str) -> ClusterMembers:
-        """All registered brokers (106), from the first of the `;` list that answers."""
+        """All registered brokers, from the first name server in the `;` list that answers GET_BROKER_CLUSTER_INFO (106)."""
         address, reply = await self.ask_any(namesrv, RequestCode.GET_BROKER_CLUSTER_INFO)
         return ClusterMembers.from_json(json_body(address, reply))
 
     async def masters(self, namesrv: str, cluster: str) -> list[str]:
-        """Addresses of all masters of a cluster; at least one, else `AdminError`."""
+        """The addresses of all masters of a cluster. Raises `AdminError` if there is none."""
         sets = (await self.cluster_info(namesrv)).sets_of(cluster)
         masters = [brokers.addresses[0] for brokers in sets if 0 in brokers.addresses]
         if not masters:
@@ -143,8 +145,8 @@ class AdminClient:
         return masters
 
     async def topic_route(self, namesrv: str, topic: str) -> dict[str, Any]:
-        """The route of a topic (105) as decoded JSON. Raises `RequestRefused` with 17 for an unknown
-        topic."""
+        """The route of a topic, GET_ROUTEINFO_BY_TOPIC (105), as decoded JSON. Raises `RequestRefused` with TOPIC_NOT_EXIST
+        (17) for an unknown topic."""
         address, reply = await self.ask_any(
             namesrv,
             RequestCode.GET_ROUTEINFO_BY_TOPIC,
@@ -154,13 +156,14 @@ class AdminClient:
         return json_body(address, reply)
 
     async def knows_topic(self, broker: str, topic: str) -> bool:
-        """Whether this broker has the topic (351); a slave receives it some time after its master."""
+        """Whether this broker has the topic: GET_TOPIC_CONFIG (351). A slave gets the topic some time after its master."""
         absent = ResponseCode.TOPIC_NOT_EXIST
         asked = self.ask_for(broker, RequestCode.GET_TOPIC_CONFIG, {"topic": topic}, absent=absent)
         return await asked is not None
 
     async def create_topic(self, broker: str, topic: TopicSettings) -> None:
-        """Create or change a topic on one broker (17), which registers it with its name servers."""
+        """Create or change a topic on one broker: UPDATE_AND_CREATE_TOPIC (17). The broker registers the topic with its name
+        servers."""
         await self.ask(
             broker,
             RequestCode.UPDATE_AND_CREATE_TOPIC,
@@ -188,7 +191,7 @@ class AdminClient:
         advice: dict[ResponseCode, str] | None = None,
         wait_ms: int | None = None,
     ) -> RemotingCommand:
-        """The successful answer of `address`. It is waited for at most `wait_ms`, or as long as any answer.
+        """The successful answer of `address`. The call waits for it at most `wait_ms`, by default as long as for any answer.
 
         Raises: `ServerUnreachable`, or `RequestRefused` with the `advice` for its code."""
         check_address(address)
@@ -207,7 +210,7 @@ class AdminClient:
     async def ask_for(
         self, address: str, code: RequestCode, ext: Header | dict[str, str], *, absent: ResponseCode
     ) -> RemotingCommand | None:
-        """As `ask`; None if the server answers `absent`."""
+        """Do as `ask`, but return None if the server answers with the code `absent`."""
         try:
             return await self.ask(address, code, ext)
         except RequestRefused as error:
@@ -223,8 +226,8 @@ class AdminClient:
         *,
         advice: dict[ResponseCode, str] | None = None,
     ) -> tuple[str, RemotingCommand]:
-        """The first of the `;` list that answers, and its answer. Raises as `ask` does, `NobodyReachable` for
-        several."""
+        """The first server in the `;` list that answers, and its answer. Raises as `ask` does, or `NobodyReachable` if none of
+        several servers answers."""
         unreachable: list[ServerUnreachable] = []
         for address in split_addresses(addresses):
             try:
@@ -246,7 +249,7 @@ def split_addresses(text: str) -> list[str]:
 
 
 def check_address(address: str) -> None:
-    """Raises `AdminError` unless it reads HOST:PORT."""
+    """Raise `AdminError` unless the text has the form HOST:PORT."""
     try:
         hostports.check_address(address)
     except ValueError as error:

@@ -1,7 +1,7 @@
 """Files with message bodies, in upstream's folder.
 
-Invariant: a file is new or was created by the same user. Its name is the message's id, and no path that a producer
-made up."""
+Invariant: a file is new or was created by the same user. Its name is the message's id, but never a path that a producer put
+into the id."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SAFE = re.compile(r"[0-9A-Za-z_-]{1,128}")
 
 
 def save_body(message_id: str, otherwise: str, body: bytes, folder: Path = FOLDER) -> Path:
-    """Write `body` to a file named `message_id`, or `otherwise` if that is no plain name. Raises `AdminError`."""
+    """Write `body` to a file named `message_id`, or `otherwise` if `message_id` is no plain name. Raises `AdminError`."""
     path = folder / (message_id if SAFE.fullmatch(message_id) else otherwise)
     try:
         folder.mkdir(parents=True, exist_ok=True)

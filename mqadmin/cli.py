@@ -1,4 +1,4 @@
-"""The table of commands, found by name in any case, each imported only when it runs.
+"""The table of commands. A command is found by name in upper or lower case, and imported only when it runs.
 
 Invariant: listing the commands or asking for help imports no command, no event loop and no network code, so
 that `mqadmin --help` answers at once.
@@ -123,7 +123,7 @@ COMMANDS: dict[str, CommandEntry] = {
         "controllers.clean_broker_metadata", "Clean metadata of broker on controller."
     ),
 }
-"""Command name in upstream's spelling -> its place, in the order of upstream's list."""
+"""Command name in upstream's spelling -> the command's place, in the order of upstream's list."""
 
 SPELLING = {name.lower(): name for name in COMMANDS}
 
@@ -141,7 +141,7 @@ class AdminGroup(click.Group):
         entry = COMMANDS[name]
         module, attribute = entry.place.split(".")
         command: click.Command = getattr(import_module(f"mqadmin.commands.{module}"), attribute)
-        command.help = entry.summary  # a shell's completion shows it
+        command.help = entry.summary  # for a shell's completion
         return command
 
     def resolve_command(
@@ -198,6 +198,7 @@ def _version(ctx: click.Context, asked: bool) -> None:
 
 
 def main() -> None:
-    """Run the tool on sys.argv and exit: 0 done, 1 not done (with the reason on stderr), 130 interrupted."""
+    """Run the tool on sys.argv and exit with 0 if the command is done, 1 if not (with the reason on stderr), 130 if it was
+    interrupted."""
     logging.getLogger().addHandler(logging.NullHandler())  # the command itself prints the one line on stderr
     admin.main(prog_name="mqadmin")

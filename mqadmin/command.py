@@ -1,6 +1,6 @@
 """The parts shared by all admin commands: options in upstream's style, its usage text, and the output of errors.
 
-Invariant: a failed command exits non-zero with one line on stderr, never with a traceback."""
+Invariant: a command that fails exits with a non-zero code and one line on stderr, never with a traceback."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ NAMESRV_HELP = "Name server address list, eg: '192.168.0.1:9876;192.168.0.2:9876
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One option: `-letter,--name <arg>`; a flag takes no value. `name` becomes the parameter's name."""
+    """One option: `-letter,--name <arg>`. A flag takes no value. `name` is also the parameter's name."""
 
     letter: str
     name: str
     help: str
     required: bool = False
     is_flag: bool = False
-    may_be_empty: bool = False  # a required text usually names something
-    alone: str | None = None  # its value if given without one; upstream's tool requires one
+    may_be_empty: bool = False  # whether a required text may be empty
+    alone: str | None = None  # its value if given without a value, which upstream rejects
 
     @property
     def short(self) -> str:
@@ -46,7 +46,7 @@ class Argument:
         return "" if self.letter == self.name else f"-{self.letter}"
 
     def click_option(self) -> click.Option:
-        """For the parser; the command itself checks for missing required options, all at once."""
+        """The option for the parser. The command itself checks for missing required options, for all options at once."""
         return click.Option(
             [*filter(None, [self.short]), f"--{self.name}", self.name.lower()],
             **(
@@ -69,7 +69,7 @@ class Argument:
 
 
 def json_option() -> click.Option:
-    """--json; only the help mentions it, because the usage text is upstream's to the letter."""
+    """The option --json. Only the help mentions it, because the usage text is exactly upstream's."""
 
     def remember(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
         ctx.meta[JSON_KEY] = wanted
@@ -86,7 +86,7 @@ COMMON = (
 
 
 class UsageWanted(click.UsageError):
-    """Invalid options; the text has the reason, and the usage is shown. Exit code 1, as upstream."""
+    """The options are invalid. The text has the reason, and the usage is shown. The exit code is 1, as in upstream."""
 
     exit_code = 1
 
@@ -170,11 +170,12 @@ def admin_command(name: str, *arguments: Argument) -> Callable[[Callable[..., No
 
 
 Calls = Callable[[AdminClient, Report], Awaitable[None]]
-"""One round of a command: sends requests, and adds the answers to the report."""
+"""One round of a command, which sends requests and adds the answers to the report."""
 
 
 def run(calls: Calls, *, interval: str | None = None) -> None:
-    """Run `calls` with its own client; again every `interval` seconds (text, empty means 3) until Ctrl-C.
+    """Run `calls` with a separate client. With `interval` (a text, empty means 3), run it again every so many seconds until
+    Ctrl-C.
 
     Raises `AdminError` as the calls do, and `UsageWanted` for an interval that is no number."""
     seconds = interval_seconds(interval)
@@ -206,7 +207,7 @@ def run(calls: Calls, *, interval: str | None = None) -> None:
 
 
 def interval_seconds(text: str | None) -> float | None:
-    """Seconds of -i, 3 for an empty text, None without it. Raises `UsageWanted`."""
+    """The seconds in -i: 3 for an empty text, None without the option. Raises `UsageWanted`."""
     if text is None:
         return None
     try:
@@ -228,7 +229,7 @@ def required_namesrv(address: str | None) -> str:
 def one_wanted(
     first: str | None, second: str | None, letters: str = "-b and -c", *, not_both: bool = False
 ) -> None:
-    """Raises `UsageWanted` unless one of two options is given; with `not_both`, also if both are."""
+    """Raise `UsageWanted` unless one of two options is given. With `not_both`, also raise it if both are given."""
     if not first and not second:
         raise UsageWanted(f"one of {letters} is needed")
     if not_both and first and second:
@@ -236,7 +237,7 @@ def one_wanted(
 
 
 def number(option: str, text: str | None, default: int, *, least: int = 0, most: int = I32_MAX) -> int:
-    """The whole number in an option. Raises `UsageWanted` for anything else, or one outside `least` to `most`."""
+    """The whole number in an option. Raises `UsageWanted` for anything else, or a number outside `least` to `most`."""
     if text is None:
         return default
     try:
@@ -251,7 +252,7 @@ def number(option: str, text: str | None, default: int, *, least: int = 0, most:
 
 
 def boolean(option: str, text: str | None, default: bool = False) -> bool:
-    """`true` or `false` in any case of letters. Raises `UsageWanted` for anything else."""
+    """The value of `true` or `false`, in upper or lower case. Raises `UsageWanted` for anything else."""
     if text is None:
         return default
     if text.strip().lower() not in ("true", "false"):

@@ -16,7 +16,7 @@ BodyT = TypeVar("BodyT", bound=Body)
 
 
 def read_list(kind: type[BodyT], file: str) -> list[BodyT]:
-    """The JSON array of `kind` in `file`; not empty. Raises `AdminError`."""
+    """The JSON array of `kind` in `file`, which must not be empty. Raises `AdminError`."""
     try:
         rows = fastjson.loads(Path(file).read_bytes())
     except OSError as error:

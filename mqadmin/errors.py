@@ -1,6 +1,6 @@
-"""Errors of admin requests; each text is one line for a person: what, where, what to do.
+"""Errors of admin requests. Each text is one line for a person, with what failed, where, and what to do.
 
-Invariant: an error is raised only if the command must exit non-zero."""
+Invariant: an error is raised only if the command must exit with a non-zero code."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import re
 from remoting.codes import ResponseCode
 
 FAQ = re.compile(r" *(See|For more information, please visit the url,) https?://\S+( for further details\.)?")
-"""Upstream's servers add this to every remark."""
+"""The text that upstream's servers add to every remark."""
 
 
 class AdminError(Exception):
-    """The request was not done; the text is one line for a person."""
+    """The request was not done. The text is one line for a person."""
 
 
 class ServerUnreachable(AdminError):
-    """No answer came from `address`; the request may have been done or not."""
+    """No answer came from `address`. The request may or may not have been done."""
 
     def __init__(self, address: str, request: str, why: str) -> None:
         super().__init__(f"{request}: no answer from {address} ({why}); is it running, is the address right?")
@@ -26,7 +26,7 @@ class ServerUnreachable(AdminError):
 
 
 class NobodyReachable(AdminError):
-    """No answer came from any server of a list, with the reason of each."""
+    """No answer came from any server of a list. The text has the reason of each."""
 
     def __init__(self, request: str, silent: list[ServerUnreachable]) -> None:
         each = ", ".join(f"{error.address} ({error.why})" for error in silent)
@@ -50,7 +50,7 @@ class RequestRefused(AdminError):
 
 
 class NoLeader(AdminError):
-    """None of the controllers asked knows a leader at this moment."""
+    """None of the queried controllers knows a leader at this moment."""
 
     def __init__(self, addresses: list[str], reasons: list[str]) -> None:
         super().__init__(
@@ -60,5 +60,4 @@ class NoLeader(AdminError):
 
 
 class ReplyMalformed(AdminError):
-    """An answer is missing fields that its request code promises: the server is no RocketMQ 5 server, or it has a
-    fault."""
+    """An answer is missing required fields. The server is no RocketMQ 5 server, or it has a fault."""

@@ -1,6 +1,6 @@
 """JSON files that commands write for other tools, in upstream's folder.
 
-Invariant: a file is written whole or the command fails; a link at its name is not followed."""
+Invariant: a file is written whole, or the command fails. A link with the file's name is not followed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Answers to commands that do not exist here.
 
-Invariant: every command of upstream's mqadmin, 5.3.3 and 5.5.0, is here or named here; docs/mqadmin.md has a row for
-each."""
+Invariant: every command of upstream's mqadmin in 5.3.3 and 5.5.0 exists in this tool or is named here. docs/mqadmin.md has a
+row for each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOT_APPLICABLE = {
     "rocksDBConfigToJson": ROCKSDB,
     "switchTimerEngine": "there is one kind of timers",
 }  # fmt: skip
-"""Upstream's commands that do not apply here -> why."""
+"""Upstream's commands that do not apply to this project -> why."""
 ACCESS_CONTROL = "there is no access control yet"
 COLD_READS = "cold reads are not controlled yet"
 STATIC_TOPICS = "there are no static topics yet"
@@ -51,11 +51,11 @@ NOT_BUILT = {
     "updateColdDataFlowCtrGroupConfig": COLD_READS,
     "updateStaticTopic": STATIC_TOPICS,
 }  # fmt: skip
-"""Upstream's commands that this tool does not have yet -> what they need."""
+"""Upstream's commands that this tool does not have yet -> what is missing for them."""
 
 
 def why_not(name: str, commands: Collection[str]) -> str:
-    """One sentence about `name`, which is none of `commands`."""
+    """One sentence about `name`, which is not among `commands`."""
     spelled = {each.lower(): each for each in (*NOT_BUILT, *NOT_APPLICABLE)}
     known = spelled.get(name.lower())
     if known in NOT_BUILT:

@@ -1,7 +1,7 @@
-"""Answers to admin requests, as values: one class per answer, read from JSON bodies and headers.
+"""Answers to admin requests. There is one class per answer, read from the JSON body and the header.
 
-Invariant: a missing optional field is None or empty, as with upstream's reader; a body of another kind raises
-`ReplyMalformed`, so a format function gets complete values only."""
+Invariant: a missing optional field is None or empty, as in upstream's reader. A body of another kind raises `ReplyMalformed`,
+so format functions get only complete values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ControllerMetadata:
-    """Answer of 1005: one controller's view of its group. Leader fields are None while it knows no leader."""
+    """Answer to CONTROLLER_GET_METADATA_INFO (1005): one controller's view of its group. The leader's fields are None while
+    the controller knows no leader."""
 
     group: str | None
     leader_id: str | None
@@ -62,7 +63,8 @@ class ReplicaInfo:
 
 @dataclass(frozen=True, slots=True)
 class SyncStateInfo:
-    """One broker set in the answer of 1006; master fields are None while the set has no master."""
+    """One broker set in the answer to CONTROLLER_GET_SYNC_STATE_DATA (1006). The master's fields are None while the set has no
+    master."""
 
     broker_name: str
     master_id: int | None
@@ -74,7 +76,7 @@ class SyncStateInfo:
 
     @classmethod
     def table_from_json(cls, body: Json) -> dict[str, Self]:
-        """All sets of the answer by broker name; sets that the controller does not know are absent."""
+        """All sets of the answer by broker name. Sets that the controller does not know are absent."""
         with _reading("sync state data"):
             return {
                 name: cls(
@@ -92,7 +94,7 @@ class SyncStateInfo:
 
 @dataclass(frozen=True, slots=True)
 class MasterInfo:
-    """Answer of 1002: the present master, and the addresses of its set by broker id."""
+    """Answer to CONTROLLER_ELECT_MASTER (1002): the present master, and the addresses of its set by broker id."""
 
     master_id: int
     master_address: str
@@ -129,7 +131,8 @@ class EpochRange:
 
 @dataclass(frozen=True, slots=True)
 class BrokerEpochs:
-    """Answer of 1007. The broker id is the role's (0 on the master); the last range ends at `max_offset`."""
+    """Answer to GET_BROKER_EPOCH_CACHE (1007). The broker id is the role id (0 on the master). The last range ends at
+    `max_offset`."""
 
     cluster_name: str
     broker_name: str
@@ -154,7 +157,7 @@ class BrokerEpochs:
 
 @dataclass(frozen=True, slots=True)
 class HALink:
-    """One slave's connection as its master sees it; offsets in bytes of the log, -1 before the first ack."""
+    """One slave's connection as its master sees it. Offsets are in bytes of the log; they are -1 before the first ack."""
 
     address: str
     ack_offset: int
@@ -168,7 +171,7 @@ class HALink:
 
 @dataclass(frozen=True, slots=True)
 class HAStatus:
-    """Answer of 907: the master's half is filled on a master, the slave's half on a slave."""
+    """Answer to GET_BROKER_HA_STATUS (907). On a master the master's part is filled, on a slave the slave's part."""
 
     is_master: bool
     master_max_offset: int
@@ -233,7 +236,7 @@ class BrokerSet:
 
 @dataclass(frozen=True, slots=True)
 class ClusterMembers:
-    """Answer of 106: cluster names with their broker names, and every broker set."""
+    """Answer to GET_BROKER_CLUSTER_INFO (106): cluster names with their broker names, and every broker set."""
 
     clusters: dict[str, tuple[str, ...]]
     broker_sets: dict[str, BrokerSet]
@@ -250,7 +253,7 @@ class ClusterMembers:
             )
 
     def sets_of(self, cluster: str | None) -> list[BrokerSet]:
-        """The broker sets of one cluster (of all clusters for None), by cluster and name."""
+        """The broker sets of one cluster, or of all clusters for None, ordered by cluster and name."""
         names = [cluster] if cluster is not None else sorted(self.clusters)
         return [
             self.broker_sets[broker]
@@ -262,7 +265,7 @@ class ClusterMembers:
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """A topic as it is created (17). `perm` bits: 4 read, 2 write, 1 inherit."""
+    """A topic for UPDATE_AND_CREATE_TOPIC (17). The bits of `perm` are 4 for read, 2 for write and 1 for inherit."""
 
     name: str
     read_queues: int = 8

@@ -1,7 +1,7 @@
-"""The output of a command: upstream's text while it comes, or one JSON object when it is done.
+"""The output of a command: upstream's text, printed at once, or one JSON object, printed at the end.
 
-Invariant: with JSON requested, standard output holds exactly one object per round and nothing else; it has the member
-`error` if, and only if, the command fails."""
+Invariant: if JSON is requested, standard output holds exactly one object per round and nothing else. The object has the member
+`error` if and only if the command fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from remoting.wirefields import camel
 
 
 class Report:
-    """One round of one command; text and JSON members are both added, and one of them is shown."""
+    """One round of one command. The command adds both text and JSON members, and one of the two is shown."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
@@ -23,13 +23,13 @@ class Report:
         self._noted: set[str] = set()
 
     def text(self, text: str) -> None:
-        """Print `text` as it is, with its own line ends; nothing if JSON is requested."""
+        """Print `text` as it is, with its own line ends, unless JSON is requested."""
         if not self.as_json:
             sys.stdout.write(text)
             sys.stdout.flush()
 
     def note(self, text: str) -> None:
-        """Print one line on stderr about missing output, once a round; a member `notes` in JSON."""
+        """Print one line about missing output on stderr, once a round. In JSON it is in the member `notes`."""
         if text in self._noted:
             return
         self._noted.add(text)
@@ -39,11 +39,11 @@ class Report:
             print(text, file=sys.stderr)
 
     def put(self, **members: Any) -> None:
-        """Members of the JSON object, under their names in camel case; see `plain` for the values."""
+        """Set members of the JSON object, with names in camel case. `plain` converts the values."""
         self._members.update({camel(name): plain(value) for name, value in members.items()})
 
     def add(self, name: str, row: Any) -> None:
-        """One more row of the list `name` of the JSON object."""
+        """Add one row to the list `name` of the JSON object."""
         self._members.setdefault(name, []).append(plain(row))
 
     def finish(self, error: str | None = None) -> None:
@@ -57,8 +57,7 @@ class Report:
 
 
 def plain(value: Any) -> Any:
-    """`value` in JSON's own types: dataclasses as objects with their field names in camel case, as the wire writes
-    them."""
+    """`value` in JSON's types. Dataclasses become objects with field names in camel case, as on the wire."""
     if is_dataclass(value):
         return {camel(row.name): plain(getattr(value, row.name)) for row in fields(value)}
     if isinstance(value, dict):
@@ -71,12 +70,12 @@ def plain(value: Any) -> Any:
 
 
 def java_text(value: object) -> str:
-    """`value` in the format of upstream's objects."""
+    """`value` as text, as upstream prints its objects."""
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def java_map(values: Mapping[Any, object]) -> str:
-    """`{a=1, b=2}`"""
+    """A map as Java prints it: `{a=1, b=2}`."""
     return f"{{{', '.join(f'{key}={value}' for key, value in values.items())}}}"

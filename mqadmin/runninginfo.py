@@ -1,4 +1,4 @@
-"""A connected consumer's own state (307), in upstream's layout, and the problems in it."""
+"""The state that a connected consumer reports in GET_CONSUMER_RUNNING_INFO (307), in upstream's layout, and its problems."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ CONSUME_TYPE, CONSUME_ORDERLY, STARTED = (
     "PROP_CONSUME_TYPE", "PROP_CONSUMEORDERLY", "PROP_CONSUMER_START_TIMESTAMP",
 )  # fmt: skip
 SETTLED_MS = 120_000
-"""A consumer that started so lately may still be sending its subscription to the brokers."""
+"""A consumer that started more recently may not have sent its subscription to all brokers yet."""
 BLOCKED_MS = 60_000
 
 
 def format_info(info: ConsumerQueues, zone: tzinfo | None = None) -> str:
-    """Everything of one client, block by block."""
+    """Everything that one client reports, block by block."""
     return "".join(
         [
             "#Consumer Properties#\n",
@@ -91,8 +91,8 @@ def _moment(epoch_ms: int, zone: tzinfo | None) -> str:
 
 
 def same_subscription(infos: dict[str, ConsumerQueues], now_ms: int) -> bool:
-    """Whether all of a group have the same subscription; assumed of pull consumers and of those that have just
-    started."""
+    """Whether all consumers of a group have the same subscription. Pull consumers, and consumers that have just started, are
+    not compared."""
     first = next(iter(infos.values()))
     started_ms = int(first.properties.get(STARTED) or 0)
     if first.properties.get(CONSUME_TYPE) != "CONSUME_PASSIVELY" or now_ms - started_ms <= SETTLED_MS:
@@ -105,7 +105,7 @@ def same_subscription(infos: dict[str, ConsumerQueues], now_ms: int) -> bool:
 
 
 def troubles(client_id: str, info: ConsumerQueues, now_ms: int) -> list[str]:
-    """A line for each queue that a push consumer cannot lock, or makes no progress with."""
+    """A line for each queue that a push consumer cannot lock, or in which it makes no progress."""
     if info.properties.get(CONSUME_TYPE) != "CONSUME_PASSIVELY":
         return []
     orderly = info.properties.get(CONSUME_ORDERLY) == "true"

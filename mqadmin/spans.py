@@ -1,4 +1,4 @@
-"""A span of a queue's messages, by offset and by store time, as printMsg and consumeMessage take it."""
+"""A span of a queue's messages, by offset and by store time, for printMsg and consumeMessage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from remoting.headers.offsets import OffsetResponseHeader, SearchOffsetHeader
 
 
 class WantedSpan(NamedTuple):
-    """The wanted part of each queue: from an offset on, or from one moment to another, in ms, both included. None: no
+    """The wanted part of each queue: from an offset on, or from one moment to another, both included, in ms. None means no
     bound."""
 
     first: int | None
@@ -49,7 +49,7 @@ async def bounds_of(
 
 
 async def _offset_at(client: AdminClient, broker: str, queue: MessageQueue, timestamp_ms: int) -> int:
-    """The first message of a queue stored at or after a moment (29)."""
+    """The first message of a queue stored at or after a moment: SEARCH_OFFSET_BY_TIMESTAMP (29)."""
     header = SearchOffsetHeader(queue.topic, queue.queue_id, timestamp_ms, "LOWER")
     reply = await client.ask(broker, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
     try:

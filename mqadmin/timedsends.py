@@ -1,6 +1,6 @@
 """Timed sends, one after the other, for sendMsgStatus, checkMsgSendRT and clusterRT.
 
-Invariant: a send counts as done only if the message is certain to stay."""
+Invariant: a send counts as done only if the message certainly stays stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mqclient.producer import Producer, SendResult
 
 
 class Timed(NamedTuple):
-    """One send: its result and its time in ms; `why` if it failed."""
+    """One send: its result and its time in ms, or `why` it failed."""
 
     result: SendResult | None
     ms: int
@@ -27,7 +27,7 @@ class Timed(NamedTuple):
 async def timed_sends(
     client: AdminClient, sender: Producer, topic: str, body: bytes, count: int
 ) -> AsyncIterator[Timed]:
-    """`count` sends to the topic's queues in turn."""
+    """Send `count` messages to the topic's queues in turn."""
     for _ in range(count):
         began_ms = client.clock.monotonic_ms()
         try:
@@ -38,6 +38,6 @@ async def timed_sends(
 
 
 def mean_of_warm(sends: list[Timed]) -> float:
-    """Mean time of all but the first, which opens the connection, ms; 0 if there is no other."""
+    """The mean time of all sends but the first, which opens the connection, in ms; 0 if there is only one send."""
     warm = sends[1:]
     return sum(send.ms for send in warm) / len(warm) if warm else 0.0

@@ -1,6 +1,6 @@
 """Times in the format of upstream's tool.
 
-Invariant: text without a zone is in the given zone, None being the local one."""
+Invariant: a text without a zone is in the given zone; None is the local zone."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ DATE_FORMAT = "%Y-%m-%d#%H:%M:%S"
 
 
 def format_time(epoch_ms: int, zone: tzinfo | None = None) -> str:
-    """`2026-11-21 10:28:39,754`"""
+    """A time as `2026-11-21 10:28:39,754`."""
     return f"{format_seconds(epoch_ms, zone)},{epoch_ms % 1000:03d}"
 
 
 def format_seconds(epoch_ms: int, zone: tzinfo | None = None) -> str:
-    """`2026-11-21 10:28:39`"""
+    """A time as `2026-11-21 10:28:39`."""
     moment = datetime.fromtimestamp(epoch_ms // 1000, UTC).astimezone(zone)
     return f"{moment:%Y-%m-%d %H:%M:%S}"
 
 
 def read_time(option: str, text: str, now_ms: int, zone: tzinfo | None = None) -> int:
-    """Milliseconds of `now`, of a number of them, or of `yyyy-MM-dd#HH:mm:ss:SSS`. Raises `UsageWanted`."""
+    """The time in ms that `now`, a number of ms, or `yyyy-MM-dd#HH:mm:ss:SSS` means. Raises `UsageWanted`."""
     text = text.strip()
     if text == "now":
         return now_ms

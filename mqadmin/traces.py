@@ -1,4 +1,4 @@
-"""Traces that clients send of their sends and consumed messages: the bodies of the trace topic's messages.
+"""Traces that clients send about the messages that they sent or consumed. They are in the bodies of the trace topic's messages.
 
 Invariant: a line that is not in upstream's form is left out. Pure."""
 
@@ -12,7 +12,7 @@ PUB, SUB_AFTER = "Pub", "SubAfter"
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One send (Pub), or one message consumed (SubAfter); times in ms, 0 if an old client sent none."""
+    """One send (Pub) or one consumed message (SubAfter). Times are in ms; 0 if an old client sent none."""
 
     kind: str
     group: str

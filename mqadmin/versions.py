@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 V4_0_0 = 213
-"""From here on each release has two numbers: the even one before it is its snapshot's."""
+"""From here on each release has two numbers. The even number before a release's number is that of its snapshot."""
 
 
 def version_name(number: int) -> str:
-    """`V5_3_3` for 479; versions before 4.0.0 by their number."""
+    """The name of a version, such as `V5_3_3` for 479. A version before 4.0.0 is shown as its number."""
     if number < V4_0_0 - 1:
         return str(number)
     release = (number + 1 - V4_0_0) // 2

@@ -1,5 +1,4 @@
-"""A small asyncio client: producer, pull consumer, requests with replies and queue locks, topic routes and the message
-encodings they need.
+"""A small asyncio client: producer, pull consumer, requests with replies, queue locks, topic routes, and message encodings.
 
 async with Client("127.0.0.1:9876") as client:
     await client.producer("group").send("topic", b"hello")

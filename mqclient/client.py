@@ -1,6 +1,6 @@
 """The connections and routes of one client process, shared by its producers and consumers.
 
-Invariant: `close` ends every connection and task that any of them started."""
+Invariant: `close` ends every connection and task that a producer or consumer started."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ class Client:
         asks_after_failures: bool = True,
         tls: SSLContext | None = None,
     ) -> None:
-        """`namesrv` is "host:port;..."; `tls` is the context of all connections, plain without one, which
-        `ssl.create_default_context(cafile=...)` makes; without a clock and a random generator the machine's are used;
-        `asks_after_failures` as of RouteTable. Raises ValueError if `namesrv` is no such list."""
+        """`namesrv` is "host:port;...". `tls` is the context of all connections, made by
+        `ssl.create_default_context(cafile=...)`; without it connections are plain. By default the clock and the random
+        generator are the machine's. `asks_after_failures` is explained in TopicRoutes. Raises ValueError if `namesrv` is no
+        such list."""
         self.clock = clock or SystemClock()
         self.random = random or Random()
         self._awaited = Awaited()
@@ -54,9 +55,8 @@ class Client:
         self.routes = TopicRoutes(namesrv, self.remoting, self.clock, asks_after_failures=asks_after_failures)
 
     def producer(self, group: str, *, message_bytes_max: int | None = MESSAGE_BYTES_MAX) -> Producer:
-        """A producer that sends as `group`; it needs no start and no close of its own. A body above
-        `message_bytes_max` is not sent and raises `MessageTooLong`; raise the limit where brokers' `maxMessageSize`
-        is higher."""
+        """A producer that sends as `group`. It needs no start and no close. A body above `message_bytes_max` is not sent and
+        raises `MessageTooLong`; raise the limit if the brokers' `maxMessageSize` is higher."""
         return Producer(
             group,
             routes=self.routes,
@@ -69,11 +69,11 @@ class Client:
     def transactions(
         self, group: str, check: Check, *, client_id: str = "", topics: Iterable[str] = ()
     ) -> TransactionProducer:
-        """A producer of transactions, one of each group, to be used with `async with`. Brokers ask `check` about
-        unfinished ones in `topics` and in topics that it sends to. `client_id` must be unique to this client; by
-        default it is generated.
+        """A producer of transactions, to be used with `async with`. A client has at most one for each group. Brokers ask
+        `check` about unfinished transactions in `topics` and in topics to which the producer sends. `client_id` must be unique
+        to this client; by default it is generated.
 
-        Raises: `GroupTaken` while the client has another one of `group`, until that is closed."""
+        Raises: `GroupTaken` until the client's earlier producer of `group` is closed."""
         producer = self.producer(group)
         known_by = client_id or f"{self.random.getrandbits(64):016x}"
         return TransactionProducer(
@@ -92,11 +92,11 @@ class Client:
         return PullConsumer(group, routes=self.routes, client=self.remoting, clock=self.clock)
 
     def locks(self, group: str, client_id: str) -> QueueLocks:
-        """Locks for reading in order as `group`; `client_id` must be unique to this client."""
+        """Locks for reading queues in order as `group`. `client_id` must be unique to this client."""
         return QueueLocks(group, client_id, routes=self.routes, client=self.remoting, clock=self.clock)
 
     def requester(self, group: str) -> Requester:
-        """Sends requests as `group` and waits for their replies; also sends replies to requests."""
+        """A requester, which sends requests as `group` and waits for their replies. It also sends replies to requests."""
         if not self._client_id:
             self._client_id = f"python@{self.random.getrandbits(64):016x}"
         return Requester(
@@ -113,7 +113,7 @@ class Client:
         return Introductions(group, client_id, routes=self.routes, client=self.remoting, clock=self.clock)
 
     async def close(self) -> None:
-        """End all calls in progress at once, each with what is known of it."""
+        """End all calls in progress at once. Each call ends with what is known of its outcome."""
         self._awaited.close()
         for producer in self._checks.producers():
             await producer.close()

@@ -1,7 +1,7 @@
-"""Decompression of bodies: ZLIB with Python's library, LZ4 and ZSTD where their libraries are installed.
+"""Decompression of bodies: ZLIB with Python's library, and LZ4 and ZSTD if their libraries are installed.
 
-Invariant: a body that would grow beyond `OPENED_BYTES_MAX` is rejected, not unpacked; each library is imported only
-when a body needs it. Pure."""
+Invariant: a body that would grow beyond `OPENED_BYTES_MAX` is rejected, not unpacked. Each library is imported only when a
+body needs it. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import zlib
 OPENED_BYTES_MAX = 64 << 20
 LZ4, ZSTD = 0x100, 0x200
 PACKAGES = {LZ4: "lz4", ZSTD: "zstandard"}
-"""Compression type in a message's sysFlag -> the package for it. All others are ZLIB: clients before compression
-types wrote none."""
+"""Compression type in a message's sysFlag -> the package for it. All other types are ZLIB, because older clients wrote no
+type."""
 
 
 class CompressionUnsupported(ValueError):
@@ -29,7 +29,7 @@ class CompressionUnsupported(ValueError):
 
 
 def opened(body: bytes, compression_type: int, message_id: str) -> bytes:
-    """The original body. Raises `CompressionUnsupported`, and ValueError for a damaged body."""
+    """Return the original body. Raises `CompressionUnsupported`, and ValueError for a damaged body."""
     try:
         if compression_type == LZ4:
             return _open_lz4(body)
@@ -55,7 +55,7 @@ def _open_lz4(body: bytes) -> bytes:
 
 
 def _open_zstd(body: bytes) -> bytes:
-    """In one call: the library's streams have no limit, and 32 KB may be a gigabyte."""
+    """Open a ZSTD body in one call. The library's streams have no limit, and 32 KB may unpack to a gigabyte."""
     import zstandard
 
     library = zstandard.ZstdDecompressor(max_window_size=OPENED_BYTES_MAX)

@@ -1,4 +1,4 @@
-"""Reads queues by pulling from their masters; it keeps no position of its own.
+"""Reads queues by pulling from their masters. The consumer stores no position.
 
 Invariant: every call is a read or an idempotent write, so it may be repeated. Messages of one pull are in queue
 order, at or above the requested offset."""
@@ -58,14 +58,14 @@ NEVER_SERVED = frozenset(
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
     }
 )
-"""Codes of pulls for which another master or a retry gives the same answer."""
+"""Codes of pulls to which another master or a retry would reply the same."""
 READS = (
     RequestCode.PULL_MESSAGE,
     RequestCode.GET_MAX_OFFSET,
     RequestCode.GET_MIN_OFFSET,
     RequestCode.QUERY_CONSUMER_OFFSET,
 )
-"""Requests that a slave answers, too."""
+"""Requests that a slave also answers."""
 SLAVE_AFTER_MS = 1_500
 NO_READERS = (
     "the broker set has no master at the moment, and its slave refuses reads (set slaveReadEnable=true)"
@@ -74,7 +74,7 @@ NO_READERS = (
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """The result of a pull; continue at `next_offset`. `max_offset` is one beyond the last readable message."""
+    """The result of a pull. The next pull begins at `next_offset`. `max_offset` is one beyond the last readable message."""
 
     status: PullStatus
     next_offset: int
@@ -84,9 +84,9 @@ class PullResult:
 
 
 class PullConsumer:
-    """Reads as `group`; the caller chooses queues. A set without a master for SLAVE_AFTER_MS is read from a slave, as
-    Java's consumers do: under controllers the next master is elected by then, and in a pair the slave holds the
-    available messages."""
+    """Reads as `group` the queues that the caller chooses. If a broker set has no master for SLAVE_AFTER_MS, a slave is read,
+    as by Java's consumers. Under controllers the next master is elected by then; in a pair the slave holds the available
+    messages."""
 
     def __init__(self, group: str, *, routes: TopicRoutes, client: RemotingClient, clock: Clock) -> None:
         self.group = group
@@ -94,7 +94,7 @@ class PullConsumer:
         self._client = client
         self._clock = clock
         self._masterless: dict[str, int] = {}
-        """Since when broker sets have no master, ms."""
+        """By broker set: since when it has no master, ms."""
         self._turn = 0
 
     async def queues(self, topic: str) -> list[MessageQueue]:
@@ -111,12 +111,12 @@ class PullConsumer:
         max_messages: int = MESSAGES_MAX,
         suspend_ms: int = 0,
     ) -> PullResult:
-        """Messages of `queue` from `offset` on; with `suspend_ms` the broker waits that long for the first one.
+        """Pull messages of `queue` from `offset` on. The broker waits `suspend_ms` for the first message.
 
-        `tags` is `A||B`, or `*` or "" for every message, tagged or not, as upstream's FilterAPI reads it. The broker
-        compares hashes, so other tags with an equal hash are dropped here. With `sql` an SQL92 expression selects
-        instead, if the broker supports it (`enablePropertyFilter`). Raises `PullFailed`, and ValueError for `tags`
-        without any."""
+        `tags` is `A||B`, or `*` or "" for every message, tagged or not, as in upstream's FilterAPI. The broker compares only
+        hashes of tags, so messages whose tags merely have an equal hash are dropped here. The SQL92 expression `sql` selects
+        messages instead of `tags`, if the broker supports it (`enablePropertyFilter`). Raises `PullFailed`, and ValueError if
+        `tags` contains no tag."""
         wanted = _tags(tags) if sql is None else None
         header = PullMessageHeader(
             consumer_group=self.group,
@@ -155,11 +155,11 @@ class PullConsumer:
     async def read(
         self, queue: MessageQueue, start: int, end: int, *, patience_ms: int = 10_000
     ) -> AsyncIterator[StoredMessage]:
-        """Every message with `start` <= queue offset < `end`, in order, through changes of the master. Messages of an
-        answer that does not advance are ignored, because the next answer would return them again.
+        """Yield every message with `start` <= queue offset < `end` in order, even if the master changes. If a reply does not
+        advance the offset, its messages are ignored, because the next reply returns them again.
 
-        Raises `PullFailed` after `patience_ms` without progress. It is raised at once if the broker does not know the
-        group, and with code 21 if the offset is outside the queue (messages below its minimum were removed) or an
+        Raises `PullFailed` after `patience_ms` without progress. `PullFailed` is raised at once if the broker does not know
+        the group, and with code 21 if the offset is outside the queue (messages below its minimum were removed) or an
         administrator moved the group."""
         progress_ms = self._clock.monotonic_ms()
         while start < end:
@@ -187,7 +187,7 @@ class PullConsumer:
                 raise PullFailed(str(queue), f"nothing to read at {start} for {patience_ms} ms, wanted {end}")
             elif (
                 result.messages or self._clock.monotonic_ms() - asked_ms < RETRY_MS
-            ):  # the broker suspends no pulls
+            ):  # the broker does not suspend pulls
                 await asyncio.sleep(RETRY_MS / 1000)
 
     async def max_offset(self, queue: MessageQueue) -> int:
@@ -243,7 +243,7 @@ class PullConsumer:
             ResponseCode.SYSTEM_ERROR,
             ResponseCode.SERVICE_NOT_AVAILABLE,
         ):
-            self._routes.renew(queue.topic)  # perhaps no master any more
+            self._routes.renew(queue.topic)  # it may no longer be the master
         return reply
 
     async def _address(self, queue: MessageQueue, code: RequestCode) -> str:
@@ -268,7 +268,7 @@ class PullConsumer:
 
 
 def _tags(subscription: str) -> frozenset[str] | None:
-    """The tags that it contains; None if it selects all messages. Raises ValueError if it contains none."""
+    """The tags in the expression; None if it selects all messages. Raises ValueError if it contains no tag."""
     if subscription in ("", ALL_TAGS):
         return None
     named = frozenset(tag.strip() for tag in subscription.split("||")) - {""}

@@ -1,4 +1,4 @@
-"""Errors of client calls; the type says what is known of the message.
+"""Errors of client calls. The type says what is known of the message.
 
 Invariant: `SendRefused` is raised only if the message certainly was not stored. Every other failure of a send is
 `SendOutcomeUnknown`: the message may be stored once or not at all."""
@@ -15,12 +15,12 @@ def in_short(remark: str | None) -> str:
 
 
 class ClientError(Exception):
-    """Base of the client's errors; the text is one line for a person."""
+    """Base of the client's errors. The text is one line for a person."""
 
 
 class RouteUnknown(ClientError):
-    """No name server returned a route for `topic`; with the reason of each that was asked. `is_absent` if one of them
-    answered that the topic does not exist."""
+    """No name server returned a route for `topic`. The text has the reason of each name server. `is_absent` if a name server
+    replied that the topic does not exist."""
 
     def __init__(self, topic: str, why: str, *, is_absent: bool = False) -> None:
         super().__init__(f"no route for topic {topic}: {why}")
@@ -30,8 +30,8 @@ class RouteUnknown(ClientError):
 
 
 class SendRefused(ClientError):
-    """The message was not stored, and will not be. `code` is the broker's answer, None if none was asked;
-    `broker_name` is the chosen set, None if none was chosen."""
+    """The message was not stored, and will not be. `code` is that of the broker's reply, or None if no broker was asked.
+    `broker_name` is the chosen broker set, or None if none was chosen."""
 
     def __init__(self, topic: str, why: str, code: int | None = None, broker_name: str | None = None) -> None:
         super().__init__(f"message to {topic} refused: {why}")
@@ -41,11 +41,11 @@ class SendRefused(ClientError):
 
 
 class MessageTooLong(SendRefused):
-    """No broker accepts such a message: its properties, or the whole frame, are too long. It was not sent."""
+    """The message was not sent, because its properties, or the whole frame, are longer than any broker accepts."""
 
 
 class SendOutcomeUnknown(ClientError):
-    """The message may have been stored, at most once; only reading the queue can show it. `address` received the
+    """The message may have been stored, but at most once. Only reading the queue shows whether it was. `address` got the
     request."""
 
     def __init__(self, topic: str, address: str, why: str) -> None:
@@ -55,7 +55,7 @@ class SendOutcomeUnknown(ClientError):
 
 
 class PullFailed(ClientError):
-    """A read returned nothing; it can be repeated without harm. `code` is the broker's answer, if there was one."""
+    """A read failed. It can be repeated without harm. `code` is that of the broker's reply, if there was one."""
 
     def __init__(self, where: str, why: str, code: int | None = None) -> None:
         super().__init__(f"{where}: {why}")
@@ -63,8 +63,8 @@ class PullFailed(ClientError):
 
 
 class LockFailed(ClientError):
-    """The set `broker_name` did not return its locked queues; it can be asked again without harm. `code` is the
-    broker's answer, if there was one."""
+    """The set `broker_name` did not return its locked queues. The request can be repeated without harm. `code` is that of the
+    broker's reply, if there was one."""
 
     def __init__(self, group: str, broker_name: str, why: str, code: int | None = None) -> None:
         super().__init__(f"queues of {broker_name} for {group}: {why}")
@@ -73,7 +73,8 @@ class LockFailed(ClientError):
 
 
 class EndRefused(ClientError):
-    """This end of a transaction was not applied: it had ended differently before. `code` is the broker's answer."""
+    """This end of a transaction was not applied, because the transaction had ended differently before. `code` is that of the
+    broker's reply."""
 
     def __init__(self, topic: str, why: str, code: int) -> None:
         super().__init__(f"end of a transaction in {topic} refused: {why}")
@@ -82,7 +83,7 @@ class EndRefused(ClientError):
 
 
 class EndOutcomeUnknown(ClientError):
-    """The transaction may have ended so or not; if not, the broker asks the producer's `check`."""
+    """The transaction may or may not have ended as requested. If it has not ended, the broker asks the producer's `check`."""
 
     def __init__(self, topic: str, why: str) -> None:
         super().__init__(f"outcome of the end of a transaction in {topic} is unknown: {why}")
@@ -90,8 +91,8 @@ class EndOutcomeUnknown(ClientError):
 
 
 class GroupTaken(ClientError):
-    """`group` already has a producer of transactions in this client. Brokers ask a client, not a producer, so two
-    could not be distinguished. Upstream: MQClientInstance.registerProducer."""
+    """`group` already has a producer of transactions in this client. A broker's check names client and group only, so it could
+    not be passed to the right one of two producers. Upstream: MQClientInstance.registerProducer."""
 
     def __init__(self, group: str) -> None:
         what = f"group {group} has a producer of transactions in this client, whose check brokers ask"
@@ -100,7 +101,7 @@ class GroupTaken(ClientError):
 
 
 class RequestUnanswered(ClientError):
-    """A request got no reply in time, or before the client was closed. It may be stored, and a consumer may have
+    """A request got no reply in time, or before the client was closed. The request may be stored, and a consumer may have
     acted on it."""
 
     def __init__(self, topic: str, why: str) -> None:
@@ -109,15 +110,15 @@ class RequestUnanswered(ClientError):
 
 
 class NotARequest(ClientError):
-    """No client waits for a reply to this message: it is missing the properties for a reply."""
+    """No client waits for a reply to this message, because it has no properties for a reply."""
 
     def __init__(self, message_id: str, missing: list[str]) -> None:
         super().__init__(f"message {message_id} was not sent as a request: it has no {', '.join(missing)}")
 
 
 class ReplyFailed(ClientError):
-    """No broker confirmed that `client_id` has the reply. `code` is the last broker's answer, None if none answered:
-    then the client may have it."""
+    """No broker confirmed that `client_id` has the reply. `code` is that of the last broker's answer. It is None if no broker
+    answered; the client may then have the reply."""
 
     def __init__(self, client_id: str, why: str, code: int | None = None) -> None:
         super().__init__(f"reply to {client_id}: {why}")

@@ -1,6 +1,6 @@
 """Heartbeats of a producer to masters, so that they can ask about its transactions and forward replies.
 
-Invariant: masters are sent heartbeats at the same time, and one that does not accept its heartbeat now gets the next
+Invariant: all masters are sent heartbeats at the same time. A master that does not accept its heartbeat is sent the next
 one."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from remoting.errors import RemotingError
 
 
 class Introductions:
-    """Heartbeats of one producer of `group`; brokers know its client by `client_id`."""
+    """Heartbeats of one producer of `group`. Brokers identify its client by `client_id`."""
 
     def __init__(
         self, group: str, client_id: str, *, routes: TopicRoutes, client: RemotingClient, clock: Clock
@@ -33,7 +33,7 @@ class Introductions:
 
     async def at(self, topics: Iterable[str], timeout_ms: int, *, fresh_ms: int = 0) -> None:
         """Send heartbeats to the masters of `topics`, except those that accepted one over their connection less than
-        `fresh_ms` ago. Each has `timeout_ms` to answer, and as long again to be connected."""
+        `fresh_ms` ago. A master has `timeout_ms` to reply, and connecting to it may take as long again."""
         masters: dict[str, None] = {}
         for topic in topics:
             with suppress(RouteUnknown):

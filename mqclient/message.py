@@ -1,7 +1,7 @@
 """Messages of a client: properties, batch bodies, and records as a pull returns them.
 
-Invariant: a decoded record is complete (its length, magic and inner lengths agree), or `RecordMalformed` reports
-where it is not. Layouts are those of the stored commit-log record, versions 1 and 2, and of a producer's batch body."""
+Invariant: a decoded record is complete (its length, magic and inner lengths agree). If not, `RecordMalformed` says where.
+Layouts are those of the stored commit-log record, versions 1 and 2, and of a producer's batch body."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mqclient.compression import opened
 NAME_VALUE_SEPARATOR = "\x01"
 PROPERTY_SEPARATOR = "\x02"
 PROPERTIES_BYTES_MAX = 32_767
-"""Limit of one message, encoded: the space in a stored record."""
+"""Limit of one message's encoded properties, given by their place in a stored record."""
 
 MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB
@@ -61,14 +61,14 @@ BATCH_ENTRY_START = Struct(
 
 
 class PropertiesTooLong(ValueError):
-    """More than PROPERTIES_BYTES_MAX bytes of properties: brokers reject them."""
+    """The properties are longer than PROPERTIES_BYTES_MAX, so brokers would reject them."""
 
     def __init__(self, bytes_encoded: int) -> None:
         super().__init__(f"properties of {bytes_encoded} bytes; {PROPERTIES_BYTES_MAX} are allowed")
 
 
 class RecordMalformed(ValueError):
-    """The bytes at `position` of a pulled body are no stored record: the broker or the network is at fault."""
+    """The bytes at `position` of a pulled body are no stored record. The broker or the network is at fault."""
 
     def __init__(self, position: int, why: str) -> None:
         super().__init__(f"no message record at byte {position} of the pulled body: {why}")
@@ -77,7 +77,7 @@ class RecordMalformed(ValueError):
 
 
 def check_body(body: object) -> None:
-    """Raises TypeError for anything but bytes: sending it would break the connection in the middle of a frame."""
+    """Raise TypeError for anything but bytes, which would break the connection in the middle of a frame."""
     if not isinstance(body, bytes | bytearray):
         raise TypeError(f"a body is bytes, not {type(body).__name__}")
 
@@ -86,8 +86,8 @@ def check_body(body: object) -> None:
 class OutgoingMessage:
     """One message to send. `properties` are sent as given; keys and tags are properties KEYS and TAGS.
 
-    A message that was stored before keeps its `born_timestamp_ms`, and the `sys_flag` with its compression; in a
-    batch neither is sent for each message."""
+    A message that was stored before keeps its `born_timestamp_ms`, and the `sys_flag` with its compression. In a batch,
+    neither is sent for each message."""
 
     body: bytes
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class OutgoingMessage:
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """One record of a commit log, as a pull or a query returns it. `body` is as stored (perhaps compressed)."""
+    """One record of a commit log, as a pull or a query returns it. `body` is in stored form, perhaps compressed."""
 
     topic: str
     queue_id: int
@@ -135,9 +135,9 @@ class StoredMessage:
 def encode_properties(properties: Mapping[str, str]) -> str:
     """`key 0x01 value 0x02` for each pair, in the given order.
 
-    Raises ValueError for pairs that a reader would drop or misread: an empty key or value, or a separator where one
-    ends. A value may contain 0x01, as stored ones do: readers end the key at the first. `PropertiesTooLong` is one.
-    Raises TypeError for anything but text."""
+    Raises ValueError for pairs that a reader would drop or misread, because a key or value is empty or contains a separator
+    that ends it. A value may contain 0x01, as some stored values do, because readers end the key at the first 0x01.
+    `PropertiesTooLong` is a ValueError. Raises TypeError for anything but text."""
     text = "".join(
         [key + NAME_VALUE_SEPARATOR + value + PROPERTY_SEPARATOR for key, value in properties.items()]
     )
@@ -159,7 +159,7 @@ def _find_misread(properties: Mapping[str, str]) -> None:
 
 
 def decode_properties(text: str) -> dict[str, str]:
-    """The pairs of an encoded text; the last of equal names wins, malformed pairs are dropped as upstream does."""
+    """The pairs of an encoded text. If a name repeats, the last pair counts. Malformed pairs are dropped, as in upstream."""
     properties: dict[str, str] = {}
     for pair in text.split(PROPERTY_SEPARATOR):
         key, separator, value = pair.partition(NAME_VALUE_SEPARATOR)
@@ -169,7 +169,7 @@ def decode_properties(text: str) -> dict[str, str]:
 
 
 def encode_batch(messages: Sequence[OutgoingMessage]) -> bytes:
-    """The body of a batch send: each message with its own flag and properties, one after the other."""
+    """The body of a batch send: the messages one after the other, each with its own flag and properties."""
     parts: list[bytes] = []
     for message in messages:
         properties = encode_properties(message.properties).encode()
@@ -182,7 +182,7 @@ def encode_batch(messages: Sequence[OutgoingMessage]) -> bytes:
 
 
 def decode_messages(body: bytes | bytearray | memoryview) -> list[StoredMessage]:
-    """All records of a pulled body, in order. Raises `RecordMalformed`; an empty body has none."""
+    """All records of a pulled body, in order. An empty body has none. Raises `RecordMalformed`."""
     return list(_records(bytes(body)))
 
 
@@ -239,7 +239,7 @@ def _record_at(body: bytes, start: int) -> StoredMessage:
 
 
 class _FieldReader:
-    """Reads the fields of the record that ends at `end`, never beyond it."""
+    """Reads the fields of a record, never beyond the record's `end`."""
 
     def __init__(self, body: bytes, record_start: int, position: int, end: int) -> None:
         self.body = body

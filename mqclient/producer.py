@@ -1,7 +1,7 @@
 """Sends messages to the masters of a topic, each at most once.
 
-Invariant: a call makes at most one attempt that can store its message, so a message is never stored twice: only a
-rejected one is sent again. The result shows what is known: a `SendResult`, `SendRefused` (certainly not stored) or
+Invariant: a call makes at most one attempt that can store its message, so a message is never stored twice. Only a message that
+was rejected is sent again. A call ends with a `SendResult`, `SendRefused` (the message is certainly not stored) or
 `SendOutcomeUnknown`."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ IN_SYNC_REPLICAS_NOT_ENOUGH = "in-sync replicas not enough"
 
 
 class SendStatus(IntEnum):
-    """The broker's answer for a message that it stored; only SEND_OK promises that it stays."""
+    """The broker's status for a message that it stored. Only SEND_OK promises that the message stays."""
 
     SEND_OK = ResponseCode.SUCCESS
     FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
@@ -52,25 +52,26 @@ NEVER_STORED = frozenset(
         ResponseCode.GO_AWAY,
     }
 )
-"""Codes that a broker answers before it writes anything; any other failure may come after the write."""
+"""Codes that a broker sends before it writes anything. Any other failure may come after the write."""
 LASTING = NEVER_STORED - {
     ResponseCode.SYSTEM_BUSY,
     ResponseCode.SERVICE_NOT_AVAILABLE,
     ResponseCode.FLOW_CONTROL,
     ResponseCode.GO_AWAY,
 }
-"""Codes that the next master would answer, too."""
+"""Codes that the next master would send, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """Place of a stored message. Of a batch, `queue_offset` is its first message's and the ids are all of them."""
+    """The place of a stored message. For a batch, `queue_offset` is that of its first message, and the ids are those of all
+    messages."""
 
     status: SendStatus
     queue: MessageQueue
     queue_offset: int
-    message_ids: tuple[str, ...]  # the client's (UNIQ_KEY), in order
-    offset_message_id: str  # the broker's, which names host and physical offset
+    message_ids: tuple[str, ...]  # the client's ids (UNIQ_KEY), in order
+    offset_message_id: str  # the broker's id, of host and physical offset
 
     @property
     def acknowledged(self) -> bool:
@@ -79,7 +80,7 @@ class SendResult:
 
 @dataclass(frozen=True, slots=True)
 class _Sending:
-    """The message of one call, and its possible targets; the ids are those of all messages within."""
+    """The message of one call, and its possible targets. The ids are those of all messages in a batch."""
 
     code: RequestCode
     topic: str
@@ -92,12 +93,12 @@ class _Sending:
 
 
 MESSAGE_BYTES_MAX = 4 << 20
-"""Limit of a body: the default of upstream's DefaultMQProducer.maxMessageSize and brokers' maxMessageSize."""
+"""Limit of a body. It is the default of upstream's DefaultMQProducer.maxMessageSize and of brokers' maxMessageSize."""
 
 
 class Producer:
-    """Any number of sends may be in progress at once, over one connection per broker. A body, of a message or a
-    batch, above `message_bytes_max` is not sent; with None only brokers check it."""
+    """Any number of sends may be in progress at once, over one connection per broker. A body of a message or batch above
+    `message_bytes_max` is not sent. If that is None, only brokers check the size."""
 
     def __init__(
         self,
@@ -131,14 +132,13 @@ class Producer:
         timeout_ms: int = SEND_TIMEOUT_MS,
         patience_ms: int = 0,
     ) -> SendResult:
-        """Sends one message, to `queue_id` or the next queue in turn, of one broker set or of any. An attempt takes
-        at most `timeout_ms` once connected; if the broker reads too slowly, part of it passes before the message is
-        sent.
+        """Send one message to `queue_id`, or to the next queue in turn, of one broker set or of any. An attempt takes at most
+        `timeout_ms` after connecting. If the broker reads too slowly, a part of that time passes before the message is sent.
 
-        With `patience_ms` a message that is rejected for now is sent again for so long, by the newest routes; one
-        that may be stored never is. Its first message creates a topic that does not exist, if brokers allow that
-        (`autoCreateTopicEnable`). `keys` are index keys separated by blanks; with `tags` "" the message has no tag,
-        as in Java: only readers of all messages get it. Raises `SendRefused` (`MessageTooLong` is one) and
+        For `patience_ms`, a message that is rejected for a temporary reason is sent again, by the newest routes. A message
+        that may be stored is never sent again. A topic that does not exist is created by its first message, if brokers allow
+        that (`autoCreateTopicEnable`). `keys` are index keys separated by blanks. With `tags` "" the message has no tag, as in
+        Java, and only readers of all messages get it. Raises `SendRefused` (also as `MessageTooLong`) and
         `SendOutcomeUnknown`."""
         own = {name: text for name, text in (("KEYS", keys), ("TAGS", tags)) if text}
         message = OutgoingMessage(body, {**own, **(properties or {})})
@@ -161,7 +161,7 @@ class Producer:
         timeout_ms: int = SEND_TIMEOUT_MS,
         patience_ms: int = 0,
     ) -> SendResult:
-        """As `send`, for a message with its own flag, time of birth and compression."""
+        """Do as `send`, for a message with its own flag, time of birth and compression."""
         named = self._identified(message)
         sending = _Sending(
             RequestCode.SEND_MESSAGE_V2,
@@ -186,10 +186,9 @@ class Producer:
         timeout_ms: int = SEND_TIMEOUT_MS,
         patience_ms: int = 0,
     ) -> SendResult:
-        """Sends several messages as one: all go to one queue at consecutive offsets, or none is stored.
+        """Send several messages as one. All are stored in one queue at consecutive offsets, or none is stored.
 
-        They share one time of birth. The envelope has no id of its own, because a broker would give it to all of
-        them."""
+        The messages share one time of birth. The batch has no id, because a broker would give that id to all messages."""
         if not messages:
             raise ValueError("a batch holds at least one message")
         named = [self._identified(message) for message in messages]
@@ -269,9 +268,8 @@ class Producer:
         return self._result(queue, address, sending.message_ids, reply)
 
     def _target(self, route: TopicRoute, sending: _Sending, avoided: str | None) -> tuple[MessageQueue, str]:
-        """The next (or requested) queue and its master's address; if there are others, none of the set `avoided`.
-        Raises `SendRefused`.
-        Upstream: TopicPublishInfo.selectOneMessageQueue."""
+        """The next (or requested) queue and its master's address. Queues of the set `avoided` are chosen only if there are no
+        others. Raises `SendRefused`. Upstream: TopicPublishInfo.selectOneMessageQueue."""
         broker_name, queue_id = sending.broker_name, sending.queue_id
         queues = route.queues_to_write(broker_name, queue_id)
         if not queues:
@@ -315,7 +313,7 @@ class Producer:
         )
 
     def _identified(self, message: OutgoingMessage) -> OutgoingMessage:
-        """The message with an id of 32 hexadecimal digits, unless it has one: prefix, time and count."""
+        """The message, with a new id unless it has one. An id has 32 hexadecimal digits for prefix, time and count."""
         own_id = message.properties.get("UNIQ_KEY") or self._next_id()
         properties = {"UNIQ_KEY": own_id, "WAIT": "true", **message.properties}
         return OutgoingMessage(

@@ -1,7 +1,7 @@
-"""Locks on queues for reading in order: locks them at their masters, renews the locks, and releases them.
+"""Locks on queues for reading in order. They are set, renewed and released at the queues' masters.
 
-Invariant: a queue counts as held for `TRUST_MS` from before the last request that its master granted. No other client
-is granted it for longer than that, however slow the answer was. Upstream: RebalanceImpl.lockAll,
+Invariant: a queue counts as held for `TRUST_MS`, counted from before the last request that its master granted. The master
+grants the queue to no other client for longer than that, however slow the reply was. Upstream: RebalanceImpl.lockAll,
 ProcessQueue.isLockExpired."""
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from remoting.command import RemotingCommand
 from remoting.errors import BodyError, RemotingError
 
 TRUST_MS = 30_000
-"""Half of the time after which masters grant the queue to another client."""
+"""This is half of the time after which masters grant the queue to another client."""
 RENEW_MS = 10_000
-"""Interval at which a reader should renew; upstream's do each 20 s."""
+"""The interval at which a reader should renew. Upstream's readers renew every 20 s."""
 CALL_TIMEOUT_MS = 3_000
 
 
 class QueueLocks:
-    """Locks of `client_id`, which no other living client has, for `group`."""
+    """Locks of the client `client_id` for `group`. No other living client may have this id."""
 
     def __init__(
         self, group: str, client_id: str, *, routes: TopicRoutes, client: RemotingClient, clock: Clock
@@ -43,27 +43,27 @@ class QueueLocks:
         self._trusted_until_ms: dict[MessageQueue, int] = {}
         self._asked = 0
         self._given_up: dict[MessageQueue, int] = {}
-        """The number of the last request before each was released: a lock requested before is not trusted, whatever
-        the answer."""
+        """The number of the last request before each queue was released. A lock that was requested before is not trusted,
+        whatever the reply says."""
 
     def holds(self, queue: MessageQueue) -> bool:
         """Whether no other client reads `queue` for the group at this moment."""
         return self._clock.monotonic_ms() < self._trusted_until_ms.get(queue, 0)
 
     async def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
-        """Lock `queues`, or renew their locks; returns those held now. A queue that is not returned must not be read
-        on.
+        """Lock `queues`, or renew their locks. Returns the queues that are held now. A queue that is not returned must not be
+        read any further.
 
-        Raises: LockFailed: a master did not answer. Locks held before remain, for their time, and the other masters'
-        answers count (`holds`)."""
+        Raises: LockFailed if a master did not reply. Earlier locks remain for their time, and the other masters' replies count
+        (`holds`)."""
         sets = _by_set(queues).items()
         return set().union(*await together([self._lock(name, wanted) for name, wanted in sets]))
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
         """Release `queues`, so that other clients may read them.
 
-        Raises: LockFailed: the locks last until they expire or the request arrives after all, so this client must not
-        lock them again."""
+        Raises: LockFailed. The locks then last until they expire or the request arrives late, so this client must not lock the
+        queues again."""
         sets = _by_set(queues)
         for given_up in sets.values():
             for queue in given_up:
@@ -73,7 +73,7 @@ class QueueLocks:
         await together(asking)
 
     async def _lock(self, name: str, wanted: list[MessageQueue]) -> set[MessageQueue]:
-        """The queues of `wanted`, all of the set `name`, that are held now."""
+        """Lock the queues `wanted`, which are all of the set `name`. Returns the queues that are held now."""
         held: set[MessageQueue] = set()
         asked_ms = self._clock.monotonic_ms()
         self._asked += 1

@@ -1,7 +1,7 @@
 """Requests that wait for a reply, and replies to them.
 
-Invariant: a request is sent at most once. Its call ends with the reply, or with what is known of the request, at the
-latest when the client is closed. A reply that is no longer waited for is rejected, so that its sender is notified."""
+Invariant: a request is sent at most once. Its call ends with the reply or with what is known of the request, at the latest
+when the client is closed. A reply that comes too late is rejected, so that its sender is notified."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ CLUSTER, MESSAGE_TYPE = "CLUSTER", "MSG_TYPE"
 HEARTBEAT_MS = 30_000
 """Brokers forget a client without heartbeats after two minutes."""
 INTRODUCTION_PART = 4
-"""Fraction of a request's time that is spent waiting for silent masters."""
+"""The fraction of a request's time that may be spent on waiting for silent masters."""
 NOWHERE = -1
 
 
 class Awaited:
-    """The replies that one client waits for, by correlation id; a None reply means that the client is closed."""
+    """The replies that one client waits for, by correlation id. A reply of None means that the client is closed."""
 
     def __init__(self) -> None:
         self._futures: dict[str, asyncio.Future[StoredMessage | None]] = {}
@@ -58,7 +58,7 @@ class Awaited:
 
     @contextmanager
     def reply_to(self, correlation_id: str) -> Iterator[asyncio.Future[StoredMessage | None]]:
-        """The future reply, while it is waited for."""
+        """The future for a reply, within the context."""
         future: asyncio.Future[StoredMessage | None] = asyncio.get_running_loop().create_future()
         self._futures[correlation_id] = future
         if self._closed:
@@ -105,7 +105,7 @@ class Awaited:
 
 
 class Requester:
-    """Any number of requests and replies may be in progress at once. Brokers know the client by `client_id`."""
+    """Any number of requests and replies may be in progress at once. Brokers identify the client by `client_id`."""
 
     def __init__(
         self,
@@ -136,8 +136,8 @@ class Requester:
         properties: Mapping[str, str] | None = None,
         timeout_ms: int = SEND_TIMEOUT_MS,
     ) -> StoredMessage:
-        """Sends one message, once, and waits for the reply to it, `timeout_ms` in all. The reply's offsets are -1,
-        because they are not returned.
+        """Send one message once, and wait for the reply, `timeout_ms` in all. The reply's offsets are -1, because they are not
+        returned.
 
         Raises `SendRefused`, `SendOutcomeUnknown` and `RequestUnanswered`."""
         correlation_id = self._awaited.new_id(self._client_id, self._producer.group)
@@ -166,10 +166,11 @@ class Requester:
         properties: Mapping[str, str] | None = None,
         timeout_ms: int = SEND_TIMEOUT_MS,
     ) -> None:
-        """Replies to a message that was sent as a request; one attempt at each broker set, until one reaches its
+        """Reply to a message that was sent as a request. Each broker set is tried once, until one has reached the requesting
         client.
 
-        Raises `NotARequest` and `ReplyFailed`: unless a broker rejected it, that client may still have the reply."""
+        Raises `NotARequest` and `ReplyFailed`. After `ReplyFailed` the client may have the reply, unless a broker rejected
+        it."""
         check_body(body)
         asked = request.properties
         missing = [name for name in (CLUSTER, REPLY_TO_CLIENT, CORRELATION_ID) if name not in asked]

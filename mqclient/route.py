@@ -1,7 +1,7 @@
 """The route of a topic: its queues, and the master of each of its broker sets. Upstream: TopicPublishInfo,
 TopicRouteData.
 
-Invariant: a queue of a set without a master stays in the route, because the set is between two masters. Pure."""
+Invariant: a queue of a set without a master stays in the route, because the set will have its next master soon. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ PERM_WRITE = 2
 PERM_READ = 4
 MASTER_ID = 0
 AUTO_CREATE_TOPIC = "TBW102"
-"""The template of automatically created topics; brokers have it with autoCreateTopicEnable."""
+"""The template of automatically created topics. Brokers have it if autoCreateTopicEnable is set."""
 AUTO_CREATE_QUEUES = 4
-"""Queues of such a topic, at most those of its template: `defaultTopicQueueNums` of Java's clients."""
+"""Number of queues of such a topic (`defaultTopicQueueNums` of Java's clients), but at most as many as the template has."""
 QUEUES_MAX = 1 << 15
-"""Limit of a topic's queues, in all broker sets: a number on the wire must not exhaust the client's memory."""
+"""Limit of a topic's queues in all broker sets, so that a number on the wire cannot exhaust the client's memory."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -35,7 +35,7 @@ class MessageQueue:
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """Writable and readable queues, in order, broker addresses by set name and role id, and the cluster of each set."""
+    """The writable and readable queues, in order; the broker addresses by set name and role id; and the cluster of each set."""
 
     topic: str
     write_queues: tuple[MessageQueue, ...]
@@ -47,7 +47,7 @@ class TopicRoute:
     )
 
     def master(self, broker_name: str) -> str | None:
-        """Address of the set's master; None while it has none."""
+        """The address of the set's master; None while the set has none."""
         return self.addresses.get(broker_name, {}).get(MASTER_ID)
 
     def slaves(self, broker_name: str) -> list[str]:
@@ -56,7 +56,8 @@ class TopicRoute:
         return [members[each] for each in sorted(members) if each != MASTER_ID]
 
     def queues_to_write(self, broker_name: str | None, queue_id: int | None) -> tuple[MessageQueue, ...]:
-        """Queues of that set and id, None for any; if some of their sets have a master, only these sets' queues."""
+        """The writable queues with this set and queue id (None for any). If some of their sets have a master, only queues of
+        these sets."""
         queues = self._asked.get((broker_name, queue_id))
         if queues is None:
             fitting = tuple(
@@ -69,7 +70,7 @@ class TopicRoute:
         return queues
 
     def of_new(self, topic: str) -> TopicRoute:
-        """The route for the first messages of `topic`, if this is the route of its template."""
+        """The route for the first messages of the new `topic`. This route is that of the template."""
         write, read = (
             tuple(
                 MessageQueue(topic, queue.broker_name, queue.queue_id)
@@ -82,7 +83,8 @@ class TopicRoute:
 
     @staticmethod
     def of(topic: str, body: TopicRouteData) -> TopicRoute:
-        """The route of a name server's answer (105). Raises BodyError for more queues than any topic has."""
+        """The route in a name server's reply to GET_ROUTEINFO_BY_TOPIC (105). Raises BodyError for more than QUEUES_MAX
+        queues."""
         writable: list[MessageQueue] = []
         readable: list[MessageQueue] = []
         for row in sorted(body.queue_datas, key=lambda row: row.broker_name):

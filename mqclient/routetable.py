@@ -1,7 +1,7 @@
-"""The routes that a client knows, renewed at once when one of them failed.
+"""The routes that a client knows. A route is renewed at once when it has failed.
 
-Invariant: per topic at most one request to the name servers is open, and renewals begin at least RETRY_MS apart,
-however many sends fail. A failure reported to `renew` is followed by a request sent after it."""
+Invariant: for each topic at most one request to the name servers is open, and renewals begin at least RETRY_MS apart, however
+many sends fail. After a failure is reported to `renew`, a new request is always sent."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ RETRY_MS = 40
 AGE_MS_MAX = 30_000
 NAMESRV_TIMEOUT_MS = 1000
 DIALECT_BYTES_MAX = 512 << 10
-"""Limit of a route that is not strict JSON, as from name servers before 4.9.4: thousands of broker sets, and a second
-to read."""
+"""Limit of a route that is not strict JSON, which name servers before 4.9.4 send. It is enough for thousands of broker sets,
+and takes a second to read."""
 CLOSED = "the client is closed"
 
 
 @dataclass(slots=True)
 class _TopicEntry:
-    """The route of one topic; `asked_ms` is when the newest request began."""
+    """The route of one topic. `asked_ms` is when the newest request began."""
 
     route: TopicRoute | None = None
     asked_ms: int | None = None
     asking: asyncio.Task[TopicRoute] | None = None
-    stale: bool = False  # a failure was reported while a request was open, which may predate it
+    stale: bool = False  # a failure was reported while a request was open
     again: asyncio.TimerHandle | None = None
 
 
 class TopicRoutes:
-    """Topic -> route, from the name servers of a `host:port;host:port` list, asked in turn until one answers; one
-    that does not answer becomes the last."""
+    """Topic -> route. The name servers of a `host:port;host:port` list are asked in turn until one answers. A name server that
+    does not answer is asked last from then on."""
 
     def __init__(
         self, namesrv: str, client: RemotingClient, clock: Clock, *, asks_after_failures: bool = True
     ) -> None:
-        """Without `asks_after_failures` a known route is renewed only when it is old, as Java's clients do by
-        default. Raises ValueError if `namesrv` is no such list, which would be asked for ever."""
+        """Without `asks_after_failures`, a known route is renewed only when it is old, as by Java's clients by default. Raises
+        ValueError if `namesrv` is no such list, because it would be asked for ever."""
         self._asks_after_failures = asks_after_failures
         self._namesrv = addresses_in(namesrv)
         if not self._namesrv:
@@ -61,7 +61,7 @@ class TopicRoutes:
         self.closed = False
 
     async def get(self, topic: str) -> TopicRoute:
-        """The last known route, requested if none is known. Raises `RouteUnknown`."""
+        """The last known route. If none is known, it is requested. Raises `RouteUnknown`."""
         entry = self._entries.setdefault(topic, _TopicEntry())
         if entry.route is None:
             if self.closed:
@@ -72,7 +72,7 @@ class TopicRoutes:
         return entry.route
 
     async def _answer(self, topic: str, asking: asyncio.Task[TopicRoute]) -> TopicRoute:
-        """The result of `asking`; it continues for the others if this caller is cancelled."""
+        """Wait for the result of `asking`. If this caller is cancelled, the request continues for the other callers."""
         try:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
@@ -81,8 +81,8 @@ class TopicRoutes:
             raise RouteUnknown(topic, CLOSED) from None
 
     async def to_send(self, topic: str) -> TopicRoute:
-        """As `get`; if no broker has the topic yet, the queues in which a first message creates it, on the brokers
-        that allow that. Raises `RouteUnknown`. Upstream: DefaultMQProducerImpl.tryToFindTopicPublishInfo."""
+        """The route for sending. If no broker has the topic yet, it has queues of the brokers that create a topic with its
+        first message. Raises `RouteUnknown`. Upstream: DefaultMQProducerImpl.tryToFindTopicPublishInfo."""
         try:
             return await self.get(topic)
         except RouteUnknown as unknown:
@@ -116,7 +116,7 @@ class TopicRoutes:
             entry.again = asyncio.get_running_loop().call_later(wait_ms / 1000, self._again, topic, entry)
 
     async def close(self) -> None:
-        """Stop all requests; callers that wait for an answer get RouteUnknown."""
+        """Stop all requests. Callers that wait for a reply get RouteUnknown."""
         self.closed = True
         asking = [entry.asking for entry in self._entries.values() if entry.asking is not None]
         for entry in self._entries.values():
@@ -169,7 +169,7 @@ class TopicRoutes:
         raise RouteUnknown(topic, why, is_absent=is_absent)
 
     def _move_on(self, silent: str) -> None:
-        """Ask `silent` last from now on, unless another name server is first already."""
+        """Ask the name server `silent` last from now on, unless another one is already first."""
         if self._namesrv[0] == silent:
             self._namesrv = [*self._namesrv[1:], silent]
 

@@ -1,6 +1,6 @@
 """Concurrent calls to several broker sets.
 
-Invariant: a silent one delays no other, and every call has ended when this has."""
+Invariant: a silent broker set does not delay the other calls, and every call has ended when `together` returns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ T = TypeVar("T")
 
 
 async def together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Their results, in order; if some fail, the error of the first of them. A single call is awaited directly."""
+    """The results of the calls, in order. If some calls fail, the error of the first of them is raised. A single call is
+    awaited directly."""
     if len(calls) == 1:
         return [await calls[0]]
     results: list[T] = []

@@ -1,8 +1,8 @@
-"""Messages in transactions: stored first as half messages, which no consumer sees, then committed or rolled back.
+"""Messages in transactions. They are first stored as half messages, which no consumer sees, and then committed or rolled back.
 
-Invariant: a transaction is ended once: by `commit`, by `rollback` or by the answer of `check` to a broker. The result
-of a call shows what is known: it returned, `EndRefused` (this end was not applied, and will not be), or
-`EndOutcomeUnknown`, after which the broker asks. Upstream: TransactionMQProducer."""
+Invariant: a transaction is ended once, by `commit`, by `rollback` or by the answer of `check` to a broker. A call returns if
+the end was sent, raises `EndRefused` (this end was not applied, and will not be), or raises `EndOutcomeUnknown`, after which
+the broker asks. Upstream: TransactionMQProducer."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ logger = logging.getLogger("mqclient")
 
 OFFSET_MESSAGE_ID = re.compile("[0-9A-Fa-f]*(?P<offset>[0-7][0-9A-Fa-f]{15})")
 HEARTBEAT_MS = 10_000
-"""Interval of a producer's heartbeats to masters; a new master can ask it only after one."""
+"""Interval of a producer's heartbeats to masters. A new master can ask a producer only after its first heartbeat."""
 CALL_TIMEOUT_MS = 3_000
 NOT_TAKEN = (ResponseCode.SYSTEM_BUSY, ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.SERVICE_NOT_AVAILABLE)
 REFUSED = (ResponseCode.TRANSACTION_SHOULD_COMMIT, ResponseCode.TRANSACTION_SHOULD_ROLLBACK)
 
 
 class TransactionState(IntEnum):
-    """The outcome of a transaction; the value is that on the wire."""
+    """The outcome of a transaction. The value is the number on the wire."""
 
     UNKNOWN = 0
     COMMIT = 8
@@ -49,24 +49,25 @@ Check = Callable[[StoredMessage], TransactionState | Awaitable[TransactionState]
 
 
 class Transaction:
-    """One message that waits for its end. Its place is the log's, so it is valid at any master of its set."""
+    """One message that waits for its end. Its place is a place in the log, so it is valid at any master of its set."""
 
     def __init__(self, producer: TransactionProducer, result: SendResult) -> None:
         self.result = result
         self._producer = producer
 
     async def commit(self, *, timeout_ms: int = CALL_TIMEOUT_MS) -> None:
-        """Commit: consumers get it, once. Raises EndRefused, EndOutcomeUnknown."""
+        """Commit: consumers get the message, once. Raises EndRefused, EndOutcomeUnknown."""
         await self._producer.end(self.result, TransactionState.COMMIT, timeout_ms)
 
     async def rollback(self, *, timeout_ms: int = CALL_TIMEOUT_MS) -> None:
-        """Roll back: no consumer ever gets it. Raises as `commit`."""
+        """Roll back: no consumer ever gets the message. Raises as `commit`."""
         await self._producer.end(self.result, TransactionState.ROLLBACK, timeout_ms)
 
 
 class TransactionProducer:
-    """One of a group in its client. `check` returns the outcome of a transaction of the group, by any of its
-    producers. Within `async with` brokers can ask it about messages in `topics`, and in topics that it sends to."""
+    """A producer of transactions, the only one of its group in its client. `check` returns the outcome of a transaction of any
+    producer of the group. Within `async with`, brokers can ask it about messages in `topics` and in topics to which it
+    sends."""
 
     def __init__(
         self,
@@ -103,9 +104,9 @@ class TransactionProducer:
         properties: dict[str, str] | None = None,
         timeout_ms: int = SEND_TIMEOUT_MS,
     ) -> Transaction:
-        """Stores one message that no consumer sees yet. Raises `SendRefused` and `SendOutcomeUnknown`: if it was
-        stored, the broker asks `check`. Masters of a topic that is new to this producer are sent a heartbeat
-        meanwhile."""
+        """Store one message that no consumer sees yet. Raises `SendRefused`, or `SendOutcomeUnknown`, after which the broker
+        asks `check` if the message was stored. Meanwhile a heartbeat is sent to the masters of a topic that is new to this
+        producer."""
         if topic not in self._topics:
             self._topics[topic] = None
             self._introduce(topic)
@@ -151,7 +152,7 @@ class TransactionProducer:
         raise EndOutcomeUnknown(topic, said)
 
     async def asked(self, message: StoredMessage) -> TransactionState:
-        """The answer of `check`; an error, or an answer of another type, is logged, and the broker asks again."""
+        """The result of `check`. An error, or a result of another type, is logged; the broker then asks again."""
         try:
             state = self._check(message)
             said = await state if inspect.isawaitable(state) else state
@@ -175,7 +176,7 @@ class TransactionProducer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def __aenter__(self) -> Self:
-        """Raises GroupTaken if it was closed, and another one of its group was created."""
+        """Raises GroupTaken if this producer was closed, and another producer of its group was created."""
         self._checks.add(self)
         self._beating = asyncio.create_task(self._beat(), name=f"heartbeats of {self.group}")
         return self
@@ -194,7 +195,7 @@ class TransactionProducer:
             await asyncio.sleep(HEARTBEAT_MS / 1000)
 
     def _introduce(self, topic: str) -> None:
-        """In a task of its own, so that a silent master of `topic` delays no other messages."""
+        """Send heartbeats in a separate task, so that a silent master of `topic` does not delay messages of other topics."""
         task = asyncio.create_task(
             self._introductions.at([topic], CALL_TIMEOUT_MS), name=f"{self.group} to the masters of {topic}"
         )
@@ -203,13 +204,13 @@ class TransactionProducer:
 
 
 class CheckRequests:
-    """Answers brokers' checks (39) for the producers of this client, one of each group."""
+    """Answers CHECK_TRANSACTION_STATE (39) for the producers of this client, of which each group has at most one."""
 
     def __init__(self) -> None:
         self._producers: dict[str, TransactionProducer] = {}
 
     def add(self, producer: TransactionProducer) -> None:
-        """Ask `producer` from now on. Raises GroupTaken."""
+        """Pass checks to `producer` from now on. Raises GroupTaken."""
         if self._producers.setdefault(producer.group, producer) is not producer:
             raise GroupTaken(producer.group)
 
@@ -221,8 +222,7 @@ class CheckRequests:
         return list(self._producers.values())
 
     async def handle(self, peer: Peer, command: RemotingCommand) -> None:
-        """Answer over the connection of the request; without a known outcome there is no answer, and the broker asks
-        again."""
+        """Answer over the connection of the request. If the outcome is unknown, nothing is sent, and the broker asks again."""
         try:
             header = CheckTransactionStateHeader.from_ext(command.ext)
             (message,) = decode_messages(command.body or b"")

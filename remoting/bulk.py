@@ -1,7 +1,8 @@
-"""Replies whose cost grows with a table: made in steps, between which other tasks run.
+"""Replies whose cost grows with a table. They are made in steps, and other tasks run between two steps.
 
-Invariant: a server makes one such reply at a time. Equal requests that arrive before it is begun share it, so a reply is
-never older than its request. A connection gets the next reply once it has room for it, however many it requested."""
+Invariant: a server makes one such reply at a time. Equal requests that arrive before a reply is begun share the reply, so a
+reply is never older than its request. A connection gets its replies one at a time, each when it has room, however many it
+requested."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class BulkAnswers:
                 del self._asked[key]
             if isinstance(error, Exception):
                 made.set_exception(error)
-                made.exception()  # perhaps no other caller waits
+                made.exception()  # mark as retrieved: no other caller may wait
             else:
                 made.cancel()
             raise

@@ -122,7 +122,7 @@ class RequestCode(IntEnum):
     GET_BROKER_HA_STATUS = 907
     RESET_MASTER_FLUSH_OFFSET = 908
 
-    # extensions: between brokers of one set, between them and controllers, and from an operator; Java's servers answer 3
+    # extensions, sent by brokers, controllers or an operator; Java's servers answer them with code 3
     COPY_TABLES = 290021
     HAND_OVER = 290022
     AWAIT_MASTER = 290023

@@ -45,7 +45,7 @@ class RemotingCommand:
     version: int = VERSION
     serialize_type: int = JSON
     behind: Sequence[Body] = ()
-    """More pieces of the body of a command to be sent, so that large ones need not be joined."""
+    """Further pieces of the body of a command that is sent, so that large pieces need not be joined."""
     unread: str = ""
     """Why `ext` and `remark` were not read: the header is too big. Such a request is answered with an error."""
 

@@ -16,7 +16,7 @@ from remoting.errors import RemotingError
 
 Waiting = asyncio.Future[RemotingCommand]
 KEPT_MIN = 64
-"""Fewer entries are not worth a sweep."""
+"""A sweep is not worthwhile for fewer entries."""
 
 
 class Deadlines:
@@ -26,7 +26,7 @@ class Deadlines:
         self._clock = clock
         self._heap: list[tuple[int, int, Waiting, Callable[[], RemotingError]]] = []
         self._added = 0  # orders equal deadlines
-        self._sweep_at = KEPT_MIN  # entries: twice as many as waited at the last sweep
+        self._sweep_at = KEPT_MIN  # number of entries: twice those that waited at the last sweep
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
 
@@ -44,8 +44,8 @@ class Deadlines:
             self._arm(at_ms)
 
     def _sweep(self) -> None:
-        """Drop answered calls queued behind a waiting one; sweeps are so rare that each costs no more than the pushes before
-        it."""
+        """Drop answered calls that are queued behind a waiting call. Sweeps are so rare that each costs no more than the
+        pushes before it."""
         self._heap[:] = [entry for entry in self._heap if not entry[2].done()]
         heapify(self._heap)
         self._sweep_at = max(KEPT_MIN, 2 * len(self._heap))

@@ -2,7 +2,6 @@
 
 Invariant: a one-way request never gets a reply; every other request gets exactly one unless its handler chose to answer by
 itself. Only a handler that returns an awaitable costs a task, and the dispatcher owns it until it ends.
-until it ends.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ class RequestDispatcher:
         self._running_max = running_max
 
     def deliver(self, peer: Peer, commands: list[RemotingCommand]) -> int:
-        """Handle commands of one receive until the peer has used its turn; returns how many. Immediate replies are sent in
-        one write."""
+        """Handle commands of one receive until the peer has used its turn, and return how many were handled. Immediate
+        replies are sent in one write."""
         batch_handlers = self._router.batch_handlers
         replies: list[RemotingCommand] = []
         at, end = 0, len(commands)
@@ -124,7 +123,7 @@ class RequestDispatcher:
             replies += [self._failure(request, error) for request in requests if not request.is_oneway]
 
     def _run(self, peer: Peer, request: RemotingCommand, result: Awaitable[Reply]) -> Reply:
-        """Own the task that waits for `result`; returns a reply only if too many wait already."""
+        """Start and own the task that waits for `result`. If too many tasks wait already, return the reply that says so."""
         if len(self._running) >= self._running_max:
             _close(result)
             return request.reply(ResponseCode.SYSTEM_BUSY, OVERLOADED)
@@ -145,11 +144,11 @@ class RequestDispatcher:
             peer.send([reply])
 
     def _failure(self, request: RemotingCommand, error: Exception) -> RemotingCommand:
-        """Code 1 with the error's description; errors that are not the sender's fault are logged, once, here."""
+        """The reply with code 1 and the error's description. An error that is not the sender's fault is logged here, once."""
         if isinstance(error, REFUSALS):
             return request.reply(ResponseCode.SYSTEM_ERROR, str(error))
         said = {"code": request.code, "opaque": request.opaque}
-        if isinstance(error, OSError):  # a full disk, not a bug
+        if isinstance(error, OSError):  # for example a full disk; not a bug
             logger.error("handler failed", extra=fields(**said, why=error))
         else:
             logger.error("handler failed", extra=fields(**said), exc_info=error)
@@ -161,7 +160,7 @@ class RequestDispatcher:
         peer, result = self._running.pop(task)
         peer.ended()
         if task.cancelled():
-            _close(result)  # it may not have begun
+            _close(result)  # its coroutine may not have begun
 
 
 def _close(result: Awaitable[Reply]) -> None:
@@ -178,12 +177,12 @@ def _belongs(
 
 
 def _answer_unread(peer: Peer, command: RemotingCommand, replies: list[RemotingCommand]) -> None:
-    """Reject one request whose header is too big: other requests of the connection are served."""
+    """Reject one request whose header is too big. Other requests of the connection are served."""
     why = f"{command.unread}; send less in it"
     if command.flag & RESPONSE_BIT:
         peer.resolve(RemotingCommand(ResponseCode.SYSTEM_ERROR, command.opaque, RESPONSE_BIT, why))
     elif not command.is_oneway:
-        is_send = command.code in SENDS  # properties of 32,767 bytes would have fit
+        is_send = command.code in SENDS  # the greatest legal properties (32,767 bytes) fit
         code = ResponseCode.MESSAGE_ILLEGAL if is_send else ResponseCode.SYSTEM_ERROR
         replies.append(command.reply(code, why))
 

@@ -17,7 +17,7 @@ class NotSent(RemotingError):
 
 
 class FrameTooLong(NotSent):
-    """The other end would not read the request, and would close the connection with all other pending requests."""
+    """The request is too long: the other end would not read it, but close the connection, and all pending calls would end."""
 
 
 class ConnectFailed(NotSent):

@@ -1,8 +1,8 @@
 """A reader for the JSON that Java peers write with fastjson and fastjson2, which is not always legal JSON.
 
 Beyond JSON it accepts bare integer keys `{0:"a"}`, object keys `{{"topic":"T"}:1}`, bare identifiers and
-single quotes as keys or strings, and trailing commas. Invariant: it ends, with a value or FastJsonError, in
-time linear in the text, and nests no deeper than DEPTH_MAX. Pure.
+single quotes as keys or strings, and trailing commas. Invariant: reading ends in time linear in the text, with a value or
+FastJsonError, and nests no deeper than DEPTH_MAX. Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import orjson
 DEPTH_MAX = 128
 NUMBER_CHARS_MAX = 400
 REQUEST_DIALECT_MAX = 64 << 10
-"""Bytes of a request that are read when they are not strict JSON: up to 3 µs each, which block the server."""
+"""A request that is not strict JSON is read only up to this size. Each byte takes up to 3 µs and blocks the server."""
 
 _SPACE = re.compile(r"[ \t\n\r\f\b]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -30,11 +30,11 @@ _HEX4 = re.compile(r"[0-9a-fA-F]{4}")
 _HEX2 = re.compile(r"[0-9a-fA-F]{2}")
 _LONE_SURROGATE = re.compile("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
 _BARE_KEY = re.compile(
-    r'"(?:[^"\\]|\\.)*+(?:"|\Z)'  # a string: passed over
+    r'"(?:[^"\\]|\\.)*+(?:"|\Z)'  # a string: left as it is
     r'|(?<=[{,])((?:0|-?[1-9][0-9]{0,17}+)(?=:)|\{(?:[^{}"]|"(?:[^"\\]|\\.)*+")*+\}(?=:))',
     re.DOTALL,
 )
-"""Bare integers and flat objects as keys, in text without spaces between a key and its neighbours, as Java writes it."""
+"""Bare integers and flat objects as keys, in text without spaces around the keys, as Java writes it."""
 _WORDS = {"true": True, "false": False, "null": None}
 
 
@@ -48,11 +48,11 @@ class FastJsonError(ValueError):
 
 
 def loads(data: bytes | bytearray | memoryview | str, *, dialect_max: int | None = None) -> Any:
-    """The value that `data` holds; strict JSON takes a fast path, of anything else at most `dialect_max` bytes are read.
-    Bytes that are not UTF-8 become U+FFFD, as in Java's `new String(bytes, UTF_8)`.
+    """The value that `data` holds. Strict JSON takes a fast path; other text is rejected if it is longer than `dialect_max`
+    bytes. Bytes that are not UTF-8 become U+FFFD, as in Java's `new String(bytes, UTF_8)`.
 
-    Keys are strings: integer keys in decimal, an object used as key as its JSON text with sorted keys, so that both forms of
-    a map keyed by MessageQueue read alike (`object_key`). Raises FastJsonError.
+    Keys become strings. An integer key becomes a decimal. An object used as key becomes its JSON text with sorted keys, so
+    that both forms of a map keyed by MessageQueue read alike (`object_key`). Raises FastJsonError.
     """
     try:
         return orjson.loads(data)
@@ -93,7 +93,7 @@ def key_of(value: dict[str, Any]) -> str:
 
 
 def _quoted(found: re.Match[str]) -> str:
-    """A bare key as the string that `loads` makes of it; strings, which the expression matches too, unchanged."""
+    """A bare key as the string that `loads` makes of it. The expression matches strings too; they stay unchanged."""
     key = found[1]
     if key is None:
         return found[0]
@@ -232,7 +232,7 @@ class _Reader:
 
 
 def _joined(parts: list[str]) -> str:
-    """The string of `parts`, its surrogate pairs combined; a lone surrogate is `?`, which is how Java encodes one."""
+    """The string of `parts`, with surrogate pairs combined. A lone surrogate becomes `?`, as Java encodes it."""
     text = "".join(parts)
     try:
         text.encode()

@@ -1,4 +1,4 @@
-"""Base of every typed header: written to ext strings and read from them.
+"""Base of every typed header, which is written to ext strings and read from them.
 
 Invariant: `from_ext` returns a header whose fields have their declared types and ranges, or raises HeaderError naming the wire
 field; undeclared fields are ignored.
@@ -33,7 +33,7 @@ class Header:
 
 
 def write_ext(header: Header, *, short: bool = False) -> dict[str, str]:
-    """The header's fields that are not None, under their wire names, or their short ones."""
+    """The header's fields that are not None, under their wire names or their short names."""
     names, values = _writer(type(header), short)
     return {
         name: value if type(value) is str else _text(value)
@@ -43,7 +43,7 @@ def write_ext(header: Header, *, short: bool = False) -> dict[str, str]:
 
 
 def read_ext(cls: type[Header], ext: Mapping[str, str], *, short: bool = False) -> list[Any]:
-    """The constructor's arguments of a `cls`, read from `ext` under its wire names, or its short ones."""
+    """The arguments for the constructor of `cls`, read from `ext` under the wire names or the short names."""
     values: list[Any] = []
     for name, read, default, what in _readers(cls, short):
         text = ext.get(name)

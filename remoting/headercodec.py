@@ -1,8 +1,8 @@
 """The two encodings of a command's header: JSON (type 0) and ROCKETMQ (type 1).
 
-Each may be used on any frame, in both directions; the type byte of the frame selects it. JSON is written unless the command
-asks otherwise. Invariant: a decoded header has string ext values and Java-sized integers, or FrameError is raised. Bytes that
-are not UTF-8 become U+FFFD, as Java reads them. Pure.
+Either encoding may be used on any frame in both directions; the frame's type byte names the encoding. JSON is written
+unless the command names the other encoding. Invariant: a decoded header has string ext values and Java-sized integers, or
+FrameError is raised. Bytes that are not UTF-8 become U+FFFD, as Java reads them. Pure.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ I32_MIN, I32_MAX = I32_RANGE.low, I32_RANGE.high
 FREELY_READ_BYTES = 64 * 1024
 """Headers up to this size are read whatever they contain."""
 PIECES_MAX = 40_000
-"""Members and elements of a larger JSON header: each takes up to 1 us, and 32,767 bytes of properties may be only commas."""
-ENTRIES_MAX = 10_000  # of a ROCKETMQ header: each takes up to 3 us
+"""Limit of members and elements in a larger JSON header. Each takes up to 1 us, and 32,767 bytes of properties may be all
+commas."""
+ENTRIES_MAX = 10_000  # limit in a ROCKETMQ header; each entry takes up to 3 us
 LOOKED_AT_BYTES = 1_024
-"""Bytes at either end of an unread header in which the members around extFields are searched."""
+"""The members before and after extFields are searched in this many bytes at either end of an unread header."""
 _MEMBERS = {
     name: re.compile(rb'[{,]\s*"%s"\s*:\s*"?(-?[0-9]{1,10})"?\s*(?=[,}])' % name.encode())
     for name in ("code", "opaque", "flag")

@@ -1,4 +1,4 @@
-"""Limits of one connection, and of all of a server's together, before they are slowed down or cut."""
+"""Limits at which a connection, or all connections of a server together, are slowed down or cut."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from remoting.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX
 class Limits:
     """Limits of a server or client; the defaults suit a broker.
 
-    Beyond `unsent_bytes_high` requests of this end wait for room, and the peer's requests wait unread unless `reads_on`; beyond
-    `unsent_bytes_max` the peer is cut.
+    Beyond `unsent_bytes_high` requests of this end wait for room, and the peer's requests wait unread unless `reads_on`.
+    Beyond `unsent_bytes_max` the connection is cut.
     """
 
     frame_bytes_max: int = FRAME_BYTES_MAX
@@ -21,9 +21,7 @@ class Limits:
     unsent_bytes_max: int = 64 << 20
     reads_on: bool = False  # for clients: if both ends stopped reading, neither would continue
     idle_ms_max: int = 120_000  # neither bytes read nor written
-    stall_ms_max: int = 120_000  # one frame begun and not ended, or replies waiting and none taken
+    stall_ms_max: int = 120_000  # a frame is begun and not ended, or replies wait and the peer reads none
     connections_max: int = 20_000
-    running_max: int = 50_000  # handlers that answer later
-    running_of_one_max: int = (
-        5_000  # of those, begun by one connection: at the limit nothing more is read from it
-    )
+    running_max: int = 50_000  # number of handlers that answer later
+    running_of_one_max: int = 5_000  # the same of one connection; at this limit nothing more is read from it

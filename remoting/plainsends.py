@@ -1,7 +1,7 @@
-"""A receive that consists only of plain sends: read by the compiled module, see nativepath.native.
+"""A receive that consists only of plain sends. The compiled module reads it, see nativepath.native.
 
-Invariant: a handler that needs the frames' commands gets them from `commands_of` while it runs: they are views of the receive
-buffer."""
+Invariant: a handler that needs the frames' commands gets them from `commands_of` while it runs, because they are views of
+the receive buffer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The handlers of request codes, and observers of their results.
 
-Invariant: a code has one handler. An observer is notified of a request once, when its handler has finished; not if it was
-cancelled before."""
+Invariant: a code has one handler. An observer is notified of a request once, when the request's handler has finished, but
+not if the handler was cancelled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Handler = Callable[[Peer, RemotingCommand], Reply | Awaitable[Reply]]
 BatchHandler = Callable[[Peer, list[RemotingCommand]], None]
 
 Outcome = Reply | Exception
-"""A handler's result: its reply, None when it sends none now, or the exception that it raised."""
+"""A handler's result: its reply, None if it sends no reply now, or the exception that it raised."""
 Watch = Callable[[Peer, RemotingCommand], Callable[[Outcome], None]]
 """Called before a request's handler; its return value is called with the handler's outcome."""
 
@@ -34,21 +34,22 @@ class Router:
         self.handlers: dict[int, Handler] = {}
         self.batch_handlers: dict[int, BatchHandler] = {}
         self.sends_handler: SendsHandler | None = None
-        """Gets receives that are only plain sends, if they can be read as such, and answers itself."""
+        """Handles receives that are only plain sends, if they can be read as such, and sends the replies itself."""
         self.on_unserved: Callable[[Peer, RemotingCommand], str] = lambda peer, request: ""
-        """Called for each request without a handler; it is answered with code 3, and this adds to the remark."""
+        """Called for each request without a handler. The request is answered with code 3, and the returned text is added to
+        the remark."""
 
     def add(self, code: int, handler: Handler) -> None:
         """`handler` answers requests of `code`.
 
-        It returns the reply, or None when there is none now (it may `peer.send` later), or an awaitable of either, which then
-        runs in a task. An exception is answered with code 1. The body is bytes.
+        The handler returns the reply, or None if it sends no reply or sends one later with `peer.send`. It may return an
+        awaitable of either, which then runs in a task. An exception is answered with code 1. The request's body is bytes.
         """
         self._assert_free(code)
         self.handlers[int(code)] = handler
 
     def add_batch(self, codes: Collection[int], handler: BatchHandler) -> None:
-        """`handler` gets all consecutive whole requests of `codes` of one receive, and answers itself.
+        """`handler` gets consecutive requests with these `codes` of one receive together, and sends the replies itself.
 
         Their bodies are memoryviews of the receive buffer, valid only until `handler` returns: copy what must stay.
         """
@@ -81,7 +82,7 @@ def _watched(handler: Handler, watch: Watch) -> Handler:
 
 
 class _ObservedReply:
-    """An awaited reply whose outcome is passed to the observer. If it is never awaited it is closed, as a coroutine is."""
+    """An awaited reply whose outcome is passed to the observer. If it is never awaited, it must be closed, like a coroutine."""
 
     def __init__(self, result: Awaitable[Reply], report: Callable[[Outcome], None]) -> None:
         self._result = result

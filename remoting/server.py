@@ -1,6 +1,6 @@
 """A listening socket whose connections are served by one router.
 
-Invariant: between `start` and `stop` the port accepts connections; after `stop` none of them is left.
+Invariant: between `start` and `stop` the port accepts connections; after `stop` no connection is left.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from remoting.router import Router
 
 
 class RemotingServer:
-    """Serves `router` on `host:port`; port 0 takes a free one, `port` then says which."""
+    """Serves `router` on `host:port`. Port 0 takes a free port, and `port` then says which."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Which kind of server answers a request, for servers that get a request of another kind.
 
-Invariant: a code that clients or DLedger members answer belongs to no server; a code that two kinds answer is listed for
-both."""
+Invariant: a code that clients or DLedger members answer belongs to no server. A code that two kinds of servers answer is
+listed for both."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def servers_of(code: int) -> list[Server]:
 
 
 def who_else(code: int, here: Server) -> str:
-    """The kinds of servers that answer this request although those of the kind `here` do not; "" if none is known."""
+    """The kinds of servers that answer this request, if servers of the kind `here` do not answer it; else ""."""
     servers = servers_of(code)
     return "" if here in servers else " and ".join(server.value for server in servers)
 

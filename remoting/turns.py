@@ -1,8 +1,8 @@
 """Turns in which connections have their requests handled, so that no connection blocks the others.
 
-Invariant: within one round a connection is handled for SLICE_US and all connections for ROUND_US, plus the one request, or
-batch of sends, with which that time ends; at most one round begins in a turn of the event loop. Waiting connections get their
-turns in the order in which they began to wait. Requests without a reply count too."""
+Invariant: in one round each connection is handled for at most SLICE_US, and all connections for at most ROUND_US. Only the
+request or batch of sends that runs when the time ends may exceed it. At most one round begins in a turn of the event loop.
+Waiting connections get their turns in the order in which they began to wait. Requests without a reply count too."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from typing import Protocol
 from mqruntime.clock import Clock
 
 SLICE_US = 2_000
-"""Of one connection: some hundred small requests."""
+"""Time of one connection in a round: some hundred small requests."""
 ROUND_US = 8_000
-"""Of all connections of a server: short enough for timers, heartbeats and HA links, which share the loop."""
+"""Time of all connections of a server in a round. It is short enough for timers, heartbeats and HA links, which share the
+loop."""
 STARTS_MAX = 8
-"""Handlers of one connection per round that answer later: their cost is unknown before they run."""
+"""A connection may begin this many handlers that answer later in a round: their cost is unknown before they run."""
 
 
 class WaitingConnection(Protocol):
@@ -29,8 +30,8 @@ class WaitingConnection(Protocol):
 
 
 class Turns:
-    """The rounds of one server or client. `call_soon(callback)` runs it in the next turn of the loop, by default the running
-    one."""
+    """The rounds of one server or client. `call_soon(callback)` runs the callback in the next turn of the loop; by default
+    it is that of the running loop."""
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class Turns:
         call_soon: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         self.number = 0
-        """Time used in this round."""
+        """The number of this round."""
         self.spent_us = 0
         """Time used in this round by all connections."""
         self.slice_us = slice_us
@@ -89,7 +90,7 @@ class TurnShare:
         self._number = self._spent_us = self._started = self._begun_us = 0
 
     def begins(self) -> bool:
-        """Whether the connection may be handled now; if so, it is being handled until `ends`."""
+        """Whether the connection may be handled now. If so, the time until `ends` counts as used."""
         turns = self._turns
         if self._number != turns.number:
             self._number, self._spent_us, self._started = turns.number, 0, 0

@@ -1,8 +1,7 @@
 """The wire fields of headers and bodies, declared as dataclass fields.
 
-A field's wire name is its own in lowerCamelCase, unless `wire("name")` gives another. Integers are
-annotated with their Java width, I32 or I64. Invariant: a table is computed once per class, from the
-declaration alone. Pure.
+A field's wire name is its Python name in lowerCamelCase, unless `wire("name")` gives another. Integers are annotated with
+their Java width, I32 or I64. Invariant: a table is computed once per class, from the declaration alone. Pure.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ def wire(
     default: Any = MISSING,
     default_factory: Any = MISSING,
 ) -> Any:
-    """A dataclass field whose wire name is `name`; in the short form of a send header, `short`.
+    """A dataclass field whose wire name is `name`, or `short` in the short form of a send header.
 
-    `names` are an enum's constants in Java's order, for readers of senders that write the ordinal.
+    `names` are an enum's constants in Java's order, because some senders write the ordinal.
     """
     metadata = {"wire": name, "short": short, "names": names}
     if default_factory is not MISSING:
@@ -109,8 +108,8 @@ def integer_range(kind: Any) -> IntegerRange | None:
 
 
 def parse_integer(text: str, allowed: IntegerRange) -> int | None:
-    """A decimal as Java's parseInt and parseLong read it: ASCII digits after an optional sign; None if it
-    is not.
+    """A decimal as Java's parseInt and parseLong read it: ASCII digits after an optional sign. None if `text` is no such
+    decimal.
     """
     digits = text[1:] if text[:1] in ("-", "+") else text
     if not digits.isdigit() or not digits.isascii() or len(digits) > 400:

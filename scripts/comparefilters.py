@@ -1,9 +1,9 @@
-"""Compares our SQL92 filters with upstream's own classes on drawn expressions and messages; exit code 1 where they differ.
+"""Compare our SQL92 filters with upstream's own classes on random expressions and messages. The exit code is 1 if they differ.
 
     python -m scripts.comparefilters --seconds 60 [--seed 1]
 
-The seed is printed first; of each difference the expression, the messages and both answers. Needs a JDK, and the files of
-scripts/fetch-peers."""
+The seed is printed first. For each difference the expression, the messages and both results are printed. Needs a JDK, and the
+files of scripts/fetch-peers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Names of the product that nothing in it uses, as vulture finds them; a name that only a test or the simulator uses is dead,
-too.
+"""Names of the product that the product does not use, as vulture finds them. A name that only a test or the simulator uses is
+dead, too.
 
-Invariant: each word of dead_names.kept keeps a name; one that keeps none is reported like a dead name."""
+Invariant: each word in dead_names.kept keeps a name. A word that keeps no name is reported like a dead name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def kept_in(text: str) -> Iterator[Kept]:
 
 
 def reported(found: Iterable[str], kept: Iterable[Kept]) -> list[str]:
-    """The lines that nothing keeps, then the words that keep nothing."""
+    """The lines of dead names that no word keeps, and then the words that keep no name."""
     dead, idle = [], {*kept}
     for line in found:
         match = FOUND.match(line)

@@ -1,4 +1,4 @@
-"""Builds the site of docs/, and serves it on loopback. mkdocs.yml says what is on it."""
+"""Build the site of docs/, and serve it on loopback. mkdocs.yml names its content."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ CONFIG = str(ROOT / "mkdocs.yml")
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """The pages of docs/ as a site. A broken link, a page that mkdocs.yml does not name and a diagram that cannot be drawn
-    end both commands with exit code 1. The site loads nothing from other hosts."""
+    """The pages of docs/ as a site. A broken link, a page that mkdocs.yml does not name, or a diagram that cannot be drawn
+    ends both commands with exit code 1. The site loads nothing from other hosts."""
 
 
 @main.command()
@@ -35,8 +35,8 @@ def serve(port: int) -> None:
 
 
 def run(*arguments: str) -> None:
-    """Run mkdocs. Raises SystemExit where the site has a fault."""
-    os.environ["NO_MKDOCS_2_WARNING"] = "true"  # an advertisement of the theme
+    """Run mkdocs. Raises SystemExit if the site has a fault."""
+    os.environ["NO_MKDOCS_2_WARNING"] = "true"  # silences an advertisement of the theme
     mkdocs([*arguments, "--config-file", CONFIG], standalone_mode=False)
 
 

@@ -1,6 +1,6 @@
-"""The events in the logs of servers and clients, collected from the logging calls of the sources.
+"""The events in the logs of servers and clients, collected from the logging calls in the source.
 
-Invariant: a text is a literal or a constant of a module; a part that is known only at run time is an ellipsis."""
+Invariant: a text is a literal or a constant of a module. A part that is known only at run time is an ellipsis."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOM = "the end of the line names it: make room on the disk, or raise the limit 
 @dataclass(frozen=True, slots=True)
 class Event:
     level: str
-    """One of LEVELS, or two with a comma: the call chooses."""
+    """One of LEVELS, or two with a comma if the call chooses."""
     text: str
     fields: tuple[str, ...]
     hint: str
@@ -38,7 +38,7 @@ class Event:
 
 
 def events_of(package: str) -> list[Event]:
-    """Those of INFO and above, the gravest first; one text has one entry, with the fields of all its calls."""
+    """The events of INFO and above, the gravest first. A text has one entry, with the fields of all its calls."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for path in sorted((ROOT / package).rglob("*.py")):
         for event in Module(path).events():
@@ -51,7 +51,7 @@ def events_of(package: str) -> list[Event]:
 
 
 class Module:
-    """One source file, with the constants that its texts name."""
+    """One source file, with the constants that its texts use."""
 
     def __init__(self, path: Path) -> None:
         self._tree = ast.parse(path.read_text())
@@ -66,7 +66,7 @@ class Module:
                         yield from self._events_at(call, level, scope)
 
     def _named(self) -> Iterator[tuple[str, ast.expr]]:
-        """Constants of this module and those that it imports from ours."""
+        """The constants of this module, and those that it imports from modules of this project."""
         for node in self._tree.body:
             if isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
                 source = ROOT / (node.module.replace(".", "/") + ".py")
@@ -91,7 +91,8 @@ class Module:
         return METHODS.get(call.func.attr, "")
 
     def _retried(self, call: ast.Call, scope: ast.AST) -> Iterator[Event]:
-        """A write that mqruntime/diskfull.py tries again: its refusal, followed by the cure, and the end of it."""
+        """The events of a write that mqruntime/diskfull.py tries again: its refusal, with the remedy, and the end of the
+        refusal."""
         if ast.unparse(call.func) != "RetriedWrite" or len(call.args) < 2:
             return
         options = {keyword.arg: keyword.value for keyword in call.keywords}
@@ -119,7 +120,7 @@ class Module:
         return " ".join(filled.split())
 
     def _fields(self, node: ast.expr, scope: ast.AST) -> dict[str, ast.expr]:
-        """Of `fields(...)`, of a name that was given one, and of what either takes over by `**`."""
+        """The fields of `fields(...)`, of a name with such a value, and of what either includes with `**`."""
         found: dict[str, ast.expr] = {}
         for value in self._values(node, scope):
             if isinstance(value, ast.Call):
@@ -137,7 +138,7 @@ class Module:
         return found
 
     def _values(self, node: ast.expr, scope: ast.AST) -> list[ast.expr]:
-        """What a name was given in this function or module; any other expression is its own value."""
+        """The values that a name gets in this function or module. Any other expression is its own value."""
         if not isinstance(node, ast.Name):
             return [node]
         given = [value for name, value in _assigned(ast.walk(scope)) if name == node.id]
@@ -145,7 +146,7 @@ class Module:
         return given or ([self._constants[node.id]] if node.id in self._constants else [])
 
     def _passed(self, name: str, scope: ast.AST) -> Iterator[ast.expr]:
-        """What this module passes for a parameter of a method of its own."""
+        """The values that this module passes for a parameter of one of its own methods."""
         assert isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef)
         names = [argument.arg for argument in scope.args.args if argument.arg != "self"]
         for call in ast.walk(self._tree) if name in names else ():

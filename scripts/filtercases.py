@@ -1,6 +1,6 @@
-"""Expressions and messages on which two evaluators of SQL92 filters may differ, and Java's evaluator to compare with ours.
+"""Expressions and messages for which two evaluators of SQL92 filters may differ, and Java's evaluator to compare with ours.
 
-Invariant: the cases depend on the random numbers alone. Compared is what a client notices: whether an expression is accepted,
+Invariant: the cases depend only on the random numbers. What a client notices is compared: whether an expression is accepted,
 the position of a syntax error, and which messages match."""
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Difference:
 
 
 class Java(PeerProcess):
-    """java/filters/Filters.java in a JVM of its own."""
+    """java/filters/Filters.java in a separate JVM."""
 
     def __init__(self) -> None:
         classes = java_classes([SOURCES / "filters" / "Filters.java"], BROKER_JARS)
@@ -76,7 +76,7 @@ class Java(PeerProcess):
         )
 
     def judged(self, expression: str, messages: list[bytes]) -> str:
-        """A letter for each message, or the position where the expression is rejected."""
+        """One letter for each message, or the position at which the expression is rejected."""
         answer = self.ask("judge", word(expression.encode()), *map(word, messages))
         if "refused" not in answer:
             return str(answer["said"]).replace("N", "F").replace("X", "F")
@@ -89,7 +89,7 @@ def word(content: bytes) -> str:
 
 
 def ours(expression: str, messages: list[bytes]) -> str:
-    """As Java.judged."""
+    """The same as Java.judged, by our evaluator."""
     try:
         judged = compiled(expression)
     except SyntaxFault as fault:
@@ -105,7 +105,7 @@ def compare(java: Java, random: Random, count: int) -> Iterator[Difference]:
         expression = drawn_expression(random)
         messages = [drawn_properties(random) for _ in range(MESSAGES)]
         theirs, found = java.judged(expression, messages), ours(expression, messages)
-        # upstream parses all after a plus sign first: of two errors it may report another
+        # upstream first parses everything after a plus sign, so it may report another of two errors
         other_fault = "+" in expression and theirs.startswith("refused") and found.startswith("refused")
         if theirs != found and not other_fault:
             yield Difference(expression, messages, theirs, found)
@@ -121,7 +121,7 @@ def drawn_properties(random: Random) -> bytes:
 
 
 def drawn_expression(random: Random) -> str:
-    """Mostly one that upstream accepts; some with a word too many, too few, or another."""
+    """A random expression. Most are accepted by upstream; some have a word too many, too few, or a wrong word."""
     text = _condition(random, DEPTH)
     if random.random() < 0.25:
         words = re.findall(r"'(?:[^']|'')*'|[A-Za-z_$0-9.]+|[<>=]+|\s+|.", text)

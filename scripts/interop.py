@@ -206,7 +206,9 @@ def cells(count: int, times: int) -> list[Cell]:
 
 
 SECURE_CLIENT = "test_java_tls.py::test_java_client_and_tools_work_over_tls"
-SECURE_BROKERS = "test_java_tls.py::test_a_java_broker_and_ours_fail_over_with_tls_on_all_but_the_replication_stream"
+SECURE_BROKERS = (
+    "test_java_tls.py::test_a_java_broker_and_ours_fail_over_with_tls_on_all_but_the_replication_stream"
+)
 FIRST_JAVA = "test_first_programs.py::test_the_first_program_for_java_sends_and_reads"
 FIRST_CPP = "test_first_programs.py::test_the_first_program_for_cpp_sends_and_reads"
 SHRINKS = (

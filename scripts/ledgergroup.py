@@ -1,6 +1,6 @@
-"""A DLedger group of processes, on ports and in a folder of their own, gone afterwards.
+"""A DLedger group of processes, on separate ports and in a folder that is removed afterwards.
 
-Invariant: every process it started is ended, also a stopped one."""
+Invariant: every started process is ended, even one that is stopped by a signal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ END_S = 20.0
 
 
 class LedgerGroup:
-    """Runs `module` with `--peers`, `--id` and `--store`, behind `first`, for each member n0, n1, ..."""
+    """Runs `module` with `--peers`, `--id` and `--store`, after the words `first`, for each member n0, n1, ..."""
 
     def __init__(self, module: str, *first: str, size: int = 3) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="autoswitch-mq-ledger-")
@@ -70,7 +70,7 @@ class LedgerGroup:
         self.end(name, signal.SIGKILL)
 
     def end(self, name: str, number: signal.Signals) -> None:
-        """Send it the signal, and wait until it has ended."""
+        """Send the signal to the member, and wait until it has ended."""
         self._processes[name].send(number)
         if not self._processes[name].wait_gone(END_S):
             raise SystemExit(f"{name} does not end; its output\n{self.log(name).read_text()[-2000:]}")

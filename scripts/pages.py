@@ -1,4 +1,4 @@
-"""Writes the generated pages of docs/; with --check only reports which ones are out of date."""
+"""Write the generated pages of docs/. With --check only report which pages are out of date."""
 
 from __future__ import annotations
 
@@ -121,8 +121,8 @@ KINDS = "Each kind of fault is a feature, too, with a chance of its own: {}."
 WORLDS: tuple[tuple[str, str, Features], ...] = (
     (
         "cluster",
-        "Three controllers, three brokers, a name server and clients under load: acknowledged messages, readable messages and "
-        "the logs are judged at each step.",
+        "Three controllers, three brokers, a name server and clients under load. Each step checks acknowledged messages, "
+        "readable messages and the logs.",
         shape.FEATURES,
     ),
     (
@@ -135,26 +135,26 @@ WORLDS: tuple[tuple[str, str, Features], ...] = (
     (
         "groups",
         "A Raft-mode set, a name server, and a client that sends messages, batches and delayed ones; kills, power cuts, "
-        "pauses, cuts, slow, full and lost disks, clocks that jump. The check keeps its own copy of what was committed. "
-        "G1: acknowledged messages are where the answer named them, in each member's queues and for readers. G2: there is "
-        "one leader a term, and it alone answers. G3: equal entries are at equal positions, queue offsets have no gap and "
-        "no double. G4: only messages on a majority of disks, and on the own one, are shown or answered. G5: the leader "
-        "has everything. G6: store times never go back, a set without faults serves. G7: name servers have id 0 at the "
-        "leader. V2: a full disk ends no member that serves. N1 to N4 of [proofs](proofs.md), D1 to D3 of delayed "
+        "pauses, cuts, slow, full and lost disks, clocks that jump. The check keeps its own copy of what was committed. G1: "
+        "acknowledged messages are where the answer named them, in each member's queues and for readers. G2: there is one "
+        "leader a term, and only the leader answers. G3: equal entries are at equal positions, queue offsets have no gap "
+        "and are not given twice. G4: a member shows or answers only messages on its own disk and a majority of disks. G5: "
+        "the leader has everything. G6: store times never go back, a set without faults serves. G7: name servers list the "
+        "leader as id 0. V2: a full disk ends no member that serves. N1 to N4 of [proofs](proofs.md), D1 to D3 of delayed "
         "messages.",
         groups.FEATURES,
     ),
     (
         "raft",
-        "A Raft group and its disks. R1 to R17 of Raft, snapshots and reclaimed logs among them. V2 to V4: the requests that a "
-        "leader waits for are under way, within its limits, one push behind the other, with windows of one to eight pushes, "
-        "calls that overtake each other, and state machines that take batches (`simulation/raft/check.py`).",
+        "A Raft group and its disks. R1 to R17 of Raft, snapshots and reclaimed logs among them. V2 to V4: the requests "
+        "that a leader waits for are under way, within its limits, one push after the other, with windows of one to eight "
+        "pushes, calls that overtake each other, and state machines that take batches (`simulation/raft/check.py`).",
         raft.FEATURES,
     ),
     (
         "controllers",
         "Controllers under 1 to 50 sets of scripted brokers, operators and strangers: requests, their epochs, and their "
-        "outcome are judged.",
+        "outcome are checked.",
         controllers.FEATURES,
     ),
 )
@@ -204,7 +204,7 @@ def event_entry(event: Event) -> str:
 
 
 def section(world: str, about: str, features: Features) -> str:
-    """One world: a list of its features, and a line of those that are only kinds of fault."""
+    """The section of one world: a list of its features, and a line with those that are only kinds of faults."""
     lines = [f"## {world}", "", about, ""]
     listed = [feature for feature in features.all() if feature.plays != raft.KIND_OF_FAULT]
     lines += [entry(feature) for feature in listed]

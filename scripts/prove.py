@@ -1,8 +1,9 @@
-"""Runs every simulated world, and the crash images of the store and of the ledger, on seeds that no run has tried before.
+"""Run every simulated world, and the crash images of the store and of the ledger, with seeds that no run has tried before.
 
-The seeds are drawn from the commit, so each commit has its own and a failure can be repeated: it is printed in one line, with
-the command that runs that seed again. No seed begins when the minutes are over, or after SIGINT or SIGTERM; seeds under way
-are ended and all are counted. One that takes more CPU than SEED_S_MAX has failed, on a machine however busy."""
+The seeds follow from the commit, so each commit has its own seeds and a failure can be repeated. A failure is printed in one
+line, with the command that runs its seed again. No seed begins when the minutes are over, or after SIGINT or SIGTERM. Seeds
+under way are completed, and all are counted. A seed that takes more CPU than SEED_S_MAX has failed, however busy the machine
+is."""
 
 from __future__ import annotations
 
@@ -28,19 +29,20 @@ from simulation.worlds import MODULES, features_of
 
 ROOT = Path(__file__).resolve().parents[1]
 SEED_S_MAX = 300
-"""Of CPU."""
+"""Limit of CPU seconds for one seed."""
 HANG_S_MAX = 20 * SEED_S_MAX
-"""For a process that waits for ever."""
+"""Limit for a process that waits for ever."""
 SEEDS_OF_A_WORKER = 40
-"""A process gives the memory of its worlds back only to itself: after a thousand it has gigabytes."""
+"""A process does not return the memory of its worlds to the system, so it has gigabytes after a thousand worlds. It is
+replaced after this many seeds."""
 SEEDS_APART = 1 << 20
-"""The seeds of neighbouring commits do not meet."""
+"""The distance between the first seeds of two commits, so that seeds of neighbouring commits differ."""
 
 Counts = Counter[str]
 
 
 def of_world(name: str, seed: int, bug: str | None, asked: Asked) -> Counts:
-    """One seed of a simulated world."""
+    """Run one seed of a simulated world."""
     from simulation.kernel.totals import Totals
     from simulation.worlds import run_seed_of
 
@@ -71,13 +73,13 @@ WORLDS: dict[str, Callable[[int, str | None, Asked], Counts]] = {
     "crash-images": crash_images,
     "ledger-images": ledger_images,
 }
-"""Each runs one seed, raises its failure, and counts its work. """
+"""By name: a function that runs one seed, raises its failure, and counts its work."""
 
 
 def serve(requests: Connection) -> None:
-    """One worker: (world, seed, bug, features asked for) in, (error or None, counts, seconds of CPU) out."""
+    """One worker. It receives (world, seed, bug, requested features) and sends (error or None, counts, seconds of CPU)."""
     sys.path.insert(0, str(ROOT))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the seed is ended and counted
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal: the seed is completed and counted
     logging.getLogger().addHandler(logging.NullHandler())  # servers' logs are not printed here
     while True:
         try:
@@ -110,7 +112,7 @@ class Tally:
 
 @dataclass
 class Worker:
-    """A process, and its present seed."""
+    """A worker process, and its present seed."""
 
     process: BaseProcess
     pipe: Connection
@@ -120,7 +122,7 @@ class Worker:
 
 
 class Proof:
-    """Gives each world the same share of the CPU."""
+    """Runs the seeds. Each world gets the same share of the CPU."""
 
     def __init__(
         self, names: list[str], first: int, count: int | None, bug: str | None, asked: Asked, end_s: float
@@ -135,7 +137,7 @@ class Proof:
         self.context = multiprocessing.get_context("spawn")
 
     def run(self, processes: int) -> int:
-        """Returns how many seeds failed."""
+        """Run until the end, and return how many seeds failed."""
         workers = [self.worker() for _ in range(processes)]
         for worker in workers:
             self.give(worker)
@@ -162,7 +164,7 @@ class Proof:
         return sum(tally.failed for tally in self.tallies.values())
 
     def stop(self) -> None:
-        """Begin no other seed."""
+        """Begin no more seeds."""
         self.end_s = 0.0
 
     def worker(self) -> Worker:
@@ -173,12 +175,12 @@ class Proof:
         return Worker(process, ours)
 
     def replace(self, worker: Worker) -> None:
-        """Its process has ended, or is about to."""
+        """Replace a worker whose process has ended or is about to end."""
         fresh = self.worker()
         worker.process, worker.pipe, worker.seeds = fresh.process, fresh.pipe, 0
 
     def give(self, worker: Worker) -> None:
-        """Give it the next seed of the world that had the least CPU, unless time is over."""
+        """Give the worker the next seed of the world that has used the least CPU, unless the time is over."""
         worker.at = None
         open_ = [name for name in self.tallies if self.count is None or self.given[name] < self.count]
         if not open_ or time.monotonic() >= self.end_s:
@@ -217,7 +219,7 @@ class Proof:
 
 
 def first_of(commit: str) -> int:
-    """The first seed of a commit. Raises SystemExit outside of a repository."""
+    """The first seed of a commit. Raises SystemExit outside a repository."""
     command = ["git", "-C", str(ROOT), "rev-parse", "--verify", f"{commit}^{{commit}}"]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     if found.returncode != 0:

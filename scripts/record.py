@@ -1,6 +1,6 @@
-"""Runs a command in a terminal of its own and draws what it printed, when it printed it, as an animated SVG.
+"""Run a command in a separate terminal, and draw its output, with the times of the output, as an animated SVG.
 
-The times are those of the run, but a pause counts for PAUSE_S at most. The SVG needs no script and no font of another host."""
+The times are those of the run, but a pause counts at most PAUSE_S. The SVG needs no script and no font from another host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import click
 
 PAUSE_S = 2.0
 LAST_S = 6.0
-"""How long the end is shown before the film begins again."""
+"""How long the end is shown before the animation begins again."""
 COLUMN, ROW, MARGIN = 7.25, 18, 14
 CONTROL = re.compile(r"\x1b\[([\d;?]*)([A-Za-z])|\r|\n|[^\x1b\r\n]+|\x1b")
 CLASSES = {"1": "b", "2": "d", "31": "r", "32": "g", "33": "y"}
@@ -29,7 +29,7 @@ STYLE = """text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;f
 
 @dataclass
 class Screen:
-    """Lines as a terminal has them, and each text that a line showed with the time from when on."""
+    """The lines of a terminal, with each text that a line showed and the time at which it appeared."""
 
     lines: list[list[tuple[str, str]]] = field(default_factory=lambda: [[]])
     row: int = 0
@@ -67,8 +67,9 @@ class Screen:
 
 
 def recorded(command: tuple[str, ...], columns: int, since: str, until: str) -> tuple[Screen, float]:
-    """The command's screen and how long it took in the film. It begins with the line that holds `since`; at the line that holds
-    `until` the command is interrupted. Raises CalledProcessError for a command that fails by itself."""
+    """The command's screen, and how long it takes in the animation. The animation begins with the line that contains `since`.
+    At the line that contains `until` the command is interrupted. Raises CalledProcessError for a command that fails by
+    itself."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(columns), "LINES": "60", "TERM": "xterm", "COLORTERM": ""}
     process = subprocess.Popen(
@@ -101,7 +102,8 @@ def line_with(wanted: str, text: str) -> re.Match[str] | None:
 
 
 def drawn(screen: Screen, columns: int, film_s: float) -> str:
-    """Each text of a line is there from its time to the next one's; the last ones stay until the film begins again."""
+    """Draw the animation. Each text of a line is shown until the next text of the line. The last texts stay until the
+    animation begins again."""
     total_s = film_s + LAST_S
     used = [number for number, texts in enumerate(screen.shown) if any(line for _, line in texts)]
     width, height = columns * COLUMN + 2 * MARGIN, (used[-1] + 1) * ROW + 2 * MARGIN
@@ -128,7 +130,7 @@ def text_of(line: list[tuple[str, str]], number: int, begin: float, end: float, 
     moments = [(0.0, 0)] * (begin > 0) + [(begin, 1)] + [(end, 0)] * (end < 1)
     times = f'values="{";".join(str(on) for _, on in moments)}" keyTimes="{";".join(f"{at:.4f}" for at, _ in moments)}"'
     film = f'<animate attributeName="opacity" calcMode="discrete" dur="{total_s:.1f}s" repeatCount="indefinite" {times}/>'
-    opacity = "" if end >= 1 else ' opacity="0"'  # where nothing moves, the end is seen
+    opacity = "" if end >= 1 else ' opacity="0"'  # without animation the end is shown
     return f'<text x="{MARGIN}" y="{MARGIN + (number + 1) * ROW - 5}"{opacity}>{"".join(spans)}{film}</text>'
 
 

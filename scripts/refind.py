@@ -1,8 +1,8 @@
-"""Runs each planted bug on its recorded seed, searches another where that one no longer finds it, and rewrites
-simulation/foundby.json. A bug that none of --searched seeds finds keeps its record and is printed.
+"""Run each planted bug with its recorded seed, search another seed if that seed no longer finds the bug, and rewrite
+simulation/foundby.json. If none of --searched seeds finds a bug, its record stays, and the bug is printed.
 
-First each recorded seed runs once without a bug. One that fails then finds no bug, whatever is planted: it is printed at once,
-other seeds are searched for its bugs, and the command fails."""
+First each recorded seed runs once without a bug. A seed that fails then cannot prove any bug, so it is printed at once, other
+seeds are searched for its bugs, and the command fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from simulation.worlds import bugs_of, features_of
 
 
 class Alone(NamedTuple):
-    """A seed of a world, to be run without a bug; `asked`: the features that its recorded bugs need."""
+    """A seed of a world to be run without a bug. `asked` are the features that its recorded bugs need."""
 
     world: str
     seed: int
@@ -30,7 +30,7 @@ class Alone(NamedTuple):
 
 
 class Search(NamedTuple):
-    """One planted bug of a world, and where to look for it: not among `failing` seeds, which fail without it."""
+    """One planted bug of a world, and the seeds to search. `failing` seeds are left out, because they fail without the bug."""
 
     world: str
     bug: str
@@ -41,15 +41,15 @@ class Search(NamedTuple):
 
 
 def alone(run: Alone) -> tuple[Alone, str | None]:
-    """The failure of that seed without a bug."""
+    """The failure of the seed without a bug."""
     quiet()
     failure = first_failure(lambda seed: WORLDS[run.world](seed, None, run.asked), run.seed, 1)
     return run, None if failure is None else described(failure.error)
 
 
 def searched(search: Search) -> tuple[Search, int | None, list[tuple[Alone, str]]]:
-    """The recorded seed while it or a neighbour finds the bug, or the first of all that does; and seeds that fail without it,
-    each with its error as text, because not every error can go from process to process."""
+    """The seed that finds the bug: the recorded seed, a neighbour, or the first of all seeds that does. Also the seeds that
+    fail without the bug, each with its error as text, because not every error can be sent between processes."""
     quiet()
     found = honest_find(
         lambda seed, bug: WORLDS[search.world](seed, bug, search.asked),
@@ -70,7 +70,7 @@ def quiet() -> None:
 
 
 def all_of(worlds: list[str], bugs: list[str]) -> Iterator[tuple[str, str, int, Asked]]:
-    """World, planted bug, its recorded seed, and the features that the seed plays for it."""
+    """All searches: world, planted bug, recorded seed, and the features that the seed plays for the bug."""
     for world, seeds in recorded().items():
         if world in worlds:
             features, planted = features_of(world), bugs_of(world)
@@ -80,7 +80,7 @@ def all_of(worlds: list[str], bugs: list[str]) -> Iterator[tuple[str, str, int, 
 
 
 class Alarms:
-    """Seeds that fail without a bug, each printed once, as it is found."""
+    """Seeds that fail without a bug. Each is printed once, when it is found."""
 
     def __init__(self) -> None:
         self.seeds: set[Alone] = set()

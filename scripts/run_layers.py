@@ -1,11 +1,11 @@
-"""Runs the layers of tests and adds up their coverage.
+"""Run the layers of tests, and add up their coverage.
 
-Tests that are marked `long` are left to a run with --long, which runs only these: a plain run shows the same in small.
-With --seconds no test begins after that time: tests that were not reached are named, and are no failures.
+Tests marked `long` run only with --long, which runs no other tests; a plain run tests the same on a small scale. With
+--seconds no test begins after that time. Tests that were not reached are listed, and are no failures.
 
-A layer is cut into parts, each a pytest run of its own, so that one that dies takes no other with it. Parts of all layers run
-side by side, as many as keep the cores busy: tests that wait for servers run with tests that work. tests/conftest.py writes
-a run's counts (tests, seeds, faults, skips with their reasons) to the file that TALLY_FILE names."""
+A layer is divided into parts. Each part is a separate pytest run, so a part that dies does not affect others. As many parts of
+all layers run in parallel as keep the cores busy, because some tests only wait for servers. tests/conftest.py writes a run's
+counts (tests, seeds, faults, skips with their reasons) to the file that TALLY_FILE names."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ PACKAGES = sorted({path.parent.name for path in (Path(__file__).parents[1] / UNI
 LEFT = "deselected"
 WORKS = 100
 SLOWEST = ("--durations=15", "--durations-min=4")
-"""Named by each run, so that its plugin that keeps the time is found."""
+"""Passed to each run, so that the plugin that measures times is found."""
 
 
 @dataclass(frozen=True)
 class LayerPart:
-    """The tests of `layer` that `paths` name; without any, all that no other part of the layer has. `load` is how much of a
-    core they keep busy, in percent."""
+    """The tests of `layer` that `paths` name or, without paths, all tests that no other part of the layer has. `load` is how
+    many percent of a core they keep busy."""
 
     layer: str
     load: int
@@ -137,18 +137,18 @@ PARTS = [
     LayerPart("interop", 45, ("tests/interop/test_java_hand_over.py",)),
     LayerPart("interop", 45, ("tests/interop/test_java_mixed_set.py", "tests/interop/test_java_fleets.py")),
 ]
-"""In the order in which they start where they fit. A part that keeps a core busy runs together with those that wait, for the
-JVMs of the latter would starve each other if all of them began at once; otherwise the longest is first. Spark gives a Python
-worker 10 s to connect, so little runs at the same time. Tests that share a fixture are in one part."""
+"""The parts in the order in which they start if they fit. The longest is first, but parts that keep a core busy are mixed with
+parts that wait, because the JVMs of the latter would starve each other if they all began at once. Spark gives a Python worker
+10 s to connect, so little else runs at that time. Tests that share a fixture are in one part."""
 
 
 def room() -> int:
-    """What the cores that may be used can take; those of two at least, so that no machine runs part after part."""
+    """How much load the usable cores can take. At least that of two cores, so that no machine runs one part after the other."""
     return 100 * max(2, len(os.sched_getaffinity(0)))
 
 
 def arguments(part: LayerPart, long: bool) -> list[str]:
-    """The arguments of pytest."""
+    """The arguments for pytest."""
     others = [path for other in PARTS if other.layer == part.layer for path in other.paths]
     which = ["-m", "long" if long else "not long"]
     return [*which, *([*part.paths] or [*LAYERS[part.layer], *(f"--ignore={path}" for path in others)])]
@@ -156,7 +156,7 @@ def arguments(part: LayerPart, long: bool) -> list[str]:
 
 @dataclass
 class Run:
-    """A part that runs, and the files of its output and counts."""
+    """A running part, and the files for its output and counts."""
 
     part: LayerPart
     process: subprocess.Popen[str]
@@ -175,7 +175,8 @@ class Totals:
     cpu_s: float = 0
 
     def add(self, run: Run, cpu_s: float) -> None:
-        """Print the output of an ended run, and add its counts. `cpu_s`: CPU of it and of all processes that it waited for."""
+        """Print the output of an ended run, and add its counts. `cpu_s` is the CPU of the run and the processes it waited
+        for."""
         layer, seconds = run.part.layer, time.monotonic() - run.began_s
         run.said.seek(0)
         print(
@@ -197,11 +198,11 @@ class Totals:
 
 
 def start(part: LayerPart, long: bool, end_s: float, folder: Path, opened: ExitStack) -> Run:
-    """No test of it begins after `end_s` of the monotonic clock."""
+    """Start a part. None of its tests begins after `end_s` of the monotonic clock."""
     own = Path(tempfile.mkdtemp(dir=folder))
     said = opened.enter_context((own / "said").open("w+"))
     tally = own / "tally"
-    files = own / "files"  # its own: runs side by side would clear away each other's
+    files = own / "files"  # separate, because parallel runs would delete each other's
     command = [sys.executable, "-m", "pytest", *SLOWEST, f"--basetemp={files}", *arguments(part, long)]
     environment = {**os.environ, "TALLY_FILE": str(tally), "BEGIN_UNTIL_S": str(end_s)}
     process = subprocess.Popen(command, env=environment, stdout=said, stderr=said, text=True)
@@ -209,7 +210,7 @@ def start(part: LayerPart, long: bool, end_s: float, folder: Path, opened: ExitS
 
 
 def run_all(parts: list[LayerPart], long: bool, end_s: float, folder: Path) -> Totals:
-    """Each starts as soon as there is room for it, in their order."""
+    """Run all parts. In their order, each starts as soon as there is room for it."""
     totals, left, running = Totals(), list(parts), dict[int, Run]()
     with ExitStack() as opened:
         while left or running:
@@ -228,7 +229,7 @@ def run_all(parts: list[LayerPart], long: bool, end_s: float, folder: Path) -> T
 
 
 def parts_of(names: list[str]) -> list[LayerPart]:
-    """Those of the layers, then the unit tests of each package whose layer was not named."""
+    """The parts of the named layers, and then the unit tests of each package whose layer was not named."""
     packages = [] if "unit" in names else [name for name in PACKAGES if name in names]
     return [
         *(part for part in PARTS if part.layer in names),
@@ -261,7 +262,7 @@ def main(words: list[str]) -> int:
 
 
 def report(totals: Totals, long: bool, seconds: float) -> None:
-    """The last line is the counts of tests."""
+    """Print the report. The last line has the counts of tests."""
     counts = totals.counts
     print("== totals")
     layers = "  ".join(f"{name} {value}" for name, value in sorted(totals.seconds.items()))

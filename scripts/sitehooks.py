@@ -1,6 +1,6 @@
-"""What MkDocs does for our site beyond its own: pages from outside docs/, pages of the API, links to sources, diagrams.
+"""Extensions of MkDocs for our site: pages from outside docs/, pages of the API, links to sources, and diagrams.
 
-GitHub shows the same files, so each page stays plain Markdown with links between files of the repository."""
+GitHub shows the same files, so each page must stay plain Markdown with links between files of the repository."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LINK_OR_CODE = re.compile(
 MERMAID = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 log = logging.getLogger("mkdocs.hooks.site")
-"""Below mkdocs' own logger: a warning fails a strict build."""
+"""A child of mkdocs' own logger, so that a warning fails a strict build."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -46,7 +46,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def expanded(entries: Any, pages: list[str]) -> list[Any]:
-    """The entries of a nav, those with `*` replaced by the pages that they name."""
+    """The entries of a nav. Entries with `*` are replaced by the pages that they name."""
     found: list[Any] = []
     for entry in entries:
         if isinstance(entry, dict):
@@ -71,7 +71,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def api_page(package: str, about: str) -> str:
-    """A page of the names that `package` gives to programs: its `__all__`, else the functions of its `__init__.py`."""
+    """A page with the public names of `package`: those in `__all__`, or else the functions in `__init__.py`."""
     body = ast.parse((ROOT / package / "__init__.py").read_text()).body
     names = [
         name
@@ -91,7 +91,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def linked(found: re.Match[str], source: str, page: str) -> str:
-    """A link as the site has it: to a page, or the text alone where the file is no page."""
+    """A link for the site: to a page or, if the file is no page, only the text."""
     text, target = found["text"], found["target"]
     path, mark, anchor = (target or "").partition("#")
     if not path or ":" in path:
@@ -108,7 +108,7 @@ def linked(found: re.Match[str], source: str, page: str) -> str:
 
 
 def drawn(diagram: str, source: str) -> str:
-    """The diagram as SVG, which needs no script and no other host. It is kept by its text, because drawing takes seconds."""
+    """The diagram as SVG, which needs no script and no other host. It is cached by its text, because drawing takes seconds."""
     name = hashlib.sha256(diagram.encode()).hexdigest()[:16]
     file = DRAWN / f"{name}.svg"
     if not file.exists():
@@ -116,7 +116,7 @@ def drawn(diagram: str, source: str) -> str:
 
         try:
             svg = mermaidx.render(diagram, theme="neutral").svg()
-        except Exception as error:  # whatever the engine raises, it is the diagram
+        except Exception as error:  # whatever the engine raises, the diagram is at fault
             log.warning("a diagram of %s cannot be drawn: %s", source, error)
             return ""
         DRAWN.mkdir(parents=True, exist_ok=True)

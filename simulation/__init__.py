@@ -1,1 +1,1 @@
-"""Whole clusters in one thread from one seed: virtual time, an in-memory network, a forgetful disk."""
+"""Whole clusters in one thread, driven by one seed: virtual time, an in-memory network, and disks that lose unsynced data."""

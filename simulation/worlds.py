@@ -1,6 +1,6 @@
 """The simulated worlds by name, with the features that seeds of each may play and the bugs that may be planted.
 
-A world is imported when it is asked for: each brings much of the product with it."""
+A world is imported only when it is needed, because each imports much of the product."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODULES = {
 
 
 def features_of(world: str) -> frozenset[str]:
-    """The features of a world; empty where it has none, as for crash images."""
+    """The features of a world; empty if it has none, as for crash images."""
     if world not in MODULES:
         return frozenset()
     features: frozenset[str] = import_module(MODULES[world]).features()
@@ -32,7 +32,7 @@ def features_of(world: str) -> frozenset[str]:
 
 
 def run_seed_of(world: str) -> RunSeed:
-    """Plays one seed with a bug planted, if one is named, and counts. Raises KeyError for an unknown world."""
+    """Play one seed, with a bug planted if one is named, and return the counts. Raises KeyError for an unknown world."""
     run_seed: RunSeed = import_module(MODULES[world]).run_seed
     return run_seed
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def open(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], **options: Any) -> OpenedLog:
-    """The committed rows of one or more stores for DuckDB, Polars, pandas and others that read Arrow; see
+    """The committed rows of one or more stores, for readers of Arrow such as DuckDB, Polars and pandas; see
     sparkreplay.source.openedlog."""
     from sparkreplay.source.openedlog import open_log
 

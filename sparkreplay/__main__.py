@@ -1,8 +1,8 @@
 """mqreplay: shows a committed log, exports its rows as Parquet, verifies its bytes.
 
 Invariant: exit code 0 means success without findings, 1 a failure or a finding, 2 a mistake in the command line, 130 an
-interrupt (SIGINT or SIGTERM). With --json stdout holds one JSON object also when a command fails: `error` is the text, `kind`
-the class of the error. Listing the commands imports none of them."""
+interrupt (SIGINT or SIGTERM). With --json, stdout holds one JSON object even if a command fails: `error` is the text, and
+`kind` is the class of the error. Listing the commands imports no command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sparkreplay.lean import leave_pandas_out
 
 
 class ReplayCommand(NamedTuple):
-    """A command's place: `module` holds a click command named `command`."""
+    """Where a command is defined: `module` holds a click command named `command`."""
 
     module: str
     summary: str
@@ -57,7 +57,8 @@ CURES = {
     errno.EISDIR: ELSEWHERE,
     errno.EEXIST: ELSEWHERE,
 }
-"""By number of an OSError: the remedy when an output file cannot be written. Errors of stores' files are StoreUnreadable."""
+"""By error number of an OSError: the remedy if an output file cannot be written. Errors of stores' files are
+StoreUnreadable."""
 
 
 class ReplayGroup(click.Group):
@@ -88,7 +89,7 @@ def cli() -> None:
 def main() -> None:
     signal.signal(
         signal.SIGTERM, signal.default_int_handler
-    )  # end as after SIGINT: workers, ledger and terminal are left in order
+    )  # end as after SIGINT: workers end, ledger and terminal are restored
     make_printable()
     sys.exit(run())
 
@@ -104,7 +105,7 @@ def make_printable() -> None:
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """The exit code. An error that a user can correct is one line on stderr, never a traceback."""
+    """Run the command and return the exit code. An error that a user can correct is one line on stderr, never a traceback."""
     from sparkreplay.errors import OptionError, ReplayError
 
     given = sys.argv[1:] if arguments is None else arguments
@@ -116,7 +117,7 @@ def run(arguments: list[str] | None = None) -> int:
         error.show()
         return failed(given, "UsageError", error.format_message(), error.exit_code, shown=True)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit is silent
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit then succeeds
         return 1
     except ModuleNotFoundError as error:
         if error.name not in NEEDED:
@@ -132,17 +133,17 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def failed(given: list[str], kind: str, text: str, code: int, *, shown: bool = False) -> int:
-    """Print a failure on stderr, unless `shown`, and as JSON if requested; returns `code`."""
+    """Print a failure on stderr, unless it is already `shown`, and as JSON if requested. Returns `code`."""
     if not shown:
         print(f"mqreplay: {text}", file=sys.stderr)
     if "--json" in given:
-        with suppress(OSError):  # stdout itself may be what failed
+        with suppress(OSError):  # stdout itself may have failed
             print(json.dumps({"error": text, "kind": kind}), flush=True)
     return code
 
 
 def refusal(error: OSError) -> str:
-    """The operating system's refusal, with the remedy."""
+    """The operating system's error text, with the remedy."""
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{error.strerror or error}{CURES.get(error.errno or 0, '')}"
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 
 def replace_durably(path: Path, data: bytes) -> None:
-    """On return the file holds `data` and survives power loss; until then it keeps its former content.
+    """Replace the file's content durably. On return the file holds `data`, also after a power loss. Until then it keeps its
+    former content.
 
-    Raises OSError, which names the file; nothing is left behind then."""
-    path = path.resolve()  # a symbolic link stays one
+    Raises OSError, which names the file, and leaves no temporary file."""
+    path = path.resolve()  # a symbolic link stays a link
     unfinished = path.with_name(path.name + ".unfinished")
     with naming(path):
         try:
@@ -33,7 +34,7 @@ def replace_durably(path: Path, data: bytes) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Add the file's name to an OSError of a write or a sync: the system names it only when a file is opened."""
+    """Add the file's name to an OSError of a write or a sync. The system names a file only if opening fails."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Errors of a store or of a request; each error says what, where and what to do."""
+"""Errors of a store or of a request. Each error says what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 
 class ReplayError(Exception):
-    """A read that cannot be exact. Nothing was skipped or guessed."""
+    """The read cannot be exact. Nothing was skipped or guessed."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors travel from workers with their facts, whatever their constructors take."""
+        """Pickle the error with its facts, whatever its constructor takes, because workers send errors."""
         return restored, (type(self), self.args, self.__dict__)
 
 
@@ -28,7 +28,7 @@ class OptionError(ReplayError):
 
 
 class WriteRefused(ReplayError):
-    """Rows were to be written to a source that only reads."""
+    """Rows cannot be written to this source, which only reads."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -84,7 +84,7 @@ class SegmentGone(ReplayError):
 
 
 class EpochChanged(ReplayError):
-    """The log was truncated below the bound while it was read; discard the rows."""
+    """The log was truncated below the bound while it was read. Discard the rows."""
 
     def __init__(self, path: str, bound: int, before: object, after: object) -> None:
         self.why = (
@@ -104,7 +104,7 @@ class OffsetUnreadable(ReplayError):
 
 
 class LogTruncated(ReplayError):
-    """A log was cut below a stream's position: rows already delivered may have been taken back."""
+    """A log was cut below a stream's position, so rows that the stream delivered may have been taken back."""
 
     def __init__(
         self, name: str, path: str, offset: int, was: tuple[int, int], found: tuple[int, int], intact: int
@@ -121,7 +121,7 @@ class LogTruncated(ReplayError):
 
 
 class ForeignLog(ReplayError):
-    """A stream's offset was taken from another log than the one that has its broker set's name now."""
+    """A stream's offset belongs to another log than the log that has the broker set's name now."""
 
     def __init__(self, name: str, path: str, offset: int, why: str) -> None:
         super().__init__(
@@ -149,10 +149,10 @@ class DataLost(ReplayError):
 
 
 class BrokerSetMissing(ReplayError):
-    """A stream has read from a broker set that is not among the stores of `path` any more."""
+    """A stream has read from a broker set that is no longer among the stores of `path`."""
 
     def __init__(self, name: str, offset: int, present: list[str], end: int | None = None) -> None:
-        """`end` is that of a planned batch that cannot be read: it does not come again."""
+        """`end` is the end of a planned batch that cannot be read."""
         planned = "" if end is None else f" and to leave out [{offset}, {end}), which this batch was to read"
         super().__init__(
             f"broker set {name}, read up to offset {offset}, is not among the stores that path names "
@@ -162,7 +162,7 @@ class BrokerSetMissing(ReplayError):
 
 
 class ReplicaBehind(ReplayError):
-    """A batch planned from one replica cannot be repeated from another that does not hold all of it yet."""
+    """A batch planned from one replica cannot be repeated from another replica that does not hold all of the batch yet."""
 
     def __init__(self, name: str, path: str, bound: int, end: int) -> None:
         super().__init__(
@@ -174,11 +174,11 @@ class ReplicaBehind(ReplayError):
 
 
 class EngineFailed(ReplayError):
-    """Workers that ended for a reason of their own: killed, out of memory, or lost by the cluster."""
+    """Workers failed by themselves: they were killed, ran out of memory, or were lost by the cluster."""
 
 
 class ExportRefused(ReplayError):
-    """A folder with another export, or one that cannot be continued."""
+    """The folder holds another export, or an export that cannot be continued."""
 
     def __init__(self, folder: str, why: str) -> None:
         super().__init__(f"{folder}: {why}")
@@ -186,7 +186,7 @@ class ExportRefused(ReplayError):
 
 
 class UncommittedRefused(ReplayError):
-    """The requested rows may be taken back by an election, and the user has not permitted that."""
+    """An election may take back the requested rows, and the user has not permitted that."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(
@@ -225,7 +225,7 @@ class TopicMissing(ReplayError):
 
 
 class NotText(ReplayError):
-    """A topic that is not UTF-8. A client wrote it, so every replica holds it."""
+    """A topic is not UTF-8. A client wrote it, so every replica holds it."""
 
     def __init__(self, path: str, offset: int) -> None:
         super().__init__(

@@ -1,7 +1,7 @@
 """Processes without pandas.
 
-If pandas is installed, pyarrow imports it with the first array that it makes: half a second and 40 MiB per process, for
-arrays of pandas' objects, which this reader never makes."""
+If pandas is installed, pyarrow imports it when it makes its first array. That costs half a second and 40 MiB per process, but
+only arrays of pandas' objects need it, which this reader never makes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PANDAS = "pandas"
 
 
 class Missing(MetaPathFinder):
-    """While this finder is first, pandas is not found."""
+    """An import finder. While it is the first finder, pandas is not found."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -27,8 +27,8 @@ class Missing(MetaPathFinder):
 
 
 def leave_pandas_out() -> None:
-    """From now on pyarrow considers pandas not installed, unless it was imported before. For processes of this package alone,
-    before they import anything that makes arrays. pyarrow checks once, and again for `to_pandas`."""
+    """Make pyarrow consider pandas not installed, unless pandas was imported before. Only processes of this package may call
+    this, before they import anything that makes arrays. pyarrow checks once, and again for `to_pandas`."""
     if PANDAS in sys.modules or find_spec("pyarrow") is None:
         return
     import pyarrow as pa

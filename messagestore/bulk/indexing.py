@@ -1,6 +1,6 @@
-"""Many entries of an index file at once, and rebuilding its slots.
+"""Write many entries of an index file at once, and rebuild its slots.
 
-Invariant: the file's bytes are those that the same entries leave when `IndexFile` puts them one by one. Pure."""
+Invariant: the file's bytes are the same as if `IndexFile` had put the entries one by one. Pure."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def linked(
     physical_offsets: NDArray[np.int64],
     seconds: NDArray[np.int64],
 ) -> int:
-    """Write entries from number `first` on to the start of `entries` and link them into the chains of `slots`; returns how
-    many slots were free."""
+    """Write entries, numbered from `first` on, to the start of `entries`, and link them into the chains of `slots`. Returns
+    how many slots were free."""
     heads = np.frombuffer(slots, INDEX_SLOTS)
     numbers = np.arange(first, first + len(hashes))
     places = hashes % len(heads)
     previous = heads[places].astype(np.int64)
     previous[(previous <= 0) | (previous >= numbers)] = 0
-    heads[places] = numbers  # of equal places the last stays
+    heads[places] = numbers  # if places are equal, the last number stays
     later = heads[places].astype(np.int64)
     followed = np.flatnonzero(later != numbers)
     if len(followed):
@@ -46,8 +46,8 @@ def linked(
 
 
 def relinked(slots: memoryview, entries: memoryview, first: int, phy_limit: int) -> tuple[int, int]:
-    """Rebuild the slots from the entries, from number `first` on, up to the first that cannot follow or is not below
-    `phy_limit`; returns (the number after the last of them, slots in use)."""
+    """Rebuild the slots from the entries, numbered from `first` on. It stops at the first entry that cannot follow the entries
+    before it, or whose record is not below `phy_limit`. Returns (that entry's number, slots in use)."""
     stored = np.frombuffer(entries, INDEX_ENTRIES)
     at, hashes = stored["phy"].astype(np.int64), stored["key_hash"].astype(np.int64)
     wrong = (at < 0) | (at >= phy_limit) | (hashes < 0)

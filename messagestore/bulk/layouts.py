@@ -1,6 +1,6 @@
 """Entries of consume queues and index files as NumPy reads them: `queues.consumequeue.ENTRY` and `index.file.ENTRY`.
 
-Invariant: names, order and sizes are those of the two structs; a test holds them equal. Pure."""
+Invariant: names, order and sizes are those of the two structs; a test compares them. Pure."""
 
 from __future__ import annotations
 

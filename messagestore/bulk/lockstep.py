@@ -1,8 +1,9 @@
-"""Record boundaries of a chunk found by many walkers at once: one numpy step moves all of them by a record each.
+"""Find the record boundaries of a chunk with many walkers: one numpy step moves each walker by one record.
 
-Invariant: the result is exactly what a walk record by record from the chunk's beginning finds. Walkers start at places that
-only look like records; but the first starts at a known boundary, and each must end exactly where the next one started, so
-each start is reached from the known one by sizes alone. Where that fails, nothing is returned. Pure."""
+Invariant: the result is exactly that of a walk record by record from the chunk's beginning. The first walker starts at a known
+boundary; the others start at places that only look like records. Each walker must end exactly where the next walker started,
+so every start is reached from the known boundary by record sizes alone. If a walker misses the next start, nothing is
+returned. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from messagestore.record import MAGIC_V1, MAGIC_V2, PHYSICAL_OFFSET, PHYSICAL_OFFSET_AT, RECORD_SIZE_MIN
 
 STEPS_MAX = 1024
-"""Limit per chunk: uneven strips (a few large records among many small ones) are better walked one by one."""
+"""Limit per chunk. Uneven strips (a few large records among many small ones) are walked faster record by record."""
 STEPS_BETWEEN_CHECKS = 4
 MAGICS_BEGIN = MAGIC_V1.to_bytes(4, "big")[:3]
 MAGIC_AT = 4
@@ -24,8 +25,9 @@ def boundaries_in_step(
 ) -> NDArray[np.int64] | None:
     """Where records begin in `buffer[:held]`, whose first byte is a boundary at physical offset `offset`.
 
-    The last place is a boundary too, but its content is not examined. None: walk the records one by one. A walker's share is
-    about `strip_bytes`: more walkers cost more searching, fewer cost more steps. Records are at most `size_max` long."""
+    The last place is a boundary too, but its content is not examined. None means that the caller must walk the records one by
+    one. A walker's share is about `strip_bytes`: more walkers need more searching, fewer walkers more steps. Records are at
+    most `size_max` long."""
     starts = likely_records(buffer, held, offset, strip_bytes)
     if len(starts) < 2:
         return None

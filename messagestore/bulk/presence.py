@@ -1,7 +1,7 @@
-"""Whether records can be taken in bulk: NumPy is installed (the extra `bulk`).
+"""Whether records can be handled in bulk, which needs NumPy (the extra `bulk`).
 
 Invariant: importing this module does not load NumPy; modules that need it are imported where they are used. Without NumPy
-everything works, slower, and every byte on disk is the same. Pure."""
+everything works more slowly, and every byte on disk is the same. Pure."""
 
 from __future__ import annotations
 

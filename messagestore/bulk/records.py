@@ -1,7 +1,7 @@
-"""The records of a piece of log as columns, a row each.
+"""The records of a piece of log as columns, with a row for each record.
 
-Invariant: a row is a record that `record.queue_facts` finds whole, with the same facts, and is reached from the row before by
-its size. The rows end at the first record that is not whole, or with the piece. Pure."""
+Invariant: each row is a record that `record.queue_facts` finds whole, with the same facts. It begins where the record of the
+row before ends. The rows end at the first record that is not whole, or at the end of the piece. Pure."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from messagestore.recordcrc import CRC_MASK, contradicts
 
 ROWS_MAX = 4096
 ROOM_BYTES = 1 << 10
-"""Bytes after the piece in its buffer: they are read with the last records and never counted."""
+"""Bytes after the piece in its buffer. They may be read with the last records, but are never used."""
 SAMPLE_RECORDS = 32
 IN_STEP_RECORDS_MIN = 1024
-"""Fewer records are walked one by one, which is cheaper."""
+"""Fewer records are cheaper to walk one by one."""
 HOSTS_SHIFT, HOSTS_MASK = 4, 3
 WORD_BYTES = 8
 TOPIC_WORDS = -(-TOPIC_BYTES_MAX // WORD_BYTES)
@@ -44,7 +44,7 @@ TOPIC_MASKS = np.array(
     ],
     np.uint64,
 )
-"""By the length of a topic: the mask of its own bytes in its last word."""
+"""By the length of a topic: the mask of the topic's bytes in its last word."""
 MIX = np.uint64(0x9E3779B97F4A7C15)
 MIX_SHIFT = np.uint64(29)
 
@@ -149,7 +149,7 @@ class Records:
         return bytes(self.buffer[at : self.columns.ends[row]])
 
     def by_queue(self) -> QueueRows:
-        """Group by all bytes of the topics, not by a hash of them."""
+        """Group the rows by all bytes of the topics, not by a hash of them."""
         topics, sizes = self._topic_words()
         mixed = (self.columns.queue_ids.astype(np.uint64) * MIX) ^ sizes.astype(np.uint64)
         for word in topics.T:
@@ -157,7 +157,7 @@ class Records:
             mixed ^= mixed >> MIX_SHIFT
         rows = np.argsort(mixed, kind="stable")
         same = mixed[rows][1:] == mixed[rows][:-1]
-        # queues that share a hash are split into pieces, which stay in order
+        # queues whose topics share a hash are split into pieces, which stay in order
         same &= (topics[rows][1:] == topics[rows][:-1]).all(axis=1)
         for column in (sizes, self.columns.queue_ids):
             same &= column[rows][1:] == column[rows][:-1]
@@ -251,7 +251,7 @@ def records_in(buffer: bytes | bytearray, held: int, offset: int) -> Records:
 
 
 def boundaries(buffer: bytes | bytearray, held: int, offset: int) -> NDArray[np.int64]:
-    """Where apparent records begin, consecutive from the buffer's beginning on; the last value is where they end."""
+    """Where consecutive apparent records begin, from the buffer's beginning on. The last value is the end of the last one."""
     places = _one_by_one(buffer, 0, held, SAMPLE_RECORDS)
     found = np.array(places, np.int64)
     if len(places) > SAMPLE_RECORDS:

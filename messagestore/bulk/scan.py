@@ -1,7 +1,7 @@
 """Scanning many entries of a consume queue at once.
 
-Invariant: only entries of records are counted that are whole, below the limit and consecutive in the log: no filler, no torn
-entry and no unwritten one. Pure."""
+Invariant: an entry is counted only if it is whole, its record lies below the limit, and the records follow each other in the
+log. Fillers and torn or unwritten entries are not counted. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ FILLER_SIZE = 0x7FFFFFFF
 
 
 def plain_entries(content: bytes, last_end: int, phy_limit: int) -> tuple[int, int]:
-    """(count, end): the number of entries, from the first on, whose record begins at or above `last_end` and at or above the
-    end of the record before, and ends at or below `phy_limit`; and where the last of these records ends."""
+    """Return (count, end). `count` is the number of entries, from the first on, whose records follow each other at or above
+    `last_end` and end at or below `phy_limit`. `end` is where the last of these records ends."""
     entries = np.frombuffer(content, QUEUE_ENTRIES)
     starts, sizes = entries["physical_offset"].astype(np.int64), entries["size"].astype(np.int64)
     ends = starts + sizes

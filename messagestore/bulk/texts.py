@@ -1,7 +1,7 @@
-"""The properties of many records at once: positions of values, and Java's hash of them.
+"""The properties of many records at once: the positions of values, and their hashes as in Java.
 
-Invariant: the value of a name is the one that `properties.last_value` finds. A row with a long text or with a value that is not
-ASCII gets no answer and is listed in `odd`: the caller handles it as a single record. Pure."""
+Invariant: the value of a name is the one that `properties.last_value` finds. A row with a long text or a value that is not
+ASCII gets no result and is listed in `odd`; the caller handles it as a single record. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ TEXT_BYTES_MAX = 511
 VALUE_BYTES_MAX = 128
 NAME_END, PIECE_END, SPACE = 1, 2, 0x20
 HEAD_BYTES = 8
-"""This many bytes of a name are compared as one number; requested names are not longer."""
+"""This many bytes of a name are compared as one number. Requested names are not longer."""
 U32_MASK = 0xFFFFFFFF
 POWERS = np.array([pow(31, power, 1 << 32) for power in range(VALUE_BYTES_MAX + 1)], np.uint32)
 I32_MAX = 2**31 - 1
 
 
 class Values(NamedTuple):
-    """One property's values, a row each. A row without it and an odd row are not `given`."""
+    """One property's values, one for each row. `given` is false for a row without the property and for an odd row."""
 
     given: NDArray[np.bool_]
     hashes: NDArray[np.uint32]
@@ -59,7 +59,7 @@ class Texts:
         self._count = rows
 
     def values(self, name: bytes, *, one_word: bool = False) -> Values:
-        """Values of the property `name`; with `one_word` a row whose value has a space is odd."""
+        """Values of the property `name`. With `one_word`, a row whose value has a space is odd."""
         wanted = name + bytes([NAME_END])
         head = wanted[:HEAD_BYTES]
         heads = self._heads
@@ -75,7 +75,7 @@ class Texts:
             found, begins, ends = found[good], begins[good], ends[good]
         rows = self._rows[found]
         stops, sizes = np.full(self._count, VALUE_BYTES_MAX), np.zeros(self._count, np.int64)
-        stops[rows], sizes[rows] = ends, ends - begins  # of equal names in one row the last stays
+        stops[rows], sizes[rows] = ends, ends - begins  # if a name repeats in a row, its last value stays
         given = sizes > 0
         odd = self.long | (sizes > VALUE_BYTES_MAX)
         sizes = np.where(odd, 0, sizes)

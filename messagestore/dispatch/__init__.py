@@ -1,2 +1,2 @@
-"""From the log to its derived files (upstream: ReputMessageService, CommitLogDispatcher): each record to its consume queue and
-its index file, what was dispatched, and rebuilding what is missing."""
+"""Dispatch from the log to consume queues and index files, and rebuild what is missing in them. Upstream: ReputMessageService,
+CommitLogDispatcher."""

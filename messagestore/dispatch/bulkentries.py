@@ -1,7 +1,7 @@
-"""Queue and index entries of thousands of records at once, straight from the bytes of the log.
+"""Make the queue and index entries of thousands of records at once from the bytes of the log.
 
-Invariant: a call makes exactly the entries that `Dispatcher.put` makes one by one, all of them or none. It stops at the first
-record that is not plain. Plain is: whole, in a queue that has begun and whose next offset it has, with room in the newest index
+Invariant: a call makes exactly the entries that `Dispatcher.put` makes one by one, or none. It stops at the first record that
+is not plain. A plain record is whole, has the next offset of a queue that has begun, and its keys fit into the newest index
 file. So no call begins a queue, bridges a gap or makes an index file."""
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from messagestore.systemtopics import SCHEDULE_TOPIC
 PIECE_BYTES_MAX = 4 << 20
 PIECE_BYTES_MIN = 64 << 10
 RECORDS_MIN = 64
-"""Fewer records are not worth the calls into NumPy."""
+"""For fewer records the calls into NumPy are not worthwhile."""
 RECORD_BYTES_MAX = 32 << 10
-"""Larger records are not worth copying."""
+"""For larger records copying is not worthwhile."""
 QUEUE_ROWS_MIN = 2
-"""Average per queue of a call: the work per queue is done in Python."""
+"""The least average of rows per queue in a call, because the work for each queue is done in Python."""
 RESTS_MAX = 15
 UNKNOWN = -(1 << 62)
 SCHEDULE_TOPIC_BYTES = SCHEDULE_TOPIC.encode()
 
 
 class TakenRecords(NamedTuple):
-    """The records taken, up to `end_offset` of the log. `grown`: (topic, queue id, new end) of queues."""
+    """The records that got entries, up to `end_offset` of the log. `grown` has (topic, queue id, new end) of grown queues."""
 
     records: int
     end_offset: int
@@ -49,7 +49,7 @@ NOTHING = TakenRecords(0, 0, 0, [])
 
 
 class Terms(NamedTuple):
-    """Index entries of all rows in order: hashes of keys and tags, and the number of them in each row."""
+    """Index entries of all rows in order: hashes of keys and tags, and the number of hashes of each row."""
 
     hashes: NDArray[np.int64]
     counts: NDArray[np.int64]
@@ -68,9 +68,9 @@ class BulkEntries:
         self._rest = 0
 
     def records_of(self, view: memoryview | bytes, offset: int) -> Records | None:
-        """The records at the beginning of `view`, whose first byte is at `offset` and which ends within the same segment;
-        None if they are too few or too large. They are valid until the next call. A `bytes` view is immutable and not copied:
-        its last records serve as the room that must follow the rows."""
+        """The records at the beginning of `view`, or None if they are too few or too large. The first byte of `view` is at
+        `offset`, and `view` ends in the same segment. The records are valid until the next call. A `bytes` view is immutable
+        and not copied; its last records serve as the room that must follow the rows."""
         if len(view) < PREFIX.size:
             return None
         size = PREFIX.unpack_from(view)[0]
@@ -94,7 +94,7 @@ class BulkEntries:
         return records
 
     def put(self, records: Records) -> TakenRecords:
-        """Make the records' entries. Raises OSError (ENOSPC), with no entry made."""
+        """Make the records' entries. Raises OSError (ENOSPC) before any entry is made."""
         taken = self._put(records)
         self._rest = 0 if taken.records * 2 >= len(records) else min(2 * self._rest + 1, RESTS_MAX)
         self._rests = self._rest
@@ -135,7 +135,8 @@ class BulkEntries:
         return bool((np.maximum.reduceat(offsets, by_queue.firsts) < ends).all())
 
     def index(self, records: Records) -> int:
-        """Index the records that are not yet, as far as the newest file has room; returns how many. Raises OSError (ENOSPC)."""
+        """Index the records that are not indexed yet, as far as the newest file has room. Returns how many are indexed then.
+        Raises OSError (ENOSPC)."""
         if self._index is None:
             return len(records)
         if not len(records) or int(records.physical_offsets[-1]) < self._index.phy_end:
@@ -225,7 +226,7 @@ class BulkEntries:
 
 
 class ChosenRecords:
-    """The consume queues of records, and the `plain` records that they take, from the first one on."""
+    """The consume queues of records. `plain` is the number of records, from the first on, that get plain entries in them."""
 
     def __init__(self, records: Records, by_queue: QueueRows, table: QueueTable) -> None:
         rows, firsts = by_queue.rows, by_queue.firsts
@@ -259,7 +260,7 @@ class ChosenRecords:
         return found
 
     def make_room(self) -> None:
-        """Raises OSError (ENOSPC), with no entry made."""
+        """Reserve room for the entries. Raises OSError (ENOSPC) before any entry is made."""
         for queue, _, begin, end in self._parts():
             queue.make_room(end - begin)
 
@@ -283,7 +284,7 @@ class ChosenRecords:
 
 
 def _of_each_row(by_queue: QueueRows, values: list[int] | list[bool], count: int) -> NDArray[np.uint32]:
-    """Each row's value of its queue."""
+    """The value of each row's queue."""
     out = np.empty(count, np.uint32)
     out[by_queue.rows] = np.repeat(
         np.array(values, np.uint32), np.diff(np.append(by_queue.firsts, len(by_queue.rows)))

@@ -2,8 +2,8 @@
 
 Invariant: every record that ends at or below `position` has its entries, and no record that ends above the confirm offset has
 one. A run ends at the first record above its limit; only a moved confirm offset starts the next run. No other record of a
-master ends a run: where it skips queue offsets the gap is bridged, counted and logged. `known` holds facts of records as the
-log holds them, but for their CRC: code that cuts the log, or lets others write it, clears `known` first."""
+master ends a run: if a record skips queue offsets, the gap is bridged, counted and logged. `known` holds facts of records as
+they are in the log, but for the record CRC. Code that cuts the log, or lets other code write to it, clears `known` first."""
 
 from __future__ import annotations
 
@@ -32,36 +32,34 @@ logger = logging.getLogger(__name__)
 
 NEVER = 1 << 62
 PLAIN_FACTOR = 8
-"""Plain records of a step are taken this many times as many at once: they cost less by that factor."""
-KNOWN_MAX = 256  # beyond that, older records are read from the log in bulk
-NEW_QUEUES_MAX = 8  # in one run: each creates folders and a file, which takes as long as hundreds of records
+"""A step takes this many plain records instead of one other record, because a plain record costs that much less."""
+KNOWN_MAX = 256  # of more records, the older ones are read from the log in bulk
+NEW_QUEUES_MAX = 8  # limit of a run: a new queue costs as much as hundreds of records
 
 
 class Dispatcher:
     lead = 0
-    """Bytes before each record."""
+    """Bytes of framing before each record."""
 
     def __init__(self, queues: QueueTable, message_delay_level: str, index: IndexTable | None = None) -> None:
         self.position = 0  # a record boundary
         self.log_min = 0  # a log that starts at 0 holds the first message of each queue
-        self.store_timestamp = 0  # of the last dispatched record, ms
-        self.skips = (
-            0  # records whose queue offset was not the next one of their queue, or whose queue cannot be
-        )
+        self.store_timestamp = 0  # that of the last dispatched record, ms
+        self.skips = 0  # records with an unexpected queue offset, or whose queue cannot have a folder
         self.refuses_gaps = (
-            False  # while it is unknown whether records are missing in the log or entries in the queue
+            False  # while it is unknown whether the log misses records or the queue misses entries
         )
         self._plain = None
         if presence.native is not None:
             self._plain = presence.native.Entries(queues.by_key, SCHEDULE_TOPIC.encode())
-        # the compiled module reads them from the log
+        # the compiled module needs no known facts: it reads the records from the log
         self.known: deque[tuple[int, QueueFacts]] = deque(maxlen=0 if self._plain else KNOWN_MAX)
         """Records that this process appended, each with its physical offset, in log order."""
         self._queues = queues
         self._index = index
         self._delay_levels = message_delay_level
         self._tags = TagCodes(message_delay_level)
-        self._new_queues = 0  # in this run
+        self._new_queues = 0  # begun in this run
         self._grown: dict[tuple[bytes, int], int] = {}
         self._logged_skips: set[tuple[bytes, int]] = set()  # queues whose skips were logged
         self.bulk: BulkEntries | None = None
@@ -78,12 +76,13 @@ class Dispatcher:
         return other
 
     def run(self, buffer: Buffer, start: int, segment_end: int, limit: int, records_max: int) -> bool:
-        """Dispatch records from `position` on: at most `records_max`, none that ends above `limit`.
+        """Dispatch at most `records_max` records from `position` on, but no record that ends above `limit`.
 
-        `buffer` holds log bytes from offset `start` on, of one segment that ends at `segment_end`. Returns True when it
-        stopped because of `records_max`, of many new queues or of the end of the segment; False when only a higher limit or
-        more bytes in the buffer let it continue. Raises StoreCorrupted when no record is at a position below the limit, and
-        OSError of a full disk, after which the same run may be tried again. In bulk a run may take thousands."""
+        `buffer` holds log bytes from offset `start` on, of one segment that ends at `segment_end`. Returns True if the run
+        stopped because of `records_max`, of many new queues or of the end of the segment. Returns False if the run needs a
+        higher limit or more bytes to continue. Raises StoreCorrupted if no record is at a position below the limit, and
+        OSError if the disk is full; the same run may then be tried again. In bulk, a run may take thousands of records more
+        than `records_max`."""
         self._new_queues = 0
         end = min(limit, segment_end)
         records_max -= self._put_known(end, records_max)
@@ -121,11 +120,11 @@ class Dispatcher:
             elif facts == record.INVALID and record.declared_end(buffer, at, position) <= limit:
                 raise StoreCorrupted(position, limit, "no whole valid record is here")
             else:
-                return False  # a slave's log, or this buffer, holds only its first part
+                return False  # the log of a slave, or the buffer, has only a part of the record
         return True
 
     def _put_plain(self, buffer: Buffer, start: int, end: int, records_max: int) -> int:
-        """Make the entries of the next records, up to the first that is not plain, see nativepath.native; returns how many."""
+        """Make the entries of the next plain records, see nativepath.native. Returns how many records got entries."""
         assert self._plain is not None
         end = min(end, start + len(buffer))
         if end - self.position < record.RECORD_SIZE_MIN:
@@ -142,7 +141,7 @@ class Dispatcher:
         return taken
 
     def _put_known(self, limit: int, records_max: int) -> int:
-        """Make the entries of the next records while their facts are known; returns how many."""
+        """Make the entries of the next records while their facts are known. Returns how many records got entries."""
         known, count = self.known, 0
         while known and count < records_max and self._new_queues < NEW_QUEUES_MAX:
             position, facts = known[0]
@@ -155,8 +154,8 @@ class Dispatcher:
         return count
 
     def put(self, position: int, facts: QueueFacts) -> None:
-        """Make the entry of the record at `position`, the next one to dispatch. Raises QueueOffsetGap if gaps are refused,
-        with nothing done."""
+        """Make the entries of the record at `position`, which is the next to dispatch. Raises QueueOffsetGap, with nothing
+        done, if the record skips queue offsets and gaps are refused."""
         size, topic, queue_id, queue_offset, sys_flag, store_timestamp, properties = facts
         tag, unique, keys = dispatched_values(properties)
         if record.counts_in_queue(sys_flag):
@@ -178,8 +177,8 @@ class Dispatcher:
         self.store_timestamp = store_timestamp
 
     def put_many(self, records: Records) -> int:
-        """Make the entries of `records`, the next to dispatch, up to the first that is not plain; returns how many. Raises
-        OSError of a full disk, with nothing done."""
+        """Make the entries of `records`, which are the next to dispatch, up to the first that is not plain. Returns how many
+        records got entries. Raises OSError, with nothing done, if the disk is full."""
         assert self.bulk is not None
         taken = self.bulk.put(records)
         if taken.records:
@@ -216,8 +215,8 @@ class Dispatcher:
             self._index.put(position, facts, *dispatched_values(facts.properties))
 
     def index_many(self, records: Records) -> int:
-        """Index those of the records below `position` that are not indexed, as far as they are plain; returns how many are
-        now."""
+        """Index these records, all below `position`, that are not indexed yet, as far as they are plain. Returns how many are
+        indexed then."""
         assert self.bulk is not None
         count = self.bulk.index(records)
         if count:

@@ -1,8 +1,8 @@
 """Runs dispatch whenever the confirm offset moves, in steps short enough for other tasks to run in between.
 
-Invariant: dispatch never passes the confirm offset. While the disk has no room for consume queues, or does not return the
-log, dispatch waits, and `full` or `unread` is set. If no consumer waits for a message, on a slave, it lets some bytes gather:
-many records at once cost a fifth of one by one."""
+Invariant: dispatch never passes the confirm offset. While the disk has no room for consume queues, or does not return the log,
+dispatch waits, and `full` or `unread` is set. On a slave without waiting consumers, dispatch waits until some bytes have
+gathered: records cost a fifth if many are dispatched at once."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ GATHER_S = 0.01
 
 
 class DispatchLoop:
-    """`on_progress()` is called after each step that added queue entries. While `gathers()`, less than GATHER_BYTES wait
-    GATHER_S for more."""
+    """`on_progress()` is called after each step that added queue entries. While `gathers()` is true and less than GATHER_BYTES
+    are to be dispatched, the loop waits GATHER_S for more."""
 
     def __init__(
         self,
@@ -43,20 +43,20 @@ class DispatchLoop:
         may_read: Callable[[int, int], Awaitable[bool]],
         looks_again: Callable[[int], bool],
     ) -> None:
-        """`may_read(start, end)` is asked before exactly these bytes are dispatched; after False it is asked again later.
-        `looks_again(position)` is asked if they are no records: whether to read them once more."""
+        """`may_read(start, end)` is called before exactly these bytes are dispatched. If it returns False, it is called again
+        later. If there is no record at a position, `looks_again(position)` says whether to read the bytes once more."""
         self._log = commit_log
         self._dispatcher = dispatcher
         self._confirm_offset = confirm_offset
         self._step_bytes_min = self._step_bytes = max(STEP_BYTES_MIN, 2 * record_size_max)
         self._entry_write = RetriedWrite(
             logger,
-            "no entry of a consume queue or the index can be written, trying on",
+            "no entry of a consume queue or the index can be written, retrying",
             again="entry of a consume queue or the index can be written again",
         )
         self.unread = False
         """Whether the disk did not return the log that is to be dispatched next."""
-        self._rests = False  # pausing before the next attempt
+        self._rests = False  # whether it pauses before the next attempt
         self._failure = RepeatedFailure()
         self._gathers = gathers
         self._on_progress = on_progress
@@ -80,7 +80,7 @@ class DispatchLoop:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Within it no step begins by itself; one that reads from the disk may end."""
+        """In this context no step begins by itself, but a step that is reading from the disk may end."""
         self._holds += 1
         try:
             yield
@@ -97,10 +97,10 @@ class DispatchLoop:
             self._wanted.clear()
             if not self._holds and await self._step_or_again():
                 self._wanted.set()
-                await asyncio.sleep(0)  # others run between two steps
+                await asyncio.sleep(0)  # other tasks run between two steps
 
     def step(self) -> bool:
-        """One bounded step over mapped segments; True when more can be done at once."""
+        """Run one bounded step over mapped segments. Returns True if more can be done at once."""
         position = self._dispatcher.position
         if position >= self._confirm_offset():
             self._entry_write.done()  # the refused records may have been cut off
@@ -152,7 +152,7 @@ class DispatchLoop:
         if self._dispatcher.position != position:
             self._step_bytes = self._step_bytes_min
             return more or is_cold or reach < confirmed
-        if reach < whole and not self.full:  # maxMessageSize may have been greater once
+        if reach < whole and not self.full:  # a larger record: maxMessageSize was greater once
             self._step_bytes *= 2
             return True
         return more
@@ -164,7 +164,7 @@ class DispatchLoop:
         loop.call_later(RETRY_S, self._ask_again)
         if self._failure.failed(error.errno, int(loop.time() * 1000)):
             logger.error(
-                "dispatch waits: the disk does not give the log, trying on; later messages enter their queues once it does",
+                "dispatch waits: the disk does not give the log, retrying; later messages enter their queues once it does",
                 extra=fields(
                     offset=position,
                     why=error,

@@ -1,9 +1,9 @@
-"""The check of consume queues at a start: whether they list every record of the log; missing entries are rebuilt from the
-log.
+"""The check at a start whether consume queues list every record of the log. Missing entries are rebuilt from the log.
 
 Invariant: after `run` each queue lists every record of the log that ends at or below the offset that `run` returned, or the
-start is refused. A queue's expected end is the remembered one plus the log behind it; the queue's own files are believed
-where they agree. Memory is bounded by the number of queues, and other tasks run between two slices of a walk."""
+start is refused. A queue's expected end is its remembered end plus the records that the log holds behind it. The queue's own
+files are used if they agree with the expected end. Memory is bounded by the number of queues, and other tasks run between two
+slices of a walk."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SLICE_RECORDS = 512
 PROGRESS_BYTES = 256 << 20
 SCANNED_BYTES_MAX = 32 << 20
 SCANNED_QUEUES_MAX = 2_000
-"""At each start, the entries of this many queues are scanned; those of the others are compared when they are read."""
+"""At each start, the entries of this many queues are scanned. Entries of other queues are compared when they are read."""
 QUEUES_IN_A_SLICE = 256
 HEAD_BYTES = 512
 
@@ -46,9 +46,10 @@ def named(key: Key) -> str:
 
 
 class QueueCheck:
-    """`remembered` is None if nothing is known of the queues' ends; `dispatcher` knows the log's record framing. Unless it
-    `mends`, the running store's dispatch adds missing entries: in Raft mode dispatch compares records and waits for other
-    members where one is corrupt. This check may read a topic that no record has."""
+    """`remembered` is None if no ends of queues are known. `dispatcher` knows the log's record framing. With `mends`, the
+    check adds missing entries. Without `mends`, as in Raft mode, the running store's dispatch adds them, because it compares
+    records and waits for other members if a record is corrupt. This check does not compare, so a corrupt record could get it
+    to add entries under a topic that no record has."""
 
     def __init__(
         self,
@@ -65,12 +66,12 @@ class QueueCheck:
         self._remembered = remembered
         self._mends = mends
         self._spans: dict[Key, OffsetSpan] = {}
-        self._firsts: dict[Key, int] = {}  # the walk's position at the first record of each
+        self._firsts: dict[Key, int] = {}  # the walk's position at each queue's first record
 
     async def run(self, listed_end: int, loaded_limit: int, *, believes: bool) -> int:
-        """Ensure that every record that ends at or below `listed_end` is listed; the queues were loaded up to `loaded_limit`.
-        Without remembered ends all of the log is walked, unless the caller `believes` the queues' files, as those of
-        upstream. Returns the offset up to which records are listed: `listed_end`, or less if this does not mend. Raises
+        """Ensure that every record that ends at or below `listed_end` is listed. The queues were loaded up to `loaded_limit`.
+        Without remembered ends all of the log is walked, unless the caller `believes` the queues' files, as for a store of
+        upstream. Returns the offset up to which records are listed: `listed_end`, or less if this check does not mend. Raises
         QueueUnmendable or OSError."""
         known = self._remembered if await self._is_of_this_log() else None
         spans: dict[Key, OffsetSpan] = {}
@@ -100,8 +101,8 @@ class QueueCheck:
         return whole_to
 
     async def _keep(self, known: QueueEnds, listed_end: int) -> None:
-        """Queues without messages still assign no offset twice; a queue whose messages are yet to be dispatched lists them
-        itself."""
+        """Keep the ends of queues without messages, so that no offset is assigned twice. A queue with messages that are not
+        dispatched yet needs none, because its entries will show its end."""
         later = Counted(self._queues, {})
         if await self._walk(self._dispatcher.alone(later), listed_end, known.position, mends=False):
             self._queues.keep_ends(known, but=later.spans().keys())
@@ -112,7 +113,7 @@ class QueueCheck:
             return False
         try:
             return await mark_of(log, ends.position) == ends.mark
-        except (OSError, IndexError):  # the log ends before it
+        except (OSError, IndexError):  # the log ends before the position
             return False
 
     def _is_short(self, key: Key, span: OffsetSpan) -> bool:
@@ -124,7 +125,7 @@ class QueueCheck:
         return queue.lost_beginning(span.begin, self._log.min_offset)
 
     async def _corrupt_queues(self) -> list[Key]:
-        """Queues whose files hold other bytes than consecutive entries, as far as they are scanned."""
+        """Queues whose files do not hold consecutive entries of the queue, as far as they are scanned."""
         found, scanned = [], 0
         for key, queue in list(self._queues.by_key.items())[:SCANNED_QUEUES_MAX]:
             if scanned > SCANNED_BYTES_MAX:
@@ -135,14 +136,14 @@ class QueueCheck:
         return found
 
     def _ends_at_home(self, key: Key, queue: ConsumeQueue) -> bool:
-        """False if the file is another queue's: both of its last two entries lead to records that name the same other queue.
-        One record may be corrupt, so it proves nothing. True if those are not in memory: readers compare again."""
+        """False if the file is another queue's: the records of its last two entries name the same other queue. One record
+        alone proves nothing, because it may be corrupt. True if the records are not in memory; readers compare them later."""
         ends = range(max(queue.min_queue_offset, queue.max_queue_offset - 2), queue.max_queue_offset)
         owners = [self._owner(queue.entry(place)) for place in ends]
         return len(owners) < 2 or owners[0] != owners[1] or owners[0] in (None, key)
 
     def _owner(self, entry: tuple[int, int, int]) -> Key | None:
-        """The queue that the entry's record names; None if reading it waits for the disk, or no record is there."""
+        """The queue that the entry's record names; None if the record is not in memory, or no record is there."""
         phy, size, _ = entry
         log = self._log
         if (
@@ -156,7 +157,7 @@ class QueueCheck:
         return None if isinstance(found, int) else (found[1], found[2])
 
     async def _cut_back(self, keys: list[Key], listed_end: int) -> int:
-        """Cut unreliable entries of these queues; returns the offset up to which all queues list every record."""
+        """Cut unreliable entries of these queues, and return the offset up to which all queues list every record."""
         logger.warning(
             "consume queues list less than the log holds, or other records: they are rebuilt from the log",
             extra=fields(
@@ -179,7 +180,7 @@ class QueueCheck:
         logger.warning("consume queues are rebuilt", extra=fields(queues=len(keys), first=first))
 
     async def _kept(self, key: Key) -> int:
-        """Cut unreliable entries; returns the offset up to which the queue lists every record."""
+        """Cut unreliable entries of the queue, and return the offset up to which it lists every record."""
         queue = self._queues.by_key.get(key)
         if queue is None:
             return 0 if self._mends else self._firsts.get(key, 0)
@@ -194,12 +195,12 @@ class QueueCheck:
         return 0
 
     async def _reliable_end(self, queue: ConsumeQueue) -> int:
-        """The place of the entry before the first corrupt one: what follows may begin with its tags code, which can have any
-        value."""
+        """The place of the entry before the first corrupt entry. That entry is cut too: the corruption may begin in its tags
+        code, which can have any value."""
         return await queue.intact_end() - 1
 
     async def _is_its_own(self, key: Key, queue: ConsumeQueue) -> bool:
-        """Whether its last entry, if any is left, leads to that record of the log."""
+        """Whether the queue's last entry, if any is left, leads to a record of the log that names this queue."""
         if queue.min_queue_offset >= queue.max_queue_offset:
             return True
         place = queue.max_queue_offset - 1
@@ -216,8 +217,8 @@ class QueueCheck:
         return not isinstance(found, int) and (found[1], found[2]) == key
 
     async def _walk(self, dispatcher: Dispatcher, start: int, end: int, *, mends: bool) -> bool:
-        """Give `dispatcher` the records from `start` to `end`. Damaged parts are skipped up to the next segment, unless the
-        walk `mends`; returns whether there were none. Raises StoreCorrupted or OSError."""
+        """Give `dispatcher` the records from `start` to `end`. Unless the walk `mends`, damaged parts are skipped up to the
+        next segment. Returns whether there were no damaged parts. Raises StoreCorrupted or OSError."""
         log, wanted, logged, whole = self._log, READ_BYTES, start, True
         dispatcher.position = start
         while dispatcher.position < end:
@@ -250,7 +251,7 @@ class QueueCheck:
 
 
 class Counting:
-    """Replaces a consume queue whose entries are counted, not made."""
+    """Replaces a consume queue: entries are counted, but not made."""
 
     max_queue_offset = NEVER
     phy_end = 0
@@ -268,7 +269,7 @@ class Counting:
 
 
 class Counted(QueueTable):
-    """The expected offsets of each queue: `spans`, extended by the dispatched records."""
+    """The expected offsets of each queue: the known spans, extended by the dispatched records."""
 
     def __init__(self, queues: QueueTable, spans: dict[Key, OffsetSpan]) -> None:
         super().__init__(queues.directory, queues.file_size)
@@ -290,7 +291,7 @@ class Counted(QueueTable):
 
 
 class ChosenQueues(QueueTable):
-    """Gives entries to the chosen queues of a table only."""
+    """A table of queues in which only the chosen queues get entries."""
 
     def __init__(self, queues: QueueTable, keys: list[Key]) -> None:
         super().__init__(queues.directory, queues.file_size)

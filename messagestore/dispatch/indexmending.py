@@ -1,9 +1,9 @@
-"""Repair of the index: damaged files are found and deleted, and records that no file lists are indexed again from the log.
-For files of other versions it finds out from which record on they have tags.
+"""Repair of the index: damaged files are found and deleted, and records that no file lists are indexed again from the log. For
+files of other versions, the repair finds from which record on they have tags.
 
-Invariant: no record gets an entry above the place up to which the index was filled when its gap was found, and no record gets
-it twice. Before the store runs, only the file that takes new records and some MiB of log are examined; everything else is
-checked and rebuilt while it runs, in slices of some milliseconds with pauses between them."""
+Invariant: a gap is filled only up to the place up to which the index was filled when the gap was found, and no record gets an
+entry twice. Before the store runs, only the file for new records and some MiB of log are examined. Everything else is checked
+and rebuilt while the store runs, in slices of some milliseconds with pauses between them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SLICE_RECORDS = 256
 SLICE_ENTRIES = 4_096
 SLICE_SLOTS = 16_384
 SAMPLES = 32
-"""This many entries of a file, and some at its beginning, are compared with their records, to find whether it has tags."""
+"""To find whether a file has tags, this many entries, and some at its beginning, are compared with their records."""
 PAUSE_S = 0.01
 RETRY_S = 10.0
 UNREADABLE = OSError, IndexError, OffsetOutOfRange
@@ -44,7 +44,8 @@ Fault = Callable[[IndexFile], Awaitable[str | None]]
 
 
 class GapWriter(IndexTable):
-    """An index that takes the records of one gap, and those around it that are partly unlisted; none before that."""
+    """An index for the records of one gap, and for records around the gap that are listed only in part. It ignores earlier
+    records."""
 
     def __init__(self, index: IndexTable, gap: Gap) -> None:
         self._index = index
@@ -54,7 +55,7 @@ class GapWriter(IndexTable):
         if gap.before is not None and self.phy_end not in self._in_part:
             self.phy_end += 1
         self.splits = False
-        """Set when a partly listed record was among those taken."""
+        """Set if one of the records that it took was listed in part."""
         self.records = 0
 
     def put(self, phy: int, facts: QueueFacts, tag: bytes, unique: bytes, keys: bytes) -> None:
@@ -62,7 +63,7 @@ class GapWriter(IndexTable):
             return
         hashes = self._index.hashes_of(facts.topic, tag, unique, keys)
         if (listed := self._in_part.get(phy)) is not None:
-            if phy < self._index.tags_since.phy:  # it may be listed without its tag
+            if phy < self._index.tags_since.phy:  # the record may be listed without its tag
                 hashes = self._index.hashes_of(facts.topic, b"", unique, keys)
             hashes = [value for value in hashes if value not in listed]
             self.splits |= bool(hashes)
@@ -75,7 +76,7 @@ class GapWriter(IndexTable):
 
 
 class GapProbe(GapWriter):
-    """Takes no record; counts whether there are some."""
+    """Takes no record, but counts those that would be taken."""
 
     def take(self, phy: int, hashes: list[int], store_timestamp: int) -> None:
         pass
@@ -90,13 +91,13 @@ class TaggedSample(NamedTuple):
 
 
 class FilesChanged(Exception):
-    """Index files were cut or deleted meanwhile."""
+    """Index files were cut or deleted while they were examined."""
 
 
 class IndexMending:
-    """`begin_of(phy)` is where the framing of the record at `phy` begins, `record_at(phy)` the confirmed record there;
-    `on_progress()` is called after new entries. All entries of all files are checked once, at `bytes_per_second`; with 0 only
-    those of a file that a query finds damaged."""
+    """`begin_of(phy)` is where the framing of the record at `phy` begins, and `record_at(phy)` is the confirmed record there.
+    `on_progress()` is called after new entries. All entries of all files are checked once, at `bytes_per_second`. If that is
+    0, only the entries of a file that a query finds damaged are checked."""
 
     def __init__(
         self,
@@ -113,9 +114,9 @@ class IndexMending:
         self.index = index
         self._bytes_per_second = bytes_per_second
         self.fills = False
-        """Records of lost files are being indexed again."""
+        """Whether records of lost files are being indexed again."""
         self.own_tags = ALL_TAGS
-        """This process indexes the records from there on, all with their tags."""
+        """From where on this process indexes the records, all with their tags."""
         self._log = log
         self._queues = queues
         self._dispatcher = dispatcher
@@ -126,8 +127,8 @@ class IndexMending:
     # At a start
 
     async def joins(self, dispatched: int) -> int:
-        """For a loaded index: the log offset from which the caller gives it records. That is `dispatched`, or some MiB
-        before; `run` fills in other missing records. Raises OSError."""
+        """The log offset from which the caller gives records to the loaded index: `dispatched`, or some MiB before. `run` adds
+        other missing records later. Raises OSError."""
         index = self.index
         while index.files and (why := await self._outline_fault(index.files[-1])) is not None:
             await self._drop(index.files[-1], why)
@@ -149,8 +150,8 @@ class IndexMending:
     # While the store runs
 
     async def run(self) -> None:
-        """Run until cancelled. Raises OSError of a disk that takes no index files although it has room."""
-        # names, not files: a reference to a deleted file keeps its blocks
+        """Run until cancelled. Raises OSError if the disk takes no index files although it has room."""
+        # keep names, not files: a reference to a deleted file would keep the file's disk blocks
         names = [file.file.name for file in self.index.files]
         for name in reversed(names):
             await self._look_at(name, self._outline_fault)
@@ -178,7 +179,7 @@ class IndexMending:
         await self._fill()
 
     async def _look(self, file: IndexFile, fault: Fault) -> bool:
-        """Whether the file was deleted."""
+        """Look for a fault, and delete the file if it has one. Returns whether the file was deleted."""
         while file in self.index.files:
             cuts = file.cuts
             try:
@@ -203,8 +204,8 @@ class IndexMending:
     # Faults of a file
 
     async def _outline_fault(self, file: IndexFile) -> str | None:
-        """Compare header, first and last entry with each other and with their records. An unreadable record proves nothing.
-        Raises OSError."""
+        """Compare the header, the first and the last entry with each other and with the entries' records. An unreadable record
+        proves nothing. Raises OSError."""
         begin_ms, end_ms, last = file.begin_timestamp, file.end_timestamp, file.index_count - 1
         numbers = (FIRST_ENTRY, last)
         header = file.header()
@@ -220,7 +221,7 @@ class IndexMending:
             if value not in hashes:
                 return f"its entry {number} leads to {phy}, and the record there has no such key"
             if number == last and value != hashes[-1] and phy >= self.index.tags_since.phy:
-                # another version put it, and was killed before it saved a checkpoint
+                # another version put this entry, and was killed before it saved a checkpoint
                 self.index.tags_since, self.index.asks_files = self.own_tags, True
             stored_ms = facts.store_timestamp
             if seconds != min(max((stored_ms - begin_ms) // 1000, 0), I32_MAX):
@@ -275,7 +276,7 @@ class IndexMending:
     async def _ahead_fault(
         self, file: IndexFile, ahead: list[tuple[int, int, int]], limit: int
     ) -> str | None:
-        """Check the result of Chains.slots_ahead. All messages of a tag are in one chain, which may have grown long
+        """Check the result of Chains.slots_ahead. All messages with a tag are in one chain, which may have grown long
         meanwhile."""
         left = SLICE_ENTRIES
         for slot, number, newest in ahead:
@@ -304,8 +305,8 @@ class IndexMending:
     # Tags
 
     async def _ask_files(self) -> None:
-        """Find from which record on tags are indexed, by samples of the files, newest first, down to the first without any:
-        upstream writes tags since 5.4, and continues files of older versions."""
+        """Find from which record on tags are indexed. Samples of the files are read, newest first, until one has no tag.
+        Upstream writes tags since 5.4, and continues files of older versions."""
         while True:
             changes, since = self.index.changes, self.own_tags
             try:
@@ -329,7 +330,7 @@ class IndexMending:
 
     def _tags_found(self, since: TagsSince) -> None:
         index = self.index
-        if since.phy < index.tags_since.phy:  # no cut went below it meanwhile
+        if since.phy < index.tags_since.phy:  # no cut went below that meanwhile
             index.tags_since = since
         index.asks_files = False
         self._on_progress()
@@ -340,20 +341,18 @@ class IndexMending:
             )
 
     def _samples(self) -> list[tuple[str, int]]:
-        """Files and numbers of entries in them, newest first."""
+        """Names of files and numbers of entries in them, newest first."""
         found: list[tuple[str, int]] = []
         for file in reversed(self.index.files):
             span = file.index_count - FIRST_ENTRY - 1
             numbers = {span * each // (SAMPLES - 1) for each in range(SAMPLES)}
-            numbers |= {
-                span >> halved for halved in range(span.bit_length())
-            }  # closer at the file's beginning
+            numbers |= {span >> halved for halved in range(span.bit_length())}  # denser at the beginning
             found += [(file.file.name, FIRST_ENTRY + number) for number in sorted(numbers, reverse=True)]
         return found
 
     async def _sample(self, name: str, number: int) -> TaggedSample | None:
-        """None if the record proves nothing: it has no tag, cannot be read, or another file may hold its last entries. Raises
-        OSError."""
+        """Return None if the record proves nothing: it has no tag, it cannot be read, or another file may hold its last
+        entries. Raises OSError."""
         file = self.index.named(name)
         if file is None or number >= file.index_count:
             raise FilesChanged
@@ -372,14 +371,14 @@ class IndexMending:
             return None
         return TaggedSample(phy, facts.store_timestamp, has_tag)
 
-    # What no file lists
+    # Records that no file lists
 
     async def _fill(self) -> None:
-        """Fill gaps until none has unlisted records. Raises OSError."""
+        """Fill gaps until no gap has unlisted records. Raises OSError."""
         while True:
             changes = self.index.changes
             try:
-                # the last gap keeps the end at which it was found: new records go into a new file meanwhile
+                # the last gap keeps the end at which it was found, because new records go into a new file meanwhile
                 gaps, phy_end = self.index.gaps(), self.index.phy_end
                 for gap in gaps:
                     end = phy_end if gap.behind is None else await self._end_of_first(gap.behind)
@@ -388,12 +387,12 @@ class IndexMending:
                 await asyncio.sleep(PAUSE_S)
             except LogReplaced:
                 raise
-            except OffsetOutOfRange:  # retention
+            except OffsetOutOfRange:  # deleted by retention
                 await asyncio.sleep(RETRY_S)
             except OSError as error:
                 if error.errno not in DISK_FULL:
                     raise
-                logger.warning("the disk has no room for index files, trying on", extra=fields(why=error))
+                logger.warning("the disk has no room for index files, retrying", extra=fields(why=error))
                 await asyncio.sleep(RETRY_S)
             else:
                 if self.index.changes == changes:
@@ -402,12 +401,12 @@ class IndexMending:
         self.fills = False
 
     def _start_of(self, gap: Gap) -> int:
-        """The record before the gap, if the log holds one."""
+        """Where the record before the gap begins, or the log, if it holds no such record."""
         log_min = self._log.min_offset
         return log_min if gap.before is None else max(self._begin_of(gap.before.end_phy), log_min)
 
     async def _end_of_first(self, file: IndexFile) -> int:
-        """The end of a file's first record, which may be listed there in part."""
+        """The end of a file's first record, because the file may list this record only in part."""
         facts = await self._facts_at(file.begin_phy)
         return self._begin_of(file.begin_phy) if facts is None else file.begin_phy + facts.size
 
@@ -436,8 +435,8 @@ class IndexMending:
     async def _walk(
         self, start: int, end: int, writer: GapWriter, goes_on: Callable[[], bool], *, pause_s: float
     ) -> int:
-        """Give `writer` the records from `start` to `end` while `goes_on()`; returns the position reached. Unreadable or
-        damaged parts are skipped up to the next segment. Raises OffsetOutOfRange, and OSError of the writer."""
+        """Give `writer` the records from `start` to `end` while `goes_on()` is true. Returns the position reached. Unreadable
+        or damaged parts are skipped up to the next segment. Raises OffsetOutOfRange, and OSError of the writer."""
         log, wanted = self._log, FIRST_READ_BYTES
         dispatcher = self._dispatcher.alone(ChosenQueues(self._queues, []), writer)
         dispatcher.position = start

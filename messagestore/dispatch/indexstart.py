@@ -1,4 +1,4 @@
-"""From which offset a starting store fills its index, and from which offset on the index has tags.
+"""The offset from which a starting store fills its index, and the offset from which on the index has tags.
 
 Invariant: while an index is partial, the checkpoint on disk says so."""
 
@@ -13,7 +13,7 @@ from messagestore.log.files import LogFiles
 
 
 class IndexStart:
-    """After `index_lost()` the checkpoint on disk says that the index is partial."""
+    """`index_lost()` writes to the checkpoint on disk that the index is partial."""
 
     def __init__(
         self,
@@ -31,11 +31,11 @@ class IndexStart:
         self._now_ms = now_ms
 
     async def found(self, dispatched: int, *, trusted: bool) -> int:
-        """Open the index for the dispatch position `dispatched`; returns the offset from which the caller gives it records.
-        If there is no file (the store had no index, or one of another geometry), older records are missing: IndexMending
-        fills them in while the store runs. The checkpoint says so before the first file is deleted: nothing vouches for files
-        of an interrupted start, and after a power cut none is kept. A store that never dispatched or confirmed anything
-        writes no checkpoint: a disk may be too full for it."""
+        """Open the index for the dispatch position `dispatched`, and return the offset from which the caller gives it records.
+        If there is no file (the store had no index, or an index of another geometry), older records are missing, and
+        IndexMending adds them while the store runs. Before the first file is deleted, the checkpoint says that the index is
+        partial, so a later start does not rely on the files of an interrupted start. A store that never dispatched or
+        confirmed anything writes no checkpoint, because the disk may be too full for it."""
         if self._index is None or self._mending is None:
             return dispatched
         if self._log.has_segments and not self._index.fits:
@@ -53,8 +53,9 @@ class IndexStart:
         return start
 
     def _note_tags(self, start: int) -> None:
-        """Records indexed from `start` on have their tags. For older ones the checkpoint records where tags begin, unless it
-        is of an older version or of Java: then IndexMending samples the files while the store runs."""
+        """Note from which record on the index has tags. Records indexed from `start` on have their tags. For older records the
+        checkpoint says where tags begin. If the checkpoint is of an older version or of Java, IndexMending samples the files
+        while the store runs."""
         assert self._index is not None and self._mending is not None
         first = max(start, self._index.phy_end) if self._index.exists else 0
         own = self._mending.own_tags = TagsSince(first, self._now_ms()) if first else ALL_TAGS

@@ -1,6 +1,6 @@
 """Consume queues and index on disk, and the checkpoint that vouches for them.
 
-Invariant: the checkpoint's confirm offset never exceeds what is confirmed, flushed, and listed in queues on disk; it is
+Invariant: the checkpoint's confirm offset never exceeds what is confirmed, flushed, and listed in queues on disk. It is
 lowered on disk before anything below it is cut."""
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 BOUNDARIES_MAX = 16
 ENDS_STEP_BYTES = 8 << 20
 ENDS_STEP_FACTOR = 4
-"""Log bytes per byte of the file of remembered ends before that file is written again."""
+"""The file of remembered ends is written again after this many bytes of log for each byte of the file."""
 SPANS_IN_A_SLICE = 256
 
 
@@ -59,22 +59,22 @@ class SavedQueues:
         self._dispatcher = dispatcher
         self._confirm_offset = confirm_offset
         self._checkpoint = Checkpoint()
-        self._damaged = False  # whether the file on disk is, until a checkpoint is saved
+        self._damaged = False  # whether the file on disk is damaged, until a checkpoint is saved
         self._stored = b""
         self.vouched_offset = 0  # the file on disk has at least this confirm offset
         self._synced_end = 0  # entries of records that end at or below this are on disk
         self._boundaries: deque[int] = deque(
             maxlen=BOUNDARIES_MAX
-        )  # former values of that, of which records end at each
+        )  # former values of _synced_end: a record ends at each
         self._ends_lock = asyncio.Lock()
         self._ends_at: int | None = (
-            None  # the position of the file of remembered ends; None without a file to rely on
+            None  # position of the file of remembered ends; None without a reliable file
         )
         self._ends_step = ENDS_STEP_BYTES
         self._cuts = 0
 
     async def load(self) -> Checkpoint:
-        """The checkpoint of the last run; a default one for a damaged file. Raises OSError."""
+        """The checkpoint of the last run, or a default checkpoint if the file is damaged. Raises OSError."""
         data = await self._files.read(FILE)
         try:
             self._checkpoint = decode_checkpoint(data)
@@ -84,7 +84,7 @@ class SavedQueues:
                 "checkpoint damaged, the whole log is read and confirmed again", extra=fields(why=damage)
             )
         if data is not None and not self._checkpoint.ours and self._checkpoint == Checkpoint():
-            # an erased file, or one that Java has only made: not of a store that never saved
+            # the file was erased, or Java only created it: the store may have saved checkpoints before
             self._checkpoint = replace(NOTHING_VOUCHED, tables=self._checkpoint.tables)
         if self._checkpoint.java_wrote:
             logger.info(
@@ -107,8 +107,8 @@ class SavedQueues:
         self._checkpoint.tables = True
 
     async def _load_ends(self) -> QueueEnds | None:
-        """The remembered queue ends, for a start whose checkpoint is of this implementation; None if Java has run since.
-        Raises OSError."""
+        """The remembered queue ends; None if the checkpoint is not of this implementation or Java has run since. Raises
+        OSError."""
         ends = decode_queue_ends(await self._files.read(ENDS_FILE))
         if ends is None or self._checkpoint.java_wrote or not (self._checkpoint.ours or self._damaged):
             await self._files.remove(ENDS_FILE)
@@ -117,21 +117,22 @@ class SavedQueues:
         return ends
 
     async def check_queues(self, listed_end: int, loaded_limit: int, *, mends: bool = True) -> int:
-        """Run QueueCheck, after the queues were loaded. Upstream remembers no ends: its queue files are believed.
-        Raises OSError or QueueUnmendable."""
+        """Run QueueCheck, after the queues were loaded. Upstream remembers no ends, so its queue files are trusted. Raises
+        OSError or QueueUnmendable."""
         check = QueueCheck(self._log, self._queues, self._dispatcher, await self._load_ends(), mends=mends)
         return await check.run(listed_end, loaded_limit, believes=not self._checkpoint.ours)
 
     async def index_lost(self) -> None:
-        """Record in the checkpoint, durably, that the index is partial, until `sync` has brought all of it to disk. A damaged
-        file stays: the next start relies on nothing in it. Values of upstream stay upstream's. Raises OSError."""
+        """Record durably in the checkpoint that the index is partial, until `sync` has brought all of the index to disk. A
+        damaged checkpoint stays as it is, because the next start does not rely on it. Upstream's values stay marked as
+        upstream's. Raises OSError."""
         if self._checkpoint.index_msg_timestamp != INDEX_PARTIAL and not self._damaged:
             self._checkpoint.index_msg_timestamp = INDEX_PARTIAL
             self._stored = self._checkpoint.encode(checked=self._checkpoint.ours)
             await self._files.replace(FILE, self._stored)
 
     async def sync(self) -> None:
-        """Sync queues and index, and note their position for the next checkpoint. Raises OSError: the disk failed."""
+        """Sync queues and index, and note their position for the next checkpoint. Raises OSError if the disk failed."""
         position, timestamp = self._dispatcher.position, self._dispatcher.store_timestamp
         self._dispatcher.note_grown()
         await self._queues.sync()
@@ -149,8 +150,8 @@ class SavedQueues:
             self._checkpoint.physic_msg_timestamp = self._checkpoint.logics_msg_timestamp = timestamp
 
     async def announce_cut(self, offset: int) -> None:
-        """Ensure that no checkpoint on disk vouches for anything above `offset`, so that a crash finds nothing lost below it;
-        the caller has lowered the confirm offset. Raises OSError: nothing may be cut yet."""
+        """Ensure that the checkpoint on disk guarantees nothing above `offset`, so that a start after a crash misses nothing.
+        The caller has lowered the confirm offset before. Raises OSError; then nothing may be cut yet."""
         self._synced_end = min(self._synced_end, offset)
         self._cuts += 1
         while self._boundaries and self._boundaries[-1] > offset:
@@ -164,7 +165,7 @@ class SavedQueues:
 
     async def truncate(self, offset: int) -> None:
         """End queues, index and dispatch at `offset`, after `announce_cut`. Raises OSError."""
-        # a record whose index entry a full disk refused is in its queue and to be dispatched again
+        # if a full disk refused a record's index entry, the record has a queue entry but is not dispatched
         if max(self._dispatcher.position, self._queues.phy_end()) > offset:
             await self._queues.truncate(offset)
             if self._index is not None:
@@ -172,10 +173,10 @@ class SavedQueues:
             self._dispatcher.position = min(self._dispatcher.position, offset)
 
     async def save_checkpoint(self) -> None:
-        """Save a checkpoint of what `sync` brought to disk, durably. OSError leaves the file unchanged."""
+        """Save durably a checkpoint of what `sync` brought to disk. Raises OSError, with the file unchanged."""
         checkpoint, before = self._checkpoint, self._checkpoint.confirm_phy_offset
         end = min(self._confirm_offset(), self._log.flushed_offset, self._synced_end)
-        # a power cut may drop a later first segment that a slave's log has just begun with; no data is lost then
+        # a slave's log that has just begun may lose its first segment in a power cut, which loses no data
         checkpoint.confirm_phy_offset = end if end > self._log.min_offset else 0
         checkpoint.logics_physical_offset = 0  # Java 5.5 then recovers by time
         if self._index is not None:
@@ -184,7 +185,7 @@ class SavedQueues:
         encoded = checkpoint.encode()
         if encoded == self._stored:
             return
-        self._stored = b""  # unknown until the write has ended
+        self._stored = b""  # the file's content is unknown until the write has ended
         self.vouched_offset = min(self.vouched_offset, checkpoint.confirm_phy_offset)
         try:
             await self._files.replace(FILE, encoded)
@@ -196,9 +197,10 @@ class SavedQueues:
         self._damaged = False
 
     async def ends_known_beyond(self, offset: int) -> bool:
-        """Before the log begins at `offset`: store the ends of all queues if they are not stored as of a later offset. A queue
-        whose messages go now shows its end nowhere else but in its own files. False while no checkpoint vouches for anything
-        above `offset`, and after a cut meanwhile. A full disk must not stay full for this: then True. Raises OSError."""
+        """Called before the log begins at `offset`: store the ends of all queues unless they are stored as of a later offset.
+        Only its own files show the end of a queue whose messages are deleted now. Returns False, so that the log does not
+        begin there, while the checkpoint guarantees nothing above `offset`, and after a cut meanwhile. Returns True if the
+        disk is too full to store the ends, because deletions make room. Raises OSError."""
         if self._ends_at is not None and self._ends_at > offset:
             return True
         if not any(offset < each <= self.vouched_offset for each in self._boundaries):
@@ -207,9 +209,9 @@ class SavedQueues:
         return not had_room or (self._ends_at is not None and self._ends_at > offset)
 
     async def save_ends(self, *, at_once: bool = False) -> bool:
-        """Store the ends of all queues, durably, as of an offset that the checkpoint on disk vouches for, if due: if none are
-        stored, and after some MiB of log; `at_once` if anything is new. Other tasks run meanwhile, and a cut in between ends
-        it. On a full disk the old file stays: then False. Raises OSError."""
+        """If it is due, store durably the ends of all queues as of an offset that the checkpoint on disk guarantees. It is due
+        if no ends are stored, and after some MiB of log; with `at_once`, after any new record. Other tasks run meanwhile, and
+        a cut ends the attempt. On a full disk the old file stays, and the result is False. Raises OSError."""
         position = max((each for each in self._boundaries if each <= self.vouched_offset), default=0)
         step = 1 if at_once else self._ends_step
         if position <= self._log.min_offset or (

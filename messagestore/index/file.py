@@ -1,8 +1,8 @@
 """One index file: a hash table on disk from message keys to positions in the commit log. Upstream: IndexFile.
 
-Invariant: entries are in log order and never rewritten; entry k points to the entry before it in its slot's chain, so cutting
-entries from the end undoes them exactly. The header is written when the file is synced or cut: entries above its count are put
-again. A match is a match of hashes: the caller compares the keys."""
+Invariant: entries are in log order and never rewritten. Each entry points to the entry before it in its slot's chain, so
+entries can be cut from the end exactly. The header is written when the file is synced or cut; after a crash, entries above the
+header's count are put again. Hashes are matched, so the caller must compare the keys."""
 
 from __future__ import annotations
 
@@ -44,21 +44,22 @@ FIRST_ENTRY = 1
 I32_MAX = 2**31 - 1
 U32_MASK = 2**32 - 1
 RESERVE_STEP_BYTES = 64 << 10
-PAUSE = -1  # yielded between matches of a long chain
-DOUBT = -2  # yielded at the end of a chain that contradicts its file
+PAUSE = -1  # yielded from time to time in a long chain
+DOUBT = -2  # yielded at the end of a broken chain
 PAUSE_STEPS = 4_096
 ROUNDING_MS = 1_000  # entries hold whole seconds
 
 KEY_BYTES_MAX = 255  # longest key that is hashed directly
 POWERS = [pow(31, power, 1 << 32) for power in range(KEY_BYTES_MAX + 1)]
 WEIGHTS = [POWERS[:length][::-1] for length in range(KEY_BYTES_MAX + 1)]
-"""By text length: the factor of each of its units; POWERS holds the factor of the prefix's hash."""
+"""By text length: the factor of each UTF-16 unit in the hash. POWERS holds the factor of the prefix's hash."""
 
 
 def key_hash(prefix_hash: int, key: bytes) -> int:
-    """Upstream's hash of a text: the prefix that hashes to `prefix_hash`, then `key` (UTF-8); never negative."""
+    """Upstream's hash of a text, never negative. The text is a prefix with the hash `prefix_hash`, followed by `key`
+    (UTF-8)."""
     length = len(key)
-    if length <= KEY_BYTES_MAX and key.isascii():  # as longer_hash, without a call
+    if length <= KEY_BYTES_MAX and key.isascii():  # the same as longer_hash, but faster
         value = sum(map(mul, key, WEIGHTS[length]), prefix_hash * POWERS[length]) & U32_MASK
     else:
         value = longer_hash(prefix_hash, key)
@@ -68,7 +69,7 @@ def key_hash(prefix_hash: int, key: bytes) -> int:
 
 
 def longer_hash(prefix_hash: int, text: bytes) -> int:
-    """`String.hashCode`, unsigned, of a text: the prefix that hashes to `prefix_hash`, then `text` (UTF-8)."""
+    """The unsigned `String.hashCode` of a prefix with the hash `prefix_hash`, followed by `text` (UTF-8)."""
     if text.isascii() and len(text) <= KEY_BYTES_MAX:
         length = len(text)
         return int(sum(map(mul, text, WEIGHTS[length]), prefix_hash * POWERS[length])) & U32_MASK
@@ -87,9 +88,9 @@ def file_size_for(slots: int, entries: int) -> int:
 
 
 class IndexFile:
-    """`slots` and `entries` are the geometry, which the file itself does not record. `header` is the file's beginning, not
-    read through the mapping: a new file has no block there, and on a full file system in memory that read would end the
-    process."""
+    """`slots` and `entries` are the geometry, which the file itself does not record. `header` is the file's beginning. The
+    caller does not read it through the mapping: a new file has no block there, and such a read kills the process on a full
+    file system in memory."""
 
     def __init__(self, file: SegmentFile, slots: int, entries: int, header: bytes) -> None:
         self.file = file
@@ -98,8 +99,8 @@ class IndexFile:
         self._entries_max = entries
         self._entries_at = HEADER.size + SLOT.size * slots
         self._reserved_end = 0
-        self.cuts = 0  # each removed entries
-        self.ready_end = 0  # entries below this number have their blocks, and are not the file's last place
+        self.cuts = 0  # each cut removed entries
+        self.ready_end = 0  # entries below this have disk blocks; the last place is never used
         (
             self.begin_timestamp, self.end_timestamp, self.begin_phy, self.end_phy, self._used_slots, count,
         ) = HEADER.unpack(header)  # fmt: skip
@@ -110,7 +111,7 @@ class IndexFile:
         return bool(self.index_count == FIRST_ENTRY)
 
     def room_for(self, keys: int) -> bool:
-        """Whether `keys` more entries fit; upstream never uses a file's last place."""
+        """Whether `keys` more entries fit. As in upstream, the file's last place is never used."""
         return keys <= self.places_left
 
     @property
@@ -135,11 +136,11 @@ class IndexFile:
         return await self.file.read_cold(SLOTS_AT + SLOT_SIZE * first, SLOTS_AT + SLOT_SIZE * end)
 
     def hashes_of_first(self) -> set[int]:
-        """Hashes of the keys listed here for the file's first record."""
+        """Hashes that this file lists for its first record."""
         return self._hashes_at(self.begin_phy, range(FIRST_ENTRY, self.index_count))
 
     def hashes_of_last(self) -> set[int]:
-        """Hashes of the keys listed here for the file's last record."""
+        """Hashes that this file lists for its last record."""
         return self._hashes_at(self.end_phy, range(self.index_count - 1, FIRST_ENTRY - 1, -1))
 
     def _hashes_at(self, phy: int, numbers: range) -> set[int]:
@@ -152,8 +153,8 @@ class IndexFile:
         return found
 
     def back_from(self, number: int, limit: int, steps: int) -> tuple[int, int]:
-        """(first entry below `limit` on the chain that leads back from `number`, 0 for none; how many of `steps` are left).
-        With no steps left it is the entry reached."""
+        """Follow the chain back from entry `number` to the first entry below `limit`, in at most `steps` steps. Returns (that
+        entry, 0 for none, or the entry reached if no steps are left; steps left)."""
         while number >= limit and steps:
             above, number = number, self._entry(number)[3] if number < self.index_count else 0
             steps -= 1
@@ -163,8 +164,8 @@ class IndexFile:
 
     @property
     def place(self) -> tuple[int, int, int, int, int, int]:
-        """Slots, position of entry 0, number of the next entry, number of the first entry without reserved blocks, store time
-        of the first record, slots in use: everything needed to put entries into `view`."""
+        """Everything needed to put entries into `view`: slots, position of entry 0, number of the next entry, number of the
+        first entry without reserved blocks, store time of the first record, slots in use."""
         return (
             self._slots,
             self._entries_at,
@@ -189,7 +190,7 @@ class IndexFile:
             self.ready_end = min((end - self._entries_at) // ENTRY.size, self._entries_max)
 
     def put(self, hashes: list[int], phy: int, store_timestamp: int) -> None:
-        """Put entries of the record at `phy`, which is above all others here. Their room must be reserved."""
+        """Put entries of the record at `phy`, which is above all other records in this file. The room must be reserved."""
         view, number = self.view, self.index_count
         if number == FIRST_ENTRY:
             self.begin_timestamp, self.begin_phy = store_timestamp, phy
@@ -210,7 +211,7 @@ class IndexFile:
     def put_many(
         self, hashes: NDArray[np.int64], phys: NDArray[np.int64], store_timestamps: NDArray[np.int64]
     ) -> None:
-        """Put entries of many records, a hash a row."""
+        """Put entries of many records, one row for each hash."""
         from messagestore.bulk.indexing import linked
 
         number = self.index_count
@@ -224,14 +225,14 @@ class IndexFile:
         self.end_phy, self.end_timestamp = int(phys[-1]), int(store_timestamps[-1])
 
     def find(self, value: int, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Positions of records whose key hashes to `value`, newest first; the times are whole seconds, rounded generously.
-        Yields PAUSE now and then: before the next step the file may be cut, but not filled again. Yields DOUBT last if the
-        chain does not lead back to its end, or leads out of the file."""
+        """Positions of records with a key whose hash is `value`, newest first. Entries hold whole seconds, so records slightly
+        outside the times are included. Yields PAUSE from time to time: the file may then be cut, but not filled again. Yields
+        DOUBT last if the chain does not lead back to its end, or leads out of the file."""
         if self.empty or self.begin_timestamp > end_ms or self.end_timestamp < begin_ms:
             return
         (number,) = SLOT.unpack_from(self.view, HEADER.size + SLOT.size * (value % self._slots))
         above, steps, cuts, leads_out = self.index_count, 0, self.cuts, False
-        while 0 < number < above:  # a chain only leads back
+        while 0 < number < above:  # a chain leads only back
             found, phy, seconds, previous = self._entry(number)
             stored_ms = self.begin_timestamp + seconds * 1000
             if found == value and stored_ms <= end_ms and stored_ms + ROUNDING_MS > begin_ms:
@@ -254,8 +255,8 @@ class IndexFile:
         self._end_at(number)
 
     def mend(self, phy: int) -> None:
-        """Repair after a power cut: entries of records below `phy` are whole, everything else may be torn. Keep these and
-        rebuild the slots. No entry of a record before torn entries is kept. Raises OSError (ENOSPC)."""
+        """Repair the file after a power cut. Entries of records below `phy` are whole, and everything else may be torn. Keep
+        the whole entries and rebuild the slots. No entry of a record before torn entries is kept. Raises OSError (ENOSPC)."""
         self.reserve(0)
         first_at = self._entries_at + ENTRY.size * FIRST_ENTRY
         entries = self.view[first_at : self._entries_at + ENTRY.size * self.index_count]
@@ -273,7 +274,7 @@ class IndexFile:
             self.cut(self.end_phy)
 
     def _relinked(self, entries: memoryview, phy: int) -> tuple[int, int]:
-        """`bulk.indexing.relinked`, one by one."""
+        """The same as `bulk.indexing.relinked`, without NumPy."""
         slots = array("i", bytes(SLOT.size * self._slots))
         number, before, used = FIRST_ENTRY, 0, 0
         for value, at, _, previous in ENTRY.iter_unpack(entries):
@@ -315,6 +316,6 @@ class IndexFile:
         self.view[: HEADER.size] = self.header()
 
     async def sync(self) -> None:
-        """Sync the entries put before the call. Raises OSError when the disk fails."""
+        """Sync the entries put before the call. Raises OSError if the disk fails."""
         self._write_header()
         await self.file.sync(0, self._entries_at + ENTRY.size * self.index_count)

@@ -1,7 +1,7 @@
-"""Finding records by key or tag: the index names candidates, and the records themselves are compared.
+"""Find records by key or tag: the index names candidates, and the records themselves are compared.
 
-Invariant: every returned record has the requested topic and key (or tag), was stored in the requested time and lies below the
-confirm offset; the result fits into one answer."""
+Invariant: every returned record has the requested topic and key (or tag), was stored in the requested time, and lies below the
+confirm offset. The result fits into one reply."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from messagestore.index.table import IndexTable
 from messagestore.properties import dispatched_values
 from messagestore.queues.reading import QueueReader
 
-ANSWER_BYTES_MAX = 4 << 20  # reached, the rest is left out; one record is always returned
+ANSWER_BYTES_MAX = 4 << 20  # the rest is left out, but at least one record is returned
 
 
 class KeyLookup:
@@ -35,12 +35,13 @@ class KeyLookup:
         *,
         by_tag: bool = False,
     ) -> list[memoryview]:
-        """Records with `key` (a word of KEYS or the unique key; all of TAGS if `by_tag`) stored in [begin_ms, end_ms], newest
-        first; none that starts below `begin`, where the topic was deleted."""
+        """Records with `key` that were stored in [begin_ms, end_ms], newest first. `key` is a word of KEYS or the unique key
+        or, with `by_tag`, the whole value of TAGS. Records that start below `begin`, where the topic was deleted, are left
+        out."""
         found: list[memoryview] = []
         bytes_found = 0
         seen: set[int] = set()
-        listed_end = self._index.phy_end  # what is listed later may lie above the confirm offset
+        listed_end = self._index.phy_end  # entries listed later may be above the confirm offset
         for phy in self._index.find(topic, key, begin_ms, end_ms, by_tag=by_tag):
             if phy == PAUSE:
                 await asyncio.sleep(0)  # a long chain: yield to other tasks

@@ -1,8 +1,8 @@
 """Whether the bytes of an index file agree with each other.
 
-Invariant: a file that `IndexFile` or upstream wrote and synced has no fault here: each entry follows the one before it in log
-order and points to the newest earlier entry of its slot, and each slot points to its newest entry. Memory: four bytes for
-each slot of one file. Pure."""
+Invariant: a file that `IndexFile` or upstream wrote and synced has no fault here. In such a file the entries are in log order,
+each entry points to the newest earlier entry of its slot, and each slot points to its newest entry. The check needs four bytes
+of memory for each slot of one file. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from messagestore.index.file import ENTRY, FIRST_ENTRY, HEADER, I32_MAX, ROUNDIN
 
 
 def header_fault(header: bytes, entries_max: int) -> str | None:
-    """The fault of a header whose file has entries."""
+    """The fault of the header of a file with entries."""
     begin_ms, end_ms, begin_phy, end_phy, used_slots, count = HEADER.unpack(header)
     if count > entries_max:
         return f"its header counts {count - FIRST_ENTRY} entries, and it has room for {entries_max - FIRST_ENTRY}"
@@ -25,7 +25,7 @@ def header_fault(header: bytes, entries_max: int) -> str | None:
 
 
 def ends_fault(header: bytes, first: bytes, last: bytes) -> str | None:
-    """The fault of the first or the last entry, compared with the header."""
+    """The fault that the first or last entry shows if compared with the header."""
     begin_ms, end_ms, begin_phy, end_phy, _, count = HEADER.unpack(header)
     _, first_phy, first_seconds, first_previous = ENTRY.unpack(first)
     _, last_phy, last_seconds, _ = ENTRY.unpack(last)
@@ -42,13 +42,13 @@ class Chains:
     """Takes the entries of one file in order, then its slots. `limit` is the number after its last entry."""
 
     def __init__(self, slots: int, begin_phy: int, limit: int) -> None:
-        self._newest = memoryview(bytearray(SLOT_SIZE * slots)).cast("i")  # zeros that take no time
+        self._newest = memoryview(bytearray(SLOT_SIZE * slots)).cast("i")  # zeroed without a loop
         self._phy = begin_phy
         self._number = FIRST_ENTRY
         self._limit = limit
 
     def entries_fault(self, content: bytes, end_phy: int) -> str | None:
-        """The fault of the next entries; none may lead behind `end_phy`."""
+        """The fault of the next entries. No entry may lead behind `end_phy`."""
         newest, slots, before, number = self._newest, len(self._newest), self._phy, self._number
         for value, phy, seconds, previous in ENTRY.iter_unpack(content):
             if value < 0 or seconds < 0 or not before <= phy <= end_phy:
@@ -61,8 +61,9 @@ class Chains:
         return None
 
     def slots_ahead(self, content: bytes, first: int) -> list[tuple[int, int, int]]:
-        """Of the slots from number `first` on: (slot, entry that it points to, its newest one), where the two differ. The
-        slot's entry may have been put since; then its chain leads back to the newest one."""
+        """Compare slots, from number `first` on, with the newest entry of each slot that this check has seen. Returns (slot,
+        entry that it points to, newest seen entry) for each slot where the two differ. That is no fault if the slot's entry
+        was put since; then the chain leads back to the newest seen entry."""
         newest = self._newest
         return [
             (slot, number, newest[slot])

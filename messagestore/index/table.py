@@ -1,8 +1,8 @@
-"""All index files of a store: which records have a key or a tag, newest first. Upstream: IndexService.
+"""All index files of a store, which find records by key or tag. Upstream: IndexService.
 
-Invariant: files follow each other in log order. A record below `phy_end` is indexed, or lies in one of the gaps between files
-or behind the last; the file that takes new records has no gap behind it. A record is indexed as a whole, whatever fails on
-the way. Everything can be rebuilt from the commit log."""
+Invariant: files follow each other in log order. A record below `phy_end` is indexed, or lies in a gap between files or behind
+the last file. The file that takes new records has no gap behind it. A record is indexed completely or not at all, whatever
+fails on the way. Everything can be rebuilt from the commit log."""
 
 from __future__ import annotations
 
@@ -37,34 +37,32 @@ FOLDER = "index"
 BEGINNINGS_REMEMBERED_MAX = TAGS_REMEMBERED_MAX = 10_000
 TAG_LED = b"T#"
 """Precedes a tag in the text that is hashed after `topic#`. Upstream, since 5.4: IndexService.buildIndex."""
-SHARED_BYTES = (
-    20  # of a unique key: address, process and class loader of its producer; time and number follow
-)
+SHARED_BYTES = 20  # a unique key's prefix: the producer's address, process and class loader
 NAME_FORMAT = "%Y%m%d%H%M%S"
 NAMES_IN_FRONT = 1_000_000
-"""Numbers reserved for names before the oldest file: a name is a number of 17 digits."""
+"""Numbers reserved for names of files before the oldest file. A name is a number of 17 digits."""
 
 logger = logging.getLogger(__name__)
 
 
 class Gap(NamedTuple):
-    """No file lists the records after the last one of `before` (None: after the log's beginning) and before the first one of
-    `behind` (None: before new records)."""
+    """No file lists the records between the last record of `before` (None: the log's beginning) and the first record of
+    `behind` (None: new records)."""
 
     before: IndexFile | None
     behind: IndexFile | None
 
 
 class Doubt(NamedTuple):
-    """A chain of `file` contradicts it, or an entry leads to `phy`, where the log has no record."""
+    """A chain of `file` is broken, or an entry of `file` leads to `phy`, where the log has no record."""
 
     file: IndexFile
     phy: int | None
 
 
 class TagsSince(NamedTuple):
-    """Records from `phy` on have an entry of their tag. Older ones, none stored after `store_ms`, were indexed by a version
-    that writes no tags, or it is unknown."""
+    """Records from `phy` on have an entry for their tag. Older records, none of them stored after `store_ms`, were or may have
+    been indexed by a version that writes no tags."""
 
     phy: int
     store_ms: int
@@ -74,7 +72,7 @@ ALL_TAGS = TagsSince(0, 0)
 
 
 class IndexTable:
-    """`now_ms` names new files; `slots` and `entries` are the geometry of all of them."""
+    """`now_ms` gives the time for names of new files; `slots` and `entries` are the geometry of all files."""
 
     def __init__(
         self, directory: SegmentDirectory, slots: int, entries: int, now_ms: Callable[[], int]
@@ -86,7 +84,7 @@ class IndexTable:
         self._now_ms = now_ms
         self._files: list[IndexFile] = []
         self._sealed = False  # whether new records go into a new file
-        self._gapless = True  # except behind the last file, if that is sealed
+        self._gapless = True  # but for the part behind a sealed last file
         self.changes = 0
         """Counts deletions and cuts of files."""
         self._doubts: dict[IndexFile, Doubt] = {}
@@ -96,12 +94,12 @@ class IndexTable:
         self._tag_hashes: dict[tuple[bytes, bytes], int] = {}
         self.tags_since = ALL_TAGS
         self.asks_files = False
-        """Whether more records have tags is not known yet; files of other versions are sampled for it."""
+        """Whether it is still unknown if older records have tags; then files of other versions are sampled."""
         self._disk = asyncio.Lock()  # a sync and a truncation exclude each other
 
     async def load(self, phy_limit: int, *, trusted: bool) -> None:
         """Open the files and keep their entries of records below `phy_limit`. Damaged files and files of another geometry are
-        deleted: the caller has their records indexed again. Files of a clean stop are `trusted`."""
+        deleted, and the caller must index their records again. After a clean stop the files are `trusted`."""
         fitting = self.fits
         if not fitting:
             logger.warning("index files have another geometry than the settings: they are rebuilt")
@@ -147,7 +145,7 @@ class IndexTable:
 
     @property
     def fits(self) -> bool:
-        """Whether there are no files on disk, or some of this geometry. A file of 0 bytes has no geometry."""
+        """Whether there are no files on disk, or some files have this geometry. A file of 0 bytes has no geometry."""
         found = [(name, size_bytes) for name, size_bytes in self._directory.names() if size_bytes]
         return not found or any(self._has_our_size(*each) for each in found)
 
@@ -170,20 +168,20 @@ class IndexTable:
         return next((file for file in self.files if file.file.name == name), None)
 
     def resume(self) -> None:
-        """Everything is listed up to the last listed record; new records go into the newest file."""
+        """All records up to the last listed record are listed. New records go into the newest file."""
         self._sealed = False
         self.phy_end = self._files[-1].end_phy + 1 if self._files else 0
 
     def seal(self, phy_end: int) -> None:
-        """Records from `phy_end` on, a record boundary, go into a new file. Unlisted records before it are a gap."""
+        """Records from the boundary `phy_end` on go into a new file. Unlisted records before `phy_end` are a gap."""
         self._sealed, self.phy_end = True, phy_end
 
     def filled(self) -> None:
-        """No record before `phy_end` is missing: new records go into the newest file."""
+        """No record before `phy_end` is missing, so new records go into the newest file."""
         self._sealed, self._gapless = False, True
 
     def gaps(self) -> list[Gap]:
-        """Ranges that no file lists, oldest first. Most hold no record with keys, which only the log shows."""
+        """Ranges that no file lists, oldest first. Most ranges hold no record with keys, but only the log shows that."""
         found: list[Gap] = []
         before: IndexFile | None = None
         for file in self.files:
@@ -196,8 +194,8 @@ class IndexTable:
         return found
 
     def listed_in_part(self, gap: Gap) -> dict[int, set[int]]:
-        """Hashes that files list of the records around a gap, by position: upstream puts a record's last entries into a new
-        file where the one before is full, and either may be lost."""
+        """Hashes that files list for the records around a gap, by position. If a file is full, upstream puts a record's last
+        entries into the next file, and either file may be lost."""
         listed: dict[int, set[int]] = {}
         files = self.files
         if gap.before is not None and not gap.before.places_left:
@@ -210,8 +208,8 @@ class IndexTable:
         return listed
 
     def put(self, phy: int, facts: QueueFacts, tag: bytes, unique: bytes, keys: bytes) -> None:
-        """Index the record at `phy` with its values of TAGS, UNIQ_KEY and KEYS, unless it is indexed. Raises OSError
-        (ENOSPC): the caller tries again."""
+        """Index the record at `phy` with its values of TAGS, UNIQ_KEY and KEYS, unless it is indexed. Raises OSError (ENOSPC);
+        the caller tries again."""
         if phy < self.phy_end or facts.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             return
         hashes = self.hashes_of(facts.topic, tag, unique, keys)
@@ -227,8 +225,8 @@ class IndexTable:
         self._written(file)
 
     def hashes_of(self, topic: bytes, tag: bytes, unique: bytes, keys: bytes) -> list[int]:
-        """Hashes of the unique key, of each word of the keys and of the tag, in upstream's order, as many as one file can
-        hold."""
+        """Hashes of the unique key, of each word of the keys and of the tag, in upstream's order; at most as many as one file
+        can hold."""
         hashes = [self._hash_of(topic, unique)] if unique else []
         if keys:
             hashes += [self._hash_of(topic, key) for key in keys.split(b" ") if key]
@@ -257,7 +255,7 @@ class IndexTable:
         return None if self._sealed or not self._files else self._files[-1]
 
     def newest_grew(self, index_count: int, used_slots: int, phy: int, store_timestamp: int) -> None:
-        """IndexFile.grew of the newest file."""
+        """Call IndexFile.grew of the newest file."""
         file = self._files[-1]
         file.grew(index_count, used_slots, phy, store_timestamp)
         self.phy_end = phy + 1
@@ -266,7 +264,7 @@ class IndexTable:
     def put_many(
         self, hashes: NDArray[np.int64], phys: NDArray[np.int64], store_timestamps: NDArray[np.int64]
     ) -> None:
-        """Put entries of many records, at least one, that are not indexed yet, a hash a row. The newest file must have room.
+        """Put entries of one or more records that are not indexed yet, one row for each hash. The newest file must have room.
         Raises OSError (ENOSPC), with nothing done."""
         file = self._files[-1]
         file.reserve(len(hashes))
@@ -277,8 +275,8 @@ class IndexTable:
     def put_into_gap(
         self, before: IndexFile | None, hashes: list[int], phy: int, store_timestamp: int
     ) -> IndexFile:
-        """Put entries of a record in a gap, behind all of `before`, into that file or a new one behind it; returns the file.
-        Raises OSError (ENOSPC): the caller tries again."""
+        """Put entries of a record in a gap into the file `before`, or into a new file behind it, and return the file. The
+        record is behind all records of `before`. Raises OSError (ENOSPC); the caller tries again."""
         file = before
         if file is None or not file.room_for(len(hashes)):
             file = self._file_behind(before)
@@ -290,7 +288,7 @@ class IndexTable:
     def find(
         self, topic: str, key: str, begin_ms: int, end_ms: int, *, by_tag: bool = False
     ) -> Iterator[int]:
-        """Positions of records that may have `key` (a tag if `by_tag`), newest first, and PAUSE now and then."""
+        """Positions of records that may have `key` (a tag if `by_tag`), newest first, and PAUSE from time to time."""
         led = TAG_LED if by_tag else b""
         value = self._hash_of(topic.encode(), led + key.encode())
         for file in self._files[::-1]:
@@ -347,7 +345,7 @@ class IndexTable:
                 self.resume()
 
     async def drop(self, file: IndexFile, dispatched: Callable[[], int]) -> None:
-        """Delete a damaged file: the records that it listed are a gap. New records are those from `dispatched()` on. Raises
+        """Delete a damaged file. The records that it listed become a gap. Records from `dispatched()` on count as new. Raises
         OSError."""
         async with self._disk:
             if file in self._files:
@@ -359,8 +357,8 @@ class IndexTable:
                 await self._drop(file)
 
     async def delete_below(self, phy: int) -> list[SegmentFile]:
-        """Delete the files that lead to nothing from `phy` on, oldest first; the caller releases them. The last file stays: a
-        store without any indexes all of its log again. Raises OSError."""
+        """Delete the files whose records are all below `phy`, oldest first. The caller releases them. The last file stays,
+        because a store without any file indexes all of its log again. Raises OSError."""
         deleted: list[SegmentFile] = []
         async with self._disk:
             while len(self._files) > 1 and (self._files[0].empty or self._files[0].end_phy < phy):
@@ -404,7 +402,8 @@ class IndexTable:
         file.file.close()
 
     def _new_file(self) -> IndexFile:
-        """A file named after its creation time, as upstream does; it sorts after all others even when the clock went back."""
+        """Create a file named after its creation time, as upstream does. It sorts after all other files even if the clock goes
+        back."""
         name = _name(datetime.fromtimestamp(self._now_ms() / 1000, UTC))
         newest = max((file.file.name for file in self._files), default="")
         if name <= newest:
@@ -420,7 +419,8 @@ class IndexTable:
         return IndexFile(made, self._slots, self._entries, bytes(HEADER.size))
 
     def _file_behind(self, before: IndexFile | None) -> IndexFile:
-        """An empty file for a gap, with a name between its neighbours' names. A file that a full disk left empty is reused."""
+        """An empty file for a gap, named between its neighbours. If a full disk left such a file empty, that file is used
+        again."""
         place = 0 if before is None else self._files.index(before) + 1
         behind = self._files[place] if place < len(self._files) else None
         if behind is not None and behind.empty and behind is not self.newest:
@@ -440,7 +440,7 @@ class IndexTable:
         return file
 
     def _hash_of(self, topic: bytes, key: bytes) -> int:
-        """Hash of `topic#key`. Unique keys of one producer share a prefix, whose hash is cached."""
+        """The hash of `topic#key`. Unique keys of one producer share a prefix, whose hash is cached."""
         split = SHARED_BYTES if len(key) > SHARED_BYTES and key.isascii() else 0
         beginning = (topic, key[:split])
         prefix = self._prefixes.get(beginning)

@@ -1,7 +1,7 @@
 """The master's side of appending: messages become records at the end of the mapped log.
 
-Invariant: a queue's offsets are assigned without a gap in log order, and store timestamps never go back, even if the clock
-does. A rejected message leaves log and queue offsets unchanged."""
+Invariant: a queue's offsets are assigned in log order without a gap. Store timestamps never go back, even if the clock does. A
+rejected message leaves log and queue offsets unchanged."""
 
 from __future__ import annotations
 
@@ -43,15 +43,16 @@ IPV4_HOST_BYTES = 8
 
 
 class NotStored(NamedTuple):
-    """A rejected message; if the message is at fault, `why` names the size and the limit."""
+    """A rejected message. If the message is at fault, `why` says what is wrong, for example the size and the limit."""
 
     error: PutStatus
     why: str = ""
 
 
 class Appender:
-    """`next_offsets`: (topic, queue id) -> the queue offset of its next message; `store_timestamp`: of the last record in the
-    log, ms; `known` gets the facts of each record, for Dispatcher; `record_crcs`: each record ends with a CRC of its own."""
+    """`next_offsets` maps (topic, queue id) to the queue offset of the queue's next message. `store_timestamp` is that of the
+    last record in the log, ms. `known` gets the facts of each record, for Dispatcher. With `record_crcs`, each record ends
+    with a CRC of its own."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class Appender:
         self._record_size_max = min(message_size_max + RECORD_OVERHEAD_BYTES_MAX, log.record_bytes_max)
 
     def append(self, messages: Sequence[MessageToStore], store_host: bytes, now_ms: int) -> list[PutResult]:
-        """Store the messages in order; each gets its own outcome."""
+        """Store the messages in order. Each message gets its own outcome."""
         self._store_timestamp = timestamp = max(now_ms, self._store_timestamp)
         appended: list[PutResult] = []
         for message in messages:
@@ -107,9 +108,9 @@ class Appender:
         reply: ReplyForm,
         now_ms: int,
     ) -> PlainAppended | None:
-        """Store all of `sends` at once: the same bytes as `append` of single messages with `added_properties`. Returns None
-        with nothing done if one of them is rejected, the segment or the disk is full, the log takes no append, or a record is
-        of another kind: the caller uses `append` then."""
+        """Store all of `sends` at once. The log gets the same bytes as from `append` of single messages with
+        `added_properties`. If a send would be rejected, the segment or the disk is full, the log takes no append, or a record
+        is of another kind, nothing is done and the result is None. The caller then uses `append`."""
         if self._record_crcs or len(born_host) != IPV4_HOST_BYTES or len(store_host) != IPV4_HOST_BYTES:
             return None
         sizes = sends.measured(added_properties, self._message_size_max, self._record_size_max)
@@ -161,7 +162,7 @@ class Appender:
         return PutResult(start, start + size, queue_offset, 1, self._store_timestamp)
 
     def _append_batch(self, message: MessageToStore, store_host: bytes) -> PutResult | NotStored:
-        """Store all members in one segment, consecutively, or none."""
+        """Store all members consecutively in one segment, or store none."""
         topic = message.topic.encode()
         sys_flag = with_host_flags(message.sys_flag, message.born_host, store_host)
         if not counts_in_queue(sys_flag):
@@ -190,7 +191,7 @@ class Appender:
         known: list[tuple[int, QueueFacts]] = []
         for queue_offset, (size, member, properties), (view, at, offset) in zip(
             count(first_queue_offset), records, places, strict=False
-        ):  # only the first can fail
+        ):  # only the first record can fail
             pack_record(
                 view, at, size, topic, member.body, properties, message, member.flag, queue_offset, offset, sys_flag,
                 timestamp, store_host,
@@ -210,8 +211,8 @@ class Appender:
         )
 
     def _stored(self, properties: bytes, stored_before: bool = False) -> tuple[bytes, bool]:
-        """(stored properties, whether they end with a CRC). A copy without room for the CRC is stored without one, or it
-        would be lost: Java stores delayed messages without one."""
+        """Return (stored properties, whether they end with a CRC). If the CRC does not fit into a copy of a stored message,
+        such as a delayed message that Java stored, the copy is stored without CRC. Otherwise the message would be lost."""
         if not self._record_crcs:
             return with_no_crc(properties), False
         stored = with_room(properties)
@@ -222,7 +223,7 @@ class Appender:
     def _copy_refusal(
         self, message: MessageToStore, later: LaterCopy, topic: bytes, sys_flag: int
     ) -> NotStored | None:
-        """Why the later copy would be rejected; its store host may be an IPv6 address."""
+        """Why the later copy would be rejected. Another replica may store it, so its store host may be an IPv6 address."""
         copy_topic = later.topic.encode()
         properties_bytes = len(message.properties) + later.added_bytes
         size = record_size(
@@ -250,7 +251,7 @@ class Appender:
             return _too_big("a body", body_bytes, body_bytes_max)
         if size > size_max:
             return _too_big("a record", size, size_max)
-        if 0 in properties:  # recovery treats zeros in a record's text as a torn end
+        if 0 in properties:  # recovery takes zeros in a record's text for a torn end
             return NotStored(PutStatus.MESSAGE_ILLEGAL, "the properties have a zero byte in them")
         return _topic_refusal(topic)
 

@@ -1,7 +1,7 @@
 """The commit log: one byte sequence over segment files of equal size. Upstream: CommitLog.
 
-Invariant: [min_offset, max_offset) is the log, files cover it without a gap, and every byte at or above `written_end` is
-zero. So truncated bytes never read as a record again, and an unfinished record reads as the end."""
+Invariant: the log is [min_offset, max_offset), and files cover it without a gap. Every byte at or above `written_end` is zero.
+So truncated bytes are never read as a record again, and an unfinished record is read as the end of the log."""
 
 from __future__ import annotations
 
@@ -46,29 +46,29 @@ class CommitLog(LogFiles):
         self._directory = directory
         self._segment_write = RetriedWrite(
             logger,
-            "no segment of the log can be written, trying on",
+            "no segment of the log can be written, retrying",
             again="segment of the log can be written again",
             any_error=True,
         )
         self._files: list[SegmentFile] = []
-        self._leaving: list[SegmentFile] = []  # outside the log, but perhaps still on disk; oldest first
-        self._written_end = 0  # bytes that a slave's connection may have filled above the end
+        self._leaving: list[SegmentFile] = []  # no longer part of the log, perhaps on disk; oldest first
+        self._written_end = 0  # a slave's connection may have filled bytes above the end
         self._flushed = 0
         self._blocks_end = 0  # [end, here) is known to have disk blocks
         self._disk = asyncio.Lock()  # a flush and a truncation exclude each other
         self._cutting = False
         self._cuts = 0
-        self.sync_failed = False  # the kernel may treat lost pages as written until they are written again
+        self.sync_failed = False  # lost pages may look synced until they are written again
 
     async def load(self, confirm_offset: int, *, never_saved: bool, begins: int = 0) -> None:
         """Open the segments found on disk. The end stays unknown until `found_end`.
 
-        A power cut may lose a new file's name and keep that of the next one: segments after a gap that starts at or above the
-        confirm offset are deleted. So is a log whose first segment begins above `begins`, if its store never saved a
-        checkpoint. Raises BadSegments for a gap below the confirm offset."""
+        A power cut may lose a new file's name and keep the name of the next file. So segments after a gap that starts at or
+        above the confirm offset are deleted. If the store never saved a checkpoint and the first segment begins above
+        `begins`, all segments are deleted. Raises BadSegments for a gap below the confirm offset."""
         found = self._directory.names()
         check_names(FOLDER, found)
-        if found:  # else a deletion of the last process might be undone over this one's writes
+        if found:  # else a power cut could undo a deletion of the last process
             await self._directory.sync_directory()
         if found and found[-1][1] == 0:  # upstream creates a file before it gives it a size
             await self._directory.delete(found.pop()[0])
@@ -88,7 +88,7 @@ class CommitLog(LogFiles):
         self._end = self._written_end = self.loaded_end
 
     async def found_end(self, end: int) -> tuple[int, int]:
-        """Set the end found by recovery: bytes above are erased and later segments removed, durably.
+        """Set the end found by recovery. Bytes above it are durably erased, and later segments are durably removed.
 
         Returns (non-zero bytes erased, segments removed)."""
         assert self._first <= end <= self._end
@@ -121,15 +121,15 @@ class CommitLog(LogFiles):
 
     def _file_at(self, offset: int) -> tuple[SegmentFile, int]:
         index = (offset - self._first) // self.segment_size_bytes
-        if index < 0:  # deleted by retention, perhaps since the caller looked
+        if index < 0:  # deleted by retention, perhaps after the caller looked
             raise OffsetOutOfRange(offset, self._first, self._end)
         return self._files[index], self._first + index * self.segment_size_bytes
 
     # Single records
 
     async def rewrite(self, offset: int, content: bytes, wanted: Callable[[], bool]) -> bool:
-        """Write the record at `offset` again, durably; returns False if it is not `wanted` any more when its turn comes.
-        Raises OSError."""
+        """Write the record at `offset` again, durably. Returns False if the record is no longer `wanted` when the write's turn
+        comes. Raises OSError."""
         async with self._disk:
             if not wanted():
                 return False
@@ -167,8 +167,9 @@ class CommitLog(LogFiles):
         return Room(*self.tail(size), self._end) if size + PREFIX.size <= left else None
 
     def tail(self, bytes_needed: int) -> tuple[memoryview, int]:
-        """(mapped segment, position in it) where `bytes_needed` bytes of records go, after a BLANK and in the next segment
-        when this one is too full. Raises OSError, with the log unchanged, when that segment cannot be made."""
+        """The (mapped segment, position in it) for `bytes_needed` bytes of records. If the last segment is too full, a BLANK
+        ends it, and the records go into the next segment. Raises OSError, with the log unchanged, if that segment cannot be
+        made."""
         assert not self._cutting and bytes_needed + PREFIX.size <= self.segment_size_bytes
         start = self.segment_start(self._end)
         left = start + self.segment_size_bytes - self._end
@@ -186,8 +187,8 @@ class CommitLog(LogFiles):
         return present.view(), self._end - start
 
     def end_segment(self) -> None:
-        """End the log's last segment with a BLANK, and the log with it; does nothing at a segment's end.
-        Raises OSError (ENOSPC), with the log unchanged."""
+        """End the log's last segment with a BLANK, so that the log ends at the segment's end. If it ends there already,
+        nothing is done. Raises OSError (ENOSPC), with the log unchanged."""
         left = self.loaded_end - self._end
         assert left < self.segment_size_bytes or self._end == self._first, (
             "the log's end is in its last segment"
@@ -206,9 +207,9 @@ class CommitLog(LogFiles):
             self._written_end = end
 
     def write_view(self, offset: int, size_max: int) -> memoryview:
-        """The buffer for a slave's log bytes from `offset` on: at most `size_max`, within one segment, which is made when
-        needed. An empty log starts at the first offset requested, a multiple of the segment size. Raises OSError, with the
-        log unchanged."""
+        """The buffer for a slave's log bytes from `offset` on. It has at most `size_max` bytes of one segment, which is made
+        if needed. An empty log starts at the first requested offset, which must be a multiple of the segment size. Raises
+        OSError, with the log unchanged."""
         assert not self._cutting, "the log is being truncated"
         if not self._files:
             if offset % self.segment_size_bytes:
@@ -223,7 +224,8 @@ class CommitLog(LogFiles):
         return view
 
     def _begin_empty(self, offset: int, size: int) -> None:
-        """Begin the empty log at `offset`, with blocks for `size` bytes. After OSError it may still begin anywhere."""
+        """Begin the empty log at `offset`, with disk blocks for `size` bytes. After OSError the log may still begin at any
+        offset."""
         reserved = min(max(size, RESERVE_STEP_BYTES), self.segment_size_bytes)
         self._files.append(self._created(offset, reserved))
         self._first = self._end = self._written_end = self._flushed = offset
@@ -235,19 +237,19 @@ class CommitLog(LogFiles):
         self._end = end
 
     def has_room_for(self, size: int) -> bool:
-        """Whether `size` bytes, less than half a segment, fit; False while the disk refuses the blocks that they need."""
+        """Whether `size` bytes (less than half a segment) can be appended. False while the disk refuses the needed blocks."""
         return not self._segment_write.refused or self._blocks_end - self._end >= size
 
     def wants_next(self) -> bool:
-        """Whether the tail misses disk blocks, or is half full and its successor misses them. False during a cut: its files
-        are not deleted yet."""
+        """Whether the last segment misses disk blocks, or is half full and the next segment misses them. False during a cut,
+        because the cut's files are not deleted yet."""
         half = self.segment_size_bytes // 2
         wanted = self.segment_start(self._end + half - 1) + self.segment_size_bytes
         return bool(self._files) and not self._cutting and self._blocks_end < wanted
 
     async def prepare_next(self) -> None:
-        """Allocate disk blocks for the last segment, and for the next one once the last is half full, so that no write waits
-        for them. Raises OSError."""
+        """Allocate disk blocks for the last segment and, once it is half full, for the next segment, so that no write waits
+        for blocks. Raises OSError."""
         while self.wants_next():
             offset = max(self._blocks_end, self._end)
             start, cuts = self.segment_start(offset), self._cuts
@@ -265,7 +267,7 @@ class CommitLog(LogFiles):
         self._segment_write.done()
 
     def _segment_at(self, start: int) -> SegmentFile:
-        """The segment at `start`; the next one is made. Raises OSError."""
+        """The segment at `start`, which is made if it is the next one. Raises OSError."""
         index = (start - self._first) // self.segment_size_bytes
         if index == len(self._files):
             self._files.append(self._created(start, 0))
@@ -276,9 +278,9 @@ class CommitLog(LogFiles):
         return self._segment_write.make(lambda: self._directory.create(name, size, reserve=reserve))
 
     def _with_blocks(self, offset: int, size: int) -> SegmentFile:
-        """The segment at `offset`, with disk blocks for `size` bytes from there on, which begin at or below the end of the
-        blocks. A file found at the start may be sparse: upstream makes such files, and some tools copy them so. Raises
-        OSError (ENOSPC)."""
+        """The segment at `offset`, with disk blocks for `size` bytes from there on. `offset` is at or below the end of the
+        known blocks. A file found at the start may be sparse, because upstream makes sparse files and some tools copy files
+        sparsely. Raises OSError (ENOSPC)."""
         start = self.segment_start(offset)
         file = self._segment_at(start)
         if offset + size > self._blocks_end:
@@ -298,16 +300,16 @@ class CommitLog(LogFiles):
             raise
 
     async def flush(self) -> int:
-        """Sync what the log held at the call; returns flushed_offset. Raises OSError when the disk fails."""
+        """Sync what the log held at the call, and return flushed_offset. Raises OSError if the disk fails."""
         target = self._end
         while self._flushed < min(target, self._end):
             async with self._disk:
-                await self._sync_to(self._end)  # callers that waited for the lock find their bytes synced
+                await self._sync_to(self._end)  # may be synced already
         return self._flushed
 
     async def sync_again(self, offset: int) -> None:
-        """Sync the log from `offset` on, also where a sync failed before: the kernel drops pages that it could not write and
-        reports that only once. Raises OSError."""
+        """Sync the log from `offset` on, also pages whose sync failed before: the kernel drops pages that it could not write,
+        and reports that only once. Raises OSError."""
         async with self._disk:
             for index, file in enumerate(self._files):
                 segment = self._first + index * self.segment_size_bytes
@@ -328,15 +330,15 @@ class CommitLog(LogFiles):
             self._flushed = stop
 
     async def prepare_cut(self, offset: int) -> None:
-        """Call before `truncate`: reserves disk blocks for the bytes that it erases. Raises OSError (ENOSPC)."""
+        """Reserve disk blocks for the bytes that `truncate` will erase; call it before `truncate`. Raises OSError (ENOSPC)."""
         if self._first <= offset < self._written_end and offset < self.loaded_end:
             file, start = self._file_at(offset)
             end = min(self._written_end - start, self.segment_size_bytes)
             await self._reserve_ahead(file, end, offset - start)
 
     async def truncate(self, offset: int) -> None:
-        """End the log at `offset`, durably: the tail is erased and cannot come back. With `offset` at the end it erases bytes
-        that a broken connection left above the end."""
+        """End the log durably at `offset`: the bytes above are erased and cannot come back. If `offset` is the log's end, this
+        erases bytes that a broken connection left above the end."""
         if not self._first <= offset <= self._end:
             raise OffsetOutOfRange(offset, self._first, self._end)
         if offset == self._written_end:
@@ -371,7 +373,7 @@ class CommitLog(LogFiles):
             newest_ms = None
             try:
                 newest_ms = await first_time(self, start + size, self._end)
-            except OffsetOutOfRange:  # cut or replaced since
+            except OffsetOutOfRange:  # the log was cut or replaced meanwhile
                 break
             except OSError as error:
                 self._log_ageless(start, error)
@@ -379,8 +381,8 @@ class CommitLog(LogFiles):
         return [segment for segment in found if self._first <= segment.start and segment.end < self._end]
 
     async def drop_empty(self, *, but_at: int | None = None) -> None:
-        """Delete the first segment of an empty log, unless it starts at `but_at`: an empty log may begin anywhere. Raises
-        OSError."""
+        """Delete the first segment of an empty log, unless it starts at `but_at`, so that the log may begin at any offset.
+        Raises OSError."""
         assert self._first == self._end, "the log holds something"
         if self._first == but_at:
             return
@@ -407,8 +409,8 @@ class CommitLog(LogFiles):
         return gone
 
     async def _remove_segments_from(self, offset: int) -> int:
-        """Delete the segments that start at or above `offset`, newest first so that no gap can arise; the oldest one stays
-        because its name is the log's first offset."""
+        """Delete the segments that start at or above `offset`, newest first, so that no gap can arise. The oldest segment
+        stays, because its name is the log's first offset."""
         removed = 0
         while len(self._files) > 1 and self.loaded_end - self.segment_size_bytes >= offset:
             file = self._files.pop()
@@ -418,7 +420,7 @@ class CommitLog(LogFiles):
         return removed
 
     async def _erase_rest(self, offset: int) -> int:
-        """Zero the non-zero bytes between `offset` and the end of its segment; returns how many there were."""
+        """Zero the non-zero bytes between `offset` and the end of its segment, and return how many there were."""
         view, start = self.segment_view(offset)
         file = self._files[(start - self._first) // self.segment_size_bytes]
         # some file systems report unwritten dirty pages as a hole
@@ -442,7 +444,7 @@ def plain_boundary(head: bytes, segment_end: int, offset: int) -> bool:
 
 
 def erase_pages(view: memoryview, start: int, content: bytes) -> None:
-    """Zero view[start:], whose bytes are `content`, but skip pages that are zero: they may have no blocks on disk."""
+    """Zero view[start:], whose bytes are `content`, but skip pages that are zero, because they may have no blocks on disk."""
     at = 0
     while at < len(content):
         stop = min(at + PAGE_BYTES - (start + at) % PAGE_BYTES, len(content))
@@ -452,7 +454,7 @@ def erase_pages(view: memoryview, start: int, content: bytes) -> None:
 
 
 def erase(view: memoryview, start: int, end: int) -> None:
-    """Zero view[start:end] in steps, without a buffer of the whole size."""
+    """Zero view[start:end] in steps, to need no buffer of the whole size."""
     while start < end:
         step = min(end - start, ERASE_STEP_BYTES)
         view[start : start + step] = ZEROS[:step]

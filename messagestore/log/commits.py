@@ -1,6 +1,6 @@
 """Finds the half messages that are committed by the records in a part of the log.
 
-Invariant: a scan goes from a record boundary to another one, and needs only the records' heads. Pure."""
+Invariant: a scan goes from one record boundary to another, and needs only the records' heads. Pure."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ HEAD_BYTES = FIXED_PARTS[3].size
 
 
 class CommitsFound(NamedTuple):
-    """`end` is the boundary reached, or None if no record's head was there; `halves` are the offsets of the half messages
-    committed before it."""
+    """`end` is the boundary that the scan reached, or None if it met something that is no record's head. `halves` are the
+    offsets of the half messages that the scanned records commit."""
 
     end: int | None
     halves: list[int]
 
 
 CommitsIn = Callable[..., CommitsFound]
-"""`commits_in`, for a log with any framing of records."""
+"""The type of `commits_in`, for a log with any framing of records."""
 
 
 def committed_half(buffer: Buffer, at: int) -> int | None:
-    """The offset of the half message that the record at `buffer[at]` commits. A retried copy of a committed message keeps its
-    flag and names no half message. Offset 0 may be a half message's, so 0 counts only in a record that was never retried."""
+    """The offset of the half message that the record at `buffer[at]` commits. A retried copy of a committed message keeps the
+    commit flag, but has the offset 0. The half message may really be at offset 0, so 0 counts only in a record that was never
+    retried."""
     (sys_flag,) = SYS_FLAG.unpack_from(buffer, at + SYS_FLAG_AT)
     if sys_flag & TRANSACTION_MASK != TRANSACTION_COMMIT:
         return None
@@ -49,7 +50,7 @@ def committed_half(buffer: Buffer, at: int) -> int | None:
 
 
 def commits_in(buffer: Buffer, start: int, segment_end: int, limit: int) -> CommitsFound:
-    """Scan `buffer`, which holds the log from the record boundary `start` on, in one segment, up to `limit` at most."""
+    """Scan `buffer`, which holds bytes of one segment from the record boundary `start` on, up to `limit` at most."""
     position = start
     halves: list[int] = []
     while position < limit:

@@ -1,7 +1,7 @@
 """The files of a log, as readers see them: one byte sequence over segment files of equal size.
 
-Invariant: bytes that are read lie in the log, in one segment, and were there when the call began; views are of the mapping,
-bytes are read around it."""
+Invariant: a read returns bytes of one segment that were in the log when the call began. Views are of the mapping; `bytes` are
+read without the mapping."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 AT_HAND_BYTES = 64 << 20
-"""The newest bytes are assumed to be in memory; of older ones one page is checked, because the kernel reads ahead."""
+"""The newest bytes are assumed to be in memory. For older bytes one page is checked, because the kernel reads ahead."""
 LOOK_BYTES = 64 << 10
-"""Checking this many bytes more costs less than one more check."""
+"""Checking this many more bytes costs less than one more check."""
 GAP_BYTES = 32 << 10
 """Reading this many unneeded bytes costs less than one more read."""
 PIECE_BYTES = 1 << 20
-"""Limit of one read of adjacent ranges: many lagging consumers read at the same time."""
+"""Limit of one read of adjacent ranges, because many lagging consumers may read at the same time."""
 
 
 class RecordPlace(NamedTuple):
-    """The place of a record: `view[at]` on, which is `offset` of the log."""
+    """The place of a record: it begins at `view[at]`, which is `offset` of the log."""
 
     view: memoryview
     at: int
@@ -42,8 +42,8 @@ class RecordPlace(NamedTuple):
 
 
 class Room(NamedTuple):
-    """The place of consecutive records: the first goes to `view[at]` on, which is `offset` of the log. Between two of them
-    lie `gap` bytes of the view, which stay unchanged, and `lead` bytes of the log."""
+    """The place of consecutive records. The first record begins at `view[at]`, which is `offset` of the log. Two records are
+    separated by `gap` bytes in the view, which stay unchanged, and by `lead` bytes in the log."""
 
     view: memoryview
     at: int
@@ -79,11 +79,11 @@ class LogFiles(ABC):
     @property
     @abstractmethod
     def flushed_offset(self) -> int:
-        """Bytes below this offset are on disk."""
+        """All bytes below this offset are on disk."""
 
     @abstractmethod
     def _file_at(self, offset: int) -> tuple[SegmentFile, int]:
-        """(the segment that holds `offset`, its start). Raises OffsetOutOfRange below the log's first."""
+        """The segment that holds `offset`, and the segment's start. Raises OffsetOutOfRange if the offset is below the log."""
 
     @abstractmethod
     async def is_boundary(self, offset: int) -> bool:
@@ -97,12 +97,12 @@ class LogFiles(ABC):
 
     @abstractmethod
     def places(self, sizes: list[int]) -> list[RecordPlace]:
-        """Places for consecutive records of these sizes, to be written before `grow`. Raises OSError or LogTakesNothing, with
-        the log unchanged."""
+        """Places for consecutive records of these sizes. The caller writes the records there, and then calls `grow`. Raises
+        OSError or LogTakesNothing, with the log unchanged."""
 
     @abstractmethod
     def room(self, sizes: list[int]) -> Room | None:
-        """`places` if all of them fit into the segment of the log's end; else None."""
+        """The places as a Room if all records fit into the log's last segment; else None."""
 
     @abstractmethod
     def grow(self, end: int) -> None:
@@ -110,23 +110,24 @@ class LogFiles(ABC):
 
     @abstractmethod
     def has_room_for(self, size: int) -> bool:
-        """Whether `size` bytes, less than half a segment, fit, as far as the disk is concerned."""
+        """Whether the disk has room to append `size` bytes (less than half a segment)."""
 
     # For retention
 
     @abstractmethod
     async def segments_behind_first(self, count_max: int) -> list[RetainedSegment]:
-        """The oldest segments without the one that the log ends in, at most `count_max`, with their age if it can be read."""
+        """At most `count_max` of the oldest segments, without the segment in which the log ends. Their ages are included if
+        they can be read."""
 
     @abstractmethod
     def begin_at(self, offset: int) -> None:
-        """Begin the log at `offset`, a segment's start: the segments below leave the log but stay on disk until
-        `delete_former`. All of them are flushed, and none is the last."""
+        """Begin the log at `offset`, a segment's start. The segments below leave the log, but stay on disk until
+        `delete_former`. They must be flushed, and the last segment is not among them."""
 
     @abstractmethod
     async def delete_former(self) -> list[SegmentFile]:
-        """Delete the files of segments that left the log, oldest first and each durably, so that no gap can arise; the caller
-        releases them. After OSError the rest is left to the next call."""
+        """Delete the files of segments that left the log, oldest first and each durably, so that no gap can arise. The caller
+        releases the files. After OSError the next call deletes the rest."""
 
     def _log_ageless(self, start: int, error: OSError) -> None:
         if self._ageless.failed(start, int(asyncio.get_running_loop().time() * 1000)):
@@ -141,15 +142,17 @@ class LogFiles(ABC):
         return offset - offset % self.segment_size_bytes
 
     def is_cold(self, offset: int) -> bool:
-        """Whether bytes at `offset` must be read with `read_cold`: older than the newest few segments, or not in memory."""
+        """Whether bytes at `offset` must be read with `read_cold`: they are older than the newest few segments or not in
+        memory."""
         if offset >= self._end - AT_HAND_BYTES or offset < self._first:
             return offset < self.cold_end
         file, start = self._file_at(offset)
         return offset < self.cold_end or not file.is_cached(offset - start, offset - start + 1)
 
     def in_memory(self, ranges: list[tuple[int, int]]) -> bool:
-        """Whether reading each (offset, size) of the log, in order, waits for no disk. Adjacent ranges, as those of one
-        queue, are checked together with the bytes between them, and one by one only if some of those are not in memory."""
+        """Whether each (offset, size) of the log, in order, can be read without waiting for the disk. Ranges close to each
+        other, such as those of one queue, are checked together with the bytes between them. If some of these bytes are not in
+        memory, the ranges are checked one by one."""
         start, (last, last_size) = ranges[0][0], ranges[-1]
         if start >= max(self._end - AT_HAND_BYTES, self.cold_end):
             return True
@@ -159,7 +162,7 @@ class LogFiles(ABC):
         return all(self._is_cached(offset, size) for offset, size in ranges)
 
     def _is_cached(self, offset: int, size: int) -> bool:
-        """False for a range that leaves its segment."""
+        """Whether the range is in memory; False if it leaves its segment."""
         file, start = self._file_at(offset)
         end = offset + size - start
         return end <= self.segment_size_bytes and file.is_cached(offset - start, end)
@@ -170,12 +173,12 @@ class LogFiles(ABC):
         return self.segment_start(self._end) - (self._hot_segments - 1) * self.segment_size_bytes
 
     def segment_view(self, offset: int) -> tuple[memoryview, int]:
-        """(whole mapped segment that holds `offset`, its start offset). Raises OffsetOutOfRange below the log's first."""
+        """The whole mapped segment that holds `offset`, and the segment's start. Raises OffsetOutOfRange below the log."""
         file, start = self._file_at(offset)
         return file.view(), start
 
     def read(self, offset: int, size_max: int) -> memoryview:
-        """Up to `size_max` log bytes at `offset`, ending with the segment or the log; empty at the end."""
+        """At most `size_max` log bytes from `offset` on, up to the end of the segment or of the log. Empty at the log's end."""
         end = self._readable_end(offset, size_max)
         if end == offset:
             return memoryview(b"")
@@ -183,7 +186,7 @@ class LogFiles(ABC):
         return view[offset - start : end - start].toreadonly()
 
     def at_hand(self, offset: int, size: int) -> memoryview | None:
-        """`read` if it waits for no disk; else None."""
+        """The result of `read` if that does not wait for the disk; else None."""
         end = self._end
         tail = end - end % self.segment_size_bytes
         if offset < tail or offset + size > end or offset < end - AT_HAND_BYTES:
@@ -192,7 +195,7 @@ class LogFiles(ABC):
         return view[offset - tail : offset - tail + size].toreadonly()
 
     def views(self, ranges: list[tuple[int, int]]) -> list[memoryview]:
-        """`read` of each (offset, size), in order."""
+        """The results of `read` for each (offset, size), in order."""
         first, (last, last_size) = ranges[0][0], ranges[-1]
         if last + last_size > self._end or self.segment_start(first) != self.segment_start(last):
             return [self.read(offset, size) for offset, size in ranges]
@@ -201,11 +204,12 @@ class LogFiles(ABC):
         return [view[offset - start : offset - start + size] for offset, size in ranges]
 
     async def read_cold(self, offset: int, size_max: int) -> bytes:
-        """`read`, around the mapping. Raises OSError when the disk fails."""
+        """The result of `read`, but read without the mapping. Raises OSError if the disk fails."""
         return await self.read_file(offset, self._readable_end(offset, size_max))
 
     async def read_cold_each(self, ranges: list[tuple[int, int]]) -> list[bytes]:
-        """`read_cold` of each (offset, size), in order; adjacent ranges, as a queue's are, become one read."""
+        """The results of `read_cold` for each (offset, size), in order. Ranges close to each other, such as those of one
+        queue, become one read."""
         found = []
         for near in self._close_together(ranges):
             start, (last, last_size) = near[0][0], near[-1]
@@ -214,8 +218,8 @@ class LogFiles(ABC):
         return found
 
     def _close_together(self, ranges: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-        """Split `ranges` into groups with small gaps, each in one segment and at most PIECE_BYTES unless a single range is
-        larger."""
+        """Split `ranges` into groups with small gaps. A group lies in one segment and has at most PIECE_BYTES, unless a single
+        range is larger."""
         near, end = [ranges[0]], sum(ranges[0])
         for offset, size in ranges[1:]:
             begin = near[0][0]
@@ -228,16 +232,16 @@ class LogFiles(ABC):
         yield near
 
     async def read_file(self, offset: int, end: int) -> bytes:
-        """Bytes [offset, end) of one segment file, whether or not they belong to the log yet. Raises OffsetOutOfRange below
-        its first, or OSError."""
+        """Bytes [offset, end) of one segment file, whether or not they belong to the log yet. Raises OffsetOutOfRange if the
+        offset is below the log, or OSError."""
         if end == offset:
             return b""
         file, start = self._file_at(offset)
         return await file.read_cold(offset - start, end - start)
 
     async def examine(self, offset: int, end: int, use: Callable[[bytes], T]) -> T:
-        """Apply `use` in a thread to the bytes [offset, end) of one segment file. Raises OffsetOutOfRange below the log's
-        first, or OSError."""
+        """Apply `use` in a thread to the bytes [offset, end) of one segment file. Raises OffsetOutOfRange if the offset is
+        below the log, or OSError."""
         file, start = self._file_at(offset)
         return await file.examine(offset - start, end - start, use)
 

@@ -1,6 +1,7 @@
 """The log's next segment, made before a write waits for it.
 
-Invariant: one task makes it at a time, outside the event loop, and a failed attempt is repeated without a send."""
+Invariant: one task at a time makes the segment, outside the event loop. A failed attempt is repeated even if no send
+arrives."""
 
 from __future__ import annotations
 
@@ -38,6 +39,6 @@ class NextSegment:
     async def _prepared(self) -> bool:
         try:
             await self._log.prepare_next()
-        except OSError:  # the log reports it; a roll tries again too and answers the sender
+        except OSError:  # the log reports it; a send that needs the segment tries again
             return False
         return True

@@ -1,7 +1,7 @@
-"""Which of a log's oldest segments are deleted: expired ones, and more of the oldest where the disk fills.
+"""Which of a log's oldest segments are deleted: those that are expired and, if the disk fills, more of the oldest.
 
-Invariant: segments are deleted from the oldest on, never the last, and none that ends above a hold, whatever age and disk usage
-are. Pure."""
+Invariant: segments are deleted from the oldest on. The last segment, and segments that end above a hold, are never deleted,
+whatever age and disk usage are. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import NamedTuple
 HOUR_MS = 3_600_000
 HOUR, HOUR_MAX = re.compile(r"[0-9]{1,2}"), 23
 MANUAL_ROUNDS = 20
-"""Rounds of deletion, at any hour, after one request of an operator."""
+"""After an operator's request, this many rounds may delete at any hour."""
 
 
 class RetainedSegment(NamedTuple):
-    """Bytes [start, end) of the log; `newest_ms` is the store time of the first record behind it, so nothing in it is
-    younger. None if no record is there, or its time is unreadable or not credible: then a later segment's time is used. A
-    future time is replaced in the same way, so it keeps nothing for good; a time that is too old affects only its own
-    segment."""
+    """Bytes [start, end) of the log. `newest_ms` is the store time of the first record behind the segment, so nothing in the
+    segment is younger. It is None if no record is there, or if the record's time is unreadable or not credible; then a later
+    segment's time is used. A time in the future is replaced in the same way, so it does not keep segments for ever. A time
+    that is too old affects only its own segment."""
 
     start: int
     end: int
@@ -47,8 +47,8 @@ class Rules:
     segments_max: int
 
     def refuses_sends(self, before: bool, disk_used: float) -> bool:
-        """Whether the disk is too full for sends; `before` is the last answer. After True, usage must fall below the ratio of
-        forced deletion."""
+        """Whether the disk is too full for sends. `before` is the last result. After True, sends are refused until usage falls
+        below the ratio of forced deletion."""
         enough = min(self.clean_forcibly_above, self.refuse_above)
         return disk_used > (enough if before else self.refuse_above)
 
@@ -63,8 +63,8 @@ class Moment(NamedTuple):
 
 
 class RetentionDecision(NamedTuple):
-    """Segments that end at or below `end` are deleted: `segments` of them, `by_force` before they expired. `held` is the hold
-    that keeps the next one, which would otherwise be deleted."""
+    """Segments that end at or below `end` are deleted. There are `segments` of them, of which `by_force` are not expired.
+    `held` is the hold, if any, that alone keeps the next segment from being deleted."""
 
     end: int
     segments: int
@@ -73,7 +73,7 @@ class RetentionDecision(NamedTuple):
 
 
 def is_due(moment: Moment, rules: Rules) -> bool:
-    """Whether anything may be deleted now, if it is old enough."""
+    """Whether segments that are old enough may be deleted now."""
     at_its_hour = moment.hour in rules.delete_hours
     return at_its_hour or moment.asked or moment.disk_used > rules.clean_above or _forced(moment, rules)
 
@@ -85,7 +85,7 @@ def _forced(moment: Moment, rules: Rules) -> bool:
 def decide(
     segments: Sequence[RetainedSegment], holds: Iterable[RetentionHold], moment: Moment, rules: Rules
 ) -> RetentionDecision:
-    """`segments`, at least one, are the oldest of the log without its last, oldest first."""
+    """Decide what to delete. `segments` has at least one segment: the oldest of the log, without the last, oldest first."""
     forced = _forced(moment, rules)
     end, by_force = segments[0].start, 0
     if not is_due(moment, rules):

@@ -1,7 +1,7 @@
 """When a segment's first record was stored, as far as that is credible.
 
-Invariant: no single corrupt record makes a segment look older than it is, which would delete young data. A record's own CRC
-proves its time. Without one, the next record's time is used if it is younger: times never go back."""
+Invariant: no single corrupt record makes a segment look older than it is, because young data would then be deleted. A record's
+own CRC proves its time. Without a CRC, the next record's time is used if it is younger, because times never go back."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from messagestore.recordcrc import ends_with_crc
 
 
 async def first_time(log: LogFiles, offset: int, end: int) -> int | None:
-    """Store time of the record at `offset` of a log whose records are contiguous up to `end`, ms; None if it is not intact,
-    or the needed next one is not. Raises OffsetOutOfRange where it was deleted, or OSError."""
+    """The store time, in ms, of the record at `offset` of a log whose records are contiguous up to `end`. None if that record,
+    or the next record if it is needed, is not intact. Raises OffsetOutOfRange if the record was deleted, or OSError."""
     first = await _record(log, offset, end)
-    if first is None or ends_with_crc(first):  # which agrees
+    if first is None or ends_with_crc(first):  # the CRC agrees
         return None if first is None else store_timestamp(first, 0) or None
     second = await _record(log, offset + len(first), end)
     return None if second is None else max(store_timestamp(first, 0), store_timestamp(second, 0)) or None
 
 
 async def _record(log: LogFiles, offset: int, end: int) -> bytes | None:
-    """The record there, or the next segment's first where this segment's records end; None if no record is intact there, as
-    far as its CRCs show."""
+    """The record at `offset`, or the next segment's first record if this segment's records end there. None if no record is
+    there, or its CRCs do not agree."""
     left = log.segment_start(offset) + log.segment_size_bytes - offset
     if offset < end and check(await log.read_cold(offset, PREFIX.size), 0, left, offset) == END_OF_SEGMENT:
         offset, left = offset + left, log.segment_size_bytes

@@ -1,8 +1,8 @@
 """One consume queue: the place in the commit log of the n-th message of a (topic, queue). Upstream: ConsumeQueue.
 
 Invariant: entries are [min_queue_offset, max_queue_offset), their physical offsets strictly increase, and every byte after
-the last entry is zero. Where the log skips queue offsets there are fillers, which lead to no record and name the record that
-follows; a queue never ends with one. All of it can be rebuilt from the commit log."""
+the last entry is zero. If the log skips queue offsets, the queue has fillers for them, which lead to no record but name the
+record that follows. A queue never ends with a filler. The whole queue can be rebuilt from the commit log."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ ENTRY = Struct(
     "q"  # 12 tags_code      hash of the tag; a scheduled message's delivery time
 )
 FILLER_SIZE = 0x7FFFFFFF
-PRE_BLANK = (0, FILLER_SIZE, 0)  # fills a first file before the queue's first entry
-GAP_PLACES_MAX = 300_000  # at most this many fillers; a larger gap is closed up, as upstream does
+PRE_BLANK = (0, FILLER_SIZE, 0)  # fills the first file up to the queue's first entry
+GAP_PLACES_MAX = 300_000  # limit of fillers; a larger gap gets none, as in upstream
 PHY_MAX = 1 << 62
 PLACE_MAX = 1 << 58  # file names are byte offsets of 63 bits
 RESERVE_STEP_BYTES = 64 << 10
@@ -38,7 +38,7 @@ NO_VIEW = memoryview(b"")
 
 
 def _steps(first: int, end: int) -> Iterator[tuple[int, int]]:
-    """Split [first, end) into pieces, a short one first: most queues end soon."""
+    """Split [first, end) into pieces. The first piece is short, because most queues end soon."""
     step = SHORT_PLACES
     while first < end:
         stop = min(first + step, end)
@@ -47,8 +47,8 @@ def _steps(first: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def place_of(queue_offset: int, end: int) -> int | None:
-    """The queue offset at which a queue that ends at `end` (0: it never began) lists the next record; None if the offset is
-    taken."""
+    """The place at which a queue that ends at `end` (0: it never began) lists a record with this queue offset. None if the
+    offset is taken."""
     if queue_offset < end:
         return None
     if queue_offset > PLACE_MAX or (end and queue_offset - end > GAP_PLACES_MAX):
@@ -57,7 +57,7 @@ def place_of(queue_offset: int, end: int) -> int | None:
 
 
 def filler(phy: int) -> tuple[int, int, int]:
-    """The entry for a skipped queue offset before the entry of the record at `phy`; readers see a PRE_BLANK."""
+    """The entry for a skipped queue offset before the entry of the record at `phy`. Java's readers see a PRE_BLANK."""
     return 0, FILLER_SIZE, phy
 
 
@@ -74,7 +74,8 @@ def listed_start(entry: tuple[int, int, int]) -> int:
 
 
 def listed_end(entry: tuple[int, int, int]) -> int:
-    """Entries below a cut end at or below it, and others do not: a filler counts with the record behind it."""
+    """The end to compare with a cut: entries that end at or below the cut are kept. A filler is kept or cut together with the
+    record behind it."""
     return listed_start(entry) + (1 if is_filler(entry) else entry[1])
 
 
@@ -84,7 +85,7 @@ def file_size_for(wanted: int) -> int:
 
 
 class ConsumeQueue:
-    """Queue offsets count entries; `phy` are physical offsets of the commit log. A store may have a hundred thousand."""
+    """Queue offsets count entries; `phy` are physical offsets of the commit log. A store may have a hundred thousand queues."""
 
     __slots__ = (
         "_compared", "_deletions_synced", "_directory", "_erased_end", "_file_size", "_files", "_first", "_former", "_names",
@@ -113,37 +114,38 @@ class ConsumeQueue:
         self._names: list[str] = []
         self._reserved_end = 0  # queue offset up to which the last file has disk blocks
         self.hot_view = NO_VIEW
-        """The last file, which begins with entry `hot_first`: entries from the end up to `hot_end` can be written without
-        preparation."""
+        """The last file, which begins with entry `hot_first`. Entries up to `hot_end` can be written at once: they have disk
+        blocks."""
         self.hot_first = self.hot_end = 0
         self._synced = 0  # queue offset up to which entries are on disk
-        self._erased_end = 0  # up to here zeros behind the last entry are not on disk
-        self._deletions_synced = False  # whether deletions of the process before are synced
+        self._erased_end = 0  # zeros from the last entry up to here are not on disk
+        self._deletions_synced = False  # whether deletions by an earlier process are synced
         self._former = (0, 0)  # see first_from
         self._opened = opened or OpenQueues(directory.open_max)
         self._used = False
         self._seen_end = 0  # see was_used
         self.inherited_end = 0
         """Entries below this queue offset were written by an earlier process."""
-        self._compared = (0, 0)  # of those, the ones whose records are known to be this queue's
+        self._compared = (0, 0)  # inherited entries whose records are known to name this queue
 
     # Start-up
 
     async def load(self, log_min: int, phy_limit: int, *, trusted: bool) -> None:
         """Open the queue and drop entries of records that end above `phy_limit`.
 
-        A trusted queue was synced at a clean stop: its end is searched for. Otherwise entries up to `phy_limit` are on disk
-        but later ones may be torn: the file is read entry by entry up to the first that is not below it."""
+        A trusted queue was synced at a clean stop, so its end is found by binary search. Otherwise entries up to `phy_limit`
+        are on disk, but later entries may be torn. So the file is read entry by entry up to the first entry that is not below
+        `phy_limit`."""
         if self._is_plain(log_min, phy_limit, trusted=trusted):
             return
         folder, listed = self._folder, self._directory.names()
         for name, size in listed:
-            if not size:  # upstream creates a file before it sets its size; it would block the next one
+            if not size:  # upstream creates a file before it sets its size; an empty one would be in the way
                 await self._directory.delete(name)
         found = [(name, size) for name, size in listed if size]
-        if all(size % ENTRY.size == 0 for _, size in found):  # else no setting made them
+        if all(size % ENTRY.size == 0 for _, size in found):  # else no setting explains them
             check_size_set(folder, found, self._file_size, "mappedFileSizeConsumeQueue")
-        # a power cut may lose a new file's name and keep that of the next one
+        # a power cut may lose a new file's name and keep the name of the next file
         if found and found[0][0].isdigit() and not trusted:
             names = [name for name, _ in found]
             whole = [
@@ -164,7 +166,7 @@ class ConsumeQueue:
         self.raise_min(log_min)
 
     def _is_plain(self, log_min: int, phy_limit: int, *, trusted: bool) -> bool:
-        """Whether its only file begins with entries of the log and holds nothing else, as most queues' files do. If so, the
+        """Whether the queue's only file begins with entries of the log and holds nothing else, as for most queues. If so, the
         queue is loaded without opening the file."""
         found = self._directory.sole_file()
         if found is None or found.head is None or found.size_bytes != self._file_size:
@@ -178,7 +180,7 @@ class ConsumeQueue:
             if not last_end <= phy <= phy + size <= phy_limit or not 0 < size < FILLER_SIZE:
                 return False
             end, last_end = end + 1, phy + size
-        behind = head[end * ENTRY.size :]  # if this reads empty, more may be on its way to the disk
+        behind = head[end * ENTRY.size :]  # if this is zero, later entries may have reached the disk
         if not end or len(behind) < ENTRY.size or behind != ZEROS[: len(behind)]:
             return False
         self._names, self._files, self._first = [intern(name)], [None], int(name) // ENTRY.size
@@ -191,7 +193,7 @@ class ConsumeQueue:
         return True
 
     def is_doubtful(self, queue_offset: int, end: int) -> bool:
-        """Whether some entry of [queue_offset, end) may lead to another queue's record because its file became corrupt."""
+        """Whether an entry of [queue_offset, end) may lead to another queue's record, because its file may be corrupt."""
         begin, compared = self._compared
         end = min(end, self.inherited_end)
         return queue_offset < end and not (begin <= queue_offset and end <= compared)
@@ -208,7 +210,8 @@ class ConsumeQueue:
         return f"consumequeue/{self.topic}/{self.queue_id}"
 
     def leave_unopened(self) -> None:
-        """Mark its files as inconsistent, to be deleted. Raises BadSegments for a file that is none of a queue."""
+        """Mark the queue's files as inconsistent, so that they can be deleted. Raises BadSegments for a file that is no
+        queue's."""
         names = self._directory.names()
         check_names(self._folder, names)
         self._names = [name for name, _ in names]
@@ -219,14 +222,14 @@ class ConsumeQueue:
         return (self.max_queue_offset - self._first) * ENTRY.size
 
     def lost_beginning(self, begin: int, log_min: int) -> bool:
-        """Whether files are missing of a queue that began at `begin`: retention deletes only files that lead below `log_min`,
-        and keeps the last entry of those."""
+        """Whether a queue that began at `begin` is missing its first files. Retention deletes only files whose records are
+        below `log_min`, and keeps the last entry below `log_min`."""
         if not self.max_queue_offset or self._first <= begin:
             return False
         return listed_start(self._stored_entry(self._first)) >= log_min
 
     async def intact_end(self) -> int:
-        """The first place that holds no entry, or one that cannot follow the ones before it. Yields to other tasks."""
+        """The first place that holds no entry, or an entry that cannot follow the entries before it. Yields to other tasks."""
         place, last_end, may_begin = self._first, 0, True
         while place < self.max_queue_offset:
             left = self._per_file - (place - self._first) % self._per_file
@@ -252,15 +255,15 @@ class ConsumeQueue:
         return self.max_queue_offset
 
     async def cut_places(self, end: int) -> None:
-        """End the queue with the last entry of a record below place `end`, as `truncate` does."""
+        """End the queue at place `end`, or before the fillers that would then be its last entries."""
         if self._first < end < self.max_queue_offset:
             await self._cut(self._without_fillers(end), self.max_queue_offset)
         elif end <= self._first:
             await self._cut(self._first, self.max_queue_offset)
 
     def end_at(self, phy: int) -> int:
-        """The queue offset after the last record that ends at or below `phy`; without such a record, that of the queue's
-        first."""
+        """The queue offset after the last record that ends at or below `phy`. Without such a record it is the queue's first
+        offset."""
         if self.phy_end <= phy:
             return self.max_queue_offset
         places = range(self.min_queue_offset, self.max_queue_offset)
@@ -284,7 +287,8 @@ class ConsumeQueue:
         return self._first
 
     def _untorn_end(self, places: range, phy_limit: int) -> int:
-        """The first of a file's places that holds no entry below `phy_limit`, or one that cannot follow the others."""
+        """The first of a file's places that holds no entry below `phy_limit`, or an entry that cannot follow the entries
+        before it."""
         first, last_end, may_begin = places.start, 0, places.start == self._first
         if NUMPY and len(places) > SHORT_PLACES and self._stored_entry(first + SHORT_PLACES)[1]:
             first, last_end = self._plain_end(places, phy_limit)
@@ -299,7 +303,8 @@ class ConsumeQueue:
         return places.stop
 
     def _plain_end(self, places: range, phy_limit: int) -> tuple[int, int]:
-        """The first of the places that must be examined by itself, and the end of the record before it."""
+        """The first place whose entry is not plain, so that it must be examined by itself, and the end of the record before
+        it."""
         from messagestore.bulk.scan import plain_entries
 
         last_end = 0
@@ -310,7 +315,7 @@ class ConsumeQueue:
         return places.stop, last_end
 
     def _without_fillers(self, end: int) -> int:
-        """The end of a queue whose last record is above the limit, so that only its fillers are left."""
+        """The end of the queue without the fillers at its end, whose record is cut off."""
         if end == self._first or not is_filler(last := self._stored_entry(end - 1)) or last == PRE_BLANK:
             return end
         return self._first + bisect_left(
@@ -318,7 +323,7 @@ class ConsumeQueue:
         )
 
     def _written_end(self, end: int) -> int:
-        """The first place from `end` on, in its file, that was never written."""
+        """The first place from `end` on, in the same file, that was never written."""
         if (end - self._first) // self._per_file >= len(self._names):
             return end
         stop = end - (end - self._first) % self._per_file + self._per_file
@@ -333,23 +338,24 @@ class ConsumeQueue:
         return ENTRY.unpack(self._stored_bytes(place, place + 1))
 
     def _stored_bytes(self, first: int, end: int) -> bytes:
-        """Read around the mapping: on a file system in memory, reading a place without a block through the mapping allocates
-        one, and a full file system then kills the process."""
+        """Read places without the mapping. On a file system in memory, a read through the mapping allocates a missing block,
+        which kills the process if the file system is full."""
         index, within = divmod(first - self._first, self._per_file)
         at = within * ENTRY.size
         return self._open(index).read_now(at, at + (end - first) * ENTRY.size)
 
     @staticmethod
     def _below(entry: tuple[int, int, int], phy_limit: int, *, may_begin: bool) -> bool:
-        """Whether it is an entry of a record below the limit; before a queue's first entry (`may_begin`) PRE_BLANK is one."""
+        """Whether this is an entry of a record below the limit. PRE_BLANK counts as one before a queue's first entry
+        (`may_begin`)."""
         phy, size, _ = entry
         if entry == PRE_BLANK:
             return may_begin
         return phy >= 0 and size > 0 and listed_end(entry) <= phy_limit
 
     def raise_min(self, log_min: int) -> None:
-        """The log now starts at `log_min`: the queue starts at its first entry that is not below."""
-        if self.phy_end <= log_min:  # its file need not be opened
+        """The log starts at `log_min` now, so the queue starts at its first entry that is not below `log_min`."""
+        if self.phy_end <= log_min:  # then no file need be opened
             self.min_queue_offset = self.max_queue_offset
         places = range(self.min_queue_offset, self.max_queue_offset)
         if not places or listed_start(self._entry(places.start)) >= log_min:
@@ -359,7 +365,7 @@ class ConsumeQueue:
         )
 
     def lower_min(self, log_min: int) -> None:
-        """Undo `raise_min` to a greater offset. Entries whose files are deleted stay away."""
+        """Undo a `raise_min` to a greater offset. Entries whose files are deleted do not come back."""
         if self._names:
             self.min_queue_offset = self._first
             self.raise_min(log_min)
@@ -367,8 +373,8 @@ class ConsumeQueue:
     # Reading
 
     def first_from(self, phy: int) -> int:
-        """The first queue offset whose record does not start below `phy`; the queue's end if all do. Most calls pass the same
-        `phy`: then the search continues from the last result."""
+        """The first queue offset whose record does not start below `phy`, or the queue's end if all records do. Most calls
+        pass the same `phy`; then the search continues from the last result."""
         known_phy, low = self._former
         if known_phy != phy:
             low = 0
@@ -388,8 +394,7 @@ class ConsumeQueue:
         return self._entry(queue_offset)
 
     def entries(self, queue_offset: int, count_max: int) -> Iterator[tuple[int, int, int]]:
-        """Entries from `queue_offset` on, at most `count_max`, ending with the queue; each is read when the iterator reaches
-        it."""
+        """At most `count_max` entries from `queue_offset` on. Each entry is read when the iterator reaches it."""
         end = min(queue_offset + count_max, self.max_queue_offset)
         left = self._per_file - (queue_offset - self._first) % self._per_file
         if end - queue_offset <= left:
@@ -406,20 +411,21 @@ class ConsumeQueue:
         return ENTRY.iter_unpack(self._open(index).view()[at : at + (stop - first) * ENTRY.size])
 
     def is_at_hand(self, queue_offset: int, count_max: int) -> bool:
-        """Whether these entries can be read without the disk; the newest are assumed to be in memory. Raises OSError."""
+        """Whether these entries can be read without the disk. The newest entries are assumed to be in memory. Raises
+        OSError."""
         if queue_offset >= self.max_queue_offset - STEP_PLACES:
             return True
         parts = self._parts(queue_offset, count_max)
         return all(self._open(index).is_cached(start, stop) for index, start, stop in parts)
 
     async def bring(self, queue_offset: int, count_max: int) -> None:
-        """Read them in a thread, so that they are in memory. Raises OSError."""
+        """Read these entries in a thread, so that they are in memory. Raises OSError."""
         for index, start, stop in self._parts(queue_offset, count_max):
             if index < len(self._files):  # a cut may happen in between
                 await self._open(index).read_cold(start, stop)
 
     def _parts(self, queue_offset: int, count_max: int) -> list[tuple[int, int, int]]:
-        """(index of the file, first byte, end) of entries that exist."""
+        """The parts (index of the file, first byte, end) that hold these entries, as far as they exist."""
         parts = []
         at, end = (
             max(queue_offset, self.min_queue_offset),
@@ -433,8 +439,8 @@ class ConsumeQueue:
         return parts
 
     def boundary_at_or_below(self, phy: int) -> int:
-        """The greatest end of a listed record that is not above `phy`, or -1. Searched from the queue's end on: older entries
-        may have to be read from the disk, which would block every other request."""
+        """The greatest end of a listed record that is not above `phy`, or -1. The search begins at the queue's end, because
+        older entries may have to be read from the disk, which would block every other request."""
         places = range(self.min_queue_offset, self.max_queue_offset)
         if not places:
             return -1
@@ -467,13 +473,13 @@ class ConsumeQueue:
         return file
 
     def was_used(self) -> bool:
-        """Whether it was read or written since the last call."""
+        """Whether the queue was read or written since the last call."""
         used = self._used or self.max_queue_offset != self._seen_end
         self._used, self._seen_end = False, self.max_queue_offset
         return used
 
     def shut(self) -> None:
-        """Close its files until the next use. Unsynced entries stay in them: `sync` opens them again."""
+        """Close the queue's files until the next use. They may hold unsynced entries: `sync` opens the files again."""
         for index, file in enumerate(self._files):
             if file is not None:
                 file.close()
@@ -484,9 +490,8 @@ class ConsumeQueue:
     # Writing
 
     def append(self, queue_offset: int, phy: int, size: int, tags_code: int) -> bool:
-        """Add the entry of the record at `phy`, see `place_of`; returns False when the offset is taken. Upstream once
-        assigned one offset to two messages: readers keep seeing the first. Raises OSError (ENOSPC), with the queue
-        unchanged."""
+        """Add the entry of the record at `phy`, see `place_of`. Returns False if the offset is taken: upstream once assigned
+        one offset to two messages, and readers keep seeing the first. Raises OSError (ENOSPC), with the queue unchanged."""
         if phy < self.phy_end:
             return False
         if queue_offset == self.max_queue_offset and queue_offset < self.hot_end:
@@ -520,7 +525,8 @@ class ConsumeQueue:
             place = stop
 
     def extend(self, entries: memoryview, phy_end: int) -> None:
-        """Add entries, whose room is reserved, of records that have the queue's next offsets and end at `phy_end`."""
+        """Add the entries of records that have the queue's next offsets and end at `phy_end`. Room must be reserved for the
+        entries."""
         at = 0
         while at < len(entries):
             file, within = self._writable(self.max_queue_offset)
@@ -531,7 +537,8 @@ class ConsumeQueue:
         self.phy_end = phy_end
 
     def _begin_at(self, place: int) -> None:
-        """Begin the queue at `place`: the first message that the log still has may be any. Raises OSError (ENOSPC)."""
+        """Begin the queue at `place`, because the log may have deleted the queue's earlier messages. Raises OSError
+        (ENOSPC)."""
         if not self._names:
             self._first = place - place % self._per_file
             self._reserved_end = self._synced = self._first
@@ -543,8 +550,8 @@ class ConsumeQueue:
         self.min_queue_offset = self.max_queue_offset = place
 
     def _fill(self, end: int, entry: tuple[int, int, int]) -> tuple[SegmentFile, int]:
-        """Put `entry` at all places from the queue's end to `end`; returns `_writable(end)`. Raises OSError (ENOSPC) before
-        any is put."""
+        """Put `entry` at all places from the queue's end to `end`, and return `_writable(end)`. Raises OSError (ENOSPC) before
+        any entry is put."""
         pieces: list[tuple[SegmentFile, int, int]] = []
         place = self.max_queue_offset
         while place < end:
@@ -580,15 +587,15 @@ class ConsumeQueue:
     # Cutting and the disk
 
     async def truncate(self, phy: int) -> None:
-        """Remove entries of records that end above `phy`. Not durable by itself: a restart cuts again."""
+        """Remove entries of records that end above `phy`. The removal is not durable by itself; a restart cuts again."""
         places = range(self.min_queue_offset, self.max_queue_offset)
         kept = bisect_left(places, True, key=lambda place: listed_end(self._entry(place)) > phy)
         if kept < len(places):
             await self._cut(self.min_queue_offset + kept, self.max_queue_offset)
 
     async def _cut(self, end: int, written_end: int) -> None:
-        """Keep the places below `end` and erase those up to `written_end`; files that start at or above `end` are deleted,
-        newest first. A queue without any entry left starts at its next message's offset."""
+        """Keep the places below `end`, and erase the places up to `written_end`. Files that start at or above `end` are
+        deleted, newest first. If no entry is left, the queue starts at the offset of its next message."""
         if self._names and end > self._first and self._stored_entry(end - 1) == PRE_BLANK:
             end = self._first
         while self._names and self._first + (len(self._names) - 1) * self._per_file >= end:
@@ -622,14 +629,12 @@ class ConsumeQueue:
                 erase_pages(file.view(), at, file.read_now(at, min(at + RESERVE_STEP_BYTES, end)))
 
     async def delete_former(self) -> int:
-        """Delete the files that end before the last entry below the queue's first, oldest first and each durably; returns how
-        many. That entry stays: whatever is cut behind it, it holds the next offset. Not during a cut or a sync. Raises
-        OSError."""
+        """Delete the files before the one with the last entry below the queue's first, oldest first and each durably. Returns
+        how many files were deleted. That last entry stays, so that the queue's next offset is known even if all later entries
+        are cut. Do not call this during a cut or a sync. Raises OSError."""
         deleted = 0
         while self._first + self._per_file < self.min_queue_offset:
-            if (
-                not self._deletions_synced
-            ):  # a deletion of a killed process must not be undone with a gap behind it
+            if not self._deletions_synced:  # no gap: a power cut must not undo a killed process's deletion
                 await self._directory.sync_directory()
                 self._deletions_synced = True
             with suppress(FileNotFoundError):  # already deleted by somebody else
@@ -643,15 +648,15 @@ class ConsumeQueue:
         return deleted
 
     async def delete(self) -> None:
-        """Delete all its files, oldest first; the queue is unusable then. Raises OSError."""
+        """Delete all files of the queue, oldest first. The queue is unusable afterwards. Raises OSError."""
         for name in self._names:
             with suppress(FileNotFoundError):
                 await self._directory.delete(name)
         self.close()
 
     async def sync(self) -> None:
-        """Entries written before the call are on disk on return, and no removed one is: it would reappear after a power cut
-        and be taken for an entry of the current log. Raises OSError when the disk fails."""
+        """Sync the entries written before the call, and the zeros of removed entries. A removed entry could otherwise reappear
+        after a power cut, and be taken for an entry of the current log. Raises OSError if the disk fails."""
         end = self.max_queue_offset
         place, unsynced_end = max(self._synced, self._first), max(end, self._erased_end)
         while place < unsynced_end:
@@ -662,7 +667,7 @@ class ConsumeQueue:
         self.synced(end)
 
     def synced(self, end: int) -> None:
-        """Record that somebody else synced the queue up to `end`."""
+        """Record that the queue was synced up to `end`."""
         self._synced, self._erased_end = min(end, self.max_queue_offset), 0
 
     def close(self) -> None:

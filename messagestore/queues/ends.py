@@ -1,7 +1,7 @@
-"""The file that remembers each consume queue's begin and end, so that a start need not believe the queue's own files.
+"""The file that remembers the begin and the end of each consume queue, so that a start need not trust the queue's own files.
 
-Invariant: when the file was written, its content was durably true: every record that ends at or below `position` of the log and
-counts in a queue has its entry. It belongs to the log whose bytes before `position` have `mark`. Pure."""
+Invariant: when the file was written, every record that ends at or below `position` of the log and counts in a queue had its
+entry durably on disk. The file belongs to the log whose bytes before `position` have the CRC `mark`. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zlib import crc32
 
 FILE = "consumeQueueEnds"
 MARK_BYTES = 64
-"""The mark covers this many bytes before the position, fewer where its segment begins later."""
+"""The mark covers this many bytes before the position, or fewer if the segment begins later."""
 
 HEADER = Struct(
     ">"  # offset field
@@ -56,7 +56,7 @@ def encode_span(key: Key, span: OffsetSpan) -> bytes:
 
 
 def encode_queue_ends(position: int, mark: int, count: int, spans: Iterable[bytes]) -> bytearray:
-    """The file's content; `spans` from `encode_span`, `count` in all."""
+    """The file's content. `spans` has `count` results of `encode_span`."""
     content = bytearray(HEADER.pack(MAGIC, position, mark, count))
     for span in spans:
         content += span
@@ -65,7 +65,7 @@ def encode_queue_ends(position: int, mark: int, count: int, spans: Iterable[byte
 
 
 def decode_queue_ends(data: bytes | None) -> QueueEnds | None:
-    """None without a file, and for one that is not whole."""
+    """Decode the file. None if there is no file, or it is not whole."""
     if data is None or len(data) < HEADER.size + CHECK.size:
         return None
     content = memoryview(data)[: -CHECK.size]

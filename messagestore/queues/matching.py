@@ -1,8 +1,8 @@
-"""Reading queues with filters on message properties.
+"""Read queues with filters on message properties.
 
-Invariant: a message is skipped only if its properties do not match, read from a record that this process wrote or checked; a
-record outside the log is an error of its reader. Reading properties waits for no disk: the scan ends before properties that
-are not in memory, and if nothing was found by then, a thread reads about a MiB of them for one answer."""
+Invariant: a message is skipped only if its properties do not match, and they come from a record that this process wrote or
+checked. Reading a record outside the log is an error. Reading properties does not wait for the disk: the scan ends before
+properties that are not in memory. If nothing was found by then, a thread reads about a MiB of them for one reply."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ from messagestore.scrub.soundness import Integrity
 Entry = tuple[int, int, int]
 
 JUDGED_BYTES_MAX = 256 << 10
-"""Bytes of properties for one answer: 800 messages usually have less, and any client may send 32 KiB of them."""
+"""Limit of bytes of properties for one reply. 800 messages usually have less, but a client may send 32 KiB of them in one
+message."""
 LOOKED_AT_ONCE = 32
-"""Messages: one check covers this many for whether they are in memory."""
+"""One check whether messages are in memory covers this many messages."""
 WRONG_SIZE = -1
 
 
 @dataclass(slots=True)
 class Judge:
-    """The filter of one answer, and the bytes of properties that it may still read."""
+    """The filter of one reply, and how many bytes of properties it may still read."""
 
     wanted: PropertyFilter
     left: int
 
 
 class MatchingReader:
-    """Has `reader` collect matching messages."""
+    """Uses `reader` to collect the messages that match a filter."""
 
     def __init__(self, log: LogFiles, integrity: Integrity, reader: QueueReader) -> None:
         self._log = log
@@ -46,7 +47,8 @@ class MatchingReader:
     def get(
         self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int, wanted: PropertyFilter
     ) -> GetResult:  # fmt: skip
-        """QueueReader.get with a filter. A cold result that is not FOUND has examined nothing: call `read`."""
+        """QueueReader.get with a filter. If the result is cold and not FOUND, nothing was examined, and `read` must be
+        called."""
         queue = self._reader.queue_at(topic, queue_id, queue_offset)
         if isinstance(queue, GetResult):
             return queue
@@ -62,7 +64,7 @@ class MatchingReader:
     async def read(
         self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int, wanted: PropertyFilter
     ) -> GetResult:  # fmt: skip
-        """`get`, reading from the disk first. Raises RecordDamaged of the first message, or OSError."""
+        """The result of `get` after reading from the disk. Raises RecordDamaged if the first message is damaged, or OSError."""
         queue = self._reader.queue_at(topic, queue_id, queue_offset)
         if isinstance(queue, GetResult):
             return queue
@@ -77,14 +79,15 @@ class MatchingReader:
         found = self._reader.queue_at(topic, queue_id, queue_offset)
         if contents is None or found is not queue or [*queue.entries(queue_offset, len(entries))] != entries:
             result = self.get(topic, queue_id, queue_offset, max_count, max_bytes, wanted)
-            result.cold = result.cold and result.status is GetStatus.FOUND  # the client pulls again
+            result.cold = result.cold and result.status is GetStatus.FOUND  # else: pull again
             return result
         records = {phy: content for (phy, _), content in zip(ranges, contents, strict=True)}
         judged = self._judged(entries, records, Judge(wanted, JUDGED_BYTES_MAX))
         return self._reader.collect(queue, judged, queue_offset, count, max_bytes, bool)
 
     def _judged_in_memory(self, entries: Iterator[Entry], judge: Judge) -> Iterator[Entry]:
-        """Entries whose tags' code decides the match, up to the first that is not in memory."""
+        """Entries with the filter's decision in place of the tags' code, up to the first entry whose record is not in
+        memory."""
         while judge.left > 0 and (some := [*islice(entries, LOOKED_AT_ONCE)]):
             ranges = self._ranges(some)
             if ranges and not self._in_memory(ranges):
@@ -94,13 +97,13 @@ class MatchingReader:
             yield from self._judged(some, records, judge)
 
     def _judged(self, entries: list[Entry], records: Mapping[int, Buffer], judge: Judge) -> Iterator[Entry]:
-        """`records` of the entries, by physical offset."""
+        """Entries with the filter's decision. `records` are the records of the entries, by physical offset."""
         wanted = judge.wanted
         for phy, size, _ in entries:
             if judge.left <= 0:
                 return
             if (record := records.get(phy)) is None:
-                yield phy, size, True  # reading it raises, unless it was deleted
+                yield phy, size, True  # reading the record raises, unless it was deleted
             elif (properties := stored_properties(record, phy)) is None:
                 yield phy, WRONG_SIZE, True
             else:
@@ -121,7 +124,7 @@ class MatchingReader:
         )
 
     def _in_memory(self, ranges: list[tuple[int, int]]) -> bool:
-        """Whether they are in memory, and intact."""
+        """Whether these ranges are in memory and intact."""
         start, (last, last_size) = ranges[0][0], ranges[-1]
         checked, in_memory = self._integrity.is_checked, self._log.in_memory
         in_order = all(phy + size <= after for (phy, size), (after, _) in pairwise(ranges))

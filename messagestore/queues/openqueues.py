@@ -1,5 +1,5 @@
-"""The consume queues that have files open: a store with ten thousand topics has more queues than a process may map files
-(vm.max_map_count, 65,530 by default) or hold descriptors; a mapped file takes two.
+"""The consume queues that have files open. A store with ten thousand topics has more queues than a process may have mapped
+files (vm.max_map_count, 65,530 by default) or descriptors; a mapped file takes two.
 
 Invariant: after each call at most `most` queues have files open. The queue that opened a file last is one of them."""
 
@@ -12,16 +12,17 @@ class Shuttable(Protocol):
     """The part of a queue that this module uses."""
 
     def was_used(self) -> bool:
-        """Whether it was used since the last call."""
+        """Whether the queue was used since the last call."""
         ...
 
     def shut(self) -> None:
-        """Close its files until the next use."""
+        """Close the queue's files until the next use."""
         ...
 
 
 class OpenQueues:
-    """Closes the files of unused queues, second chance: a queue that was used since the last check stays open."""
+    """Closes the files of unused queues by the second chance algorithm: a queue that was used since the last check stays
+    open."""
 
     def __init__(self, most: int) -> None:
         self._most = max(1, most)

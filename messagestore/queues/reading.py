@@ -1,8 +1,8 @@
-"""Reading queues: from a queue offset to ranges of the log.
+"""Read queues: from a queue offset to ranges of the log.
 
-Invariant: only listed records are returned, so nothing above the confirm offset. Bytes of the newest segments are views of
-the mapping if they are in memory, those of older segments copies; bytes that are not in memory are read around the mapping.
-No body is returned that this process neither wrote nor checked."""
+Invariant: only listed records are returned, so nothing above the confirm offset. Bytes in memory are returned as views of the
+mapping for the newest segments, and as copies for older segments. Bytes that are not in memory are read without the mapping.
+Every returned body was written or checked by this process."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from messagestore.scrub.soundness import Integrity
 from mqruntime.turnbudget import TurnBudget
 
 COPIED_BYTES_MAX = 4 << 20
-"""Bytes of old messages copied in one turn of the event loop: a ms, at 4 GB/s."""
-FILTERED_SCAN_BYTES_MIN = 16_000  # maxFilterMessageSize: bytes of a queue that one read scans
+"""Limit of bytes of old messages that are copied in one turn of the event loop: 1 ms at 4 GB/s."""
+FILTERED_SCAN_BYTES_MIN = 16_000  # maxFilterMessageSize: one read scans this much of a queue
 
 
 Listed = tuple[int, int, int]
-"""Queue offset, and physical offset and size of the entry's record."""
+"""The queue offset of an entry, and the physical offset and size of its record."""
 
 
 def _strangers(
     queue: ConsumeQueue, listed: list[Listed], buffers: list[memoryview]
 ) -> list[tuple[Listed, int, Key]]:
-    """Of consecutive records in `buffers`, those that name another queue than `queue`: each with its queue offset and the
-    queue that it names. A start finds files that are wholly another queue's."""
+    """The records in `buffers` that name another queue than `queue`, each with its queue offset and the queue that it names.
+    The records are consecutive. Files that are wholly another queue's are found by the start."""
     key, found = (queue.topic.encode(), queue.queue_id), []
     rest, at, buffer = iter(buffers), 0, memoryview(b"")
     for each in listed:
@@ -66,7 +66,8 @@ class QueueReader:
         max_bytes: int,
         tag_filter: TagFilter | None,
     ) -> GetResult:
-        """At most `max_count` messages from `queue_offset` on, and `max_bytes` unless the first alone is larger."""
+        """At most `max_count` messages from `queue_offset` on, with at most `max_bytes` unless the first message alone is
+        larger."""
         queue = self.queue_at(topic, queue_id, queue_offset)
         if isinstance(queue, GetResult):
             return queue
@@ -113,7 +114,7 @@ class QueueReader:
         """The result of `get` for `entries` of `queue` from `queue_offset` on."""
         log_min, segment_size = self._log.min_offset, self._log.segment_size_bytes
         found: list[tuple[int, int]] = []
-        phy = begin = end = -1  # the last run of adjacent records
+        phy = begin = end = -1  # `begin` and `end` of the last run of adjacent records
         bytes_found = count = 0
         removed, in_order = False, True
         next_offset, wrong = queue_offset, None
@@ -133,7 +134,7 @@ class QueueReader:
                     if count:
                         found.append((begin, end - begin))
                     if phy < end:
-                        in_order = False  # the queue's file is damaged: ranges cannot be compared by their ends alone
+                        in_order = False  # the queue's file is damaged: every range must be checked
                     begin = phy
                 end = phy + size
                 count += 1
@@ -161,8 +162,9 @@ class QueueReader:
         return result
 
     def _compare(self, result: GetResult, queue: ConsumeQueue, listed: list[Listed]) -> None:
-        """Check once that entries which this process did not write lead to records of this queue. A record is another queue's
-        if that queue lists it, or if another record names the same queue: one record alone may be corrupt."""
+        """Check once that entries of earlier processes lead to records of this queue. A record that names another queue
+        belongs to it if that queue lists the record, or if two records name the same queue. One record alone proves nothing,
+        because it may be corrupt."""
 
         def why_not(buffers: list[memoryview]) -> QueueDamaged | None:
             strangers = _strangers(queue, listed, buffers)
@@ -179,16 +181,16 @@ class QueueReader:
             result.cold, result.damage, result.buffers = True, damage, []
 
     def lists(self, key: Key, queue_offset: int, phy: int) -> bool:
-        """Whether that queue's entry leads there, as far as this is known without reading the disk."""
+        """Whether the entry of queue `key` at `queue_offset` leads to `phy`, as far as is known without reading the disk."""
         queue = self._queues.by_key.get(key)
         if queue is None or not queue.min_queue_offset <= queue_offset < queue.max_queue_offset:
             return False
         return queue.is_at_hand(queue_offset, 1) and queue.entry(queue_offset)[0] == phy
 
     def outside(self, found: list[tuple[int, int]], *, in_order: bool) -> tuple[int, int] | None:
-        """The first of the ranges that leaves its segment, or the log."""
+        """The first of the ranges that leaves its segment or the log."""
         segment_size, log_end = self._log.segment_size_bytes, self._log.max_offset
-        if in_order and found:  # those of one segment lie between the first and the last
+        if in_order and found:  # all ranges lie between the first and the last
             start, (last, last_size) = found[0][0], found[-1]
             if (
                 start % segment_size + last - start + last_size <= segment_size
@@ -201,9 +203,10 @@ class QueueReader:
         return None
 
     def _buffers(self, found: list[tuple[int, int]], size_bytes: int) -> list[memoryview] | None:
-        """The `size_bytes` of ranges, in order, if they are in memory and checked; else None. Usually the bytes between them
-        are too. Old bytes are copied: retention waits for views as long as their reader is slow. Copying blocks the event
-        loop, so bytes beyond one turn's limit are read in a thread."""
+        """The bytes of the ranges, in order, if they are in memory and checked; else None. Usually the bytes between the
+        ranges are checked too, so they are tried first. Old bytes are copied, because retention would have to wait until slow
+        readers have released views. Copying blocks the event loop, so bytes beyond the limit of one turn are read in a thread
+        (None)."""
         start, (last, last_size) = found[0][0], found[-1]
         end, checked = last + last_size, self._integrity.is_checked
         if not checked(start, end - start) and not all(checked(phy, size) for phy, size in found):
@@ -217,7 +220,7 @@ class QueueReader:
         return [memoryview(b"".join(self._log.views(found)))]
 
     def _buffers_apart(self, found: list[tuple[int, int]]) -> list[memoryview] | None:
-        """`_buffers` of ranges in no order."""
+        """The result of `_buffers` for ranges that are not in order."""
         buffers: list[memoryview] = []
         for each in found:
             part = self._buffers([each], each[1])
@@ -227,7 +230,7 @@ class QueueReader:
         return buffers
 
     def entries(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueEntry]:
-        """At most `count_max` entries from `queue_offset` on, if that is one of the queue's offsets; fillers (`is_filler`)
+        """At most `count_max` entries from `queue_offset` on, if the queue has that offset. Fillers (`is_filler`) among them
         lead to no message."""
         queue = self._queues.find(topic, queue_id)
         if queue is None or queue_offset < self._queues.first_of(queue):
@@ -235,8 +238,8 @@ class QueueReader:
         return [QueueEntry(*entry) for entry in queue.entries(queue_offset, count_max)]
 
     async def load(self, result: GetResult) -> None:
-        """Fill the buffers of a cold result with checked bytes. Raises RecordDamaged or QueueDamaged; OffsetOutOfRange where
-        retention or a cut has deleted some since; OSError when the disk fails."""
+        """Fill the buffers of a cold result with checked bytes. Raises RecordDamaged or QueueDamaged, OffsetOutOfRange if
+        retention or a cut has deleted some of the bytes since, or OSError if the disk fails."""
         if result.damage is not None:
             raise result.damage
         if result.cold:
@@ -255,8 +258,8 @@ class QueueReader:
         return self._log.min_offset <= physical_offset < self._log.max_offset
 
     async def record_at(self, physical_offset: int, limit: int) -> memoryview | None:
-        """The whole record that starts exactly there and ends at or below `limit`; None if there is none, or not any more.
-        Raises RecordDamaged."""
+        """The whole record that starts exactly at this offset and ends at or below `limit`. None if there is no such record,
+        or it was deleted. Raises RecordDamaged."""
         if not self._log.min_offset <= physical_offset <= limit - record.RECORD_SIZE_MIN:
             return None
         try:
@@ -280,7 +283,7 @@ class QueueReader:
         return self._log.read(offset, size)
 
     async def store_time_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Store timestamp of one message, ms; -1 when the queue does not hold it."""
+        """The store timestamp of one message, ms; -1 if the queue does not hold the message."""
         queue = self._queues.find(topic, queue_id)
         if queue is None or not self._queues.first_of(queue) <= queue_offset < queue.max_queue_offset:
             return -1
@@ -292,9 +295,9 @@ class QueueReader:
         return -1 if is_filler(entry) else await self._store_time(entry)
 
     async def _store_time(self, entry: tuple[int, int, int]) -> int:
-        """Store time of an entry's record, or of the record after a filler; -1 if the log does not have it any more."""
+        """The store time of an entry's record, or of the record after a filler; -1 if the log no longer has the record."""
         phy = listed_start(entry)
-        # the read itself does not yield in between
+        # the read below runs without yielding in between
         if (
             phy < self._log.min_offset
             or entry[1] <= 0
@@ -304,8 +307,8 @@ class QueueReader:
         return record.store_timestamp(await self._bytes(phy, min(entry[1], record.FIXED_PARTS[3].size)), 0)
 
     async def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """The first queue offset stored at or after `timestamp_ms`; the end of the queue when all are older, 0 for an unknown
-        queue."""
+        """The queue offset of the first message stored at or after `timestamp_ms`; the end of the queue if all messages are
+        older, or 0 for an unknown queue."""
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return 0

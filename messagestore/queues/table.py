@@ -1,7 +1,7 @@
 """All consume queues of a store, by (topic, queue id).
 
-Invariant: a queue exists here from its first entry on; one that was never written has no files. Keys are the topic's bytes, as
-records hold them."""
+Invariant: a queue exists here from its first entry on. A queue that was never written has no files. Keys have the topic's
+bytes, as records hold them."""
 
 from __future__ import annotations
 
@@ -28,20 +28,21 @@ class QueueTable:
         """Queues whose files are inconsistent, and were not opened."""
         self._kept_ends: dict[
             Key, int
-        ] = {}  # of queues that list less, because their messages were deleted with old segments
-        self._kept_until = 0  # a cut below this place of the log makes them unknown
+        ] = {}  # ends of queues that list less, because retention deleted their messages
+        self._kept_until = 0  # a cut below this log offset makes _kept_ends invalid
         self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._assigned_ends: dict[
             tuple[bytes, int], int
-        ] = {}  # of queues whose messages were deleted before this log began
+        ] = {}  # ends of queues whose messages were deleted before this log began
         self._lives: dict[str, int] = {}
-        """By deleted topic: where the log ended at the deletion. Its queues continue without the older messages."""
+        """By deleted topic: where the log ended at the deletion. If the topic exists again, its queues hide the older
+        messages."""
         self._disk = asyncio.Lock()  # a sync and a truncation exclude each other
-        self._unsynced: dict[tuple[bytes, int], None] | None = None  # None: any may be
+        self._unsynced: dict[tuple[bytes, int], None] | None = None  # None: any queue may be unsynced
 
     async def load(self, log_min: int, phy_limit: int, *, trusted: bool) -> None:
-        """Open every queue on disk and drop entries of records that end above `phy_limit`. Raises OtherSegmentSize if the
-        setting cannot be the one of these files; BadSegments for a name that is none of a queue; OSError."""
+        """Open every queue on disk and drop entries of records that end above `phy_limit`. Raises OtherSegmentSize if these
+        files were made with another setting, BadSegments for a file name that is no queue's, or OSError."""
         other: list[OtherSegmentSize] = []
         opened = 0
         for topic in self.directory.subdirectories():
@@ -67,7 +68,8 @@ class QueueTable:
             raise other[0]
 
     def _setting_is_wrong(self, other: Sequence[OtherSegmentSize]) -> bool:
-        """No queue could be opened: several files of one size show another setting, a single one is corrupt."""
+        """No queue could be opened. Several files of one size show that the setting was another; a single file is just
+        corrupt."""
         return sum(found.files for found in other if found.size == other[0].size) > 1
 
     async def reset(self) -> None:
@@ -76,18 +78,18 @@ class QueueTable:
             await self._queues.pop(key).delete()
 
     async def discard(self, key: Key) -> None:
-        """Delete the queue's files: it is to be rebuilt. Raises OSError."""
+        """Delete the queue's files, so that the queue can be rebuilt. Raises OSError."""
         await self._queues.pop(key).delete()
 
     def drop_empty(self, keys: Iterable[Key]) -> None:
-        """Drop those of these queues that have no file after all."""
+        """Drop the queues among `keys` that got no entry."""
         for key in keys:
             if key in self._queues and not self._queues[key].max_queue_offset:
                 self._queues.pop(key).close()
 
     def keep_ends(self, ends: QueueEnds, *, but: Container[Key]) -> None:
-        """Remember, except for the queues `but`, offsets assigned below `ends.position` that their files do not show, until
-        the log is cut below that: their messages and files may have been deleted."""
+        """Remember the ends of queues, except for the queues `but`, whose files show fewer offsets than were assigned below
+        `ends.position`: their messages and files may have been deleted. A cut of the log below `ends.position` ends that."""
         self._kept_until = ends.position
         self._kept_ends = {
             key: span.end
@@ -96,7 +98,8 @@ class QueueTable:
         }
 
     def spans_at(self, phy: int) -> Iterator[tuple[Key, OffsetSpan]]:
-        """The queue offsets that each queue lists of records that end at or below `phy`, or that it once assigned."""
+        """For each queue, the queue offsets of its records that end at or below `phy`. If none are left, the offset after the
+        last one that the queue once assigned."""
         for key, queue in list(self._queues.items()):
             if end := queue.end_at(phy):
                 yield key, OffsetSpan(min(queue.min_queue_offset, end), end)
@@ -125,24 +128,24 @@ class QueueTable:
         return self._queues.get((topic.encode(), queue_id))
 
     def topic_begins_at(self, topic: str, phy: int) -> None:
-        """Hide records of `topic` that start below `phy` from its queues: they belong to a deleted topic. 0: hide none. No
-        offset is assigned twice."""
+        """Hide the records of `topic` that start below `phy`, because they belong to a deleted topic of that name. 0 hides no
+        record. No queue offset is assigned twice."""
         if phy:
             self._lives[topic] = phy
         else:
             self._lives.pop(topic, None)
 
     def begin_of(self, topic: str) -> int:
-        """The value of `topic_begins_at`; 0 without one."""
+        """The value set by `topic_begins_at`; 0 if none is set."""
         return self._lives.get(topic, 0)
 
     def first_of(self, queue: ConsumeQueue) -> int:
-        """The queue offset of the first message that readers get, or that will be the first."""
+        """The queue offset of the first message that readers can get, now or later."""
         phy = self._lives.get(queue.topic)
         return queue.min_queue_offset if phy is None else queue.first_from(phy)
 
     def end_of(self, topic: bytes, queue_id: int) -> int:
-        """The queue offset that the queue assigns next, as far as it is dispatched."""
+        """The queue's next queue offset, as far as records are dispatched."""
         queue = self._queues.get((topic, queue_id))
         return queue.max_queue_offset if queue else 0
 
@@ -152,7 +155,7 @@ class QueueTable:
         return queue if queue and queue.max_queue_offset else None
 
     def get(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
-        """The queue, made (in memory) when it does not exist; None when no folder can have its name."""
+        """The queue, which is made (in memory) if it does not exist. None if no folder can have its name."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             if not self.can_have(topic, queue_id):
@@ -165,23 +168,23 @@ class QueueTable:
         return queue
 
     def all(self) -> list[ConsumeQueue]:
-        """Sorted by topic and queue id."""
+        """All queues, sorted by topic and queue id."""
         return [self._queues[key] for key in sorted(self._queues)]
 
     def ends_at_least(self, topic: str, queue_id: int, end: int) -> None:
-        """This queue has assigned all offsets below `end`, whatever is left of it here."""
+        """Record that this queue has assigned all offsets below `end`, whatever its files show."""
         key = topic.encode(), queue_id
         self._assigned_ends[key] = max(self._assigned_ends.get(key, 0), end)
 
     def known_end(self, topic: str, queue_id: int) -> int:
-        """The value of `ends_at_least`; 0 without one."""
+        """The end that is remembered for the queue; 0 if none is."""
         return max(
             self._assigned_ends.get((topic.encode(), queue_id), 0),
             self._kept_ends.get((topic.encode(), queue_id), 0),
         )
 
     def _gone_ends(self) -> dict[Key, int]:
-        """Ends of queues that may have no message any more."""
+        """Remembered ends of queues that may have no message any more."""
         ends = dict(self._assigned_ends)
         for key, end in self._kept_ends.items():
             ends[key] = max(ends.get(key, 0), end)
@@ -198,7 +201,7 @@ class QueueTable:
         return [(topic.decode(), queue_id, end) for (topic, queue_id), end in sorted(ends.items()) if end]
 
     def begins(self) -> list[tuple[str, int, int]]:
-        """(topic, queue id, offset) of the first remaining message of each queue, or of its next one."""
+        """The (topic, queue id, offset) of each queue's first remaining message, or of its next message if none remains."""
         listed = [
             (queue.topic, queue.queue_id, queue.min_queue_offset)
             for queue in self.all()
@@ -207,23 +210,23 @@ class QueueTable:
         return sorted(listed + self.emptied())
 
     def next_offsets(self) -> dict[tuple[bytes, int], int]:
-        """The queue offset that each queue assigns next, as far as it is dispatched."""
+        """The next queue offset of each queue, as far as records are dispatched."""
         next_offsets = {key: queue.max_queue_offset for key, queue in self._queues.items()}
         for key, end in self._gone_ends().items():
             next_offsets[key] = max(next_offsets.get(key, 0), end)
         return next_offsets
 
     def phy_end(self) -> int:
-        """End of the last record that any queue knows; 0 when there is none."""
+        """The end of the last record that any queue lists; 0 if there is none."""
         return max((queue.phy_end for queue in self._queues.values()), default=0)
 
     def phy_end_of(self, topic: bytes, queue_id: int) -> int:
-        """End of the last record that one queue knows; 0 when there is none."""
+        """The end of the last record that this queue lists; 0 if there is none."""
         queue = self._queues.get((topic, queue_id))
         return queue.phy_end if queue else 0
 
     def boundary_at_or_below(self, phy: int) -> int:
-        """The greatest record end not above `phy` that any queue knows; -1 when there is none."""
+        """The greatest end of a listed record that is not above `phy`; -1 if there is none."""
         boundary = -1
         for queue in self._queues.values():
             if queue.phy_end > boundary:
@@ -242,19 +245,20 @@ class QueueTable:
                     await queue.truncate(phy)
 
     async def raise_min(self, log_min: int) -> None:
-        """The log is to start at `log_min`: each queue starts at its first entry that is not below. Yields to other tasks."""
+        """The log is about to start at `log_min`: each queue starts at its first entry that is not below. Yields to other
+        tasks."""
         for queue in self.all():
             queue.raise_min(log_min)
             await asyncio.sleep(0)
 
     async def lower_min(self, log_min: int) -> None:
-        """The log starts at `log_min` after all: what it still has is listed again. Yields to other tasks."""
+        """The log starts at `log_min` after all: messages that it still has are listed again. Yields to other tasks."""
         for queue in self.all():
             queue.lower_min(log_min)
             await asyncio.sleep(0)
 
     async def delete_former(self) -> int:
-        """Delete the files that hold only entries below their queue's first; returns how many. Raises OSError."""
+        """Delete the files that hold only entries below their queue's first, and return how many. Raises OSError."""
         deleted = 0
         for queue in self.all():
             async with self._disk:

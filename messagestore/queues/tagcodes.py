@@ -1,4 +1,4 @@
-"""The third field of a consume queue's entry: a tag's hash, or the delivery time of a scheduled message.
+"""The third field of a consume queue entry: a tag's hash, or the delivery time of a scheduled message.
 
 Invariant: the cache of tag hashes is bounded. Pure."""
 
@@ -19,7 +19,7 @@ class TagCodes:
         self._hashes: dict[bytes, int] = {}
 
     def code(self, topic: bytes, tag: bytes, properties: bytes, store_timestamp: int) -> int:
-        """The code of a record with this topic, this tag among these properties in stored form, and this store time (ms)."""
+        """The code of a record. `properties` are in stored form and contain `tag`; the store time is in ms."""
         if topic == SCHEDULE_TOPIC_BYTES and (level := last_value(properties, DELAY_NAME)):
             number = int(level) if level.removeprefix(b"-").isdigit() else 0
             if number > 0:

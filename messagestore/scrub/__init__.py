@@ -1,1 +1,1 @@
-"""Integrity of the log's bytes: which were checked, which are damaged, and the scrub that checks them."""
+"""Integrity of the log: which bytes are checked, which records are damaged, and the scrub that checks them."""

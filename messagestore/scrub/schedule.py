@@ -1,9 +1,9 @@
-"""When the next slice of the log is scrubbed: at a bounded rate, in passes over all cold bytes.
+"""When the next slice of the log is scrubbed. Passes over all cold bytes run at a bounded rate.
 
     IDLE --interval over--> IN A PASS --its end reached--> IDLE
 
-Invariant: over any second a pass takes at most its rate and one slice. A record costs RECORD_COST_BYTES besides its bytes,
-because small records take time, not bandwidth. Pure."""
+Invariant: in any second a pass takes at most its rate plus one slice. A record costs RECORD_COST_BYTES in addition to its
+bytes, because small records take time rather than bandwidth. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ RETRY_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class BeginPass:
-    """Report the cold range (`begun`). `again`: check all of it once more."""
+    """Call `begun` with the cold range. `again` means that all of the range is checked once more."""
 
     again: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ScrubSlice:
-    """Check unchecked bytes of [start, end), then report `scrubbed` or `failed`."""
+    """Check the unchecked bytes of [start, end), then call `scrubbed` or `failed`."""
 
     start: int
     end: int
@@ -34,7 +34,7 @@ Action = BeginPass | ScrubSlice
 
 
 class ScrubSchedule:
-    """Offsets are physical, times monotonic ms; a rate of 0 bytes a second disables the scrub."""
+    """Offsets are physical; times are monotonic ms. A rate of 0 bytes a second disables the scrub."""
 
     def __init__(self, *, bytes_per_second: int, interval_ms: int, now_ms: int) -> None:
         self._bytes_per_second = bytes_per_second
@@ -52,7 +52,7 @@ class ScrubSchedule:
         return self._due_ms
 
     def tick(self, now_ms: int) -> list[Action]:
-        """One action at a time; the next one is due after this one was reported."""
+        """The action that is due, one at a time. The next action is due after the result of this action was reported."""
         if now_ms < self._due_ms:
             return []
         self._due_ms = NEVER_MS
@@ -61,13 +61,13 @@ class ScrubSchedule:
         return [ScrubSlice(self.position, self._end)]
 
     def begun(self, start: int, end: int, now_ms: int) -> None:
-        """The pass is over [start, end)."""
+        """The pass has begun and covers [start, end)."""
         self._in_pass = True
         self._end = end
         self.scrubbed(start, 0, 0, now_ms)
 
     def scrubbed(self, position: int, size: int, records: int, now_ms: int) -> None:
-        """The pass has come to `position` after reading so many bytes and records."""
+        """The pass has reached `position`; it read so many bytes and records since the last report."""
         self.position = position
         if position >= self._end:
             self._in_pass = False
@@ -78,5 +78,5 @@ class ScrubSchedule:
             self._due_ms = now_ms + -(-1000 * cost // self._bytes_per_second)
 
     def failed(self, now_ms: int) -> None:
-        """The disk did not read the slice."""
+        """The disk did not return the slice."""
         self._due_ms = now_ms + RETRY_MS

@@ -40,7 +40,7 @@ class Scrubber:
         )
 
     async def run(self) -> None:
-        """Run until cancelled; returns at once if the scrub is disabled."""
+        """Run until cancelled. Returns at once if the scrub is disabled."""
         while (due_ms := self.schedule.next_tick_ms) != NEVER_MS:
             await asyncio.sleep(max(due_ms - self._clock.monotonic_ms(), 0) / 1000)
             for action in self.schedule.tick(self._clock.monotonic_ms()):
@@ -51,7 +51,7 @@ class Scrubber:
                         await self._scrub(start, end)
 
     def _begin(self, *, again: bool) -> None:
-        """The first pass reads records that this process has not written; later ones all cold bytes."""
+        """Begin a pass. The first pass reads records that this process has not written; later passes read all cold bytes."""
         log, integrity = self._log, self._integrity
         if again:
             cold_end = min(log.cold_end, log.segment_start(min(self._confirm_offset(), log.flushed_offset)))
@@ -65,19 +65,19 @@ class Scrubber:
         if found is None:
             schedule.scrubbed(end, 0, 0, self._clock.monotonic_ms())
             return
-        at, unchecked = found  # both the pass and the range begin at a boundary
+        at, unchecked = found  # the pass and the range both begin at a boundary
         try:
             walked = await integrity.walk(at, unchecked.end)
         except OSError as error:
             if self._unreadable.failed(error.errno, self._clock.monotonic_ms()):
-                logger.error("the log cannot be read, trying on", extra=fields(offset=at, why=error))
+                logger.error("the log cannot be read, retrying", extra=fields(offset=at, why=error))
             schedule.failed(self._clock.monotonic_ms())
             return
         position = walked.end
         if position == at and not walked.why and integrity.unchecked.first(at, at + 1) is not None:
             schedule.failed(
                 self._clock.monotonic_ms()
-            )  # its file was deleted, and the log is about to begin behind it
+            )  # the file was deleted, and the log is about to begin behind it
             return
         if walked.why:
             integrity.note(walked)

@@ -1,7 +1,7 @@
-"""Integrity of the log: which bytes this broker may serve without a check, and which records are damaged.
+"""Integrity of the log: which bytes this broker may serve without checking them, and which records are damaged.
 
-Invariant: bytes that this process neither appended nor received count as unchecked until their records have been read and their
-CRCs agree. A damaged record stays damaged and unchecked until it is replaced or cut off. Reads and checks run in threads."""
+Invariant: bytes that this process neither appended nor received are unchecked until their records have been read and the CRCs
+agree. A damaged record stays damaged and unchecked until it is replaced or cut off. Reads and checks run in threads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One record; `size` is 0 where its head is damaged too."""
+    """One damaged record. `size` is 0 if the record's head is damaged too."""
 
     segment: str
     offset: int
@@ -38,8 +38,8 @@ class Damage:
 
 
 class Integrity:
-    """`boundary_at_or_below`: the greatest record boundary not above an offset that the consume queues know. `verify_record`:
-    record CRCs, where present, are compared too."""
+    """`boundary_at_or_below(offset)` is the greatest record boundary that the consume queues know and that is not above
+    `offset`. With `verify_record`, record CRCs are compared too if present."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class Integrity:
         self._boundary_at_or_below = boundary_at_or_below
         self.unchecked = Unchecked()
         self.damages: dict[int, Damage] = {}
-        """By offset."""
+        """The damaged records, by offset."""
         self.checked_bytes = 0
-        """Bytes checked since the start, some perhaps several times."""
+        """Bytes checked since the start. Some may have been checked several times."""
         self.repairs = 0
         self.on_damage: Callable[[], None] = lambda: None
-        """Called when a record was found damaged."""
+        """Called when a damaged record is found."""
 
     def begin(self, walked_from: int) -> None:
         """The start has checked the records from `walked_from` on."""
@@ -71,7 +71,7 @@ class Integrity:
         self.unchecked.add(self._log.min_offset, end)
 
     def mark_suspect(self, start: int, end: int) -> None:
-        """Check [start, end), between two boundaries, once more: a caller found damage there."""
+        """Check [start, end), which lies between two boundaries, once more, because a caller found damage there."""
         self.unchecked.add(start, end)
 
     def cut(self, offset: int) -> None:
@@ -81,7 +81,7 @@ class Integrity:
             del self.damages[damaged]
 
     def begin_at(self, offset: int) -> None:
-        """The log begins at `offset`: bytes below need no check and no repair."""
+        """The log begins at `offset`: bytes below it need no check and no repair."""
         self.unchecked.begin_at(offset)
         for damaged in [damaged for damaged in self.damages if damaged < offset]:
             del self.damages[damaged]
@@ -91,7 +91,7 @@ class Integrity:
 
     async def check(self, offset: int, size: int) -> None:
         """Read and check the unchecked bytes among `size` bytes from `offset` on. Raises RecordDamaged, OSError, or
-        OffsetOutOfRange where they were deleted."""
+        OffsetOutOfRange if the bytes were deleted."""
         end = offset + size
         distrusted = -1
         while (found := self.unchecked.first(offset, end)) is not None:
@@ -118,10 +118,10 @@ class Integrity:
             if walked.wanted:
                 end = min(position + walked.wanted, segment_end, limit)
                 walked = await self._walked(position, end, segment_end, limit)
-        except LogReplaced:  # the whole log is; the caller must know
+        except LogReplaced:  # the whole log is replaced, which the caller must know
             raise
-        except OffsetOutOfRange:  # deleted: no check is needed
-            self.begin_at(self._log.min_offset)  # a check may have been requested meanwhile
+        except OffsetOutOfRange:  # the bytes were deleted and need no check
+            self.begin_at(self._log.min_offset)  # they may have been marked for a check meanwhile
             return WalkedSlice(position, 0)
         if self.unchecked.first(position, position + 1) is None:
             return WalkedSlice(position, 0)  # cut off, deleted, or checked by another task
@@ -137,7 +137,8 @@ class Integrity:
         )
 
     async def fits(self, offset: int, content: bytes) -> bool:
-        """Whether `content` is an intact record of exactly the size that is damaged at `offset`. Raises OSError."""
+        """Whether `content` is an intact record that exactly fits the place of the damaged record at `offset`. Raises
+        OSError."""
         damage, end = self.damages.get(offset), offset + len(content)
         left = self._log.segment_start(offset) + self._log.segment_size_bytes - offset
         if damage is None or end > self._log.max_offset:
@@ -155,7 +156,8 @@ class Integrity:
         self.repairs += 1
 
     def note(self, walked: WalkedSlice) -> bool:
-        """Record, and log once, that the record where this walk ended is damaged. False if it has been cut off since."""
+        """Record, and log once, that the record where this walk ended is damaged. Returns False if the record has been cut off
+        since."""
         offset = walked.end
         if offset in self.damages or self.is_checked(offset, 1):
             return offset in self.damages

@@ -1,6 +1,6 @@
 """The ranges of a log whose records have not been checked lately.
 
-Invariant: ranges are disjoint, not empty, in order, and each begins at a record boundary. Pure."""
+Invariant: ranges are disjoint, not empty and in order. Each range begins at a record boundary. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Unchecked:
         self._ranges = sorted(each for each in kept if each.end > each.start)
 
     def checked(self, start: int, end: int) -> None:
-        """The records of [start, end) are intact. Of an empty range `start` may be no boundary: nothing changes."""
+        """The records of [start, end) are intact. An empty range changes nothing, because its `start` may be no boundary."""
         if start < end:
             self._ranges = self.outside(start, end)
 
@@ -48,7 +48,7 @@ class Unchecked:
         return [part for part in parts if part.end > part.start]
 
     def cut(self, offset: int) -> None:
-        """The log ends at `offset`; bytes written there from now on need no check."""
+        """The log ends at `offset` now. Bytes written there from now on need no check."""
         self._ranges = [Range(low, min(high, offset)) for low, high in self._ranges if low < offset]
 
     def begin_at(self, offset: int) -> None:
@@ -56,7 +56,7 @@ class Unchecked:
         self._ranges = self.outside(0, offset)
 
     def first(self, start: int, end: int) -> tuple[int, Range] | None:
-        """The first unchecked offset in [start, end), and its range; None when all of it was checked."""
+        """The first unchecked offset in [start, end), and the unchecked range that holds it. None if all are checked."""
         for each in self._ranges:
             if each.start < end and each.end > start:
                 return max(each.start, start), each

@@ -1,8 +1,7 @@
-"""Checking a slice of the log: size, magic, position and body CRC of each record, as upstream writes them, and optionally the
-record CRC of records that have one.
+"""Check a slice of the log: size, magic, position and body CRC of each record, and optionally the record CRC if there is one.
 
-Invariant: a slice is walked from one record boundary to another, and not beyond its limit; a walk is short enough to yield
-the interpreter every few milliseconds. Pure."""
+Invariant: a walk goes from one record boundary to another, and not beyond its limit. A walk is short enough to yield the
+interpreter every few milliseconds. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +15,9 @@ RECORDS_MAX = 1024
 
 
 class WalkedSlice(NamedTuple):
-    """`end` is the boundary reached, after `records`; `why` is the fault there, empty for none; then `size` is the record's
-    if its head is whole. `wanted` is the size of a first record that the slice holds only in part."""
+    """`end` is the boundary that the walk reached after `records` records. `why` is the fault of the record there, or empty.
+    With a fault, `size` is the size of the record if its head is whole. `wanted` is the size of a first record of which the
+    slice holds only a part."""
 
     end: int
     records: int
@@ -27,13 +27,13 @@ class WalkedSlice(NamedTuple):
 
 
 WalkSlice = Callable[[bytes, int, int, int, bool], WalkedSlice]
-"""`walk_slice` for a log with another record framing."""
+"""The type of `walk_slice`, for a log with any framing of records."""
 
 
 def walk_slice(
     buffer: Buffer, start: int, segment_end: int, limit: int, verify_record: bool = False
 ) -> WalkedSlice:
-    """The records of `buffer`, which holds the log from `start` on, in one segment and up to `limit` at most."""
+    """Walk the records of `buffer`, which holds bytes of one segment from `start` on, up to `limit` at most."""
     position = start
     for records in range(RECORDS_MAX):
         if position >= limit:

@@ -1,1 +1,1 @@
-"""The store as a broker opens it: settings, recovery at a start, the store that joins log, queues and index."""
+"""The store as a broker opens it: its settings, its recovery at a start, and the store itself with log, queues and index."""

@@ -1,9 +1,9 @@
-"""The file that records where a log begins if not at 0: retention moved the beginning up, or the master that the log was
-fetched from holds nothing older.
+"""The file that records where a log begins if not at 0: retention has moved the beginning, or the log was copied from a master
+that holds nothing older.
 
-Invariant: the file is written before the log's first byte (also when that is 0 again) and before the first segment is
-deleted. Without a readable file a log begins at 0, so segments that begin above the recorded offset have lost their
-beginning."""
+Invariant: the file is written before the log's first byte (also if the log begins at 0 again) and before the first segment is
+deleted. Without a readable file the log begins at 0. So if the first segment begins above the recorded offset, the log has
+lost its beginning."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class LogStartFile:
         return self._offset
 
     async def note(self, begins: int, ends: int) -> None:
-        """Record `begins`, durably, if the log is empty: its first byte is written there. Raises OSError."""
+        """If the log is empty, record durably that its first byte is written at `begins`. Raises OSError."""
         if begins == ends and begins != self._offset:
             await self._save(begins)
 
     async def moves_up(self, begins: int) -> None:
-        """Record `begins`, durably, before retention deletes what is below. Raises OSError."""
+        """Record `begins` durably, before retention deletes the log below it. Raises OSError."""
         if begins > self._offset:
             await self._save(begins)
 

@@ -1,7 +1,8 @@
-"""The store of one broker, however its log is replicated: queues and index kept in step with the log, and the checkpoint.
+"""The store of one broker, however its log is replicated. It keeps queues and index in step with the log, and saves the
+checkpoint.
 
-Invariant: dispatched offset <= confirm offset <= max offset, so no reader sees a record that an in-sync replica may be missing.
-After the first disk failure the store accepts nothing more."""
+Invariant: dispatched offset <= confirm offset <= max offset, so no reader gets a record that an in-sync replica may be
+missing. After the first disk failure the store accepts nothing more."""
 
 from __future__ import annotations
 
@@ -59,25 +60,26 @@ from mqruntime.tasks import Tasks
 logger = logging.getLogger(__name__)
 
 ABORT_FILE = "abort"  # exists while a store runs (upstream's abort file)
-ABORT_SPARE = "abort.spare"  # its name while no store runs: a full disk may not take a new file
+ABORT_SPARE = "abort.spare"  # the file's name while no store runs: a full disk may not take a new file
 RUNNING = b"running\n"
 STOPPED = b"stopped\n"
-"""Content of ABORT_FILE if the store was closed with records that no queue lists yet: the file makes Java brokers scan the
-whole log. Without it they would skip the first of these records for good and list the next record of its queue in its place
-(CommitLog.recoverNormally, 5.3.3). Both contents have one length, so that one can overwrite the other on a full disk."""
+"""Content of ABORT_FILE if the store was closed while some records were in no queue. The file makes a Java broker scan the
+whole log. Without the file, a Java broker would skip the first of these records for ever, and list the queue's next record in
+its place (CommitLog.recoverNormally, 5.3.3). Both contents have the same length, so that one can overwrite the other on a full
+disk."""
 
 
 def was_closed(mark: bytes | None) -> bool:
-    """Whether ABORT_FILE (None: absent) says that the last run stopped cleanly. A Java broker that ran since has also written
-    the checkpoint."""
+    """Whether ABORT_FILE (None: absent) says that the last run stopped cleanly. A Java broker that ran since shows in the
+    checkpoint, which it also writes."""
     return mark is None or mark == STOPPED
 
 
 class BrokerStore(ABC):
-    """The common part of both stores. Offsets are physical unless called queue offsets. A subclass provides the log, its
-    recovery and when it takes appends; `dispatcher`, `walk` and `commits` know the log's record framing.
+    """The common part of both stores. Offsets are physical unless they are called queue offsets. A subclass provides the log
+    and its recovery, and decides when the log takes appends. `dispatcher`, `walk` and `commits` know the log's record framing.
 
-    Starts as a slave: `append` rejects messages until `become_master`."""
+    The store starts as a slave: `append` rejects messages until `become_master`."""
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class BrokerStore(ABC):
         commits: CommitsIn = commits_in,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        self.store_host = pack_host("127.0.0.1", 10911)  # of this broker; written into every record it stores
+        self.store_host = pack_host("127.0.0.1", 10911)  # this broker's host, for the records that it stores
         self.segment_size_bytes = log.segment_size_bytes
         self._clock = runtime.clock
         self._files = runtime.files
@@ -99,7 +101,7 @@ class BrokerStore(ABC):
         self._on_fatal = on_fatal
         self._tasks = Tasks(self._fail)
         self._checkpoint_write = RetriedWrite(
-            logger, "no checkpoint can be written, trying on", again="checkpoint can be written again"
+            logger, "no checkpoint can be written, retrying", again="checkpoint can be written again"
         )
         self._log = log
         self._queues = QueueTable(
@@ -124,7 +126,7 @@ class BrokerStore(ABC):
         self._reader = QueueReader(log, self._queues, self.integrity)
         self._matching = MatchingReader(log, self.integrity, self._reader)
         self._confirm = 0
-        self._cuts = 0  # under way
+        self._cuts = 0  # number of cuts under way
         self.disk_too_full = False
         """Set by retention: the disk is nearly full, so sends are rejected."""
         self._running = False
@@ -165,9 +167,9 @@ class BrokerStore(ABC):
     # Life
 
     async def start(self, *, saves: bool = True) -> RecoveryReport:
-        """Recover and begin to serve. With `saves` False no checkpoint is written before `saves_from_now`: the caller may
-        still reject this store, and then `stop` leaves the checkpoint as it was. The caller's process must hold the store's
-        lock. Raises StoreCorrupted, BadSegments, QueueOffsetGap or OSError."""
+        """Recover the store and begin to serve. With `saves` False no checkpoint is written before `saves_from_now`, because
+        the caller may still reject this store; then `stop` leaves the checkpoint as it was. The caller's process must hold the
+        store's lock. Raises StoreCorrupted, BadSegments, QueueOffsetGap or OSError."""
         self._saves = saves
         try:
             mark = self._found_mark = await self._files.read(ABORT_FILE)
@@ -202,8 +204,7 @@ class BrokerStore(ABC):
 
     @abstractmethod
     async def _recovered(self, checkpoint: Checkpoint, *, clean: bool) -> RecoveryReport:
-        """Open log, queues and index and bring them to one state, the dispatch position included. Raises what `start`
-        raises."""
+        """Open log, queues and index, and make them and the dispatch position consistent. Raises what `start` raises."""
 
     def _index_start(self, checkpoint: Checkpoint) -> IndexStart:
         return IndexStart(
@@ -218,8 +219,8 @@ class BrokerStore(ABC):
             self._tasks.start(self._index_mending.run(), name="store-index-mending")
 
     async def stop(self) -> None:
-        """Sync everything. On a full disk the checkpoint is not written; after a failure nothing is. In both cases the next
-        start recovers."""
+        """Sync everything and stop. On a full disk the checkpoint is not written, and after a disk failure nothing is written.
+        In both cases the next start recovers."""
         if not self._running:
             return
         self._running, self._appender = False, None
@@ -304,7 +305,7 @@ class BrokerStore(ABC):
     # The master's writes
 
     def append(self, messages: Sequence[MessageToStore]) -> list[PutResult]:
-        """Store messages in order, each with its own outcome, and wake replication once."""
+        """Store messages in order, each with its own outcome, and then wake replication once."""
         if self._appender is None or not self._takes_appends:
             return [PutResult(-1, -1, -1, 0, -1, PutStatus.SERVICE_NOT_AVAILABLE)] * len(messages)
         before = self._log.max_offset
@@ -340,20 +341,20 @@ class BrokerStore(ABC):
         return not (self._dispatch_loop.full or self._failure is not None or self.disk_too_full)
 
     def takes_messages(self) -> bool:
-        """Whether a master's appends are stored, as far as the disk is concerned."""
+        """Whether the disk has room for a master's appends."""
         return self._takes_appends and self._log.has_room_for(self._settings.max_message_size)
 
     @abstractmethod
     def sync_lasts_ms(self) -> int:
-        """How long the flush in progress has taken; 0 when there is none."""
+        """How long the flush in progress has taken; 0 if there is none."""
 
     def on_append(self, callback: Callable[[], None]) -> None:
-        """Register a callback after each append that stored something: one call for all its messages."""
+        """Register a callback that is called after each append that stored something, once for all its messages."""
         self._append_callbacks.append(callback)
 
     def on_flush(self, callback: Callable[[], None]) -> None:
-        """Register a callback after each flush: more of the log may be on disk. With SYNC_FLUSH a flush follows each growth
-        of the log, also on a slave; one at a time, each for everything that came before it."""
+        """Register a callback that is called after each flush, because more of the log may be on disk. With SYNC_FLUSH a flush
+        follows each growth of the log, also on a slave. One flush runs at a time and covers everything before it."""
         self._flush_callbacks.append(callback)
 
     @abstractmethod
@@ -362,26 +363,26 @@ class BrokerStore(ABC):
 
     @abstractmethod
     async def sync_again(self, offset: int) -> None:
-        """Sync the log from `offset` on, also where a sync failed before. Raises StoreFailed."""
+        """Sync the log from `offset` on, also pages whose sync failed before. Raises StoreFailed."""
 
     @property
     def sync_failed(self) -> bool:
-        """Whether a sync of the log has failed: a later one may succeed although data of the failed one is lost."""
+        """Whether a sync of the log has failed. A later sync may succeed although data of the failed sync is lost."""
         return False
 
     def flushed_offset(self) -> int:
         return self._log.flushed_offset
 
     def disk_space(self) -> DiskSpace:
-        """Of the store's file system. Raises OSError."""
+        """The space of the store's file system. Raises OSError."""
         return self._segments.disk_space()
 
     async def _may_dispatch(self, start: int, end: int) -> bool:
-        """Called before [start, end) is dispatched; False postpones dispatch."""
+        """Called before [start, end) is dispatched. Returning False postpones dispatch."""
         return True
 
     def _dispatch_looks_again(self, position: int) -> bool:
-        """Whether dispatch, which found no record at `position`, is to read it once more."""
+        """Whether dispatch, which found no record at `position`, is to read the bytes once more."""
         return False
 
     # The log, as replication sees it
@@ -403,8 +404,8 @@ class BrokerStore(ABC):
         return self._confirm
 
     def set_confirm_offset(self, offset: int) -> None:
-        """Every in-sync replica holds the log up to `offset`. A value above the log's end is lowered to it; a value below the
-        current one is ignored: what was readable stays readable until a truncation."""
+        """Every in-sync replica holds the log up to `offset`. A value above the log's end is lowered to the log's end. A value
+        below the current confirm offset is ignored, because readable records stay readable until a truncation."""
         offset = min(offset, self._log.max_offset)
         if offset > self._confirm:
             self._confirm = offset
@@ -418,22 +419,24 @@ class BrokerStore(ABC):
         return await self._log.segments_behind_first(count_max)
 
     def first_message_offset(self) -> int | None:
-        """Where the first message begins, confirmed or not; None if the log does not begin with one. Read from the mapping."""
+        """Where the first message begins, confirmed or not. None if the log does not begin with a message. It is read from the
+        mapping."""
         return self._log.first_record()
 
     def first_store_time(self) -> int | None:
-        """Store time of the first confirmed record, ms; None without any. Read from the mapping: not for frequent calls."""
+        """The store time of the first confirmed record, ms; None without such a record. It is read from the mapping, so do not
+        call this often."""
         first = self._log.first_record()
         if first is None or first + RECORD_SIZE_MIN > self._confirm:
             return None
         return store_timestamp(self._log.read(first, RECORD_SIZE_MIN), 0)
 
     def vouched_offset(self) -> int:
-        """Everything below survives a crash; nothing above may be deleted."""
+        """Everything below this offset survives a crash. Nothing above it may be deleted by retention."""
         return self.trimming.vouched_offset()
 
     async def begin_at(self, offset: int, allowed: Callable[[], bool]) -> Trimmed:
-        """See Trimming.begin_at; with min_offset it deletes what an earlier round left."""
+        """See Trimming.begin_at. Called with min_offset, it deletes what an earlier round left."""
         return await self.trimming.begin_at(offset, allowed)
 
     async def follow_log(self) -> Trimmed:
@@ -443,12 +446,12 @@ class BrokerStore(ABC):
     # Readers
 
     def on_arrival(self, callback: Callable[[list[QueueGrew]], None]) -> None:
-        """Register a callback that gets the queues that grew, after each step of dispatch that added an entry."""
+        """Register a callback. After each step of dispatch that added an entry, it gets the queues that grew."""
         self._dispatch_loop.on_arrival(callback)
 
     def dispatch(self) -> bool:
-        """Run one bounded step over mapped segments; True when more can be done at once. The store does this by itself
-        whenever the confirm offset moves."""
+        """Run one bounded step of dispatch over mapped segments. Returns True if more can be done at once. The store does this
+        by itself whenever the confirm offset moves."""
         return self._dispatch_loop.step()
 
     @property
@@ -460,14 +463,14 @@ class BrokerStore(ABC):
         return self._dispatcher.position
 
     def queue_offset_skips(self) -> int:
-        """Records since the start whose queue offset was not the next one of their queue, or that no queue can list."""
+        """The number of records since the start with an unexpected queue offset, or that no queue can list."""
         return self._dispatcher.skips
 
     def get(
         self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int,
         tag_filter: TagFilter | None = None,
     ) -> GetResult:  # fmt: skip
-        """See QueueReader.get; a cold result needs `load` before its buffers are filled."""
+        """See QueueReader.get. `load` fills the buffers of a cold result."""
         return self._reader.get(topic, queue_id, queue_offset, max_count, max_bytes, tag_filter)
 
     def get_matching(
@@ -493,13 +496,13 @@ class BrokerStore(ABC):
         await self._reader.load(result)
 
     def entries(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueEntry]:
-        """The entries of a queue from `queue_offset` on; none outside its offsets."""
+        """The entries of a queue from `queue_offset` on. There are none if the queue does not have that offset."""
         return self._reader.entries(topic, queue_id, queue_offset, count_max)
 
     async def message_at(self, physical_offset: int, size: int = 0) -> memoryview | None:
-        """The confirmed record that starts at `physical_offset` (of `size` bytes where a queue says so), or None. The caller
-        may make a new record of it with new CRCs, so its CRCs are compared at each call: a checked record may have become
-        corrupt since. Raises RecordDamaged or OSError."""
+        """The confirmed record that starts at `physical_offset` (of `size` bytes, if a queue says so), or None. Its CRCs are
+        compared at each call, because a checked record may have become corrupt since, and the caller may make a new record
+        with new CRCs from it. Raises RecordDamaged or OSError."""
         content = await self._reader.record_at(physical_offset, self._confirm)
         if content is not None and self._is_as_written(content, physical_offset):
             return content
@@ -525,7 +528,7 @@ class BrokerStore(ABC):
         return record_check(content, 0, size, physical_offset, verify_record=verify_record) == size
 
     async def _suspect_range(self, record_offset: int, size: int) -> tuple[int, int] | None:
-        """The range to check again for a record of `size` bytes that reads corrupt; None if no record is known to be there.
+        """The range to check again after a record of `size` bytes was read corrupt. None if no record is known to be there.
         Raises OSError."""
         end = record_offset + size
         if size <= 0 or record_offset < self._log.min_offset or end > self._confirm:
@@ -535,8 +538,8 @@ class BrokerStore(ABC):
         return record_offset, end
 
     async def commits_from(self, position: int, limit: int) -> CommitsFound:
-        """Find the half messages that the next few records commit. `position` is a record's beginning (with its framing),
-        `limit` a record's end; the next call begins at the result's `end`. Raises OSError or OffsetOutOfRange."""
+        """Find the half messages that the next few records commit. `position` is where a record (with its framing) begins, and
+        `limit` is where a record ends. The next call begins at the result's `end`. Raises OSError or OffsetOutOfRange."""
         segment_end = self._log.segment_start(position) + self.segment_size_bytes
         stop = min(position + SLICE_BYTES, segment_end, limit)
         look = partial(self._commits_in, start=position, segment_end=segment_end, limit=limit)
@@ -549,7 +552,7 @@ class BrokerStore(ABC):
     async def find_by_key(
         self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int, *, by_tag: bool = False
     ) -> list[memoryview]:
-        """See KeyLookup.find; nothing without an index."""
+        """See KeyLookup.find. Without an index nothing is found."""
         if self._index is None:
             return []
         lookup = KeyLookup(self._reader, self._index)
@@ -557,8 +560,8 @@ class BrokerStore(ABC):
         return await lookup.find(topic, key, count_max, begin_ms, end_ms, begin, self._confirm, by_tag=by_tag)
 
     def tags_missing_until(self, topic: str) -> int | None:
-        """Up to this store time (ms) `find_by_key` may miss messages of this topic by tag, because index files of other
-        versions hold no tags; None where it misses none."""
+        """Up to this store time (ms), a search by tag with `find_by_key` may miss messages of this topic, because index files
+        of other versions hold no tags. None if it misses none."""
         if self._index is None or self._index.tags_since.phy <= max(
             self._log.min_offset, self._queues.begin_of(topic)
         ):
@@ -567,7 +570,7 @@ class BrokerStore(ABC):
 
     @property
     def index_is_filled(self) -> bool:
-        """False while records of lost index files are indexed again: `find_by_key` may miss some."""
+        """False while records of lost index files are indexed again. `find_by_key` may then miss some."""
         return self._index_mending is None or not self._index_mending.fills
 
     async def _confirmed_record(self, physical_offset: int) -> memoryview | None:
@@ -593,7 +596,7 @@ class BrokerStore(ABC):
         return queue.max_queue_offset if queue else self._queues.known_end(topic, queue_id)
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
-        """The offset that a master assigns to the next message; not below `max_queue_offset`, as dispatch may lag."""
+        """The offset that a master assigns to the next message. It may be above `max_queue_offset`: dispatch may lag."""
         if self._appender is None:
             return self.max_queue_offset(topic, queue_id)
         return self._appender.next_queue_offset(topic, queue_id)
@@ -603,12 +606,13 @@ class BrokerStore(ABC):
         return self._queues.first_of(queue) if queue else self._queues.known_end(topic, queue_id)
 
     def queue_ends_at_least(self, topic: str, queue_id: int, end: int) -> None:
-        """Record that this queue has assigned all offsets below `end`: a log that begins after its last message does not show
-        it."""
+        """Record that this queue has assigned all offsets below `end`. A log that begins after the queue's last message does
+        not show that."""
         self._queues.ends_at_least(topic, queue_id, end)
 
     def topic_begins_at(self, topic: str, log_offset: int) -> None:
-        """The topic was deleted when the log ended at `log_offset`: its queues hide older messages. 0: it was not deleted."""
+        """The topic was deleted when the log ended at `log_offset`, so its queues hide older messages. 0 means that it was not
+        deleted."""
         self._queues.topic_begins_at(topic, log_offset)
 
     def emptied_queues(self) -> list[tuple[str, int, int]]:
@@ -617,11 +621,12 @@ class BrokerStore(ABC):
 
     @property
     def tables_noted(self) -> bool:
-        """Whether a checkpoint says that metadata tables were on this log's disk; read by `start`."""
+        """Whether the checkpoint, which `start` read, says that metadata tables were on this log's disk."""
         return self._saved.tables_noted
 
     def note_tables(self) -> None:
-        """Record in the next checkpoint that tables are durably on this log's disk, for a start that finds none of them."""
+        """Record in the next checkpoint that tables are durably on this log's disk. A start that finds no tables then knows
+        that they are lost."""
         self._saved.note_tables()
 
     # Background
@@ -636,7 +641,8 @@ class BrokerStore(ABC):
                 await self._saved.save_ends()
 
     async def _save_checkpoint(self) -> bool:
-        """Return False if the disk has no room; the checkpoint is then saved once there is. Raises OSError."""
+        """Save the checkpoint. Returns False if the disk has no room; the checkpoint is then saved once there is room. Raises
+        OSError."""
         if not self._saves:
             return True
         if await self._checkpoint_write.attempt(self._saved.save_checkpoint()):

@@ -1,4 +1,4 @@
-"""The store of a broker whose log is copied from master to slaves: a plain commit log. Upstream: DefaultMessageStore.
+"""The store of a broker whose log is a plain commit log, copied from the master to slaves. Upstream: DefaultMessageStore.
 
 Invariant: the confirm offset is lowered only by a truncation, and the log is cut only at a record boundary."""
 
@@ -25,7 +25,7 @@ from mqruntime.runtime import Runtime
 
 
 class MessageStore(BrokerStore):
-    """Implements the log protocol of replication."""
+    """Also the log as replication sees it."""
 
     _log: CommitLog
 
@@ -78,8 +78,8 @@ class MessageStore(BrokerStore):
     # Role
 
     async def become_master(self) -> None:
-        """End the log at a record boundary, find the next queue offsets and accept appends. Reads each record that is not
-        dispatched yet; other tasks run meanwhile. A repeated call is harmless. Raises OSError and what `truncate` raises."""
+        """End the log at a record boundary, find the next queue offsets and accept appends. Each record that is not dispatched
+        yet is read, while other tasks run. A repeated call is harmless. Raises OSError and what `truncate` raises."""
         await self.truncate(self._log.max_offset)
         await self._beginning.note(self._log.min_offset, self._log.max_offset)
         try:
@@ -104,7 +104,7 @@ class MessageStore(BrokerStore):
         super()._appended()
 
     def _nothing_appended(self) -> None:
-        self._next_segment.prepare_soon()  # the disk may have refused the segment that they need
+        self._next_segment.prepare_soon()  # the disk may have refused the needed segment
 
     def _grown(self) -> None:
         self._unflushed.set()
@@ -115,8 +115,8 @@ class MessageStore(BrokerStore):
         return 0 if began_ms is None else self._clock.monotonic_ms() - began_ms
 
     async def flush(self) -> int:
-        """Sync what was appended before the call; returns flushed_offset. Raises StoreFailed when the disk failed, now or
-        before."""
+        """Sync all bytes appended before the call; return flushed_offset. Raises StoreFailed if the disk fails or has
+        failed."""
         if self._failure is not None:
             raise StoreFailed(self._failure)
         try:
@@ -153,11 +153,12 @@ class MessageStore(BrokerStore):
         return self._log.is_cold(offset)
 
     def at_hand(self, offset: int, size: int) -> memoryview | None:
-        """`read` if the bytes are checked and no disk is waited for; else None. See Integrity."""
+        """The result of `read` if the bytes are in memory and checked; else None. See Integrity."""
         return self._log.at_hand(offset, size) if self.integrity.is_checked(offset, size) else None
 
     async def check(self, offset: int, size: int) -> str | None:
-        """Read and check the unchecked bytes; returns what is damaged or deleted there, None for nothing. Raises OSError."""
+        """Read and check the unchecked bytes. Returns the error if a record is damaged or deleted, else None. Raises
+        OSError."""
         try:
             await self.integrity.check(offset, size)
         except (RecordDamaged, OffsetOutOfRange) as damage:
@@ -165,8 +166,8 @@ class MessageStore(BrokerStore):
         return None
 
     async def repair(self, offset: int, content: bytes) -> bool:
-        """Replace the damaged record at `offset` by another replica's; False if `content` is not intact or does not fit, or
-        lies above the confirm offset. Raises StoreFailed."""
+        """Replace the damaged record at `offset` by `content`, another replica's record. Returns False if `content` is not
+        intact, does not fit, or lies above the confirm offset. Raises StoreFailed."""
         if offset + len(content) > self._confirm or not await self.integrity.fits(offset, content):
             return False
         try:
@@ -189,7 +190,7 @@ class MessageStore(BrokerStore):
                 end = await self._tail.boundary_at_or_below(end - 1, self._confirm)
                 content = await self._reader.record_at(end, self._log.max_offset)
             except RecordDamaged:
-                continue  # `check` has logged it
+                continue  # `check` has logged the damage
             except (OSError, StoreCorrupted) as error:
                 raise self._failed(error) from error
             if content is not None:
@@ -197,17 +198,18 @@ class MessageStore(BrokerStore):
         return None
 
     def write_view(self, offset: int, size_max: int) -> memoryview:
-        """Where received log bytes go; see CommitLog.write_view. Raises StoreFailed after a failure, or OSError (ENOSPC)."""
+        """The buffer for received log bytes, see CommitLog.write_view. Raises StoreFailed after a failure, or OSError
+        (ENOSPC)."""
         assert self._appender is None, "a master's log is not written by a slave's link"
         if self._failure is not None:
             raise StoreFailed(self._failure)
         view = self._log.write_view(offset, size_max)
-        if self._dispatcher.position < self._log.min_offset:  # an empty log has just got its beginning
+        if self._dispatcher.position < self._log.min_offset:  # the empty log has just begun
             self._dispatcher.position = self._dispatcher.log_min = self._confirm = self._log.min_offset
         return view
 
     async def end_segment(self) -> None:
-        """End the log's last segment with a BLANK, durably; later bytes begin the next one. Raises StoreFailed, or OSError
+        """End the log's last segment durably with a BLANK. Later bytes begin the next segment. Raises StoreFailed, or OSError
         (ENOSPC) with the log unchanged."""
         self._log.end_segment()
         await self.flush()
@@ -222,9 +224,10 @@ class MessageStore(BrokerStore):
         self._grown()
 
     async def truncate(self, offset: int) -> int:
-        """End log, queues and confirm offset with the last whole record that is not above `offset`, durably; returns that
-        end. With max_offset it erases bytes that an ended connection left above the log's end; call it before a new
-        connection fills it. Raises OSError of a full disk, with nothing cut: try again. Raises StoreFailed."""
+        """End log, queues and confirm offset durably with the last whole record that ends at or below `offset`, and return
+        that end. Called with max_offset, this erases bytes that an ended connection left above the log's end; call it before a
+        new connection fills the log. Raises OSError if the disk is full; then nothing is cut, and the call can be tried again.
+        Raises StoreFailed."""
         self._cuts += 1
         try:
             return await self._truncate(offset)
@@ -235,7 +238,7 @@ class MessageStore(BrokerStore):
         try:
             offset = await self._tail.boundary_at_or_below(offset, self._confirm)
             await self._log.prepare_cut(offset)
-        except OSError as error:  # the log reports it
+        except OSError as error:  # the log reports the error
             if error.errno not in DISK_FULL:
                 raise self._failed(error) from error
             raise
@@ -262,15 +265,16 @@ class MessageStore(BrokerStore):
         return offset
 
     async def reset_beginning(self) -> None:
-        """Let a log that ends at 0 begin at any segment again. Raises StoreFailed."""
+        """Let a log that ends at 0 begin at any segment's start again. Raises StoreFailed."""
         try:
             await self._log.drop_empty()
         except OSError as error:
             raise self._failed(error) from error
 
     async def confirm_whole_records(self) -> None:
-        """Lower the confirm offset to the end of a record. No send of a record confirmed in part was acknowledged, and the
-        next leader may be missing its rest. Call it while nothing else confirms. Raises StoreFailed."""
+        """Lower the confirm offset to the end of a record. A record that is confirmed only in part was not acknowledged, and
+        the next leader may be missing the rest of it. Call this while nothing else moves the confirm offset. Raises
+        StoreFailed."""
         try:
             self._confirm = await self._tail.boundary_at_or_below(self._confirm, self._confirm)
         except (OSError, StoreCorrupted) as error:

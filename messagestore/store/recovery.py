@@ -1,8 +1,9 @@
-"""Recovery at a start: the log's end, its confirmed part, and queues and an index that agree with both.
+"""Recovery at a start: find the log's end and its confirmed part, and make queues and index agree with them.
 
-Invariant: the log is cut only above the last whole record that ends at or below the confirm offset. An unreadable record
-below it stops the start (StoreCorrupted), and so does a log without any file (LogMissing); above it, it is the torn end of
-unacknowledged data. The log between the confirm offset and its end is kept, without queue entries."""
+Invariant: the log is cut only above the last whole record that ends at or below the confirm offset. An unreadable record below
+the confirm offset stops the start (StoreCorrupted), and so does a log without any file (LogMissing). Above the confirm offset,
+an unreadable record is the torn end of unacknowledged data. The log between the confirm offset and its end is kept, without
+queue entries."""
 
 from __future__ import annotations
 
@@ -23,12 +24,12 @@ SINGLE_RECORDS = 512
 
 
 class RecordUnlisted(Exception):
-    """A queue does not list a record that the checkpoint vouched for."""
+    """A queue does not list a record that it lists according to the checkpoint."""
 
 
 class Recovery:
-    """One run over the parts of a starting store. `begins`: see CommitLog.load; `check_queues(listed end, loaded limit)`: see
-    QueueCheck.run; `open_index(dispatched)`: see IndexStart.found."""
+    """One recovery of a starting store. For `begins` see CommitLog.load, for `check_queues(listed end, loaded limit)` see
+    QueueCheck.run, and for `open_index(dispatched)` see IndexStart.found."""
 
     def __init__(
         self,
@@ -61,8 +62,8 @@ class Recovery:
         self._looks_up = False  # whether to verify that queues list their records
 
     async def run(self, *, clean: bool) -> RecoveryReport:
-        """Open log and queues and bring them to one state. `clean`: the last run stopped cleanly, so everything it wrote is
-        on disk; otherwise only data that the checkpoint vouches for is."""
+        """Open log and queues and make them consistent. `clean` means that the last run stopped cleanly, so everything that it
+        wrote is on disk. Otherwise only what the checkpoint guarantees is on disk."""
         log, checkpoint = self._log, self._checkpoint
         self._clean = clean
         never_saved = not clean and checkpoint.physic_msg_timestamp == checkpoint.confirm_phy_offset == 0
@@ -104,8 +105,9 @@ class Recovery:
         )  # fmt: skip
 
     async def _is_half_there(self, end: int) -> bool:
-        """Whether the last bytes of the log's last record never arrived: a slave stopped cleanly during the transfer. They
-        read as zeros, which never end properties, and the checksum covers only the body."""
+        """Whether the last bytes of the log's last record never arrived, because a slave stopped cleanly during the transfer.
+        The missing bytes are zeros, which never end properties. The checksum does not show it, because it covers only the
+        body."""
         if end != self._last_end or end <= self._confirm:
             return False
         content = await self._log.read_file(self._last, end)
@@ -114,9 +116,10 @@ class Recovery:
         return facts.properties.endswith(b"\0")
 
     async def _vouched_start(self) -> int:
-        """The start of a segment before which every queue entry is on disk: that of the confirm offset, or an earlier one
-        whose first record is not younger than the checkpoint's timestamps. Timestamps are used for upstream's stores, whose
-        confirm offset says nothing about queues; this implementation's vouches for everything below it."""
+        """The start of a segment before which every queue entry is on disk. It is the segment of the confirm offset, or an
+        earlier segment whose first record is not younger than the checkpoint's timestamps. Upstream's confirm offset says
+        nothing about queues, so the timestamps are used for its stores. The confirm offset of this implementation guarantees
+        all entries below it."""
         log = self._log
         start = log.segment_start(min(self._confirm, log.loaded_end))
         while start > log.min_offset:
@@ -129,8 +132,8 @@ class Recovery:
         return start
 
     async def _forget_entries(self, offset: int) -> None:
-        """Queues are missing records that the checkpoint vouched for: part of a folder was lost. Their entries from `offset`
-        on are rebuilt. Raises QueueOffsetGap where more is missing."""
+        """Drop all entries from `offset` on, so that they are rebuilt: queues are missing records that they have according to
+        the checkpoint, because part of a folder was lost. A later put raises QueueOffsetGap if more is missing."""
         self._looks_up, self._records = False, 0
         await self._queues.truncate(offset)
         if self._index is not None:
@@ -142,7 +145,7 @@ class Recovery:
         """Walk the records from `position`, dispatch the confirmed ones and return where the log ends."""
         log = self._log
         buffer, start, wanted = b"", position, READ_STEP_BYTES
-        single = 0  # records to take one by one before the bulk path is tried again
+        single = 0  # this many records are handled singly before the next bulk attempt
         while position < log.loaded_end:
             segment_end = log.segment_start(position) + log.segment_size_bytes
             at = position - start
@@ -163,7 +166,7 @@ class Recovery:
                 position = segment_end
                 buffer, start = b"", position
             elif size == record.INCOMPLETE:
-                if at == 0 and buffer:  # the record is larger than one step
+                if at == 0 and buffer:  # the record is larger than one read
                     wanted = max(READ_STEP_BYTES, record.PREFIX.unpack_from(buffer)[0])
                 buffer, start = await log.read_file(position, min(position + wanted, segment_end)), position
                 wanted, single = READ_STEP_BYTES, 0
@@ -175,7 +178,7 @@ class Recovery:
         return position
 
     def _many(self, content: bytes | memoryview, position: int) -> int:
-        """Take as many records at the beginning of `content` as possible in bulk; returns where the last of them ends."""
+        """Take as many records as possible at the beginning of `content` in bulk, and return where the last of them ends."""
         dispatcher = self._dispatcher
         if dispatcher.bulk is None or (records := dispatcher.bulk.records_of(content, position)) is None:
             return position
@@ -202,10 +205,10 @@ class Recovery:
         return self._last_end
 
     def _found(self, buffer: bytes, at: int, left: int, position: int) -> bool:
-        """Take a whole record; returns False when it is torn after all.
+        """Take a record that `check` found whole. Returns False if it is torn nevertheless.
 
-        Most checksums cover bodies only. Bytes of topic or properties that a power cut lost read as zeros, which no record's
-        text contains."""
+        Most checksums cover only bodies. If a power cut lost bytes of the topic or the properties, they are zeros, which no
+        record's text contains."""
         facts = record.queue_facts(buffer, at, left, position)
         assert not isinstance(facts, int), f"the record at {position} was whole a moment ago"
         confirmed = position + facts.size <= self._confirm
@@ -224,7 +227,8 @@ class Recovery:
         return True
 
     def _put(self, position: int, facts: record.QueueFacts) -> None:
-        """Raises QueueOffsetGap if a queue is missing records that the log holds; gaps of the log itself are bridged."""
+        """Dispatch the record. Raises QueueOffsetGap if a queue is missing records that the log holds. Gaps in the log itself
+        are bridged."""
         try:
             self._dispatcher.put(position, facts)
         except QueueOffsetGap as gap:
@@ -235,7 +239,8 @@ class Recovery:
             self._dispatcher.refuses_gaps = True
 
     def _log_holds(self, topic: bytes, queue_id: int, first: int, end: int, limit: int) -> bool:
-        """Whether a record below `limit` has one of the queue offsets [first, end), or cannot be read."""
+        """Whether a record of the queue below `limit` has one of the queue offsets [first, end), or a record below `limit`
+        cannot be read."""
         log = self._log
         position = max(self._queues.phy_end_of(topic, queue_id), log.min_offset)
         while position < limit:
@@ -254,8 +259,8 @@ class Recovery:
         return False
 
     def _check_torn(self, buffer: bytes, at: int, position: int) -> None:
-        """Raise StoreCorrupted unless a torn end explains that `position` holds no record. The confirm offset may lie inside
-        a record, so it is damage only if a whole record, or the head of one, was confirmed."""
+        """Raise StoreCorrupted unless a torn end explains that no record is at `position`. The confirm offset may lie inside a
+        record, so this is damage only if the whole record was confirmed."""
         if self._confirm - position < record.PREFIX.size:
             return
         if record.declared_end(buffer, at, position) <= self._confirm:

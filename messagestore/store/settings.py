@@ -1,4 +1,4 @@
-"""Settings of the store: upstream's keys and defaults; the broker's settings class inherits from this one."""
+"""Settings of the store, with upstream's keys and defaults. The broker's settings class inherits from this class."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class FlushDiskType(Enum):
 
 
 class StoreSettings(Settings):
-    """Sizes in bytes, intervals in milliseconds."""
+    """Sizes are in bytes, intervals in milliseconds."""
 
     UPSTREAM: ClassVar[dict[str, str]] = {
         "abandonTimers": OURS,
@@ -195,7 +195,7 @@ class StoreSettings(Settings):
 
     @property
     def retention(self) -> Rules:
-        """The current rules: they may change while the broker runs."""
+        """The current rules, which may change while the broker runs."""
         return Rules(
             reserved_ms=self.file_reserved_seconds * 1000 or self.file_reserved_time * HOUR_MS,
             delete_hours=hours_of(self.delete_when),

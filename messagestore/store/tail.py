@@ -1,8 +1,8 @@
 """The part of a log that the consume queues do not list yet.
 
-Invariant: the queues list everything below the dispatched position, and the walk has read everything between it and the walked
-position, record by record. So no record is walked twice, although a role change asks three times. Walks run in slices and yield
-to other tasks between them. Dispatch, which reads the same records at a tenth of the speed, waits for walks."""
+Invariant: the queues list everything below the dispatched position, and the walk has read every record between that position
+and the walked position. So no record is walked twice, although a role change needs the tail three times. Walks run in slices
+and yield to other tasks between two slices. Dispatch, which reads the same records at a tenth of the speed, waits for walks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COLD_STEP_BYTES = 1 << 20
 
 
 class Walked:
-    """A walk over records from a known boundary: its position, and the queue offsets that it found. Does no I/O.
+    """A walk over records from a known boundary: its position, and the queue offsets that it found. It does no I/O.
 
     `end_of(topic, queue id)` is the next queue offset of a queue that the walk has not met yet."""
 
@@ -43,8 +43,8 @@ class Walked:
         self._end_of = end_of
 
     def slice(self, buffer: Buffer, start: int, segment_end: int, limit: int) -> int | None:
-        """Walk at most SLICE_RECORDS records, none that ends above `limit`; returns None if it can continue, else
-        `queue_head`'s code at `position`, or the size of a record that ends above `limit`.
+        """Walk at most SLICE_RECORDS records, but no record that ends above `limit`. Returns None if the walk can continue.
+        Else it returns `queue_head`'s code at `position`, or the size of a record that ends above `limit`.
 
         `buffer` holds log bytes from offset `start` on, of one segment that ends at `segment_end`."""
         position, next_offsets = self.position, self.next_offsets
@@ -75,7 +75,7 @@ class Walked:
 
 
 class LogTail:
-    """Offsets are physical unless called queue offsets. Dispatch pauses within `hold_dispatch()`."""
+    """Offsets are physical unless they are called queue offsets. Dispatch pauses within `hold_dispatch()`."""
 
     def __init__(
         self,
@@ -91,14 +91,14 @@ class LogTail:
         self._tail = Walked(0, queues.end_of)
 
     async def boundary_at_or_below(self, offset: int, confirm_offset: int) -> int:
-        """The greatest record boundary not above `offset`, found from the nearest known one. Raises StoreCorrupted when the
-        walk meets damage below `confirm_offset` and `offset`, or OSError."""
+        """The greatest record boundary not above `offset`, found by a walk from the nearest known boundary. Raises
+        StoreCorrupted if the walk meets damage below both `confirm_offset` and `offset`, or OSError."""
         boundary = await self._boundary_at_or_below(min(offset, self._log.max_offset))
         await self._check_end(boundary, min(offset, confirm_offset))
         return boundary
 
     async def _check_end(self, boundary: int, limit: int) -> None:
-        """Raise StoreCorrupted if no record begins at `boundary`; a record that ends above `limit` is no damage."""
+        """Raise StoreCorrupted if no record begins at `boundary`. A record that ends above `limit` is no damage."""
         log = self._log
         segment_end = log.segment_start(boundary) + log.segment_size_bytes
         if boundary + PREFIX.size > min(limit, segment_end):
@@ -125,8 +125,8 @@ class LogTail:
             await asyncio.sleep(0)
 
     async def next_offsets(self) -> tuple[dict[tuple[bytes, int], int], int]:
-        """The next queue offset of every (topic, queue id), and the newest store time in ms. The log must end at a record
-        boundary. Raises OSError."""
+        """The next queue offset of every (topic, queue id), and the newest store time in ms. The log must end at a record's
+        end. Raises OSError."""
         with self._hold_dispatch():
             await self._walk(self._log.max_offset)
         tail = self._tail
@@ -137,8 +137,8 @@ class LogTail:
         return {**self._queues.next_offsets(), **tail.next_offsets}, timestamp
 
     def cut(self, offset: int) -> None:
-        """Log, queues and dispatch end at `offset` or below it. If the queues list as much as was walked, their ends are read
-        again: the walk may have used ends that the cut removed."""
+        """Log, queues and dispatch were cut and end at or below `offset`. If the queues list as much as was walked, their ends
+        are read again, because the walk may have used ends that the cut removed."""
         if self._tail.position > offset or self._tail.position <= self._dispatcher.position:
             self._begin()
 
@@ -154,7 +154,7 @@ class LogTail:
             await asyncio.sleep(0)
 
     async def _step(self, walked: Walked, limit: int) -> bool:
-        """One slice; False when nothing is left below `limit`."""
+        """Walk one slice. Returns False if nothing is left below `limit`."""
         log, position = self._log, walked.position
         if position >= limit:
             return False
@@ -164,7 +164,7 @@ class LogTail:
             return walked.slice(view, start, segment_end, limit) is None
         content = await log.read_file(position, min(position + COLD_STEP_BYTES, segment_end))
         stop = walked.slice(content, position, segment_end, limit)
-        if stop == INCOMPLETE and walked.position == position:  # a record longer than a step
+        if stop == INCOMPLETE and walked.position == position:  # the record is longer than a step
             size = PREFIX.unpack_from(content)[0]
             content = await log.read_file(position, position + size)
             stop = walked.slice(content, position, segment_end, limit)

@@ -1,8 +1,9 @@
 """Retention's deletions: segments of the log, then the files of queues and index that lead into them.
 
-Invariant: nothing is deleted that the checkpoint on disk does not vouch for, and files are deleted in an order in which a
-crash leaves a store that opens: segments from the oldest on, each durably; then files of queues and index that lead to
-nothing any more. Files that a crash leaves are ignored and deleted in the next round. Readers keep their views."""
+Invariant: only what is confirmed and durable according to the checkpoint on disk is deleted. The order of deletions ensures
+that the store opens after a crash: segments are deleted from the oldest on, each durably, and then the files of queues and
+index that lead to nothing any more. Files that a crash leaves are ignored and deleted in the next round. Readers keep their
+views."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ class Trimmed(NamedTuple):
 
 
 class Trimming:
-    """`tasks` wait for the last readers of deleted files. While `cutting()`, the log's end is being cut and its beginning
-    stays. `moves_up(offset)` durably records where the log is about to begin."""
+    """`tasks` wait for the last readers of deleted files. While `cutting()` is true, the log's end is being cut, and its
+    beginning does not move. `moves_up(offset)` durably records where the log is about to begin."""
 
     def __init__(
         self,
@@ -54,15 +55,15 @@ class Trimming:
         self._moves_up = moves_up
         self.deleted_segments = 0
         """Totals since the start."""
-        self._followed: int | None = None  # where the log began when queues and index last followed
+        self._followed: int | None = None  # the log's beginning when queues and index last followed
 
     def vouched_offset(self) -> int:
-        """Everything below is confirmed, and will be after a crash: log and queue entries are on disk."""
+        """Everything below this offset is confirmed, even after a crash, because log and queue entries are on disk."""
         return min(self._saved.vouched_offset, self._dispatcher.position)
 
     async def begin_at(self, offset: int, allowed: Callable[[], bool]) -> Trimmed:
-        """Begin the log at `offset`, a segment's start, if that is still `allowed` when no other task can interfere; queues
-        and index follow. After OSError the rest is left to the next round."""
+        """Begin the log at `offset`, a segment's start, if that is still `allowed` at a moment when no other task can
+        interfere. Queues and index follow. After OSError the next round does the rest."""
         if offset > self._log.min_offset and await self._may_begin_at(offset, allowed):
             try:
                 await self._queues.raise_min(offset)
@@ -72,7 +73,7 @@ class Trimming:
                     self._dispatcher.log_min = offset
                     self._integrity.begin_at(offset)
             finally:
-                if self._log.min_offset < offset:  # a hold came, or the disk is full
+                if self._log.min_offset < offset:  # a hold was set, or the disk is full
                     await self._queues.lower_min(self._log.min_offset)
         segments = await self._log.delete_former()
         self.deleted_segments += len(segments)
@@ -83,7 +84,7 @@ class Trimming:
 
     async def _may_begin_at(self, offset: int, allowed: Callable[[], bool]) -> bool:
         known = await self._saved.ends_known_beyond(offset)
-        within = self._log.min_offset < offset < self._log.max_offset  # it may have been cut or replaced
+        within = self._log.min_offset < offset < self._log.max_offset  # the log may have been cut
         return known and within and not self._cutting() and offset <= self.vouched_offset() and allowed()
 
     async def follow(self) -> Trimmed:

@@ -1,2 +1,1 @@
-"""The requests of the commands, one module per subject; each is a coroutine on an `AdminClient` and raises its
-errors."""
+"""The requests of the commands, one module per subject. Each is a coroutine with an `AdminClient`, whose errors it raises."""

@@ -1,6 +1,6 @@
 """Connected consumers, queried through a broker that has their connections.
 
-Invariant: a client is queried only through a broker at which it is registered as online."""
+Invariant: a client is queried only through a broker at which the client is registered as online."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONSUME_TYPE = "PROP_CONSUME_TYPE"
 async def queues_of(
     client: AdminClient, broker: str, group: str, client_id: str, *, jstack: bool = False
 ) -> ConsumerQueues:
-    """The queues that one client reads now (307), with its threads on request."""
+    """The queues that one client reads now, and on request its threads: GET_CONSUMER_RUNNING_INFO (307)."""
     header = GetConsumerRunningInfoHeader(group, client_id, jstack)
     reply = await client.ask(broker, RequestCode.GET_CONSUMER_RUNNING_INFO, header, wait_ms=WAIT_MS)
     return body_of(ConsumerQueues, broker, reply)
@@ -28,7 +28,7 @@ async def queues_of(
 async def readers(
     client: AdminClient, masters: list[str], group: str
 ) -> tuple[dict[MessageQueue, str], list[str]]:
-    """Queue -> ip of the client that reads it, taken from its client id; and a line for each client that did not
+    """Queue -> ip of the client that reads it, taken from the client id. There is also a line for each client that did not
     answer."""
     found: dict[MessageQueue, str] = {}
     asked: set[str] = set()
@@ -51,8 +51,8 @@ async def readers(
 async def consume_directly(
     client: AdminClient, broker: str, header: ConsumeMessageDirectlyHeader
 ) -> ConsumeDirectlyResult:
-    """Have a push consumer consume one stored message now (309). Raises `AdminError` also for another kind of
-    consumer."""
+    """Let a push consumer consume one stored message now: CONSUME_MESSAGE_DIRECTLY (309). Raises `AdminError`, also for
+    another kind of consumer."""
     group, client_id = header.consumer_group, header.client_id or ""
     queues = await queues_of(client, broker, group, client_id)
     if queues.properties.get(CONSUME_TYPE) != "CONSUME_PASSIVELY":

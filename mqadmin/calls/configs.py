@@ -1,6 +1,6 @@
-"""Settings of running servers, as properties: read, and changed one key at a time.
+"""Read the settings of running servers, as properties, and change them one key at a time.
 
-Invariant: a change counts as made only when the server, asked again, shows it.
+Invariant: a change counts as made only if the server reports the new value when it is asked again.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ NAMESRVS = ServerKind(RequestCode.GET_NAMESRV_CONFIG, RequestCode.UPDATE_NAMESRV
 
 
 def format_settings(heading: str, settings: dict[str, str]) -> str:
-    """Upstream's block: a heading between rules, then a line per key."""
+    """Upstream's block: a heading between two rules, then one line per key."""
     rows = "".join(f"{key:<{NAME_WIDTH}}=  {value}\n" for key, value in settings.items())
     return f"============{heading}============\n{rows}"
 
 
 async def settings_of(client: AdminClient, kind: ServerKind, address: str) -> dict[str, str]:
-    """All keys of one server in its order."""
+    """All keys of one server, in the server's order."""
     reply = await client.ask(address, kind.read)
     try:
         return {entry.key: entry.value for entry in parse(bytes(reply.body or b"")).entries}
@@ -52,7 +52,7 @@ async def changed(
 ) -> AsyncIterator[str]:
     """Set one key of each of these running servers and yield the address of each that accepted it.
 
-    Raises: `AdminError` at the end if some did not: the first one's, and their number."""
+    Raises: `AdminError` at the end if some servers did not accept it, with the first error and the number of errors."""
     failed: list[AdminError] = []
     for address in addresses:
         try:

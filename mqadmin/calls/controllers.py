@@ -1,6 +1,6 @@
-"""Changes of a controller group's members, by its leader: request 51022.
+"""Change a controller group's members through its leader: DLEDGER_CHANGE_MEMBERS (51022).
 
-Invariant: a returned change was reported by the leader after its commit. An added member votes, or the error says
+Invariant: a call returns only after the leader has reported the change as committed. An added member votes, or the error says
 that it is still a learner."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ REQUEST = RequestCode.DLEDGER_CHANGE_MEMBERS
 DONE, UNKNOWN = 200, 502
 LEVEL_MS, TRY_LEVEL_MS = 60_000, 200
 PASSES = {"NOT_LEVEL", "UNDER_WAY", "NOT_BEGUN", "HANDING_OVER"}
-"""Reasons of rejections that may succeed a moment later."""
+"""Reasons of rejections after which the same request may succeed a moment later."""
 REFUSALS = {
     404: "it leads no more; ask again",
     411: "it cannot read that; an address is HOST:PORT",
@@ -51,8 +51,8 @@ class MemberChangeRefused(RequestRefused):
 
 
 async def add(client: AdminClient, controllers: str, member: str, address: str, *, dry_run: bool) -> Changed:
-    """Add a member as a learner first, and as a voter once it has caught up. Raises `AdminError`: unless it says
-    more, nothing was changed."""
+    """Add a member, first as a learner, and as a voter once it has caught up. Raises `AdminError`. Nothing was changed, unless
+    the error says so."""
     asked = await ask(client, controllers, "show")
     if asked["learners"].get(member) == address and not dry_run:
         first = changed(asked, asked)
@@ -74,7 +74,7 @@ async def add(client: AdminClient, controllers: str, member: str, address: str, 
 
 
 async def remove(client: AdminClient, controllers: str, member: str, *, dry_run: bool) -> Changed:
-    """Remove a member; a leader transfers leadership first. Raises `AdminError`."""
+    """Remove a member. If it leads, it transfers the leadership first. Raises `AdminError`."""
     while True:
         try:
             return await change(client, controllers, "remove", member, dry_run=dry_run)
@@ -96,7 +96,7 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> Changed:
 
 
 async def ask(client: AdminClient, controllers: str, step: str, **wish: object) -> dict[str, Any]:
-    """The leader's answer. Raises `AdminError`."""
+    """Send the request to the leader and return the answer. Raises `AdminError`."""
     leader = await client.leader(controllers)
     known = await client.controller_metadata(leader)
     fields = {"group": known.group, "remoteId": known.leader_id, "step": step, **wish}

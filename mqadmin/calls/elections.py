@@ -1,4 +1,4 @@
-"""One controller's view of its group and of the last elections (1005)."""
+"""One controller's view of its group and of the last elections: CONTROLLER_GET_METADATA_INFO (1005)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remoting.codes import RequestCode
 async def metadata_and_elections(
     client: AdminClient, controller: str, broker_names: list[str]
 ) -> tuple[ControllerMetadata, Elections]:
-    """The view of any member, leader or not; upstream's controllers return no elections. Raises `AdminError`."""
+    """The view of any member, leader or not. Upstream's controllers return no elections. Raises `AdminError`."""
     reply = await client.ask(
         controller, RequestCode.CONTROLLER_GET_METADATA_INFO, body=orjson.dumps(broker_names)
     )

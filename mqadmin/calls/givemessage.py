@@ -16,7 +16,7 @@ Found = tuple[Holder, StoredMessage]
 
 
 def format_verdict(result: ConsumeDirectlyResult) -> str:
-    """The line of a consumer's result, like the toString of upstream's object."""
+    """The line for a consumer's result, in the format of toString of upstream's object."""
     return (
         f"ConsumeMessageDirectlyResult [order={java_text(result.order)}, "
         f"autoCommit={java_text(result.auto_commit)}, consumeResult={result.consume_result}, "
@@ -25,7 +25,7 @@ def format_verdict(result: ConsumeDirectlyResult) -> str:
 
 
 async def give(client: AdminClient, report: Report, found: Found, group: str, client_id: str) -> None:
-    """Have `client_id` consume the message now. Raises `AdminError` if it does not."""
+    """Let `client_id` consume the message now. Raises `AdminError` if it does not."""
     holder, message = found
     header = ConsumeMessageDirectlyHeader(
         group, client_id, messages.offset_id(message), holder.broker_name, message.topic

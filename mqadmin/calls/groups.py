@@ -1,6 +1,6 @@
 """Consumer groups: their settings, their offsets, their members.
 
-Invariant: offsets and members are read from masters; a slave's copies are used only if there is no master."""
+Invariant: offsets and members are read from masters. A slave's copies are used only if there is no master."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from remoting.headers.offsets import ResetOffsetHeader
 
 @dataclass(slots=True)
 class GroupProgress:
-    """Progress of one group in all its queues; rates in messages per second."""
+    """Progress of one group in all its queues. Rates are in messages per second."""
 
     offsets: dict[MessageQueue, OffsetWrapper]
     consume_tps: float
@@ -40,8 +40,8 @@ class GroupProgress:
 
 
 async def one_of_each_set(client: AdminClient, namesrv: str, cluster: str | None = None) -> list[str]:
-    """A member of each broker set of one cluster, or of all: the master, or a slave if there is none now. Raises
-    `AdminError` if no broker is registered."""
+    """A member of each broker set of one cluster, or of all clusters: the master, or a slave if the set has no master now.
+    Raises `AdminError` if no broker is registered."""
     info = await client.cluster_info(namesrv)
     found = [row.addresses[min(row.addresses)] for row in info.sets_of(cluster) if row.addresses]
     if not found:
@@ -53,7 +53,7 @@ async def one_of_each_set(client: AdminClient, namesrv: str, cluster: str | None
 async def progress(
     client: AdminClient, masters: list[str], group: str, topic: str | None = None
 ) -> GroupProgress:
-    """The committed offsets of a group and the ends of its queues (208); no queues for an unknown group."""
+    """The committed offsets of a group and the ends of its queues: GET_CONSUME_STATS (208). An unknown group has no queues."""
     found = GroupProgress({}, 0.0)
     for master in masters:
         reply = await client.ask(master, RequestCode.GET_CONSUME_STATS, GetConsumeStatsHeader(group, topic))
@@ -82,7 +82,7 @@ async def names(client: AdminClient, namesrv: str, masters: list[str]) -> list[s
 
 
 async def consumers(client: AdminClient, masters: list[str], group: str) -> ConsumerConnection | None:
-    """The consumers that are connected for a group (203), each once; None when there is none."""
+    """The consumers that are connected for a group, each once: GET_CONSUMER_CONNECTION_LIST (203). None if there is none."""
     found: ConsumerConnection | None = None
     members: dict[str, Connection] = {}
     for master in masters:
@@ -102,12 +102,12 @@ async def consumers(client: AdminClient, masters: list[str], group: str) -> Cons
 
 
 async def put(client: AdminClient, broker: str, group: SubscriptionGroupConfig) -> None:
-    """Creates or changes a group on one broker (200)."""
+    """Create or change a group on one broker: UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200)."""
     await client.ask(broker, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=group.encode())
 
 
 async def settings_of(client: AdminClient, broker: str, group: str) -> SubscriptionGroupConfig | None:
-    """The settings of a group on one broker (352); None if it does not have the group."""
+    """The settings of a group on one broker: GET_SUBSCRIPTIONGROUP_CONFIG (352). None if the broker does not have the group."""
     absent = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     asked = client.ask_for(
         broker, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GroupHeader(group), absent=absent
@@ -126,14 +126,14 @@ async def is_known(client: AdminClient, broker: str, group: str) -> bool:
 
 
 async def delete(client: AdminClient, broker: str, group: str, *, clean_offset: bool) -> None:
-    """Delete a group from one broker (207), and its offsets if requested."""
+    """Delete a group, and its offsets if requested, from one broker: DELETE_SUBSCRIPTIONGROUP (207)."""
     header = DeleteSubscriptionGroupHeader(group, clean_offset)
     await client.ask(broker, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
 
 async def reset(client: AdminClient, broker: str, header: ResetOffsetHeader) -> dict[MessageQueue, int]:
-    """Move a group on one broker (222): the new offset of each queue. The broker rejects the group's own commits
-    until its consumers have received the new offset."""
+    """Move a group on one broker: INVOKE_BROKER_TO_RESET_OFFSET (222). Returns the new offset of each queue. The broker
+    rejects commits by the group until its consumers have received the new offset."""
     reply = await client.ask(
         broker,
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,

@@ -1,6 +1,6 @@
-"""Transfer of a controller group's leadership to another of its members.
+"""Transfer a controller group's leadership to another of its members.
 
-Invariant: a returned transfer was reported by the former leader after it stepped down."""
+Invariant: a call returns only after the former leader has reported that it stepped down."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REFUSALS = {
     "and does its disk answer?",
     506: "it is handing over already",
 }
-"""DLedger's codes, in the body of an answer."""
+"""DLedger's codes in the body of an answer, with their meanings."""
 
 
 class Moved(NamedTuple):
@@ -36,8 +36,8 @@ class Moved(NamedTuple):
 
 
 async def transfer(client: AdminClient, controllers: str, transferee_id: str) -> Moved:
-    """Ask the leader known to one of `controllers` to transfer leadership to `transferee_id`, or, if that is empty,
-    to a member that it chooses. Raises `AdminError`: nothing was changed, except after 418."""
+    """Ask the leader, which one of `controllers` names, to transfer leadership to `transferee_id`. If that is empty, the
+    leader chooses a member. Raises `AdminError`. Nothing was changed then, unless the code is 418."""
     leader = await client.leader(controllers)
     before = await client.controller_metadata(leader)
     if before.group is None or before.leader_id is None:

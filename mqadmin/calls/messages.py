@@ -1,6 +1,6 @@
-"""Single messages: found by id, by key or by place, and shown as upstream shows them.
+"""Find single messages by id, by key or by place, and show them as upstream does.
 
-Invariant: an id leads only to brokers that the name server knows, never to an address made up in an id."""
+Invariant: an id leads only to brokers that the name server knows, never to an address that somebody made up in an id."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from remoting.headers.messages import QueryMessageHeader, ViewMessageHeader
 TOOLS_GROUP = "TOOLS_CONSUMER"
 TIMESTAMP_MAX = 2**63 - 1
 NOT_FOUND = "can not find message, maybe time range not correct"
-"""The whole remark of upstream's brokers; this implementation's may be longer."""
+"""The whole remark of upstream's brokers. The remark of this implementation may be longer."""
 OFFSET_ID_BYTES = (16, 28)
-"""Of an IPv4 and of an IPv6 broker."""
+"""Sizes of ids of an IPv4 broker and of an IPv6 broker."""
 PORT_AND_OFFSET = struct.Struct(
     ">"  # offset field            (after the address)
     "i"  #  0 port
@@ -39,7 +39,7 @@ PORT_AND_OFFSET = struct.Struct(
 
 
 def offset_id(message: StoredMessage) -> str:
-    """The broker's id of a message: the address where it was stored first, and its offset in the log."""
+    """The broker's id of a message: the address where the message was first stored, and its offset in the log."""
     host, _, port = message.store_host.rpartition(":")
     address = ipaddress.ip_address(host.strip("[]"))
     return (address.packed + PORT_AND_OFFSET.pack(int(port), message.physical_offset)).hex().upper()
@@ -58,7 +58,7 @@ def offset_in(text: str) -> int | None:
 
 
 async def at_offset(client: AdminClient, broker: str, offset: int, topic: str = "") -> StoredMessage | None:
-    """The message that begins at a byte of a broker's log (33); None if none does."""
+    """The message that begins at a byte of a broker's log: VIEW_MESSAGE_BY_ID (33). None if no message begins there."""
     header = ViewMessageHeader(offset, topic or None)
     absent = ResponseCode.SYSTEM_ERROR
     reply = await client.ask_for(broker, RequestCode.VIEW_MESSAGE_BY_ID, header, absent=absent)
@@ -80,8 +80,8 @@ async def by_key(
     last_key: str | None = None,
     note: Callable[[str], None] | None = None,
 ) -> list[StoredMessage]:
-    """Messages that one broker's index has for a key, a producer's id, or a tag (12), oldest first. `last_key`: where
-    a broker with its index in RocksDB continues. `note` receives the broker's remark on messages that it may have
+    """Messages that one broker's index has for a key, a producer's id or a tag, oldest first: QUERY_MESSAGE (12). `last_key`
+    is where a broker with its index in RocksDB continues. `note` gets the broker's remark on messages that it may have
     missed."""
     header = QueryMessageHeader(
         topic, key, count_max, begin_ms, end_ms, unique, "T" if by_tag else None, last_key
@@ -101,7 +101,8 @@ async def by_key(
 
 
 def _matches(message: StoredMessage, topic: str, key: str, unique: bool, by_tag: bool) -> bool:
-    """An index holds hashes: other keys with an equal hash are left out."""
+    """Whether the message has the key. An index holds only hashes, so messages whose keys merely have an equal hash are left
+    out."""
     if message.topic != topic:
         return False
     if by_tag:
@@ -120,7 +121,7 @@ def _decoded(broker: str, body: bytes | bytearray | memoryview | None) -> list[S
 
 @asynccontextmanager
 async def puller(client: AdminClient, namesrv: str, group: str = TOOLS_GROUP) -> AsyncIterator[PullConsumer]:
-    """A consumer on the connections of `client`; its errors become `AdminError`."""
+    """A consumer on the connections of `client`. Its errors become `AdminError`."""
     routes = TopicRoutes(namesrv, client.remoting, client.clock)
     try:
         yield PullConsumer(group, routes=routes, client=client.remoting, clock=client.clock)
@@ -131,7 +132,7 @@ async def puller(client: AdminClient, namesrv: str, group: str = TOOLS_GROUP) ->
 
 
 def plain_body(message: StoredMessage) -> bytes:
-    """The original body, or the stored one if its compression is not supported."""
+    """The original body, or the stored body if its compression is not supported."""
     try:
         return message.plain_body()
     except ValueError:
@@ -171,7 +172,7 @@ def format_message(message: StoredMessage, zone: tzinfo | None = None) -> str:
 
 
 def format_line(queue_broker: str, message: StoredMessage, body: str) -> str:
-    """The one line that consumeMessage prints, like upstream's MessageExt.toString."""
+    """The line that consumeMessage prints, in the format of upstream's MessageExt.toString."""
     plain = plain_body(message)
     signed = ", ".join(str(byte - 256 if byte > 127 else byte) for byte in plain)
     return (

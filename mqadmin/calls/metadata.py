@@ -31,7 +31,8 @@ PREDEFINED_GROUPS = frozenset(
 
 
 async def user_topics(client: AdminClient, broker: str, *, with_special: bool = False) -> dict[str, Any]:
-    """Topics by name (21), without the system's (305); those of retries and dead letters only `with_special`."""
+    """The topics of GET_ALL_TOPIC_CONFIG (21) by name, without system topics (305). Retry and dead letter topics are included
+    only if `with_special`."""
     reply = await client.ask(broker, RequestCode.GET_ALL_TOPIC_CONFIG)
     table = body_of(TopicConfigWrapper, broker, reply).topic_config_table
     system = await client.ask(broker, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
@@ -45,7 +46,7 @@ async def user_topics(client: AdminClient, broker: str, *, with_special: bool = 
 
 
 async def user_groups(client: AdminClient, broker: str) -> dict[str, Any]:
-    """Consumer groups by name (201), without those of upstream's own tools."""
+    """The consumer groups of GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201) by name, without groups of upstream's own tools."""
     reply = await client.ask(broker, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
     table = body_of(SubscriptionGroupWrapper, broker, reply).subscription_group_table
     return {

@@ -1,4 +1,5 @@
-"""Requests that change name servers: each goes to every name server of the list, because they do not synchronise."""
+"""Requests that change name servers. Each request goes to every name server of the list, because name servers do not
+synchronise."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 
 async def set_write_permission(client: AdminClient, namesrv: str, broker_name: str, *, allowed: bool) -> int:
-    """Grant or revoke the write permission of a broker set's queues at one name server (327, 205); returns the number
-    of topics."""
+    """Grant (327) or revoke (205) the write permission of a broker set's queues at one name server, and return the number of
+    topics."""
     code = RequestCode.ADD_WRITE_PERM_OF_BROKER if allowed else RequestCode.WIPE_WRITE_PERM_OF_BROKER
     reply = await client.ask(namesrv, code, BrokerNameHeader(broker_name))
     try:
@@ -33,19 +34,20 @@ async def set_write_permission(client: AdminClient, namesrv: str, broker_name: s
 
 
 async def put_kv(client: AdminClient, namesrv: str, namespace: str, key: str, value: str) -> list[str]:
-    """Set one value (100); returns the name servers that have it now."""
+    """Set one value with PUT_KV_CONFIG (100), and return the name servers that have it now."""
     return await _everywhere(
         client, namesrv, RequestCode.PUT_KV_CONFIG, PutKVConfigHeader(namespace, key, value)
     )
 
 
 async def delete_kv(client: AdminClient, namesrv: str, namespace: str, key: str) -> list[str]:
-    """Remove one value (102); returns the name servers without it now."""
+    """Remove one value with DELETE_KV_CONFIG (102), and return the name servers that no longer have it."""
     return await _everywhere(client, namesrv, RequestCode.DELETE_KV_CONFIG, KVConfigHeader(namespace, key))
 
 
 async def get_kv(client: AdminClient, namesrv: str, namespace: str, key: str) -> str:
-    """One value (101), of the first name server that answers. Raises `AdminError` if it has none."""
+    """The value that GET_KV_CONFIG (101) returns, from the first name server that answers. Raises `AdminError` if it has
+    none."""
     _, reply = await client.ask_any(
         namesrv,
         RequestCode.GET_KV_CONFIG,
@@ -59,7 +61,8 @@ async def get_kv(client: AdminClient, namesrv: str, namespace: str, key: str) ->
 
 
 async def add_to_order_conf(client: AdminClient, namesrv: str, topic: str, queues: dict[str, int]) -> str:
-    """Put the order conf of a topic with these broker sets' queue numbers, keeping those of other sets; returns it."""
+    """Put the order conf of a topic: set these broker sets' queue numbers, and keep those of other sets. Returns the order
+    conf."""
     try:
         known = await get_kv(client, namesrv, ORDER_TOPIC_CONFIG, topic)
     except RequestRefused as error:
@@ -74,7 +77,7 @@ async def add_to_order_conf(client: AdminClient, namesrv: str, topic: str, queue
 
 
 async def _everywhere(client: AdminClient, namesrv: str, code: RequestCode, header: Header) -> list[str]:
-    """Ask every name server; returns those that succeeded. Raises `AdminError` at the end if one did not."""
+    """Send the request to every name server, and return those that succeeded. Raises `AdminError` at the end if one did not."""
     done: list[str] = []
     failed: list[AdminError] = []
     addresses = split_addresses(namesrv)

@@ -1,7 +1,7 @@
-"""A set in Raft mode, queried from its brokers, in the form of a set under controllers: members that have caught up
-count as in sync.
+"""A set in Raft mode, in the form of a set under controllers. Its brokers are queried, and members that have caught up count
+as in sync.
 
-Invariant: the master is the broker that serves in the highest term; it has lately heard every member that it lists as
+Invariant: the master is the broker that serves in the highest term. It has lately heard from every member that it lists as
 caught up."""
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from mqadmin.replies import ReplicaInfo, SyncStateInfo
 MASTER_ID = 0
 NO_EPOCH = 0
 ENTRY_HEADER_BYTES = 48
-"""In Raft mode's log each record follows such a header, and a term begins with an entry that is only a header."""
+"""In a log of Raft mode, each record follows such a header, and a term begins with an entry that is only a header."""
 
 
 class BrokerAnswer(NamedTuple):
-    """One broker's own answer: its own id, its role's id, and the newest term in its log."""
+    """One broker's answer about itself: its broker id, its role id, and the newest term in its log."""
 
     address: str
     broker_id: int
@@ -32,8 +32,8 @@ class BrokerAnswer(NamedTuple):
 async def state_of(
     client: AdminClient, broker_name: str, members: Mapping[str, int | None]
 ) -> SyncStateInfo | None:
-    """`members` has the address of each, with its id if known; a member without an answer and without an id is left
-    out. None if no broker serves as master."""
+    """The state of the set; None if no broker serves as master. `members` has the address of each member, and its id if known.
+    A member without answer and id is left out."""
     answers = await asyncio.gather(*(_ask_broker(client, address) for address in members))
     found = {answer.address: answer for answer in answers if answer is not None}
     masters = [each for each in found.values() if each.role_id == MASTER_ID]

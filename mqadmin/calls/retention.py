@@ -19,8 +19,8 @@ async def ask_brokers(
     namesrv: str | None,
     cluster: str | None,
 ) -> None:
-    """Ask `broker`, or every replica of `cluster` (all clusters without one), because each has its own log. Raises
-    `AdminError` at the end if one failed."""
+    """Ask `broker`, or every replica of `cluster`, because each has its own log. Without `cluster` the replicas of all
+    clusters are asked. Raises `AdminError` at the end if a request failed."""
     addresses = [broker] if broker else await members_of(client, namesrv, cluster)
     failed: list[AdminError] = []
     report.put(brokers=[])

@@ -1,6 +1,6 @@
 """Sending messages on the connections of an admin client.
 
-Invariant: a message that may be lost ends the command with an error."""
+Invariant: if a sent message may be lost, the command ends with an error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mqclient.routetable import TopicRoutes
 
 @asynccontextmanager
 async def producer(client: AdminClient, namesrv: str, group: str) -> AsyncIterator[Producer]:
-    """A producer; its errors become `AdminError`."""
+    """A producer whose errors become `AdminError`."""
     routes = TopicRoutes(namesrv, client.remoting, client.clock)
     try:
         yield Producer(
@@ -31,7 +31,7 @@ async def producer(client: AdminClient, namesrv: str, group: str) -> AsyncIterat
 
 
 def must_be_safe(result: SendResult) -> None:
-    """Raises `AdminError` for a message that was stored and may be lost."""
+    """Raise `AdminError` for a message that was stored but may be lost."""
     if not result.acknowledged:
         raise AdminError(f"the message is stored, but not safe: {result.status.name}")
 

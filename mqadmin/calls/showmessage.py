@@ -1,6 +1,6 @@
-"""Shows one found message with its body in a file and its tracks, the same way in every query command.
+"""Shows a message in the same way for every query command: its fields, its body in a file, and its tracks.
 
-Invariant: known facts are shown even if the groups of the topic are not known; then one line says so."""
+Invariant: known facts are shown even if the groups of the topic are unknown; one line then says so."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ BODY_FORMAT_HELP = "print message body by the specified format"
 
 
 def check_format(option: str, name: str | None) -> None:
-    """Raises `UsageWanted` for an unknown character set, with the option that named it."""
+    """Raise `UsageWanted` for an unknown character set. The error names the option."""
     try:
-        b"\x80".decode(name or "UTF-8", errors="replace")  # no bytes would look up no character set
+        b"\x80".decode(name or "UTF-8", errors="replace")  # decoding empty bytes would check nothing
     except (LookupError, ValueError):
         raise UsageWanted(f"{option} {name}: no known character set") from None
 

@@ -1,4 +1,4 @@
-"""Topics: their data on brokers and name servers, and their deletion.
+"""Read the data of topics on brokers and name servers, and delete topics.
 
 Invariant: nothing is read from a slave if the set has a master."""
 
@@ -29,13 +29,14 @@ class Holder(NamedTuple):
 
 
 async def all_topics(client: AdminClient, namesrv: str) -> list[str]:
-    """Every topic that the name server knows, in its order (206)."""
+    """Every topic that the name server knows, in its order: GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206)."""
     address, reply = await client.ask_any(namesrv, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     return body_of(TopicList, address, reply).topic_list
 
 
 async def holders(client: AdminClient, namesrv: str, topic: str, cluster: str | None = None) -> list[Holder]:
-    """One member of each broker set that has the topic, the master if there is one (105)."""
+    """One member of each broker set that has the topic: the master if there is one. They are in GET_ROUTEINFO_BY_TOPIC
+    (105)."""
     route = await client.topic_route(namesrv, topic)
     sets = [BrokerSet.from_json(row) for row in route.get("brokerDatas") or ()]
     found = [
@@ -50,20 +51,20 @@ async def holders(client: AdminClient, namesrv: str, topic: str, cluster: str | 
 
 
 async def must_have(client: AdminClient, namesrv: str, topic: str, broker_name: str | None) -> None:
-    """Raises `AdminError` for a topic that no broker, or not this broker set, has."""
+    """Raise `AdminError` for a topic that no broker has, or that this broker set does not have."""
     names = {holder.broker_name for holder in await holders(client, namesrv, topic)}
     if broker_name is not None and broker_name not in names:
         raise AdminError(f"broker set {broker_name} has no topic {topic}; topicRoute shows where it is")
 
 
 async def statistics(client: AdminClient, broker: str, topic: str) -> TopicStatsTable:
-    """The offsets of a topic's queues on one broker (202)."""
+    """The offsets of a topic's queues on one broker: GET_TOPIC_STATS_INFO (202)."""
     reply = await client.ask(broker, RequestCode.GET_TOPIC_STATS_INFO, TopicHeader(topic))
     return body_of(TopicStatsTable, broker, reply)
 
 
 async def settings_of(client: AdminClient, broker: str, topic: str) -> TopicSettings:
-    """The settings of a topic on one broker (351), as they may be sent back to it."""
+    """The settings of a topic on one broker, GET_TOPIC_CONFIG (351), in a form that can be sent back to the broker."""
     reply = await client.ask(broker, RequestCode.GET_TOPIC_CONFIG, TopicHeader(topic))
     known = body_of(TopicConfig, broker, reply)
     return TopicSettings(
@@ -77,20 +78,21 @@ async def settings_of(client: AdminClient, broker: str, topic: str) -> TopicSett
 
 
 async def groups_of(client: AdminClient, broker: str, topic: str) -> list[str]:
-    """The groups that consume a topic on one broker (300)."""
+    """The groups that consume a topic on one broker: QUERY_TOPIC_CONSUME_BY_WHO (300)."""
     reply = await client.ask(broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicHeader(topic))
     return body_of(GroupList, broker, reply).group_list
 
 
 async def delete_on_broker(client: AdminClient, broker: str, topic: str) -> None:
-    """Delete a topic from one broker (215); its slaves follow. A missing topic is no error."""
+    """Delete a topic from one broker with DELETE_TOPIC_IN_BROKER (215). The broker's slaves follow. A missing topic is no
+    error."""
     await client.ask(broker, RequestCode.DELETE_TOPIC_IN_BROKER, TopicHeader(topic))
 
 
 async def delete_on_name_servers(
     client: AdminClient, namesrv: str, topic: str, cluster: str | None = None
 ) -> None:
-    """Delete a topic's route from every name server of the list (216)."""
+    """Delete a topic's route from every name server of the list with DELETE_TOPIC_IN_NAMESRV (216)."""
     for address in split_addresses(namesrv):
         await client.ask(
             address, RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicInNamesrvHeader(topic, cluster)

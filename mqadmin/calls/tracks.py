@@ -29,7 +29,7 @@ class Track:
 
 
 async def tracks(client: AdminClient, namesrv: str, message: StoredMessage) -> list[Track]:
-    """A track of each group, by name. Raises `AdminError` if a broker does not return the groups of a topic."""
+    """The track of each group, by group name. Raises `AdminError` if a broker does not return the groups of a topic."""
     holders = await topics.holders(client, namesrv, message.topic)
     masters = [holder.address for holder in holders]
     names = {name for master in masters for name in await topics.groups_of(client, master, message.topic)}

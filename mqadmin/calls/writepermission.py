@@ -15,8 +15,8 @@ def format_done(verb: str, broker_name: str, namesrv: str, topics: int) -> str:
 
 
 def set_everywhere(namesrv: str | None, broker_name: str, *, allowed: bool) -> None:
-    """Set the write permission of `broker_name` and print the result of each name server. Raises `AdminError` at the
-    end if one failed, or none knows the broker set."""
+    """Set the write permission of `broker_name`, and print the result of each name server. Raises `AdminError` at the end if a
+    name server failed, or none knows the broker set."""
     addresses = split_addresses(required_namesrv(namesrv))
     verb = "add" if allowed else "wipe"
 

@@ -45,7 +45,7 @@ HEADING_MORE = (
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """One broker: `broker_id` is the role's, `info` the table of its runtime info, empty if it did not answer."""
+    """One broker. `broker_id` is its role id. `info` is the table of its runtime info, empty if the broker did not answer."""
 
     cluster: str
     broker_name: str
@@ -55,7 +55,7 @@ class BrokerRow:
 
 
 def format_broker_row(row: BrokerRow, now_ms: int) -> str:
-    """A line under CLUSTER_LIST_HEADING. Hour is the age of the oldest message at `now_ms`, 0 when there is none."""
+    """A line under CLUSTER_LIST_HEADING. Hour is the age of the oldest message at `now_ms`, or 0 if there is no message."""
     info = row.info
     into = (
         f"{_number(info, 'putTps'):9.2f}({_text(info, 'sendThreadPoolQueueSize')},"
@@ -100,7 +100,7 @@ def _text(info: dict[str, str], key: str) -> str:
 
 
 def _number(info: dict[str, str], key: str) -> float:
-    """The first of the numbers in a value (rates carry three); 0 for an absent or unreadable one."""
+    """The first of the numbers in a value (rates have three); 0 for an absent or unreadable value."""
     first = info.get(key, "").split(" ")[0]
     try:
         return float(first)
@@ -136,7 +136,7 @@ def cluster_list(
 
 
 async def _rows(client: AdminClient, namesrv: str, cluster: str | None) -> tuple[list[BrokerRow], list[str]]:
-    """A row for each registered broker, and why some of them did not answer."""
+    """A row for each registered broker, and the reasons why some brokers did not answer."""
     rows: list[BrokerRow] = []
     silent: list[str] = []
     for brokers in (await client.cluster_info(namesrv)).sets_of(cluster):
@@ -151,7 +151,7 @@ async def _rows(client: AdminClient, namesrv: str, cluster: str | None) -> tuple
 
 
 def format_status(table: dict[str, str], address: str | None = None) -> str:
-    """A line per key; with `address` each line begins with it, for lists of several brokers."""
+    """One line per key. With `address`, for lists of several brokers, each line begins with the address."""
     before = "" if address is None else f"{address:<24} "
     return "".join(f"{before}{key:<32}: {table[key]}\n" for key in sorted(table))
 
@@ -439,7 +439,7 @@ def delete_expired_commit_log(namesrvaddr: str | None, brokeraddr: str | None, c
 
 
 def format_ha_status(address: str, status: HAStatus, zone: tzinfo | None = None) -> str:
-    """Upstream's layout of the answer of the broker at `address`; times in `zone`, None being the local one."""
+    """The answer of the broker at `address`, in upstream's layout. Times are in `zone`; None is the local zone."""
     return _master(address, status) if status.is_master else _slave(status, zone)
 
 
@@ -460,7 +460,7 @@ def _master(address: str, status: HAStatus) -> str:
 
 
 def _state(link: HALink) -> str:
-    """State of a link; a learner is in no set, however close it is."""
+    """The state of a link. A learner never counts as in sync, however small its lag is."""
     return "OK" if link.in_sync else "Learner" if link.learner else "Fall Behind"
 
 
@@ -497,7 +497,7 @@ def ha_status(
 
 
 def format_epochs(address: str, epochs: BrokerEpochs) -> str:
-    """One broker in upstream's layout; the broker id is the role's, 0 on the master."""
+    """One broker in upstream's layout. The broker id is the role id, 0 on the master."""
     heading = (
         f"\n#clusterName\t{epochs.cluster_name}\n#brokerName\t{epochs.broker_name}"
         f"\n#brokerAddr\t{address}\n#brokerId\t{epochs.broker_id}"
@@ -540,7 +540,7 @@ ADVICE = {
 
 
 def format_resync(said: ResyncBrokerResponseHeader, broker: str, *, dry_run: bool) -> str:
-    """One line on the resync, one on the set-aside folder."""
+    """Two lines: one on the resync, one on the folder of the former store."""
     begins = "would start" if dry_run else "starts"
     then = (
         "and stays there, because it may hold data that no other replica has"

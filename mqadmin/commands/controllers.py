@@ -14,7 +14,7 @@ from remoting.headers.controller import CleanBrokerDataHeader
 
 
 def format_sync_state(state: SyncStateInfo) -> str:
-    """One broker set in upstream's layout: heading, members of the SyncStateSet, then the others."""
+    """One broker set in upstream's layout: a heading, the members of the SyncStateSet, and the other members."""
     heading = (
         f"\n#brokerName\t{state.broker_name}\n#MasterBrokerId\t{java_text(state.master_id)}"
         f"\n#MasterAddr\t{java_text(state.master_address)}\n#MasterEpoch\t{state.master_epoch}"
@@ -131,7 +131,7 @@ def update_controller_config(namesrvaddr: str | None, controlleraddress: str, ke
 
 
 def format_elected(cluster: str, broker_name: str, elected: MasterInfo) -> str:
-    """Upstream's lines. Upstream's tool is meant to list the members but never does; neither does this one."""
+    """Upstream's lines. Upstream's tool is meant to list the members but never does, so this tool does not list them."""
     return (
         f"\n#ClusterName\t{cluster}\n#BrokerName\t{broker_name}\n#BrokerMasterAddr\t{elected.master_address}"
         f"\n#MasterEpoch\t{elected.master_epoch}\n#SyncStateSetEpoch\t{elected.sync_state_set_epoch}\n"
@@ -185,13 +185,13 @@ def leadership_transfer(namesrvaddr: str | None, controlleraddress: str, transfe
 
 
 def format_change(change: Changed, *, dry_run: bool) -> str:
-    """The list before and the one after, each in a line."""
+    """The list of members before and after the change, one line each."""
     said = "#WouldBe" if dry_run else "#Controllers"
     return f"\n#Before\t{listing(change.before)}\n{said}\t{listing(change.after)}\n"
 
 
 def listing(group: Group) -> str:
-    """In the form of controllerDLegerPeers, with the learners after a bar."""
+    """The members in the form of controllerDLegerPeers. Learners follow after a bar."""
     voters, learners = (
         ";".join(f"{member}-{address}" for member, address in sorted(some.items())) for some in group
     )

@@ -21,7 +21,7 @@ KEYS = (
     "flushDiskType", "maxMessageSize", "messageDelayLevel", "msgTraceTopicName", "slaveReadEnable", "traceOn",
     "traceTopicEnable", "useTLS", "autoCreateTopicEnable", "autoCreateSubscriptionGroup",
 )  # fmt: skip
-"""Upstream's selection; a key that a broker does not have is missing in the file."""
+"""The keys that upstream selects. A key that a broker does not have is missing in the file."""
 
 
 async def _sets_with_masters(client: AdminClient, namesrv: str, cluster: str) -> list[BrokerSet]:
@@ -64,7 +64,7 @@ BOTH = "metadata.json"
 
 
 def add_up(total: dict[str, Any], table: dict[str, Any], counts: tuple[str, ...]) -> None:
-    """Add the rows of one broker set; `counts` are added to those of an existing row."""
+    """Add the rows of one broker set. The members named in `counts` are added to those of an existing row."""
     for name, row in table.items():
         known = total.get(name)
         total[name] = row if known is None else row | {key: known[key] + row[key] for key in counts}
@@ -122,12 +122,12 @@ HALF_TOPIC, SCHEDULE_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX"
 
 
 def rate(text: str | None) -> float:
-    """The first of a broker's three numbers; a Java broker returns none in its first seconds."""
+    """The first of a broker's three numbers. A Java broker returns no number in its first seconds."""
     return float(next(iter((text or "").split()), 0))
 
 
 def day_count(info: dict[str, str], what: str) -> int:
-    """Count of yesterday, by the broker's clock."""
+    """The count of yesterday, by the broker's clock."""
     return int(info.get(f"{what}TotalTodayMorning", 0)) - int(info.get(f"{what}TotalYesterdayMorning", 0))
 
 

@@ -81,7 +81,7 @@ def fields_of(group: SubscriptionGroupConfig) -> dict[str, Any]:
 
 
 def format_group_config(group: SubscriptionGroupConfig) -> str:
-    """The group like upstream's SubscriptionGroupConfig.toString, without a line end, as upstream."""
+    """The group in the format of upstream's SubscriptionGroupConfig.toString. As in upstream, there is no line end."""
     inside = ", ".join(f"{name}={java_text(value)}" for name, value in fields_of(group).items())
     return f"SubscriptionGroupConfig{{{inside}}}"
 
@@ -231,7 +231,7 @@ CONFIG_RULE = "=" * 29
 
 
 def format_config(cluster: str, broker_name: str, group: SubscriptionGroupConfig) -> str:
-    """Upstream's block: a heading between rules, then a line per field."""
+    """Upstream's block: a heading between two rules, then one line per field."""
     rows = "".join(
         f"{name:<40}=  {'' if value is None else java_text(value)}\n"
         for name, value in fields_of(group).items()
@@ -277,7 +277,7 @@ Readers = dict[MessageQueue, str]
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """One group in the list of all; `consumers` is None while none is connected."""
+    """One group in the list of all groups. `consumers` is None while no consumer is connected."""
 
     group: str
     consumers: ConsumerConnection | None
@@ -288,7 +288,8 @@ class GroupRow:
 def format_progress(
     progress: GroupProgress, zone: tzinfo | None = None, readers: Readers | None = None
 ) -> str:
-    """A line per queue, by topic, broker and queue, with its reader's ip if readers are given; and the totals."""
+    """One line per queue, ordered by topic, broker and queue, and the totals. A line has the ip of the queue's reader if
+    readers are given."""
 
     def ip(queue: MessageQueue) -> str:
         return "" if readers is None else f"{readers.get(queue, 'N/A'):<20} "
@@ -400,7 +401,7 @@ TOPIC_HEADING = f"{'#Topic':<20} #SubExpression\n"
 
 
 def format_connected(connected: ConsumerConnection) -> str:
-    """Clients, subscriptions by topic, and their mode of consumption."""
+    """The clients, the subscriptions by topic, and the mode of consumption."""
     clients = "".join(
         f"{row.client_id:<36} {row.client_addr:<22} {row.language:<10} {version_name(row.version)}\n"
         for row in connected.connection_set
@@ -448,7 +449,7 @@ UNSAFE = re.compile(r"[^0-9A-Za-z@._#-]")
 
 
 def format_verdict(infos: dict[str, ConsumerQueues], now_ms: int) -> str:
-    """The problems found in a group, or that there are none."""
+    """The text that lists the problems found in a group, or says that there are none."""
     if not same_subscription(infos, now_ms):
         return "\n\nWARN: Different subscription in the same group of consumer!!!"
     lines = [line for name, info in sorted(infos.items()) for line in troubles(name, info, now_ms)]
@@ -458,7 +459,7 @@ def format_verdict(infos: dict[str, ConsumerQueues], now_ms: int) -> str:
 
 
 def file_for(folder: str, client_id: str) -> Path:
-    """Below the working directory, as upstream's; a client id cannot lead elsewhere."""
+    """The file for a client. It is below the working directory, as in upstream; a client id cannot lead elsewhere."""
     return Path(folder) / (UNSAFE.sub("_", client_id).lstrip(".") or "_")
 
 
@@ -528,7 +529,7 @@ async def _running_info(
 
 
 def format_producers(members: list[Connection]) -> str:
-    """A numbered line for each; upstream has no heading."""
+    """A numbered line for each producer. As in upstream, there is no heading."""
     return "".join(
         f"{number:04}  {row.client_id:<32} {row.client_addr:<22} {row.language:<8} {version_name(row.version)}\n"
         for number, row in enumerate(members, 1)
@@ -566,7 +567,7 @@ def producer_connection(namesrvaddr: str | None, producergroup: str, topic: str)
 
 
 def format_producer(group: str, producer: ProducerInfo) -> str:
-    """The line of one, like the toString of upstream's object."""
+    """The line for one producer, in the format of toString of upstream's object."""
     return (
         f"producer group ({group}) instance : clientId={producer.client_id},remoteIP={producer.remote_ip}, "
         f"language={producer.language}, version={producer.version}, "
@@ -594,7 +595,8 @@ MONITORING_RULE = "=" * 41
 
 
 class Undone(NamedTuple):
-    """A group's unconsumed messages of one topic; the time since the last consumed one in ms, 0 if it has caught up."""
+    """A group's unconsumed messages of one topic, and the time since the last consumed message in ms (0 if the group has
+    caught up)."""
 
     group: str
     topic: str
@@ -604,7 +606,7 @@ class Undone(NamedTuple):
 
 
 def format_undone(row: Undone) -> str:
-    """Like the toString of upstream's object."""
+    """The text in the format of toString of upstream's object."""
     return (
         f"{PREFIX}reportUndoneMsgs: UndoneMsgs [consumerGroup={row.group}, topic={row.topic}, "
         f"undoneMsgsTotal={row.total}, undoneMsgsSingleMQ={row.most_in_one_queue}, "
@@ -613,7 +615,7 @@ def format_undone(row: Undone) -> str:
 
 
 def undone_of(group: str, progress: GroupProgress, now_ms: int) -> list[Undone]:
-    """By topic."""
+    """The unconsumed messages by topic."""
     of_topic: dict[str, list[OffsetWrapper]] = {}
     for queue, row in progress.offsets.items():
         of_topic.setdefault(queue.topic, []).append(row)
@@ -627,7 +629,7 @@ def undone_of(group: str, progress: GroupProgress, now_ms: int) -> list[Undone]:
 
 
 def undone_json(row: Undone) -> dict[str, Any]:
-    """One row for scripts, named as upstream's object names them."""
+    """One row for scripts. Its members have the names of upstream's object."""
     return {
         "topic": row.topic,
         "undoneMsgsTotal": row.total,
@@ -667,7 +669,7 @@ def start_monitoring(namesrvaddr: str | None, once: bool) -> None:
 
 
 async def _look_at(client: AdminClient, report: Report, masters: list[str], group: str) -> None:
-    """For a group that is online."""
+    """Look at the consumers of a group that is online."""
     connected = await groups.consumers(client, masters, group)
     if connected is None:
         return

@@ -41,7 +41,7 @@ NO_UNIT = "-u changes nothing: clients here belong to no unit"
 
 
 def format_sent(result: SendResult) -> str:
-    """The line of a message that was sent again, like the toString of upstream's object."""
+    """The line for a message that was sent again, in the format of toString of upstream's object."""
     queue = result.queue
     return (
         f"SendResult [sendStatus={result.status.name}, msgId={result.message_ids[0]}, "
@@ -104,7 +104,7 @@ def query_by_id(
 
 
 async def _send_again(client: AdminClient, report: Report, namesrv: str, message: StoredMessage) -> None:
-    """Send one more message with the same body, properties and id; the first one stays."""
+    """Send one more message with the same body, properties and id. The first message stays."""
     report.text(f"prepare resend msg. originalMsgId={message.message_id or messages.offset_id(message)}\n")
     again = OutgoingMessage(
         message.body, message.properties, message.flag, sys_flag=message.sys_flag & COMPRESSION
@@ -119,7 +119,7 @@ async def _send_again(client: AdminClient, report: Report, namesrv: str, message
 async def _by_offset_id(
     client: AdminClient, namesrv: str, topic: str, cluster: str | None, text: str
 ) -> Found | None:
-    """The message at the byte in an offset id, from the present master: all logs of a set are equal."""
+    """The message at the byte that an offset id names. The present master is asked, because all logs of a set are equal."""
     offset = messages.offset_in(text)
     if offset is None:
         return None
@@ -310,7 +310,7 @@ Traced = tuple[Trace, str]
 
 
 def format_traces(found: list[Traced], zone: tzinfo | None = None) -> str:
-    """A block for each send, then one for each group that consumed."""
+    """A block for each send, then a block for each group that consumed the message."""
     text = ""
     for row in found:
         if row[0].kind == PUB:
@@ -385,7 +385,7 @@ CQ_COUNT = 10
 
 
 def format_entry(index: int, entry: ConsumeQueueData) -> str:
-    """One entry, like the toString of upstream's object."""
+    """One entry, in the format of toString of upstream's object."""
     return (
         f"idx: {index}\nConsumeQueueData{{physicOffset={entry.physic_offset}, physicSize={entry.physic_size}, "
         f"tagsCode={entry.tags_code}, extendDataJson='{java_text(entry.extend_data_json)}', "
@@ -509,7 +509,7 @@ async def _print_queue(
     tags: str,
     charset: str | None,
 ) -> None:
-    """The messages within `bounds`, and the reason if there are none; `charset` "" hides bodies."""
+    """Print the messages within `bounds`, or the reason if there are none. `charset` "" hides bodies."""
     offset, end = bounds
     while offset < end:
         result = await consumer.pull(queue, offset, tags=tags)
@@ -664,7 +664,7 @@ def consume_message(
 async def _consume_queue(
     report: Report, consumer: PullConsumer, queue: MessageQueue, bounds: tuple[int, int], count_max: int
 ) -> int:
-    """Print the messages within `bounds`, at most `count_max`; returns their number."""
+    """Print at most `count_max` messages within `bounds`, and return their number."""
     start, end = bounds
     cut = end - start > count_max
     if cut:

@@ -77,7 +77,7 @@ def namesrv_config(namesrvaddr: str | None) -> None:
 
 
 def format_updated(addresses: list[str], key: str, value: str) -> str:
-    """Upstream's lines; its list of name servers is printed as Java prints lists."""
+    """Upstream's lines. The list of name servers is printed as Java prints lists."""
     return f"update name server config success![{', '.join(addresses)}]\n{key} : {value}\n"
 
 

@@ -23,7 +23,7 @@ from remoting.headers.admin import CloneGroupOffsetHeader
 from remoting.headers.offsets import ResetOffsetHeader
 
 END = -1
-"""The wire value of `now`: the end of each queue, whatever the broker's clock."""
+"""The wire value of `now`. It means the end of each queue, whatever the broker's clock says."""
 RESET_HEADING = f"{'#brokerName':<40}  {'#queueId':<40}  {'#offset':<40}\n"
 
 
@@ -56,7 +56,7 @@ def format_reset(queue: MessageQueue, offset: int) -> str:
 def reset_offset(
     namesrvaddr: str | None,
     broker: str | None,
-    cluster: str | None,  # "" is upstream's older -c, for C++ clients; brokers move groups of all alike
+    cluster: str | None,  # "" is upstream's older -c for C++ clients, which makes no difference to brokers
     force: str | None,
     group: str,
     offset: str | None,

@@ -97,7 +97,7 @@ def send_msg_status(
         failed = 0
         why = ""
         async with producer(client, namesrv, STATUS_GROUP) as sender:
-            await sender.send(topic, TEXT)  # opens the connection
+            await sender.send(topic, TEXT)  # this send opens the connection
             async for send in timed_sends(client, sender, topic, body, sends):
                 if send.result is not None:
                     report.text(f"rt={send.ms}ms, SendResult={format_sent(send.result)}")
@@ -116,7 +116,7 @@ SEND_RT_HEADING = COLUMNS.format("#Broker Name", "#QID", "#Send Result", "#RT")
 
 
 def format_send(send: Timed) -> str:
-    """A line under SEND_RT_HEADING; without an answer the queue is not known."""
+    """A line under SEND_RT_HEADING. Without an answer the queue is unknown."""
     queue = send.result.queue if send.result is not None else None
     where = (queue.broker_name, queue.queue_id) if queue is not None else ("-", "-")
     return COLUMNS.format(*where, java_text(send.success), send.ms)
@@ -159,7 +159,7 @@ CLUSTER_RT_HEADING = (
     f"{'#Cluster Name':<24}  {'#Broker Name':<24}  {'#RT':<4}  {'#successCount':<8}  {'#failCount':<8}\n"
 )
 LOG_ZONE = timezone(timedelta(hours=8))
-"""Time zone of upstream's lines for log collectors, whatever the machine's is."""
+"""Time zone of upstream's lines for log collectors, whatever the zone of the machine is."""
 
 
 def format_row(cluster: str, broker_name: str, sends: list[Timed]) -> str:

@@ -29,7 +29,7 @@ def format_created(address: str) -> str:
 
 
 def format_topic(topic: TopicSettings) -> str:
-    """The topic like upstream's TopicConfig.toString; the permission letters are R, W and X (inherit)."""
+    """The topic in the format of upstream's TopicConfig.toString. The permission letters are R, W and X (inherit)."""
     perm = "".join(letter if topic.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
     return (
         f"TopicConfig [topicName={topic.name}, readQueueNums={topic.read_queues}, "
@@ -78,7 +78,7 @@ async def _order(
     cluster: str | None,
     topic: TopicSettings,
 ) -> None:
-    """Send name servers the number of queues of an ordered topic on each broker set: of a whole cluster, or of one."""
+    """Send name servers the number of queues of an ordered topic on each broker set of a cluster, or on one broker set."""
     known = required_namesrv(namesrv)
     sets = (await client.cluster_info(known)).sets_of(cluster)
     names = [row.broker_name for row in sets if cluster or set(addresses) & set(row.addresses.values())]
@@ -323,7 +323,7 @@ Offsets = dict[MessageQueue, TopicOffset]
 
 
 def format_offsets(offsets: Offsets, zone: tzinfo | None = None) -> str:
-    """HEADING and a line per queue, by broker and queue; a queue that never had a message has no time."""
+    """HEADING and one line per queue, ordered by broker and queue. A queue that never had a message has no time."""
     return TOPIC_STATUS_HEADING + "".join(
         COLUMNS.format(
             queue.broker_name,
@@ -397,7 +397,7 @@ TOPIC_LIST_HEADING = "{:<20}  {:<48}  {:<48}\n".format("#Cluster Name", "#Topic"
 
 
 def format_topic_row(cluster: str, topic: str, group: str) -> str:
-    """A line under TOPIC_LIST_HEADING; names longer than 64 characters are cut, as upstream cuts them."""
+    """A line under TOPIC_LIST_HEADING. Names longer than 64 characters are cut, as in upstream."""
     return f"{cluster[:20]:<20}  {topic[:64]:<64}  {group[:64]:<64}\n"
 
 
@@ -481,7 +481,8 @@ def update_order_conf(namesrvaddr: str | None, topic: str, orderconf: str | None
 
 
 def shares(queues: list[MessageQueue], consumers: list[str]) -> dict[str, list[MessageQueue]]:
-    """Consecutive queues to each consumer in turn, one more to the first ones if they do not come out even."""
+    """Give consecutive queues to each consumer in turn. If the queues cannot be divided evenly, the first consumers get one
+    more."""
     each, more = divmod(len(queues), len(consumers))
     found: dict[str, list[MessageQueue]] = {}
     start = 0

@@ -24,7 +24,7 @@ TERMINATED = 128 + signal.SIGTERM
 
 
 class Watch:
-    """Repeats looks; each one is completed with what earlier ones saw."""
+    """Looks repeatedly. Each look is completed with what earlier looks saw."""
 
     def __init__(self, gatherer: Gatherer) -> None:
         self._gatherer = gatherer
@@ -79,13 +79,13 @@ def watch(
     try:
         run(calls)
     except KeyboardInterrupt:
-        click.get_current_context().exit(0)  # how a watch ends
+        click.get_current_context().exit(0)  # a watch ends this way
     except asyncio.CancelledError:
         click.get_current_context().exit(TERMINATED)
 
 
 async def _live(watch: Watch, console: Console, seconds: float) -> None:
-    """Draw until Ctrl-C or SIGTERM, which both restore the terminal; a look takes at most about one second."""
+    """Draw until Ctrl-C or SIGTERM; both restore the terminal. A look takes at most about one second."""
     drawing = asyncio.current_task()
     assert drawing is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, drawing.cancel)
@@ -102,7 +102,7 @@ async def _gatherer(
     broker_name: str | None,
     cluster: str | None,
 ) -> Gatherer:
-    """Find missing options: the broker sets from the name server, the controllers from the brokers' settings."""
+    """Find the values of missing options: the broker sets from the name server, the controllers from the brokers' settings."""
     names = [broker_name] if broker_name else []
     if not names or not controllers:
         info = await client.cluster_info(namesrv or "")

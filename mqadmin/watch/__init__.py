@@ -1,1 +1,1 @@
-"""The live view of broker sets: the requests, the conclusions, and the drawing."""
+"""The live view of broker sets: its requests, its conclusions, and its drawing."""

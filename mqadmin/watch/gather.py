@@ -1,7 +1,7 @@
-"""Asks controllers, brokers and, if known, a name server for one look at everything. In Raft mode there are no
-controllers, and the brokers known to the name server report the leader.
+"""Takes one look: asks controllers, brokers and, if known, a name server. In Raft mode there are no controllers, and the
+brokers that the name server knows report the leader.
 
-Invariant: a server that does not answer costs its own row, never the look; all of them are asked at once."""
+Invariant: all servers are asked at once. If a server does not answer, only its own row is missing."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ ROLES = {0: "master", -1: "none"}
 
 
 class Gatherer:
-    """Looks at the named broker sets; without a leading controller it uses a name server's addresses. `controllers`
-    is empty in Raft mode."""
+    """Looks at the named broker sets. Without a leading controller it uses the addresses of a name server. `controllers` is
+    empty in Raft mode."""
 
     def __init__(
         self, client: AdminClient, controllers: str, broker_names: list[str], namesrv: str | None
@@ -41,7 +41,7 @@ class Gatherer:
         client.answer_ms_max = ANSWER_MS_MAX
 
     async def look(self) -> View:
-        """One look, without the additions of a story."""
+        """One look, without what a `Story` adds."""
         answers, registered = await asyncio.gather(
             asyncio.gather(*(self._controller(address) for address in self._controllers)), self._registered()
         )
@@ -81,10 +81,10 @@ class Gatherer:
         return found
 
     def _with_reported(self, row: SetView, stories: list[list[Election]]) -> SetView:
-        """The set with its elections as reported now or in a former look."""
+        """The set with its elections, as reported now or in an earlier look."""
         remembered = self._reported.get(row.broker_name, {}).values()
         reported = fullest([*stories, remembered])
-        if row.master_epoch is not None:  # higher ones are of a set of that name that was cleaned
+        if row.master_epoch is not None:  # higher epochs belong to an earlier set of that name
             reported = {epoch: one for epoch, one in reported.items() if epoch <= row.master_epoch}
         self._reported[row.broker_name] = dict(sorted(reported.items())[-ELECTIONS_MAX:])
         return replace(row, elections=joined(row.elections, reported))
@@ -104,7 +104,7 @@ class Gatherer:
         try:
             return (await self._client.cluster_info(self._namesrv)).broker_sets
         except AdminError:
-            return {}  # the controllers' answer is enough
+            return {}  # what the controllers answered is enough
 
     async def _set(self, name: str, state: SyncStateInfo | None, registered: BrokerSet | None) -> SetView:
         if state is not None:
@@ -158,7 +158,8 @@ class Gatherer:
         ), epochs
 
     async def _lag(self, row: MemberView, master: MemberView) -> MemberView:
-        """Its lag; in time, the age of the first message that it is missing, if one begins there."""
+        """The member's lag in bytes, and in time: the age of the first message that it is missing, if a message begins
+        there."""
         if row.max_offset is None or master.max_offset is None:
             return row
         lag_bytes = max(master.max_offset - row.max_offset, 0)
@@ -172,8 +173,8 @@ class Gatherer:
     async def _elections(
         self, name: str, master_address: str | None, histories: dict[str, BrokerEpochs]
     ) -> tuple[WatchedElection, ...]:
-        """The epochs in the master's log, newest first. If no controller names a master, those of the broker with the
-        master role, or with the longest log."""
+        """The epochs in the master's log, newest first. If no controller names a master, the log is that of the broker with
+        the master role, or the longest log."""
         if not histories:
             return ()
 
@@ -189,7 +190,7 @@ class Gatherer:
         teller = max(histories, key=standing)
         before_first = (
             0 if self._controllers else 2 * ENTRY_HEADER_BYTES
-        )  # the entry that opens a term, and a header
+        )  # skip the entry that opens a term, and a header
         found: list[WatchedElection] = []
         for row in reversed(histories[teller].epochs[-ELECTIONS_MAX:]):
             key = (name, row.epoch, row.start_offset)
@@ -211,14 +212,14 @@ class Gatherer:
 
 
 def leader_of(controllers: Iterable[ControllerView]) -> str | None:
-    """The leader by its own answer, else by another's."""
+    """The leader according to its own answer, or else to another controller's."""
     rows = tuple(controllers)
     own = next((row.address for row in rows if row.is_leader), None)
     return own or next((row.leader_address for row in rows if row.leader_address), None)
 
 
 def _dated(row: SetView) -> SetView:
-    """The set, with its master and store time added to its last election."""
+    """The set, with master and store time added to its last election."""
     master, elections = row.master, row.elections
     if master is None or master.role != "master" or not elections or elections[0].epoch != master.epoch:
         return row
@@ -232,8 +233,7 @@ def _number(info: dict[str, str], key: str) -> int | None:
 
 
 async def controllers_of(client: AdminClient, brokers: list[str]) -> str:
-    """The controllers in the brokers' own settings; empty in Raft mode. Raises `AdminError` if no broker returns
-    them."""
+    """The controllers in the brokers' settings; empty in Raft mode. Raises `AdminError` if no broker returns its settings."""
     why = "no broker is registered"
     for address in brokers:
         try:

@@ -1,6 +1,6 @@
 """Draws one look in 80 columns or more.
 
-Invariant: every value fits its column: names and numbers are never broken in two, texts are cut."""
+Invariant: every value fits into its column. Names and numbers are never split; texts are cut."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WITHOUT_DATE_MS_MAX = 12 * 3_600_000
 
 
 def screen(view: View, zone: tzinfo | None = None) -> Group:
-    """The whole view; times in `zone`, None being the local one. A low terminal cuts off the oldest elections."""
+    """The whole view. Times are in `zone`; None is the local zone. On a low terminal the oldest elections are cut off."""
     parts: list[RenderableType] = []
     if view.trouble:
         parts.append(Text(view.trouble, style="bold red", no_wrap=True, overflow="ellipsis"))
@@ -39,7 +39,7 @@ def screen(view: View, zone: tzinfo | None = None) -> Group:
 
 
 def headline(row: SetView, at_ms: int, zone: tzinfo | None) -> Text:
-    """The master, since when and why, and the confirm offset."""
+    """The line with the master, since when and why it is the master, and the confirm offset."""
     master = row.master
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(f"{row.broker_name}", style="bold").append(
@@ -69,7 +69,7 @@ def headline(row: SetView, at_ms: int, zone: tzinfo | None) -> Text:
 
 
 def since(row: SetView, at_ms: int, zone: tzinfo | None) -> str:
-    """Time at which the master was elected, or lost without a successor, and the reason, as far as reported."""
+    """The time at which the master was elected, or was lost without a successor, and the reason, if they were reported."""
     election = next((one for one in row.elections if one.epoch == row.master_epoch), None)
     why = (reason(election, row.elections) if election else None) or "why is not known"
     if election is not None and election.at_ms is not None:
@@ -80,7 +80,7 @@ def since(row: SetView, at_ms: int, zone: tzinfo | None) -> str:
 
 
 def brokers(row: SetView) -> Table:
-    """A line per member; a star marks the SyncStateSet."""
+    """One line per member. A star marks members of the SyncStateSet."""
     table = _table("id", "role", "epoch", "address", "set", ">max offset", ">lag bytes", ">lag ms")
     for member in row.brokers:
         cells = [
@@ -117,7 +117,7 @@ def controllers(rows: tuple[ControllerView, ...]) -> Table:
 
 
 def reason(election: WatchedElection, others: tuple[WatchedElection, ...]) -> str | None:
-    """The reason of the election; after an epoch without a master, the reason of that loss."""
+    """The reason of the election. After an epoch without a master it is the reason why the master was lost."""
     reported = election.reported
     if reported is None or reported.old_master_id is not None:
         return election.why
@@ -128,11 +128,11 @@ def reason(election: WatchedElection, others: tuple[WatchedElection, ...]) -> st
 
 
 def elections(row: SetView, now_ms: int, zone: tzinfo | None) -> Table:
-    """The last ten, newest first, with their timelines.
+    """The last ten elections, newest first, with their timelines.
 
-    `when` is the moment at which the former master's loss was noticed, or the election was requested. The numbers
-    after it are ms: how long the former master had been `silent` then, and how much later each step followed. With a
-    `<` it is the time of the epoch's first message."""
+    `when` is the moment at which the loss of the former master was noticed, or the election was requested. With a `<` it is
+    the time of the epoch's first message. The numbers after it are ms: how long the former master had been `silent` at that
+    moment, and how much later each step followed."""
     table = _table(">epoch", "when", "master", ">silent", ">elected", ">sent", ">writable", "why")
     ids = {member.address: member.broker_id for member in row.brokers}
     for one in row.elections:
@@ -150,14 +150,15 @@ def elections(row: SetView, now_ms: int, zone: tzinfo | None) -> Table:
 
 
 def change(old_id: int | None, new_id: int | None) -> str:
-    """`1 -> 2`; `-> 1` without a former master, `1 ->` without a new one."""
+    """A change as `1 -> 2`, or `-> 1` without a former master, or `1 ->` without a new master."""
     return " ".join(
         ("" if old_id is None else str(old_id), "->", "" if new_id is None else str(new_id))
     ).strip()
 
 
 def timeline(reported: Election) -> tuple[str, str, str, str]:
-    """`("400", "+12", "+13", "+95")`: the silence before the election began, and the delay of each step after that."""
+    """The timeline as `("400", "+12", "+13", "+95")`: the silence before the election began, and the delay of each later
+    step."""
     at_ms = began_ms(reported)
     if at_ms is None:
         return "", "", "", ""
@@ -190,7 +191,7 @@ def _style(member: MemberView) -> str:
 
 
 def _table(*columns: str) -> Table:
-    """Columns whose name begins with `>` are right-aligned; only the last is wrapped, if it must be."""
+    """A table. Columns whose name begins with `>` are right-aligned. Only the last column may be wrapped."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for name in columns:
         table.add_column(
@@ -206,17 +207,17 @@ def number(value: int | None) -> str:
 
 
 def clock(at_ms: int, zone: tzinfo | None) -> str:
-    """`14:20:31`"""
+    """A time as `14:20:31`."""
     return f"{datetime.fromtimestamp(at_ms // 1000, UTC).astimezone(zone):%H:%M:%S}"
 
 
 def moment(at_ms: int, zone: tzinfo | None) -> str:
-    """`11-21 14:20:31`"""
+    """A time as `11-21 14:20:31`."""
     return f"{datetime.fromtimestamp(at_ms // 1000, UTC).astimezone(zone):%m-%d %H:%M:%S}"
 
 
 def span(length_ms: int) -> str:
-    """`12 s`, `3 min 5 s`, `4 h 10 min`, `6 d 3 h`"""
+    """A duration as `12 s`, `3 min 5 s`, `4 h 10 min` or `6 d 3 h`."""
     seconds = max(length_ms, 0) // 1000
     for size, unit, smaller, name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
         if seconds >= size:

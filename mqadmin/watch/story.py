@@ -1,7 +1,6 @@
-"""The elections of a broker set: those in its log or reported, and those seen while watching.
+"""The elections of a broker set that are in its log, were reported, or were seen while watching.
 
-Invariant: a reason for a change of master is given only for a change between two looks, from the contents of both.
-Pure."""
+Invariant: a reason is inferred only for a change of master between two looks, from what both looks show. Pure."""
 
 from __future__ import annotations
 
@@ -20,9 +19,9 @@ class Story:
         self._seen: dict[int, WatchedElection] = {}
 
     def goes_on(self, now: SetView, at_ms: int) -> SetView:
-        """The look `now`, its elections completed with those seen."""
+        """The look `now`, with its elections completed by those seen before."""
         before = self._before
-        # no controller answered: the next look is compared with the last one
+        # no controller answered, so the next look is compared with the last one that had an answer
         if now.master_epoch is None:
             return replace(now, elections=self._merged(now.elections))
         if before is not None and before.master_epoch is not None and now.master_epoch > before.master_epoch:
@@ -48,7 +47,7 @@ class Story:
 
 
 def reason(before: SetView, now: SetView) -> str:
-    """The reason of the change of master, as far as the two looks show."""
+    """The reason of the change of master, as far as the two looks show it."""
     if now.master_address is None:
         return "nobody fit was alive"
     if before.master_address is None:

@@ -1,6 +1,6 @@
-"""Elections as reported by controllers, joined with the epochs in the log.
+"""Elections that controllers reported, joined with the epochs in the log.
 
-Invariant: the moments of one election are those of one controller, on one clock. Pure."""
+Invariant: all moments of one election come from one controller, so they are of one clock. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ELECTIONS_MAX = 10
 
 
 def fullest(stories: Iterable[Iterable[Election]]) -> dict[int, Election]:
-    """Each epoch from the controller that knows most of it, the first of those that know as much."""
+    """Each epoch from the controller that knows most facts of it, or from the first such controller."""
     found: dict[int, Election] = {}
     for story in stories:
         for reported in story:
@@ -24,7 +24,7 @@ def fullest(stories: Iterable[Iterable[Election]]) -> dict[int, Election]:
 
 
 def known(reported: Election) -> int:
-    """Number of its known facts."""
+    """The number of known facts of an election."""
     return sum(getattr(reported, row.name) is not None for row in fields(reported))
 
 
@@ -39,7 +39,8 @@ def joined(logged: Iterable[WatchedElection], reported: dict[int, Election]) -> 
 
 
 def began_ms(reported: Election) -> int | None:
-    """Start of the election: the loss was noticed, or it was proposed without one; else when it was applied."""
+    """When the election began: the loss was noticed or, without a loss, the election was proposed. If both are unknown, when
+    it was applied."""
     for moment in (reported.noticed_ms, reported.proposed_ms, reported.elected_ms):
         if moment is not None:
             return moment

@@ -1,8 +1,9 @@
 """Base of every JSON body: written as Java peers read it, and read as they write it.
 
-Written: keys in alphabetical order, no nulls, no spaces; map keys are strings, except that a map keyed by objects has them
-bare, as Java writes it: fastjson2 (RocketMQ 5.4.0 and later) reads no other form. Read: any order, unknown members ignored,
-numbers also as strings, enums also as ordinals, absent or null members at their defaults, object keys bare or as strings.
+A body is written with its keys in alphabetical order, without nulls and spaces. Map keys are written as strings. Only a map
+whose keys are objects is written with bare objects as keys, as Java writes it, because fastjson2 (RocketMQ 5.4.0 and later)
+reads no other form. When a body is read, members may have any order, and unknown members are ignored. A number may be a
+string, an enum its ordinal, and an object used as key bare or a string. An absent or null member gets its default.
 Invariant: a decoded body has the declared types; otherwise BodyError names the member.
 """
 
@@ -19,9 +20,9 @@ from remoting.wirefields import I64_RANGE, WireField, integer_range, parse_integ
 
 Json = Any
 REQUEST_BYTES_MAX = 1 << 20
-"""Limit of most requests: thousands of groups, topics and queues."""
+"""Limit of most requests: it is enough for thousands of groups, topics and queues."""
 LIST_BYTES_MAX = 4 << 20
-"""Limit of requests that list topics or groups: tens of thousands."""
+"""Limit of requests that list topics or groups: it is enough for tens of thousands."""
 
 
 class Body:
@@ -68,7 +69,7 @@ class Body:
         bytes_max: int = REQUEST_BYTES_MAX,
         dialect_max: int = fastjson.REQUEST_DIALECT_MAX,
     ) -> Self:
-        """`decode` for requests of any client: reading blocks all other clients, so a body that is too large is rejected
+        """Decode the body of a client's request. Reading blocks all other clients, so a body that is too large is rejected
         unread. Raises BodyError."""
         if data is not None and len(data) > bytes_max:
             raise BodyError(f"{cls.__name__}: a body of {len(data)} bytes; {bytes_max} are read")
@@ -86,8 +87,8 @@ class Body:
 
 
 class WrittenOnce(Body):
-    """Base of rows of large tables: encoded at the first call, and every table with the row reuses the bytes. A subclass is a
-    frozen dataclass, so a changed row is another object."""
+    """Base of rows of large tables. A row is encoded at the first call, and every table with the row reuses the bytes. A
+    subclass is a frozen dataclass, so a changed row is another object."""
 
     __slots__ = ("_written",)
     _written: bytes
@@ -97,14 +98,14 @@ class WrittenOnce(Body):
         return orjson.Fragment(self.encode())
 
     def members(self) -> dict[str, Json]:
-        """`to_json` of other bodies."""
+        """The body as a value for a JSON writer, as `to_json` of other bodies returns it."""
         return Body.to_json(self)
 
     def encode(self) -> bytes:
         try:
             return self._written
         except AttributeError:
-            written = bytes(memoryview(orjson.dumps(self.members())))  # orjson's keeps the room it began with
+            written = bytes(memoryview(orjson.dumps(self.members())))  # orjson's own keep spare room
             object.__setattr__(self, "_written", written)
             return written
 
@@ -120,7 +121,7 @@ def _sorted_fields(cls: type) -> tuple[WireField, ...]:
 
 
 KeyedByObjects = Callable[[dict[Any, Any]], Json]
-"""Makes what a JSON writer takes of a map whose keys are bodies."""
+"""Turns a map whose keys are bodies into a value that a JSON writer accepts."""
 
 
 def _members(body: Body, keyed_by_objects: KeyedByObjects) -> dict[str, Json]:
@@ -164,7 +165,8 @@ def _bare_keys(table: dict[Any, Any]) -> Json:
 
 
 class Plain(NamedTuple):
-    """Values of exactly this type, between `low` and `high` if set, need no conversion; None for no type."""
+    """Values of exactly this type, between `low` and `high` if set, need no conversion. With the type None every value is
+    converted."""
 
     kind: type[Any] | None = None
     low: int | None = None
@@ -178,7 +180,8 @@ _PLANS: dict[type, tuple[tuple[WireField, Plain], ...]] = {}
 
 
 def _plan(cls: type) -> tuple[tuple[WireField, Plain], ...]:
-    """The fields of a body. Most members of most bodies are plain, and a table of topics has a hundred thousand."""
+    """The fields of a body. Most members of most bodies are plain, and a table of topics may have a hundred thousand
+    members."""
     plan = _PLANS.get(cls)
     if plan is None:
         plan = _PLANS[cls] = tuple((row, _plain(row.kind)) for row in wire_fields(cls))

@@ -1,4 +1,4 @@
-"""A broker's traffic statistics (315)."""
+"""A broker's traffic statistics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BrokerStatsItem(Body):
 
 @dataclass(slots=True)
 class BrokerStatsData(Body):
-    """Reply to 315."""
+    """Reply to VIEW_BROKER_STATS_DATA (315)."""
 
     stats_minute: BrokerStatsItem = field(default_factory=BrokerStatsItem)
     stats_hour: BrokerStatsItem = field(default_factory=BrokerStatsItem)

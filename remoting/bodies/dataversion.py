@@ -1,6 +1,6 @@
 """The version of a table that brokers and name servers exchange.
 
-Invariant: versions are values; equal means equal in all three members, and the next one is greater.
+Invariant: versions are values. Two versions are equal if all three members are equal, and the next version is greater.
 """
 
 from __future__ import annotations

@@ -10,12 +10,12 @@ from remoting.wirefields import I32, I64
 
 @dataclass(frozen=True, slots=True)
 class Election(Body):
-    """One epoch of a broker set; None is unknown to the sender, times are its own wall clock in ms.
+    """One epoch of a broker set. None means unknown to the sender; times are of the sender's wall clock, in ms.
 
-    Without `new_master_id` the old master was removed and no other elected. `heard_ms` is the old master's last heartbeat,
-    `noticed_ms` when its loss was noticed, `proposed_ms` when the leading controller proposed the election, `elected_ms` when
-    it was committed and applied, `notified_ms` when the new master had been sent 1008, `writable_ms` when it was first seen
-    acting in the epoch.
+    Without `new_master_id` the old master was removed and no other was elected. The times are those of the old master's
+    last heartbeat (`heard_ms`), the detection of its loss (`noticed_ms`), the leading controller's proposal of the election
+    (`proposed_ms`), the commit and application of the election (`elected_ms`), the NOTIFY_BROKER_ROLE_CHANGED (1008) sent
+    to the new master (`notified_ms`) and the first sign that the new master acts in the epoch (`writable_ms`).
     """
 
     epoch: I32
@@ -32,7 +32,7 @@ class Election(Body):
 
 @dataclass(frozen=True, slots=True)
 class Elections(Body):
-    """The last elections by broker set, oldest first: reply to a 1005 that names broker sets, and a controller's file of
-    them."""
+    """The last elections of each broker set, oldest first. It is the reply to a CONTROLLER_GET_METADATA_INFO (1005) that
+    names broker sets, and the content of a controller's file."""
 
     elections_table: dict[str, list[Election]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The epochs of a broker's log: the reply to 1007."""
+"""The epochs of a broker's log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from remoting.wirefields import I32, I64
 
 @dataclass(slots=True)
 class EpochSpan(Body):
-    """One epoch; the last one's `end_offset` is Long.MAX_VALUE."""
+    """One epoch. The `end_offset` of the last epoch is Long.MAX_VALUE."""
 
     epoch: I32
     start_offset: I64
@@ -19,7 +19,7 @@ class EpochSpan(Body):
 
 @dataclass(slots=True)
 class EpochCache(Body):
-    """Reply to 1007; `broker_id` is the role id, 0 on the master."""
+    """Reply to GET_BROKER_EPOCH_CACHE (1007). `broker_id` is the role id, 0 on the master."""
 
     cluster_name: str
     broker_name: str

@@ -18,8 +18,8 @@ class BloomFilterData(Body):
 
 @dataclass(slots=True)
 class ConsumerFilterData(Body):
-    """A group's filter of one topic; times are wall clock ms. It is dead from `dead_time` on, which is 0 while it is alive;
-    `dead` repeats that."""
+    """A group's filter of one topic. Times are wall clock ms. `dead_time` is when the filter died, or 0 while it is alive;
+    `dead` says the same."""
 
     consumer_group: str
     topic: str

@@ -16,7 +16,8 @@ def _custom_retry_policy() -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionGroupConfig(WrittenOnce):
-    """One consumer group on one broker; body of 200, reply to 352."""
+    """One consumer group on one broker. It is the body of UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200) and the reply to
+    GET_SUBSCRIPTIONGROUP_CONFIG (352)."""
 
     group_name: str
     consume_enable: bool = True
@@ -37,7 +38,7 @@ class SubscriptionGroupConfig(WrittenOnce):
 
 @dataclass(slots=True)
 class DeleteGroupsBody(Body):
-    """Body of 5003: the groups to delete, optionally with their offsets."""
+    """Body of DELETE_SUBSCRIPTION_GROUP_LIST (5003): the groups to delete, optionally with their offsets."""
 
     group_name_list: list[str] = field(default_factory=list)
     clean_offset: bool = False
@@ -45,14 +46,15 @@ class DeleteGroupsBody(Body):
 
 @dataclass(slots=True)
 class SubscriptionGroupList(Body):
-    """Body of 225."""
+    """Body of UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225)."""
 
     group_config_list: list[SubscriptionGroupConfig] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class SubscriptionGroupWrapper(Body):
-    """All groups of a broker: reply to 201. `forbidden_table` maps group and topic to forbidden bits."""
+    """All groups of a broker: the reply to GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201). `forbidden_table` maps group and topic
+    to forbidden bits."""
 
     subscription_group_table: dict[str, SubscriptionGroupConfig] = field(default_factory=dict)
     forbidden_table: dict[str, dict[str, I32]] = field(default_factory=dict)
@@ -61,6 +63,6 @@ class SubscriptionGroupWrapper(Body):
 
 @dataclass(slots=True)
 class MessageRequestModes(Body):
-    """Reply to 402: topic, group, mode."""
+    """Reply to GET_ALL_MESSAGE_REQUEST_MODE (402): topic, group, mode."""
 
     message_request_mode_map: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -21,7 +21,7 @@ CONSUME_FROM_WHERE = (
 
 @dataclass(slots=True)
 class SubscriptionData(Body):
-    """One subscription. Do not trust `code_set` of foreign clients: compute it from `sub_string`."""
+    """One subscription. Do not trust the `code_set` that a client sends: compute it from `sub_string`."""
 
     topic: str
     sub_string: str = "*"
@@ -53,7 +53,7 @@ class ProducerData(Body):
 
 @dataclass(slots=True)
 class HeartbeatData(Body):
-    """Body of 34."""
+    """Body of HEART_BEAT (34)."""
 
     client_id: str = wire("clientID")
     producer_data_set: list[ProducerData] = field(default_factory=list)
@@ -64,14 +64,14 @@ class HeartbeatData(Body):
 
 @dataclass(slots=True)
 class ConsumerRunningInfo(Body):
-    """A client's reply to 307, without the state of its queues and its statistics."""
+    """A client's reply to GET_CONSUMER_RUNNING_INFO (307), without the state of its queues and its statistics."""
 
     subscription_set: list[SubscriptionData] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class CheckClientConfigBody(Body):
-    """Body of 46."""
+    """Body of CHECK_CLIENT_CONFIG (46)."""
 
     client_id: str
     group: str
@@ -81,7 +81,7 @@ class CheckClientConfigBody(Body):
 
 @dataclass(slots=True)
 class ConsumerIdList(Body):
-    """Reply to 38."""
+    """Reply to GET_CONSUMER_LIST_BY_GROUP (38)."""
 
     consumer_id_list: list[str] = field(default_factory=list)
 
@@ -98,7 +98,7 @@ class Connection(Body):
 
 @dataclass(slots=True)
 class ConsumerConnection(Body):
-    """Reply to 203."""
+    """Reply to GET_CONSUMER_CONNECTION_LIST (203)."""
 
     connection_set: list[Connection] = field(default_factory=list)
     subscription_table: dict[str, SubscriptionData] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class ConsumerConnection(Body):
 
 @dataclass(slots=True)
 class ProducerConnection(Body):
-    """Reply to 204."""
+    """Reply to GET_PRODUCER_CONNECTION_LIST (204)."""
 
     connection_set: list[Connection] = field(default_factory=list)
 
@@ -127,14 +127,15 @@ class ProducerInfo(Body):
 
 @dataclass(slots=True)
 class ProducerTable(Body):
-    """Reply to 328: group -> its producers."""
+    """Reply to GET_ALL_PRODUCER_INFO (328): group -> its producers."""
 
     data: dict[str, list[ProducerInfo]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class GroupSubscription(Body):
-    """Reply to 345: a group's subscription of a topic; empty while no member is connected."""
+    """Reply to QUERY_SUBSCRIPTION_BY_CONSUMER (345): a group's subscription of a topic. It has no subscription while no
+    member is connected."""
 
     topic: str
     group: str

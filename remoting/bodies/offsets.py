@@ -21,8 +21,8 @@ class OffsetReset(Body):
 
 @dataclass(slots=True)
 class OffsetResetTable(Body):
-    """The pending moves of groups. `limits` is present while a group may be beyond the end of a log that lost its tail: the
-    greatest possible offsets."""
+    """The moves of groups that are pending. `limits` has the greatest possible offsets. It is present while a group may be
+    beyond the end of a log that lost its tail."""
 
     resets: list[OffsetReset] = field(default_factory=list)
     limits: list[OffsetReset] | None = None
@@ -30,8 +30,8 @@ class OffsetResetTable(Body):
 
 @dataclass(slots=True)
 class ConsumerOffsetWrapper(Body):
-    """Reply to 43: `topic@group` -> queue id -> next offset to consume. `offset_resets` is present while moves are pending;
-    upstream's brokers do not have it."""
+    """Reply to GET_ALL_CONSUMER_OFFSET (43): `topic@group` -> queue id -> next offset to consume. `offset_resets` is an
+    extension, present while moves are pending."""
 
     offset_table: dict[str, dict[I32, I64]] = field(default_factory=dict)
     data_version: DataVersion = field(default_factory=DataVersion)
@@ -41,7 +41,7 @@ class ConsumerOffsetWrapper(Body):
 
 @dataclass(slots=True)
 class DelayOffsetWrapper(Body):
-    """Reply to 45: delay level -> next consume queue index."""
+    """Reply to GET_ALL_DELAY_OFFSET (45): delay level -> next consume queue index."""
 
     offset_table: dict[I32, I64] = field(default_factory=dict)
     data_version: DataVersion = field(default_factory=DataVersion)

@@ -1,5 +1,5 @@
-"""Bodies about message queues: statistics, resets. Java writes maps keyed by a queue as objects
-keyed by objects.
+"""Bodies about message queues: statistics, resets. Java writes a map whose keys are queues as a JSON object whose keys are
+objects.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class MessageQueue(Body):
 
 @dataclass(slots=True)
 class LockQueuesBody(Body):
-    """Body of 41 and 42: `client_id` locks these queues to read them in order, or unlocks them."""
+    """Body of LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42): `client_id` locks these queues, to read them in order, or
+    unlocks them."""
 
     consumer_group: str
     client_id: str
@@ -41,7 +42,7 @@ class LockQueuesBody(Body):
 
 @dataclass(slots=True)
 class LockBatchResponseBody(Body):
-    """Reply to 41: the queues that the client holds now."""
+    """Reply to LOCK_BATCH_MQ (41): the queues that the client holds now."""
 
     locked: list[MessageQueue] = wire("lockOKMQSet", default_factory=list)
 
@@ -57,7 +58,7 @@ class TopicOffset(Body):
 
 @dataclass(slots=True)
 class TopicStatsTable(Body):
-    """Reply to 202."""
+    """Reply to GET_TOPIC_STATS_INFO (202)."""
 
     offset_table: dict[MessageQueue, TopicOffset] = field(default_factory=dict)
     topic_put_tps: float = 0.0
@@ -75,7 +76,7 @@ class OffsetWrapper(Body):
 
 @dataclass(slots=True)
 class ConsumeStats(Body):
-    """Reply to 208."""
+    """Reply to GET_CONSUME_STATS (208)."""
 
     offset_table: dict[MessageQueue, OffsetWrapper] = field(default_factory=dict)
     consume_tps: float = 0.0
@@ -83,7 +84,8 @@ class ConsumeStats(Body):
 
 @dataclass(slots=True)
 class ConsumeStatsList(Body):
-    """Reply to 317: group -> its state in each of its topics, one object a group."""
+    """Reply to GET_BROKER_CONSUME_STATS (317): a list with one object for each group, which maps the group to its state in
+    each of its topics."""
 
     consume_stats_list: list[dict[str, list[ConsumeStats]]] = field(default_factory=list)
     broker_addr: str | None = None
@@ -93,7 +95,8 @@ class ConsumeStatsList(Body):
 
 @dataclass(slots=True)
 class QueueTimeSpan(Body):
-    """Store times, ms: of a queue's first and last message and of the last one that a group consumed, and the group's delay."""
+    """Store times in ms of a queue's first and last message and of the last message that a group consumed, and the group's
+    delay."""
 
     message_queue: MessageQueue
     min_time_stamp: I64 = 0
@@ -104,14 +107,15 @@ class QueueTimeSpan(Body):
 
 @dataclass(slots=True)
 class QueueTimeSpans(Body):
-    """Reply to 303."""
+    """Reply to QUERY_CONSUME_TIME_SPAN (303)."""
 
     consume_time_span_set: list[QueueTimeSpan] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class ConsumerStatusBody(Body):
-    """A client's reply to 221 has `message_queue_table`, a broker's to 223 `consumer_table`, by client id."""
+    """Reply of a client to GET_CONSUMER_STATUS_FROM_CLIENT (221), with `message_queue_table`, and of a broker to
+    INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223), with `consumer_table`, whose keys are client ids."""
 
     message_queue_table: dict[MessageQueue, I64] = field(default_factory=dict)
     consumer_table: dict[str, dict[MessageQueue, I64]] = field(default_factory=dict)
@@ -119,7 +123,7 @@ class ConsumerStatusBody(Body):
 
 @dataclass(slots=True)
 class ResetOffsetBody(Body):
-    """Reply to 222, body of 220."""
+    """Reply to INVOKE_BROKER_TO_RESET_OFFSET (222), and body of RESET_CONSUMER_CLIENT_OFFSET (220)."""
 
     offset_table: dict[MessageQueue, I64] = field(default_factory=dict)
 
@@ -136,14 +140,14 @@ class QueueOffset(Body):
 
 @dataclass(slots=True)
 class ResetOffsetListBody(Body):
-    """Body of 220 as the C++ library reads it."""
+    """Body of RESET_CONSUMER_CLIENT_OFFSET (220) as the C++ library reads it."""
 
     offset_table: list[QueueOffset] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class QueryAssignmentBody(Body):
-    """Body of 400: asks which queues of a topic a consumer is to read."""
+    """Body of QUERY_ASSIGNMENT (400): asks which queues of a topic a consumer is to read."""
 
     topic: str
     consumer_group: str
@@ -162,14 +166,14 @@ class QueueAssignment(Body):
 
 @dataclass(slots=True)
 class QueryAssignmentResponseBody(Body):
-    """Reply to 400."""
+    """Reply to QUERY_ASSIGNMENT (400)."""
 
     message_queue_assignments: list[QueueAssignment] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class ConsumeQueueData(Body):
-    """One entry of a queue; `eval`: whether it matches the requesting group's subscription."""
+    """One entry of a queue. `eval` says whether the entry matches the requesting group's subscription."""
 
     physic_offset: I64
     physic_size: I32
@@ -182,7 +186,7 @@ class ConsumeQueueData(Body):
 
 @dataclass(slots=True)
 class QueryConsumeQueueBody(Body):
-    """Reply to 321. `filter_data` explains why there is no subscription."""
+    """Reply to QUERY_CONSUME_QUEUE (321). `filter_data` explains why there is no subscription."""
 
     subscription_data: SubscriptionData | None = None
     filter_data: str | None = None
@@ -234,7 +238,8 @@ class ConsumeStatus(Body):
 
 @dataclass(slots=True)
 class ConsumerQueues(Body):
-    """A client's own report in its reply to 307; `properties` are its settings, `jstack` its threads, if requested."""
+    """Reply of a client to GET_CONSUMER_RUNNING_INFO (307). `properties` are the client's settings; `jstack` are its
+    threads, if requested."""
 
     mq_table: dict[MessageQueue, ProcessQueueInfo] = field(default_factory=dict)
     mq_pop_table: dict[MessageQueue, PopQueueInfo] = field(default_factory=dict)
@@ -247,7 +252,7 @@ class ConsumerQueues(Body):
 
 @dataclass(slots=True)
 class ConsumeDirectlyResult(Body):
-    """A client's reply to 309."""
+    """A client's reply to CONSUME_MESSAGE_DIRECTLY (309)."""
 
     order: bool = False
     auto_commit: bool = True

@@ -1,8 +1,8 @@
 """The body of REGISTER_BROKER (103), plain and compressed.
 
-It is written plain: a 5.3.3 broker that compresses does not set the header's flag, and a 5.3.3 name server then rejects it.
-Both forms are read, whatever the header says. Invariant: a compressed body is inflated to at most INFLATED_BYTES_MAX, and at
-most TOPICS_MAX topics of a body are read: reading blocks the name server.
+Bodies are written plain: a 5.3.3 broker that compresses its body does not set the header's flag, and a 5.3.3 name server
+then rejects the body. Both forms are read, whatever the header says. Invariant: a compressed body is inflated to at most
+INFLATED_BYTES_MAX and a body has at most TOPICS_MAX topics, because reading blocks the name server.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def _read_compressed(body: bytes) -> RegisterBrokerBody:
 
 
 class _Parts:
-    """The inflated stream: big-endian counts, and blocks preceded by their sizes. Only the first REQUEST_DIALECT_MAX bytes of
-    its JSON may be other than strict: Java writes it strictly."""
+    """The inflated stream: big-endian counts, and blocks preceded by their sizes. Java writes strict JSON in it, so JSON
+    that is not strict is read only within its first REQUEST_DIALECT_MAX bytes."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -133,9 +133,7 @@ class _Parts:
 
 
 def _topic(parts: _Parts) -> TopicConfig:
-    """`name readQueueNums writeQueueNums perm filterType attributesJson`; order and topicSysFlag are not
-    carried.
-    """
+    """`name readQueueNums writeQueueNums perm filterType attributesJson`; the form has no order and no topicSysFlag."""
     line = parts.text()
     words = line.split(" ", 5)
     if len(words) < 5:

@@ -11,7 +11,9 @@ from remoting.wirefields import I32, I64
 
 @dataclass(frozen=True, slots=True)
 class SyncStateSetBody(Body):
-    """The broker ids in sync and the set's epoch: body of 1001 and 1008, reply to 1001, 1003, 1004."""
+    """The ids of the brokers in sync, and the set's epoch. It is the body of CONTROLLER_ALTER_SYNC_STATE_SET (1001) and
+    NOTIFY_BROKER_ROLE_CHANGED (1008), and the reply to 1001, CONTROLLER_REGISTER_BROKER (1003) and
+    CONTROLLER_GET_REPLICA_INFO (1004)."""
 
     sync_state_set: frozenset[I64]
     sync_state_set_epoch: I32 = 0
@@ -19,7 +21,7 @@ class SyncStateSetBody(Body):
 
 @dataclass(slots=True)
 class ElectMasterBody(Body):
-    """Reply to 1002; the group only when a master was elected."""
+    """Reply to CONTROLLER_ELECT_MASTER (1002). The group is present only if a master was elected."""
 
     sync_state_set: frozenset[I64] = frozenset()
     broker_member_group: BrokerMemberGroup | None = None
@@ -27,7 +29,7 @@ class ElectMasterBody(Body):
 
 @dataclass(slots=True)
 class ReplicaIdentity(Body):
-    """One member of a broker set as 1006 shows it."""
+    """One member of a broker set, as CONTROLLER_GET_SYNC_STATE_DATA (1006) reports it."""
 
     broker_name: str
     broker_id: I64
@@ -37,7 +39,7 @@ class ReplicaIdentity(Body):
 
 @dataclass(slots=True)
 class ReplicasInfo(Body):
-    """One broker set as 1006 shows it; the master is absent when there is none."""
+    """One broker set, as CONTROLLER_GET_SYNC_STATE_DATA (1006) reports it. The master is absent if the set has none."""
 
     master_broker_id: I64 | None = None
     master_address: str | None = None
@@ -49,6 +51,6 @@ class ReplicasInfo(Body):
 
 @dataclass(slots=True)
 class BrokerReplicasInfo(Body):
-    """Reply to 1006."""
+    """Reply to CONTROLLER_GET_SYNC_STATE_DATA (1006)."""
 
     replicas_info_table: dict[str, ReplicasInfo] = field(default_factory=dict)

@@ -14,7 +14,7 @@ ORDER_DIGITS_MAX = 5
 
 @dataclass(slots=True)
 class BrokerData(Body):
-    """The addresses of one broker group by role id; 0 is the master."""
+    """The addresses of one broker group by role id; the master's role id is 0."""
 
     cluster: str
     broker_name: str
@@ -36,7 +36,7 @@ class QueueData(Body):
 
 @dataclass(slots=True)
 class TopicRouteData(Body):
-    """Reply to 105 and body of 217."""
+    """Reply to GET_ROUTEINFO_BY_TOPIC (105) and body of REGISTER_TOPIC_IN_NAMESRV (217)."""
 
     queue_datas: list[QueueData] = field(default_factory=list)
     broker_datas: list[BrokerData] = field(default_factory=list)
@@ -47,7 +47,7 @@ class TopicRouteData(Body):
 
 @dataclass(slots=True)
 class ClusterInfo(Body):
-    """Reply to 106."""
+    """Reply to GET_BROKER_CLUSTER_INFO (106)."""
 
     broker_addr_table: dict[str, BrokerData] = field(default_factory=dict)
     cluster_addr_table: dict[str, list[str]] = field(default_factory=dict)
@@ -64,14 +64,15 @@ class BrokerMemberGroup(Body):
 
 @dataclass(slots=True)
 class GetBrokerMemberGroupBody(Body):
-    """Reply to 901."""
+    """Reply to GET_BROKER_MEMBER_GROUP (901)."""
 
     broker_member_group: BrokerMemberGroup
 
 
 @dataclass(slots=True)
 class TopicList(Body):
-    """Reply to 206, 224, 304, 305, 311-313, 343."""
+    """Reply to the requests that list topics: GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206), GET_TOPICS_BY_CLUSTER (224),
+    QUERY_TOPICS_BY_CONSUMER (343), those for system topics (304 and 305) and those for unit topics (311 to 313)."""
 
     topic_list: list[str] = field(default_factory=list)
     broker_addr: str | None = None
@@ -79,14 +80,14 @@ class TopicList(Body):
 
 @dataclass(slots=True)
 class GroupList(Body):
-    """Reply to 300."""
+    """Reply to QUERY_TOPIC_CONSUME_BY_WHO (300)."""
 
     group_list: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class KVTable(Body):
-    """Reply to 28, 103 and 219."""
+    """Reply to GET_BROKER_RUNTIME_INFO (28), REGISTER_BROKER (103) and GET_KVLIST_BY_NAMESPACE (219)."""
 
     table: dict[str, str] = field(default_factory=dict)
 

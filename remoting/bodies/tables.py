@@ -21,8 +21,8 @@ QUEUE_ID_MAX = (1 << 31) - 1
 @dataclass(frozen=True, slots=True)
 class Deletion(Body):
     """`name` was deleted: a topic with all offsets in it ("topic"), a group ("group") or all offsets of a group ("offsets").
-    `epoch` is the masterEpoch and `number` counts across epochs; `log_end`, of a topic, is where the log ended then;
-    `timestamp` is wall clock ms."""
+    `epoch` is the masterEpoch, and `number` counts deletions across epochs. `log_end` is where the log ended when a topic
+    was deleted. `timestamp` is wall clock ms."""
 
     kind: str
     name: str
@@ -39,7 +39,7 @@ class Deletion(Body):
 
 @dataclass(slots=True)
 class DeletionTable(Body):
-    """The remembered deletions; those up to (`forgotten_epoch`, `forgotten_number`) may be missing."""
+    """The remembered deletions. Deletions up to (`forgotten_epoch`, `forgotten_number`) may be missing."""
 
     deletions: list[Deletion] = field(default_factory=list)
     forgotten_epoch: I32 = 0
@@ -48,7 +48,7 @@ class DeletionTable(Body):
 
 @dataclass(frozen=True, slots=True)
 class QueueEnd(Body):
-    """All messages of this queue were deleted by retention; the next one gets the queue offset `end`, or a higher one."""
+    """All messages of this queue were deleted by retention. The next message gets the queue offset `end` or a higher offset."""
 
     topic: str
     queue_id: I32
@@ -57,7 +57,8 @@ class QueueEnd(Body):
 
 @dataclass(slots=True)
 class QueueEndTable(Body):
-    """Next offsets of queues without messages. A replica whose log began after their last one cannot find them there."""
+    """Next offsets of queues without messages. A replica cannot find such an offset in its log if the log begins after the
+    queue's last message."""
 
     ends: list[QueueEnd] = field(default_factory=list)
 
@@ -74,8 +75,8 @@ class QueueLock(Body):
 
 @dataclass
 class QueueLockTable(Body):
-    """The holders of queue locks: up to 100,000 locks, so rows are written and read here, and encoded once for the file and all
-    slaves."""
+    """The holders of queue locks. There may be 100,000 locks, so this class writes and reads the rows itself, and encodes
+    them once for the file and all slaves."""
 
     locks: list[QueueLock] = field(default_factory=list)
 
@@ -115,7 +116,7 @@ class QueueLockTable(Body):
 
 
 def _queue_lock(row: Any, where: str) -> QueueLock:
-    """Read the form written here; other forms are read as any body."""
+    """Read a row in the form that is written here. A row in another form is read as any body."""
     try:
         group, topic, queue_id, client_id = row["group"], row["topic"], row["queueId"], row["clientId"]
     except (KeyError, TypeError, IndexError):
@@ -128,8 +129,8 @@ def _queue_lock(row: Any, where: str) -> QueueLock:
 
 @dataclass(slots=True)
 class TablesCopy(Body):
-    """Reply to COPY_TABLES; one of an older version has no queue ends and no locks. `offset_resets` is present while moves
-    are pending."""
+    """Reply to COPY_TABLES. A reply of an older version has no queue ends and no locks. `offset_resets` is present while
+    moves are pending."""
 
     topics: TopicConfigWrapper
     groups: SubscriptionGroupWrapper
@@ -141,8 +142,8 @@ class TablesCopy(Body):
 
 @dataclass(slots=True)
 class TableChanges(Body):
-    """Changed rows of the tables, each with its current value, and the names of deleted ones: reply to COPY_TABLES, in slices
-    if there are many rows. A finished move is deleted with the group's offset, -1 for none."""
+    """Reply to COPY_TABLES with the changes: changed rows with their current values, and the names of deleted rows. Many
+    rows are sent in slices. A finished move is listed as deleted, with the group's offset, or -1 if the group has none."""
 
     topics_version: DataVersion = field(default_factory=DataVersion)
     groups_version: DataVersion = field(default_factory=DataVersion)

@@ -30,14 +30,15 @@ class TopicConfig(WrittenOnce):
 
 @dataclass(slots=True)
 class TopicConfigList(Body):
-    """Body of 18."""
+    """Body of UPDATE_AND_CREATE_TOPIC_LIST (18)."""
 
     topic_config_list: list[TopicConfig] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class TopicConfigWrapper(Body):
-    """All topics of a broker: reply to 21, and part of 103. The mapping members belong to static topics."""
+    """All topics of a broker. It is the reply to GET_ALL_TOPIC_CONFIG (21) and part of REGISTER_BROKER (103). The mapping
+    members belong to static topics."""
 
     topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)
     data_version: DataVersion = field(default_factory=DataVersion)
@@ -48,6 +49,6 @@ class TopicConfigWrapper(Body):
 
 @dataclass(slots=True)
 class TopicsForSlaves(TopicConfigWrapper):
-    """Reply to 21. `deleted_topics`, which upstream does not have: where the log ended when each was deleted."""
+    """Reply to GET_ALL_TOPIC_CONFIG (21). `deleted_topics` is an extension: where the log ended when each topic was deleted."""
 
     deleted_topics: dict[str, I64] = field(default_factory=dict)

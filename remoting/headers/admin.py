@@ -10,7 +10,8 @@ from remoting.wirefields import I32, I64, wire
 
 @dataclass(slots=True)
 class TopicHeader(Header):
-    """202, 215, 300, 351 and others that name one topic (except 105); `lo` asks for the logical queue's own."""
+    """GET_TOPIC_STATS_INFO (202), DELETE_TOPIC_IN_BROKER (215), QUERY_TOPIC_CONSUME_BY_WHO (300), GET_TOPIC_CONFIG (351)
+    and other requests that name one topic, except GET_ROUTEINFO_BY_TOPIC (105). `lo` asks for the logical queue's own data."""
 
     topic: str
     lo: bool | None = None
@@ -18,7 +19,8 @@ class TopicHeader(Header):
 
 @dataclass(slots=True)
 class CreateTopicHeader(Header):
-    """17; `attributes` reads `+key=value,-key2`; `perm` is made of 1 INHERIT, 2 WRITE, 4 READ."""
+    """UPDATE_AND_CREATE_TOPIC (17). `attributes` has the form `+key=value,-key2`; `perm` is made of 1 INHERIT, 2 WRITE, 4
+    READ."""
 
     topic: str
     default_topic: str
@@ -34,7 +36,7 @@ class CreateTopicHeader(Header):
 
 @dataclass(slots=True)
 class UnregisterClientHeader(Header):
-    """35"""
+    """UNREGISTER_CLIENT (35)."""
 
     client_id: str = wire("clientID")
     producer_group: str | None = None
@@ -43,28 +45,28 @@ class UnregisterClientHeader(Header):
 
 @dataclass(slots=True)
 class ConsumerGroupHeader(Header):
-    """38, 40 and 203"""
+    """GET_CONSUMER_LIST_BY_GROUP (38), NOTIFY_CONSUMER_IDS_CHANGED (40) and GET_CONSUMER_CONNECTION_LIST (203)."""
 
     consumer_group: str
 
 
 @dataclass(slots=True)
 class ProducerGroupHeader(Header):
-    """204"""
+    """GET_PRODUCER_CONNECTION_LIST (204)."""
 
     producer_group: str
 
 
 @dataclass(slots=True)
 class GroupHeader(Header):
-    """352 and 343"""
+    """GET_SUBSCRIPTIONGROUP_CONFIG (352) and QUERY_TOPICS_BY_CONSUMER (343)."""
 
     group: str
 
 
 @dataclass(slots=True)
 class DeleteSubscriptionGroupHeader(Header):
-    """207"""
+    """DELETE_SUBSCRIPTIONGROUP (207)."""
 
     group_name: str
     clean_offset: bool = False
@@ -72,7 +74,7 @@ class DeleteSubscriptionGroupHeader(Header):
 
 @dataclass(slots=True)
 class GetConsumeStatsHeader(Header):
-    """208; `topic_list` separates names with `;`."""
+    """GET_CONSUME_STATS (208). `topic_list` separates names with `;`."""
 
     consumer_group: str
     topic: str | None = None
@@ -81,7 +83,7 @@ class GetConsumeStatsHeader(Header):
 
 @dataclass(slots=True)
 class GetConsumerRunningInfoHeader(Header):
-    """307"""
+    """GET_CONSUMER_RUNNING_INFO (307)."""
 
     consumer_group: str
     client_id: str
@@ -90,7 +92,8 @@ class GetConsumerRunningInfoHeader(Header):
 
 @dataclass(slots=True)
 class ConsumerStatusHeader(Header):
-    """223, and 221 to the client, without `client_addr`; `client_addr` is a client id, or empty for all of the group."""
+    """INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223). `client_addr` is a client id, or empty for all clients of the group. The
+    broker sends GET_CONSUMER_STATUS_FROM_CLIENT (221) to a client without `client_addr`."""
 
     topic: str
     group: str
@@ -99,7 +102,7 @@ class ConsumerStatusHeader(Header):
 
 @dataclass(slots=True)
 class GroupAndTopicHeader(Header):
-    """303 and 345"""
+    """QUERY_CONSUME_TIME_SPAN (303) and QUERY_SUBSCRIPTION_BY_CONSUMER (345)."""
 
     group: str
     topic: str
@@ -107,7 +110,7 @@ class GroupAndTopicHeader(Header):
 
 @dataclass(slots=True)
 class CloneGroupOffsetHeader(Header):
-    """314; without `topic` all topics in which `src_group` has offsets."""
+    """CLONE_GROUP_OFFSET (314). Without `topic` the offsets of all topics are copied in which `src_group` has offsets."""
 
     src_group: str
     dest_group: str
@@ -117,7 +120,7 @@ class CloneGroupOffsetHeader(Header):
 
 @dataclass(slots=True)
 class BrokerStatsHeader(Header):
-    """315; keys are a topic, `topic@group` or the cluster's name."""
+    """VIEW_BROKER_STATS_DATA (315). A key is a topic, `topic@group` or the cluster's name."""
 
     stats_name: str
     stats_key: str
@@ -125,28 +128,29 @@ class BrokerStatsHeader(Header):
 
 @dataclass(slots=True)
 class ConsumeStatsInBrokerHeader(Header):
-    """317; `is_order` leaves out topics that are not ordered."""
+    """GET_BROKER_CONSUME_STATS (317). `is_order` leaves out topics that are not ordered."""
 
     is_order: bool = False
 
 
 @dataclass(slots=True)
 class GetBrokerConfigResponseHeader(Header):
-    """Reply to 26; `version` is a DataVersion as JSON text."""
+    """Reply to GET_BROKER_CONFIG (26). `version` is a DataVersion as JSON text."""
 
     version: str
 
 
 @dataclass(slots=True)
 class ResyncBrokerHeader(Header):
-    """RESYNC_BROKER, to a replica: set your store aside and copy the log again; `dry_run` only asks whether it would."""
+    """RESYNC_BROKER asks a replica to set its store aside and to copy the log again. `dry_run` only asks whether the
+    replica would."""
 
     dry_run: bool = False
 
 
 @dataclass(slots=True)
 class ResyncBrokerResponseHeader(Header):
-    """The id that the replica abandons, the folder below its store's root to which its store moves, the bytes of log there,
+    """The id that the replica gives up, the folder below its store's root to which its store moves, the bytes of log in it,
     and whether the folder is kept for good."""
 
     broker_id: I64

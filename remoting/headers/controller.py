@@ -1,4 +1,4 @@
-"""Headers between brokers, administrators and controllers: 904, 1001-1006, 1008, 1011-1013.
+"""Headers of requests between brokers, administrators and controllers.
 
 A field that the sender omits has upstream's default.
 """
@@ -15,15 +15,16 @@ ELECTION_PRIORITY_LOWEST = 2**31 - 1
 
 @dataclass(slots=True)
 class BrokerHeartbeatHeader(Header):
-    """904, one-way to every controller.
+    """BROKER_HEARTBEAT (904), sent one-way to every controller.
 
-    `epoch` is the last one in the sender's epoch file, offsets are of its log; `broker_id` is the controller-given id; a
-    lower `election_priority` is preferred. Upstream's controllers ignore the remaining fields of this project: the least
-    number of members that acknowledge a send (0: not reported); whether the log may be missing data that were in memory
-    before an unclean end; why the broker cannot lead now; whether it is an async learner; the process number: later processes
-    have higher numbers unless the clock was set back (0: not reported); the number of the store's start, which also grows
-    while it is open (0: not reported); where the last whole confirmed record ends (-1: not reported); whether the disk was
-    set back to an earlier image.
+    `epoch` is the last epoch in the sender's epoch file, and offsets are of the sender's log. `broker_id` is the id that
+    the controllers assigned; a lower `election_priority` is preferred. The fields from `min_in_sync_replicas` on are
+    extensions that upstream's controllers ignore; 0 or -1 means not reported. They say how many members at least
+    acknowledge a send, whether the log may be missing data that were in memory before an unclean end
+    (`may_miss_acknowledged`), why the broker cannot lead now, and whether it is an async learner. `incarnation` is the
+    process number: later processes have higher numbers unless the clock was set back. `start_number` is the number of the
+    store's start, which also grows while the store is open. `records_confirmed` is where the last whole confirmed record
+    ends. `disk_set_back` says whether the disk was set back to an earlier image.
     """
 
     cluster_name: str
@@ -48,8 +49,9 @@ class BrokerHeartbeatHeader(Header):
 
 @dataclass(slots=True)
 class AlterSyncStateSetHeader(Header):
-    """1001; the body is the requested SyncStateSet with the epoch of the current one. Only masters of this project report the
-    least number of members that acknowledge (0: not reported); upstream's controllers ignore it."""
+    """CONTROLLER_ALTER_SYNC_STATE_SET (1001). The body is the requested SyncStateSet with the epoch of the current set.
+    `min_in_sync_replicas` is an extension that upstream's controllers ignore: how many members at least acknowledge a send
+    (0: not reported)."""
 
     broker_name: str
     master_broker_id: I64
@@ -60,14 +62,15 @@ class AlterSyncStateSetHeader(Header):
 
 @dataclass(slots=True)
 class AlterSyncStateSetResponseHeader(Header):
-    """The set's new epoch; 0 when rejected."""
+    """The set's new epoch; 0 if the change was rejected."""
 
     new_sync_state_set_epoch: I32 = 0
 
 
 @dataclass(slots=True)
 class ElectMasterHeader(Header):
-    """1002; `broker_id` -1 elects any eligible replica, `designate_elect` accepts only `broker_id`."""
+    """CONTROLLER_ELECT_MASTER (1002). `broker_id` -1 elects any eligible replica; `designate_elect` accepts only
+    `broker_id`."""
 
     broker_name: str
     cluster_name: str = ""
@@ -78,7 +81,7 @@ class ElectMasterHeader(Header):
 
 @dataclass(slots=True)
 class ElectMasterResponseHeader(Header):
-    """The elected master; empty when none was."""
+    """The elected master; empty if none was elected."""
 
     master_broker_id: I64 | None = None
     master_address: str | None = None
@@ -88,8 +91,8 @@ class ElectMasterResponseHeader(Header):
 
 @dataclass(slots=True)
 class RegisterBrokerToControllerHeader(Header):
-    """1003. Only brokers of this project send the check code with which their id was granted, the process number and the
-    start number, as in 904; upstream's controllers ignore them."""
+    """CONTROLLER_REGISTER_BROKER (1003). The last three fields are extensions that upstream's controllers ignore: the check
+    code with which the broker's id was granted, and the process number and start number of BROKER_HEARTBEAT (904)."""
 
     broker_name: str
     broker_id: I64
@@ -103,9 +106,9 @@ class RegisterBrokerToControllerHeader(Header):
 
 @dataclass(slots=True)
 class RegisterBrokerToControllerResponseHeader(Header):
-    """The master's four fields only while a recorded master is alive. The last two only in rejections by controllers of this
-    project: a process of this broker has reported this start number, so the sender's disk was set back to an earlier image;
-    and the address of another process of this broker."""
+    """The master's four fields are present only while a recorded master is alive. The last two fields are extensions,
+    present only in rejections. `known_start_number` is a start number that a process of this broker has reported, so the
+    sender's disk was set back to an earlier image. `other_address` is the address of another process of this broker."""
 
     cluster_name: str | None = None
     broker_name: str | None = None
@@ -119,8 +122,8 @@ class RegisterBrokerToControllerResponseHeader(Header):
 
 @dataclass(slots=True)
 class GetReplicaInfoHeader(Header):
-    """1004. Only brokers of this project send their identity, process number and address, so that the reply (2010) shows that
-    the controllers do not know them any more."""
+    """CONTROLLER_GET_REPLICA_INFO (1004). The identity, address and process number of the sender are extensions. With them
+    the controllers can reply (code 2010) that they do not know the sender any more."""
 
     broker_name: str
     broker_id: I64 | None = None
@@ -131,8 +134,8 @@ class GetReplicaInfoHeader(Header):
 
 @dataclass(slots=True)
 class GetReplicaInfoResponseHeader(Header):
-    """The recorded master, dead or alive. Controllers of this project add the address of another process that claims the
-    sender's identity; with 2010 that of the registered one."""
+    """The recorded master, dead or alive. `other_address` is an extension: the address of another process that claims the
+    sender's identity. In a reply with code 2010 it is the address of the registered process."""
 
     master_broker_id: I64 | None = None
     master_address: str | None = None
@@ -142,7 +145,7 @@ class GetReplicaInfoResponseHeader(Header):
 
 @dataclass(slots=True)
 class GetMetadataResponseHeader(Header):
-    """Reply to 1005 of any controller; `peers` repeats `id:host:port;`."""
+    """Reply of any controller to CONTROLLER_GET_METADATA_INFO (1005). `peers` repeats `id:host:port;`."""
 
     group: str | None = None
     controller_leader_id: str | None = None
@@ -153,7 +156,7 @@ class GetMetadataResponseHeader(Header):
 
 @dataclass(slots=True)
 class NotifyBrokerRoleChangedHeader(Header):
-    """1008, controller to broker; the body is the SyncStateSet of that epoch."""
+    """NOTIFY_BROKER_ROLE_CHANGED (1008), from a controller to a broker. The body is the SyncStateSet of that epoch."""
 
     master_address: str | None = None
     master_epoch: I32 | None = None
@@ -163,7 +166,7 @@ class NotifyBrokerRoleChangedHeader(Header):
 
 @dataclass(slots=True)
 class CleanBrokerDataHeader(Header):
-    """1011; `broker_controller_ids_to_clean` separates ids with `;`."""
+    """CLEAN_BROKER_DATA (1011). `broker_controller_ids_to_clean` separates ids with `;`."""
 
     broker_name: str
     cluster_name: str | None = None
@@ -174,8 +177,8 @@ class CleanBrokerDataHeader(Header):
 
 @dataclass(slots=True)
 class GiveUpReplicaHeader(Header):
-    """GIVE_UP_REPLICA: forget the broker that was granted `broker_id` with `register_check_code`, because it restarts with an
-    empty store; `dry_run` only asks whether that is allowed."""
+    """GIVE_UP_REPLICA asks the controllers to forget the broker that was granted `broker_id` with `register_check_code`,
+    because the broker restarts with an empty store. `dry_run` only asks whether that is allowed."""
 
     broker_name: str
     broker_id: I64
@@ -185,7 +188,7 @@ class GiveUpReplicaHeader(Header):
 
 @dataclass(slots=True)
 class GetNextBrokerIdHeader(Header):
-    """1012"""
+    """CONTROLLER_GET_NEXT_BROKER_ID (1012)."""
 
     broker_name: str
     cluster_name: str = ""
@@ -193,7 +196,7 @@ class GetNextBrokerIdHeader(Header):
 
 @dataclass(slots=True)
 class GetNextBrokerIdResponseHeader(Header):
-    """Reply to 1012."""
+    """Reply to CONTROLLER_GET_NEXT_BROKER_ID (1012)."""
 
     cluster_name: str | None = None
     broker_name: str | None = None
@@ -202,7 +205,8 @@ class GetNextBrokerIdResponseHeader(Header):
 
 @dataclass(slots=True)
 class ApplyBrokerIdHeader(Header):
-    """1013; `register_check_code` is `address;milliseconds`, and distinguishes this broker's claim from another's."""
+    """CONTROLLER_APPLY_BROKER_ID (1013). `register_check_code` is `address;milliseconds`. It distinguishes this broker's
+    claim from another broker's."""
 
     broker_name: str
     applied_broker_id: I64
@@ -212,7 +216,7 @@ class ApplyBrokerIdHeader(Header):
 
 @dataclass(slots=True)
 class ApplyBrokerIdResponseHeader(Header):
-    """Reply to 1013."""
+    """Reply to CONTROLLER_APPLY_BROKER_ID (1013)."""
 
     cluster_name: str | None = None
     broker_name: str | None = None

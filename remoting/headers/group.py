@@ -1,4 +1,4 @@
-"""Headers between the brokers of one group: 906, and this project's about tables and planned switchover."""
+"""Headers of requests between the brokers of one group, most of them extensions: tables and planned switchover."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from remoting.wirefields import I32, I64
 
 @dataclass(slots=True)
 class ExchangeHAInfoHeader(Header):
-    """906, request and reply. A request without `master_ha_address` asks; one with it announces the sender as master."""
+    """EXCHANGE_BROKER_HA_INFO (906), request and reply. A request without `master_ha_address` asks for the master's
+    addresses; a request with it announces the sender as master."""
 
     master_ha_address: str | None = None
     master_flush_offset: I64 | None = None
@@ -19,10 +20,10 @@ class ExchangeHAInfoHeader(Header):
 
 @dataclass(slots=True)
 class CopyTablesHeader(Header):
-    """COPY_TABLES: broker `broker_id` has stored the tables of version `holds` (`epoch.revision`, named by its master) and
-    waits `wait_ms` for another. Its tables are based on version `follows` (`epoch.revision@process`, named by a master), so
-    later changes are enough; absent: all rows are wanted. Of many rows those after `place`, as the last slice, of version
-    `named`, said.
+    """COPY_TABLES: the broker `broker_id` has stored the tables of version `holds` (`epoch.revision`, named by the broker's
+    master) and waits `wait_ms` for another version. Its tables are based on version `follows` (`epoch.revision@process`,
+    named by a master), so only later changes are wanted; without `follows` all rows are wanted. If the rows come in slices,
+    `place` and `named` repeat the place and version of the last slice, and the rows after that place are wanted.
     """
 
     broker_id: I64
@@ -35,9 +36,9 @@ class CopyTablesHeader(Header):
 
 @dataclass(slots=True)
 class ReadTablesHeader(Header):
-    """READ_TABLES: the leader of `term` has tables of version `holds`, and asks a member of its group for newer ones. The
-    reply names the member's version, if there is any, and has its tables if they are newer. A broker of another `group`, or
-    not `member`, rejects it: addresses are reused.
+    """READ_TABLES: the leader of `term` has tables of version `holds`, and asks a member of its group for newer tables. The
+    reply names the version of the member's tables, if it has any, and contains the tables if they are newer. A broker that
+    is of another `group`, or is not `member`, rejects the request, because addresses are reused.
     """
 
     term: I64
@@ -48,23 +49,25 @@ class ReadTablesHeader(Header):
 
 @dataclass(slots=True)
 class SlaveHeader(Header):
-    """An extension of 45, which Java brokers send without a header: the sender."""
+    """The sender of GET_ALL_DELAY_OFFSET (45): an extension, because Java brokers send the request without a header."""
 
     broker_id: I64 | None = None
 
 
 @dataclass(slots=True)
 class TablesVersionHeader(Header):
-    """An extension, reply to COPY_TABLES, 43 and 45: the version of the master's topics, groups and deletions at the reply;
-    0.0 if the sender is no master. Older versions omit it with 45 and if they are no master. With 43 and 45 the master's own
-    offsets depend on its log below `rests_on`; older versions do not send it."""
+    """Reply to COPY_TABLES, GET_ALL_CONSUMER_OFFSET (43) and GET_ALL_DELAY_OFFSET (45): an extension. `tables_version` is
+    the version of the master's topics, groups and deletions at the reply, or 0.0 if the sender is no master. Brokers of
+    older versions omit it with 45, and if they are no master. With 43 and 45, the master's own offsets depend on its log
+    below `rests_on`; brokers of older versions do not send `rests_on`."""
 
     tables_version: str | None = None
     rests_on: I64 | None = None
     named: str | None = None
     """With COPY_TABLES: the version with the process that named it."""
     since: str | None = None
-    """With COPY_TABLES: the body has the changes since that version; absent: it has all rows, or the first of all."""
+    """With COPY_TABLES: the body has the changes since that version. Without `since` the body has all rows, or the first of
+    all rows."""
     behind: I64 | None = None
     """With COPY_TABLES: the rows follow this place."""
     place: I64 | None = None
@@ -73,8 +76,8 @@ class TablesVersionHeader(Header):
 
 @dataclass(slots=True)
 class HandOverHeader(Header):
-    """HAND_OVER: the master of `master_epoch` accepts no more messages for `hold_ms`, and answers within `wait_ms`, once all
-    accepted ones are confirmed and held by `successor_id`. With `called_off` the planned switchover is cancelled.
+    """HAND_OVER: the master of `master_epoch` accepts no more messages for `hold_ms`. It answers within `wait_ms`, when all
+    accepted messages are confirmed and stored by `successor_id`. `called_off` cancels the planned switchover.
     """
 
     broker_name: str
@@ -94,8 +97,8 @@ class HandOverResponseHeader(Header):
 
 @dataclass(slots=True)
 class AwaitMasterHeader(Header):
-    """AWAIT_MASTER: answer when the broker accepts messages under `master_epoch` or a newer one, in at most `wait_ms`.
-    `broker_id` is the former master's; absent from older versions."""
+    """AWAIT_MASTER: the broker answers when it accepts messages under `master_epoch` or a newer epoch, or after `wait_ms`.
+    `broker_id` is the former master's; older versions do not send it."""
 
     master_epoch: I32
     wait_ms: I64 = 0
@@ -104,8 +107,9 @@ class AwaitMasterHeader(Header):
 
 @dataclass(slots=True)
 class ReadLogHeader(Header):
-    """DLEDGER_READ_LOG: `size` bytes from `offset` on of a member's log, committed and on its disk; the reply may be shorter,
-    where a file ends. Without a `size`: the part of the log that the member has before its ledger.
+    """DLEDGER_READ_LOG asks for `size` bytes, from `offset` on, of a member's log that are committed and on its disk. The
+    reply is shorter where a file ends. Without `size` the request asks which part of the log the member has before its
+    ledger.
     """
 
     offset: I64 = 0

@@ -1,4 +1,4 @@
-"""Headers of requests about single stored messages: 12, 33, 36, 309, 321."""
+"""Headers of requests about single stored messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from remoting.wirefields import I32, I64, wire
 
 @dataclass(slots=True)
 class QueryMessageHeader(Header):
-    """12; `unique_key_query` searches for the producer's message id."""
+    """QUERY_MESSAGE (12). `unique_key_query` searches for the producer's message id."""
 
     topic: str
     key: str
@@ -21,7 +21,7 @@ class QueryMessageHeader(Header):
     index_type: str | None = None
     """From 5.4.0 on: K, a word of the keys; U, the producer's message id; T, the tag."""
     last_key: str | None = None
-    """From 5.4.0 on, for stores in RocksDB; ignored here."""
+    """From 5.4.0 on, for brokers that store their index in RocksDB; it is ignored here."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class QueryMessageResponseHeader(Header):
 
 @dataclass(slots=True)
 class ViewMessageHeader(Header):
-    """33; `offset` is physical."""
+    """VIEW_MESSAGE_BY_ID (33). `offset` is physical."""
 
     offset: I64
     topic: str | None = None
@@ -42,7 +42,8 @@ class ViewMessageHeader(Header):
 
 @dataclass(slots=True)
 class ConsumerSendMsgBackHeader(Header):
-    """36: the message at physical `offset` was not consumed; a negative `delay_level` means no further retry."""
+    """CONSUMER_SEND_MSG_BACK (36): the message at physical `offset` was not consumed. A negative `delay_level` means no
+    further retry."""
 
     offset: I64
     group: str
@@ -55,7 +56,7 @@ class ConsumerSendMsgBackHeader(Header):
 
 @dataclass(slots=True)
 class ConsumeMessageDirectlyHeader(Header):
-    """309"""
+    """CONSUME_MESSAGE_DIRECTLY (309)."""
 
     consumer_group: str
     client_id: str | None = None
@@ -66,7 +67,7 @@ class ConsumeMessageDirectlyHeader(Header):
 
 @dataclass(slots=True)
 class QueryConsumeQueueHeader(Header):
-    """321; `index` counts entries."""
+    """QUERY_CONSUME_QUEUE (321). `index` counts entries."""
 
     topic: str
     queue_id: I32

@@ -1,4 +1,4 @@
-"""Headers of the name server's requests: 100-105, 205, 216, 217, 219, 224, 322, 327, 901."""
+"""Headers of requests to the name server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from remoting.wirefields import I32, I64, wire
 
 @dataclass(slots=True)
 class RegisterBrokerHeader(Header):
-    """103; `broker_id` is the role id, 0 on the master. `body_crc32` 0 means unchecked."""
+    """REGISTER_BROKER (103). `broker_id` is the role id, 0 on the master. A `body_crc32` of 0 is not checked."""
 
     broker_name: str
     broker_addr: str
@@ -26,7 +26,7 @@ class RegisterBrokerHeader(Header):
 
 @dataclass(slots=True)
 class RegisterBrokerResponseHeader(Header):
-    """The group's master as a slave needs it; both absent for the master itself or when there is none."""
+    """The group's master, for a slave. Both fields are absent if the group has no master or the sender is the master."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
@@ -34,7 +34,7 @@ class RegisterBrokerResponseHeader(Header):
 
 @dataclass(slots=True)
 class UnregisterBrokerHeader(Header):
-    """104, and the same fields in 322."""
+    """UNREGISTER_BROKER (104) and QUERY_DATA_VERSION (322), which have the same fields."""
 
     broker_name: str
     broker_addr: str
@@ -44,14 +44,14 @@ class UnregisterBrokerHeader(Header):
 
 @dataclass(slots=True)
 class QueryDataVersionResponseHeader(Header):
-    """Reply to 322."""
+    """Reply to QUERY_DATA_VERSION (322)."""
 
     changed: bool
 
 
 @dataclass(slots=True)
 class GetRouteInfoHeader(Header):
-    """105"""
+    """GET_ROUTEINFO_BY_TOPIC (105)."""
 
     topic: str
     accept_standard_json_only: bool | None = None
@@ -59,7 +59,7 @@ class GetRouteInfoHeader(Header):
 
 @dataclass(slots=True)
 class BrokerMemberGroupHeader(Header):
-    """901"""
+    """GET_BROKER_MEMBER_GROUP (901)."""
 
     broker_name: str
     cluster_name: str = ""
@@ -67,28 +67,28 @@ class BrokerMemberGroupHeader(Header):
 
 @dataclass(slots=True)
 class BrokerNameHeader(Header):
-    """205 and 327"""
+    """WIPE_WRITE_PERM_OF_BROKER (205) and ADD_WRITE_PERM_OF_BROKER (327)."""
 
     broker_name: str
 
 
 @dataclass(slots=True)
 class WipeWritePermResponseHeader(Header):
-    """Reply to 205."""
+    """Reply to WIPE_WRITE_PERM_OF_BROKER (205)."""
 
     wipe_topic_count: I32
 
 
 @dataclass(slots=True)
 class AddWritePermResponseHeader(Header):
-    """Reply to 327."""
+    """Reply to ADD_WRITE_PERM_OF_BROKER (327)."""
 
     add_topic_count: I32
 
 
 @dataclass(slots=True)
 class DeleteTopicInNamesrvHeader(Header):
-    """216; without `cluster_name` the topic goes everywhere."""
+    """DELETE_TOPIC_IN_NAMESRV (216). Without `cluster_name` the topic is deleted in all clusters."""
 
     topic: str
     cluster_name: str | None = None
@@ -96,14 +96,14 @@ class DeleteTopicInNamesrvHeader(Header):
 
 @dataclass(slots=True)
 class ClusterHeader(Header):
-    """224"""
+    """GET_TOPICS_BY_CLUSTER (224)."""
 
     cluster: str
 
 
 @dataclass(slots=True)
 class PutKVConfigHeader(Header):
-    """100"""
+    """PUT_KV_CONFIG (100)."""
 
     namespace: str
     key: str
@@ -112,7 +112,7 @@ class PutKVConfigHeader(Header):
 
 @dataclass(slots=True)
 class KVConfigHeader(Header):
-    """101 and 102"""
+    """GET_KV_CONFIG (101) and DELETE_KV_CONFIG (102)."""
 
     namespace: str
     key: str
@@ -120,13 +120,13 @@ class KVConfigHeader(Header):
 
 @dataclass(slots=True)
 class GetKVConfigResponseHeader(Header):
-    """Reply to 101."""
+    """Reply to GET_KV_CONFIG (101)."""
 
     value: str | None = None
 
 
 @dataclass(slots=True)
 class NamespaceHeader(Header):
-    """219"""
+    """GET_KVLIST_BY_NAMESPACE (219)."""
 
     namespace: str

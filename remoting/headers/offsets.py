@@ -1,4 +1,4 @@
-"""Headers of requests about offsets of queues and of consumers: 14, 15, 29-32, 220, 222."""
+"""Headers of requests about offsets of queues and of consumers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from remoting.wirefields import I32, I64
 
 @dataclass(slots=True)
 class QueryConsumerOffsetHeader(Header):
-    """14; the reply is an OffsetResponseHeader, or code 22."""
+    """QUERY_CONSUMER_OFFSET (14). The reply is an OffsetResponseHeader, or has code 22."""
 
     consumer_group: str
     topic: str
@@ -20,7 +20,7 @@ class QueryConsumerOffsetHeader(Header):
 
 @dataclass(slots=True)
 class UpdateConsumerOffsetHeader(Header):
-    """15, usually one-way."""
+    """UPDATE_CONSUMER_OFFSET (15), usually one-way."""
 
     consumer_group: str
     topic: str
@@ -30,7 +30,8 @@ class UpdateConsumerOffsetHeader(Header):
 
 @dataclass(slots=True)
 class SearchOffsetHeader(Header):
-    """29; `boundary_type` is LOWER or UPPER, in any case of letters; `timestamp` is a store time in ms."""
+    """SEARCH_OFFSET_BY_TIMESTAMP (29). `boundary_type` is LOWER or UPPER, in upper or lower case; `timestamp` is a store
+    time in ms."""
 
     topic: str
     queue_id: I32
@@ -41,7 +42,7 @@ class SearchOffsetHeader(Header):
 
 @dataclass(slots=True)
 class GetMaxOffsetHeader(Header):
-    """30"""
+    """GET_MAX_OFFSET (30)."""
 
     topic: str
     queue_id: I32
@@ -50,7 +51,7 @@ class GetMaxOffsetHeader(Header):
 
 @dataclass(slots=True)
 class QueueHeader(Header):
-    """31 and 32: one queue."""
+    """GET_MIN_OFFSET (31) and GET_EARLIEST_MSG_STORETIME (32) of one queue."""
 
     topic: str
     queue_id: I32
@@ -58,7 +59,7 @@ class QueueHeader(Header):
 
 @dataclass(slots=True)
 class OffsetResponseHeader(Header):
-    """Reply to 14, 29, 30 and 31."""
+    """Reply to the requests 14, 29, 30 and 31, whose headers are above."""
 
     offset: I64
 
@@ -72,7 +73,8 @@ class TimestampResponseHeader(Header):
 
 @dataclass(slots=True)
 class ResetOffsetHeader(Header):
-    """222 (admin to broker) and 220 (broker to client); negative `timestamp` means the end of the queue."""
+    """INVOKE_BROKER_TO_RESET_OFFSET (222), from an administrator to a broker, and RESET_CONSUMER_CLIENT_OFFSET (220), from
+    a broker to a client. A negative `timestamp` means the end of the queue."""
 
     topic: str
     group: str

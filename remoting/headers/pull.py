@@ -1,4 +1,4 @@
-"""Headers of pull requests 11 and 361."""
+"""Headers of the pull requests PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class PullMessageHeader(Header):
 
 @dataclass(slots=True)
 class PullMessageResponseHeader(Header):
-    """The next offset; sent with each of the codes 0, 19, 20 and 21."""
+    """The next offset. It is sent with the codes SUCCESS (0), PULL_NOT_FOUND (19), PULL_RETRY_IMMEDIATELY (20) and
+    PULL_OFFSET_MOVED (21)."""
 
     suggest_which_broker_id: I64
     next_begin_offset: I64

@@ -1,6 +1,6 @@
-"""Headers of the send requests 10, 310, 320 and of the reply-message ones 324, 325, 326.
+"""Headers of requests that send messages, and of those that send a reply to a message.
 
-Codes 310, 320 and 325 write one-letter names for the same fields.
+SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320) and SEND_REPLY_MESSAGE_V2 (325) have one-letter names for the same fields.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LONG_NAMED = (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
 class SendMessageHeader(Header):
     """The attributes of a message besides its body; `born_timestamp` is the producer's clock in ms.
 
-    `properties` is `key 0x01 value 0x02` pairs; `batch`: the body holds several messages, whatever the code.
+    `properties` are `key 0x01 value 0x02` pairs. `batch` says that the body holds several messages, whatever the code.
     """
 
     producer_group: str = wire(short="a")
@@ -40,17 +40,18 @@ class SendMessageHeader(Header):
 
     @classmethod
     def of(cls, command: RemotingCommand) -> Self:
-        """The header of a send request, by its code's names. Raises HeaderError."""
+        """The header of a send request, read with the field names of its code. Raises HeaderError."""
         return cls(*read_ext(cls, command.ext, short=command.code not in LONG_NAMED))
 
     def to_short_ext(self) -> dict[str, str]:
-        """`to_ext` with the names of codes 310, 320 and 325."""
+        """`to_ext` with the one-letter names."""
         return write_ext(self, short=True)
 
 
 @dataclass(slots=True)
 class SendMessageResponseHeader(Header):
-    """A message's place; of a batch, `queue_offset` is the first one's and `msg_id` joins all with commas."""
+    """A message's place. For a batch, `queue_offset` is that of the first message, and `msg_id` joins the ids of all with
+    commas."""
 
     msg_id: str
     queue_id: I32
@@ -64,7 +65,8 @@ class SendMessageResponseHeader(Header):
 
 @dataclass(slots=True)
 class ReplyMessageHeader(Header):
-    """326: the reply to a request, on its way to the requesting client; hosts are "ip:port", times ms."""
+    """PUSH_REPLY_MESSAGE_TO_CLIENT (326): the reply to a request, on its way to the requesting client. Hosts are "ip:port";
+    times are ms."""
 
     producer_group: str
     topic: str

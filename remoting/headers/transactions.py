@@ -1,4 +1,4 @@
-"""Headers of requests about messages in transactions: 37, and 39 from the broker to a producer."""
+"""Headers of requests about messages in transactions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from remoting.wirefields import I32, I64, wire
 
 @dataclass(slots=True)
 class EndTransactionHeader(Header):
-    """37: commit (8) or roll back (12) the half message at physical `commit_log_offset`, `tran_state_table_offset` in its
-    queue; 0: the producer does not know yet. `msg_id` is the producer's own."""
+    """END_TRANSACTION (37) commits (8) or rolls back (12) the half message at physical `commit_log_offset`, or says that
+    the producer does not know yet (0). `tran_state_table_offset` is the message's offset in its queue; `msg_id` is the
+    producer's own id."""
 
     producer_group: str
     tran_state_table_offset: I64
@@ -26,7 +27,8 @@ class EndTransactionHeader(Header):
 
 @dataclass(slots=True)
 class CheckTransactionStateHeader(Header):
-    """39: asks for the outcome of this half message. The body is the message; the producer answers with 37."""
+    """CHECK_TRANSACTION_STATE (39), from the broker to a producer, asks for the outcome of this half message. The body is
+    the message. The producer answers with END_TRANSACTION (37)."""
 
     tran_state_table_offset: I64
     commit_log_offset: I64

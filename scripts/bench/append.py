@@ -1,9 +1,9 @@
-"""Cost of appending and dispatching 1 KiB messages, with the settings as shipped: microseconds per message.
+"""The cost of appending and dispatching 1 KiB messages with shipped settings, in microseconds per message.
 
     python -m scripts.bench.append [--messages 100000] [--batch 32] [--runs 5] [--directory DIR]
 
-Prints min, median and max over the runs. The log is written through its mapping in a temporary directory; each run
-starts with an empty store, so blocks and page faults of a fresh segment are part of the figure."""
+Prints min, median and max over the runs. The log is written through its mapping in a temporary directory. Each run starts with
+an empty store, so the figures include disk blocks and page faults of a new segment."""
 
 from __future__ import annotations
 

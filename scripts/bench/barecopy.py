@@ -1,7 +1,7 @@
-"""The probe of the least cost of a log copy in Python: a socket that one process fills from a mapping, and another empties
-into a mapping of a new file, 256 KiB at a time.
+"""A probe for the least cost of copying a log in Python. One process writes from a mapping to a socket, and another reads from
+the socket into a mapping of a new file, 256 KiB at a time.
 
-Invariant: nothing looks at the bytes, and the only system calls are those that move them."""
+Invariant: the bytes are not examined, and the only system calls are those that move them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PIECE_BYTES = 256 << 10
 
 @dataclass(frozen=True)
 class Copy:
-    """MB a second of the clock, and of the CPU of each end."""
+    """MB per second of wall clock, and per second of CPU of each end."""
 
     mb_per_second: float
     sender_mb_per_cpu_second: float
@@ -57,13 +57,13 @@ def receive(target: Path, count: int, port: int, answer: Connection) -> None:
 
 
 def copy(source: Path, count: int, directory: Path | None) -> Copy:
-    """Copies the first `count` bytes of `source` to a file below `directory`, which is gone afterwards."""
+    """Copy the first `count` bytes of `source` to a file below `directory`, which is removed afterwards."""
     spawn = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-", dir=directory) as folder:
         from_sender, to_sender = spawn.Pipe()
         sender = spawn.Process(target=send, args=(source, count, to_sender))
         sender.start()
-        to_sender.close()  # so that its end is noticed here
+        to_sender.close()  # so that the sender's end is noticed
         from_receiver, to_receiver = spawn.Pipe()
         arguments = (Path(folder) / "copy", count, from_sender.recv(), to_receiver)
         receiver = spawn.Process(target=receive, args=arguments)

@@ -1,10 +1,10 @@
-"""The probe of what a send must cost in Python: `python -m scripts.bench.bareloop FILE` prints its port and serves.
+"""A probe for the least cost of a send in Python. `python -m scripts.bench.bareloop FILE` prints its port and serves.
 
-Each request's header is parsed by orjson, a record's head packed by `struct` and written with the body to a mapping of a new
-file, and an answer formatted; all requests of one receive are answered by one write, on uvloop. Nothing is checked, replicated,
+On uvloop, the server parses each request's header with orjson, packs a record's head with `struct`, writes it with the body to
+a mapping of a new file, and formats a reply. One write answers all requests of one receive. Nothing is checked, replicated,
 dispatched or kept.
 
-Invariant: it understands the frames of scripts.bench.lightclient, and does no more than is described here."""
+Invariant: the probe understands the frames of scripts.bench.lightclient, and does no more than is described here."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def serve(file: Path) -> None:
 
 @contextmanager
 def bare_server(directory: Path | None) -> Iterator[tuple[str, int]]:
-    """Its address and pid."""
+    """Run the probe's server. The result is its address and pid."""
     with tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-", dir=directory) as folder:
         command = command_of("scripts.bench.bareloop", [f"{folder}/mapped"])
         with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as process:
@@ -99,7 +99,7 @@ def bare_server(directory: Path | None) -> Iterator[tuple[str, int]]:
 
 @dataclass(frozen=True)
 class Probe:
-    """Of single messages: how many a second with many under way, the server's cost of one, and the ms of one alone."""
+    """Figures for single messages: messages per second with many under way, the server's cost of one, the ms of one alone."""
 
     per_second: float
     cpu_us: float
@@ -108,10 +108,10 @@ class Probe:
 
 
 def probe(directory: Path | None, body_bytes: int, in_flight: int, seconds: float) -> Probe:
-    """The speed of the least of Python on this machine now."""
+    """The probe's figures on this machine at this time."""
     sends = Sends("bench", 8, body_bytes)
     with bare_server(directory) as (address, pid):
-        load(address, sends, in_flight, 0.2)  # so that all code has run
+        load(address, sends, in_flight, 0.2)  # warm up all code
         before = cpu_seconds(pid)
         many = load(address, sends, in_flight, seconds)
         cpu_us = (cpu_seconds(pid) - before) / many.messages * 1e6
@@ -120,7 +120,7 @@ def probe(directory: Path | None, body_bytes: int, in_flight: int, seconds: floa
 
 
 def mean(first: Probe, second: Probe) -> Probe:
-    """Of a probe before and one after."""
+    """The mean of a probe before and a probe after."""
     pairs = zip(vars(first).values(), vars(second).values(), strict=True)
     return Probe(*((one + other) / 2 for one, other in pairs))
 

@@ -1,7 +1,8 @@
-"""Broker sets as controllers see them: requests over one connection, heartbeats to each over one of each broker's own.
+"""Broker sets as controllers see them. Requests use one connection, and each broker sends heartbeats over its own connection
+to each controller.
 
-Invariant: a broker's heartbeats announce a long lifetime, so that it dies only by the end of its connection. Addresses
-differ, and one listener takes the requests to all of them."""
+Invariant: heartbeats announce a long timeout, so a broker counts as dead only when its connection ends. The brokers have
+different addresses, and one listener accepts the requests to all of them."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ TRY_AGAIN_S = 0.05
 CALL_MS = 30_000
 
 Broker = tuple[str, int]
-"""(name of its set, id)"""
+"""(name of the broker's set, broker id)."""
 
 
 class ControllerRefused(Exception):
@@ -49,8 +50,8 @@ class ControllerRefused(Exception):
 
 
 class BrokerSets:
-    """`count` sets of three, known to the controllers once `register` has returned. Those that were registered before come
-    back with their former `port`."""
+    """`count` sets of three brokers, which the controllers know after `register` has returned. Sets that were registered
+    before come back with their former `port`."""
 
     def __init__(self, controllers: Iterable[str], leader: str, count: int, port: int = 0) -> None:
         self.controllers = list(controllers)
@@ -58,13 +59,13 @@ class BrokerSets:
         self.names = [f"set-{number:04}" for number in range(count)]
         self.client = RemotingClient(clock=SystemClock())
         self.lost: dict[str, int] = {}
-        """The master of each set that was lost last."""
+        """For each set: the master that was lost last."""
         self._sockets: dict[tuple[str, Broker], socket.socket] = {}
         self._listener = DiscardingListener(port)
 
     @property
     def port(self) -> int:
-        """Of all brokers."""
+        """The port of all brokers."""
         return self._listener.port
 
     async def close(self) -> None:
@@ -89,7 +90,7 @@ class BrokerSets:
     async def patiently(
         self, code: RequestCode, header: Header | None, body: bytes | None = None
     ) -> RemotingCommand:
-        """As `call`; a busy controller is asked again, and another one when it leads no more."""
+        """Do as `call`. A busy controller is asked again, and another controller is asked if the first one no longer leads."""
         for _ in range(TRIES):
             try:
                 return await self.call(code, header, body)
@@ -109,7 +110,8 @@ class BrokerSets:
                     self.leader = said.controller_leader_address
 
     async def register(self) -> None:
-        """Every broker gets its id and sends a heartbeat, every set gets broker 1 as master and then all three as members."""
+        """Register all brokers. Every broker gets its id and sends a heartbeat. Every set gets broker 1 as master, and then
+        all three brokers as members."""
         await each(self.names, self._register)
 
     async def _register(self, name: str) -> None:
@@ -128,7 +130,7 @@ class BrokerSets:
         await self.fill(name)
 
     async def fill(self, name: str) -> None:
-        """Once the set has a master, it gets all three as members again."""
+        """Wait until the set has a master, and make all three brokers members again."""
         for _ in range(TRIES):
             reply = await self.patiently(RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoHeader(name))
             info, members = (
@@ -147,7 +149,7 @@ class BrokerSets:
         raise SystemExit(f"{name} does not become whole")
 
     async def masters(self) -> dict[str, int | None]:
-        """By set."""
+        """The masters by set."""
         body = json.dumps(self.names).encode()
         reply = await self.patiently(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, None, body)
         table = BrokerReplicasInfo.decode(reply.body).replicas_info_table
@@ -165,8 +167,8 @@ class BrokerSets:
         return [(name, broker_id) for name in self.names for broker_id in REPLICAS]
 
     def connect(self, brokers: Iterable[Broker], controllers: Iterable[str] = ()) -> list[socket.socket]:
-        """A new connection of each to each controller (all, if none is named) and a heartbeat over it; their earlier ones stay
-        open."""
+        """Open a new connection of each broker to each controller (all, if none is named), and send a heartbeat over it.
+        Earlier connections stay open."""
         before = []
         for controller in list(controllers) or self.controllers:
             host, _, port = controller.rpartition(":")
@@ -180,7 +182,7 @@ class BrokerSets:
         return before
 
     def beat(self, brokers: Iterable[Broker], controller: str) -> None:
-        """A heartbeat of each over the connection that it has."""
+        """Send a heartbeat of each broker over its connection."""
         for broker in brokers:
             self._sockets[controller, broker].sendall(self._heartbeat(broker))
 
@@ -191,7 +193,7 @@ class BrokerSets:
             await self.patiently(RequestCode.CONTROLLER_REGISTER_BROKER, header)
 
     def disconnect(self, brokers: Iterable[Broker]) -> None:
-        """The end of each, as all controllers see it."""
+        """End each broker as seen by all controllers: close its connections."""
         for broker in brokers:
             for controller in self.controllers:
                 self._sockets.pop((controller, broker)).close()
@@ -207,7 +209,7 @@ class BrokerSets:
 
 
 async def each(names: Iterable[str], work: Callable[[str], Awaitable[None]]) -> None:
-    """Does `work` for all names, some at a time."""
+    """Do `work` for all names, some at a time."""
     waiting = iter(list(names))
 
     async def worker() -> None:
@@ -218,7 +220,7 @@ async def each(names: Iterable[str], work: Callable[[str], Awaitable[None]]) -> 
 
 
 class DiscardingListener:
-    """Discards the requests of controllers to brokers, at every loopback address, in a thread of its own."""
+    """Discards the requests of controllers to brokers, at every loopback address, in a separate thread."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.socket()

@@ -2,14 +2,15 @@
 
     python -m scripts.bench.catchup [--bytes 3g] [--runs 3] [--sides ours-c,java-c] [--skip-java] [--profile]
 
-Of each side a master with that many bytes of log, sent in batches to 8 queues while it was alone (minInSyncReplicas is 1 here,
-else as shipped), under our name server and controllers. Then in each run, in turn: the slave, whose store was emptied, is
-started. Its first byte is that of its first segment, counted from the start of the process; speed is counted from there until
-its log is as long as the master's, and until all its queues are. CPU is that of the whole process over the same time, anonymous
-memory of the slave its peak. A probe before each (scripts.bench.barecopy) copies a segment through a socket from
-one mapping to another: figures are also given as multiples of it. Both pay for memory that a virtual machine has given back.
+Each side has a master with that many bytes of log, under our name server and controllers. The log was sent in batches to 8
+queues while the master was alone (minInSyncReplicas is 1, and all other settings are as shipped). In each run the sides take
+turns: the slave's store is emptied, and the slave is started. "First byte" is the time from the start of the process to the
+first byte of its first segment. Speed is measured from there until its log is as long as the master's, and until all its
+queues are. CPU is that of the whole process in the same time; anonymous memory is the slave's peak. A probe before each
+measurement (scripts.bench.barecopy) copies a segment through a socket from one mapping to another. Figures are also given as
+multiples of the probe's. Both include the cost of memory that a virtual machine has given back.
 
-Without Java, or with `--skip-java`, only ours are measured. Exits 1 when a median misses its target."""
+Without Java, or with `--skip-java`, only our side is measured. The exit code is 1 if a median misses its target."""
 
 from __future__ import annotations
 
@@ -60,14 +61,14 @@ REACHES = (
 
 @dataclass(frozen=True)
 class Held:
-    """A broker's bytes of log, and entries of all queues."""
+    """The bytes of a broker's log, and the number of entries in all its queues."""
 
     log_end: int
     entries: int
 
 
 async def held(admin: AdminClient, address: str) -> Held:
-    """Raises AdminError while the broker does not answer."""
+    """What the broker holds. Raises AdminError while the broker does not answer."""
     end = int((await admin.runtime_info(address))["commitLogMaxOffset"])
     entries = 0
     for queue in range(QUEUES):
@@ -77,14 +78,14 @@ async def held(admin: AdminClient, address: str) -> Held:
 
 
 def listening(address: str) -> bool:
-    """Whether a server takes connections there."""
+    """Whether a server accepts connections at this address."""
     host, _, port = address.rpartition(":")
     with socket.socket() as asked:
         return asked.connect_ex((host, int(port))) == 0
 
 
 class FilledCluster:
-    """A master with a log; `slave_store` is where the slave's is."""
+    """A cluster whose master has a log. `slave_store` is the slave's store."""
 
     def __init__(self, cluster: Cluster, side: Side, log_bytes: int) -> None:
         self.side = side
@@ -96,7 +97,7 @@ class FilledCluster:
         sends = Sends(TOPIC, QUEUES, 1024, BATCH)
         while asyncio.run(self._ask(self._master)).log_end < log_bytes:
             load(self._master, sends, IN_FLIGHT, FILL_S)
-        time.sleep(1)  # so that its dispatch has caught up with its log
+        time.sleep(1)  # dispatch catches up with the log
         self.full = asyncio.run(self._ask(self._master))
 
     async def _ask(self, address: str) -> Held:
@@ -167,7 +168,7 @@ class FilledCluster:
         table.note("anonymous memory of the master, MiB", name, own_mib(pids[0]))
 
     def profile(self) -> str:
-        """The functions with the slave's CPU, of a sampled broker, from its first byte until it has caught up and has
+        """The functions that used the slave's CPU, from a sampled broker, from the first byte until it has caught up and
         dispatched."""
         return asyncio.run(self._profiled())
 
@@ -199,7 +200,7 @@ class FilledCluster:
             return await held(admin, self._slave)
         except AdminError:
             self._pid(SLAVE)
-            return Held(0, 0)  # it does not answer yet
+            return Held(0, 0)  # no answer yet
 
 
 def profile(given: Namespace, side: Side) -> None:
@@ -249,7 +250,7 @@ def main() -> int:
         measure(given, sides, table)
     finally:
         for line in table.lines([side.name for side in sides]):
-            print(line)  # also of the runs before one that failed
+            print(line)  # even if a later run failed
     if given.profile:
         profile(given, sides[0])
     lines, missed = table.judged(sides[0].name, REACHES)

@@ -2,8 +2,8 @@
 
     python -m scripts.bench.cli [--runs 5]
 
-Wall clock of the whole process. Real commands ask a new local cluster of seven processes. Exits 1 when a median misses its
-target."""
+The time is wall clock of the whole process. Real commands ask a new local cluster of seven processes. The exit code is 1 if a
+median misses its target."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMMAND_S_TARGET = 0.5
 
 
 def timed(arguments: Sequence[str]) -> float:
-    """Seconds that `mqadmin arguments` takes."""
+    """How many seconds `mqadmin` takes with these arguments."""
     began = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-m", "mqadmin", *arguments], capture_output=True, text=True, check=False

@@ -2,9 +2,10 @@
 
     python -m scripts.bench.connections [--connections 10000] [--runs 3]
 
-One name server, one controller, one broker, shipped settings. Every connection registers a client with one heartbeat, as a
-producer does, and is then silent. One sender waits for each acknowledgement before its next message of 1 KiB; it is timed
-without the connections, with them, and after they are closed again. Exits 1 when memory misses its target."""
+There are one name server, one controller and one broker with shipped settings. Every connection registers a client with one
+heartbeat, as a producer does, and is then silent. One sender waits for each acknowledgement before it sends its next message
+of 1 KiB. It is timed without the connections, with them, and after they are closed again. The exit code is 1 if memory misses
+its target."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ IDLE_S = 10
 
 
 def idle_clients(address: str, count: int) -> list[socket.socket]:
-    """`count` connections to the broker whose heartbeats it has answered."""
+    """Open `count` connections to the broker, whose heartbeats the broker has answered."""
     host, _, port = address.rpartition(":")
     opened = []
     for number in range(count):

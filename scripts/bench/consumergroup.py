@@ -2,10 +2,10 @@
 
     python -m scripts.bench.consumergroup [--members 1000] [--runs 3]
 
-One name server, one controller, one broker, shipped settings. Each member is a connection that beats once and, when it is
-notified that its group changed (40), asks for the members (38), for its topic and for its retry topic, once a second at most,
-as upstream's clients do. All join as fast as they are answered; then one joins, leaves (35), comes again, and loses its
-connection."""
+There are one name server, one controller and one broker with shipped settings. Each member is a connection that sends one
+heartbeat. When a member is notified that its group changed (NOTIFY_CONSUMER_IDS_CHANGED, 40), it requests the list of members
+(38) for its topic and for its retry topic, at most once a second, as upstream's clients do. All members join as fast as they
+get answers. Then one member joins, leaves (UNREGISTER_CLIENT, 35), joins again, and loses its connection."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from scripts.bench.wholecluster import whole_cluster
 
 GROUP, TOPIC, BESIDE = "bench-crowd", "crowd", "beside"
 NOTIFIED = b'"code":40,'
-ASKED_TIMES = 2  # of the topic, and of the retry topic
+ASKED_TIMES = 2  # for the topic, and for the retry topic
 ASKS_EACH_S = 1.0
 QUIET_S = 1.5
 SPARE_FILES = 200
 
 
 class Member(asyncio.Protocol):
-    """`notified` and `answered` count over all members."""
+    """One member. `notified` and `answered` count for all members together."""
 
     notified = answered = 0
     last_received = 0.0
@@ -70,7 +70,7 @@ class Member(asyncio.Protocol):
         del self._unread[:at]
 
     def _ask(self) -> None:
-        """Now, or a second after it asked last."""
+        """Request the list now, or a second after the last request."""
         loop = asyncio.get_running_loop()
         if self._asks_at <= loop.time():
             self._asks_at = max(loop.time(), self._asks_at + ASKS_EACH_S)
@@ -98,7 +98,7 @@ def heartbeat(client_id: str) -> bytes:
 
 
 def bystander(address: str, questions: Connection) -> None:
-    """Send one message after the other; asked, it returns the longest wait since it was asked last, in ms."""
+    """Send one message after the other. When called, it returns the longest wait since the last call, in ms."""
     host, _, port = address.rpartition(":")
     requests, longest_s, number = Sends(BESIDE, 4, 100), 0.0, 0
     with socket.create_connection((host, int(port))) as connection:
@@ -117,13 +117,13 @@ def bystander(address: str, questions: Connection) -> None:
 
 
 class Crowd:
-    """The members at `address`, whose broker runs as `pid`; measurements go to `values`."""
+    """The members at `address`, whose broker has the process id `pid`. Measurements go to `values`."""
 
     def __init__(self, address: str, pid: int, beside: Connection, values: dict[str, list[float]]) -> None:
         self._address, self._pid, self._beside, self._values = address, pid, beside, values
 
     async def member(self, client_id: str) -> Member:
-        """One that the broker knows."""
+        """Add a member that the broker knows."""
         host, _, port = self._address.rpartition(":")
         loop = asyncio.get_running_loop()
         _, member = await loop.create_connection(Member, host, int(port))
@@ -132,7 +132,7 @@ class Crowd:
         return member
 
     async def measured(self, what: str, action: Awaitable[None]) -> None:
-        """Measure the broker until all have been quiet for a while."""
+        """Measure the broker until all members have been quiet for a while."""
         self._longest_ms()
         began, cpu_s, notified, answered = (
             time.perf_counter(),

@@ -1,6 +1,6 @@
-"""Three controllers as `conf/cluster-3n` starts them, on ports and in a folder of their own, gone afterwards.
+"""Three controllers as in `conf/cluster-3n`, on separate ports and in a folder that is removed afterwards.
 
-Invariant: of the shipped settings only addresses and folders differ; every process it started is ended."""
+Invariant: only addresses and folders differ from the shipped settings. Every started process is ended."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOOK_AGAIN_S = 0.01
 
 
 class ControllerGroup:
-    """`addresses` by id. With `sync_ms` each sync of theirs takes that much longer."""
+    """The controllers. `addresses` are by id. With `sync_ms` each of their syncs takes that much longer."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-")
@@ -86,7 +86,7 @@ class ControllerGroup:
         return self._processes[name].pid
 
     async def agreed_leader(self) -> str:
-        """The id of the controller that all three name as their leader, itself included."""
+        """The id of the controller that all three controllers, including itself, name as their leader."""
         client = RemotingClient(clock=SystemClock())
         deadline = time.monotonic() + LEADER_S_MAX
         try:

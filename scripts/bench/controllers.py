@@ -4,14 +4,15 @@ replaced.
     python -m scripts.bench.controllers [--runs 3] [--quick] [--slow-sync-ms 5] [--failovers 3]
         [--hand-overs 3]
 
-The configuration is `conf/cluster-3n`, in an empty directory each run; everything on this machine, one process plays all
-brokers and keeps a connection of each to every controller. A proposal is a registration (1003) with a new address, each of
-those in flight for another set; a read is 1004. Masters are lost when their connections end, and all are elected when the
-leader names another one for every set. Brokers reconnect when each opens a second connection to the leader, sends over it and
-closes the first. "Longest wait" is the longest answer to a request (1005) that the leader answers from memory, asked again and
-again meanwhile: how long its loop was held. After a kill or a SIGTERM of the leader, or an operator's request that it transfer
-leadership, the clock runs until a proposal is next accepted; of a hundred of these the 99th percentile is printed.
-With `--slow-sync-ms` the loss of all masters is measured again with every sync of the controllers that much longer.
+The configuration is `conf/cluster-3n`, in an empty directory for each run. Everything runs on this machine. One process plays
+all brokers, with a connection of each broker to every controller. A proposal is a registration (CONTROLLER_REGISTER_BROKER,
+1003) with a new address; proposals in flight are for different sets. A read is CONTROLLER_GET_REPLICA_INFO (1004). Masters are
+lost by the end of their connections, and all are elected when the leader names another master for every set. To reconnect,
+each broker opens a second connection to the leader, sends over it and closes the first. "Longest wait" shows how long the
+leader's loop was held: it is the longest time for an answer from memory (CONTROLLER_GET_METADATA_INFO, 1005), requested again
+and again meanwhile. After a kill or a SIGTERM of the leader, or an operator's request to transfer leadership, the time until
+the next accepted proposal is measured. For a hundred of these the 99th percentile is printed. With `--slow-sync-ms` the loss
+of all masters is measured again while every sync of the controllers takes that much longer.
 
 Prints rows for docs/performance.md. Java's figures in them were measured on another day."""
 
@@ -56,7 +57,7 @@ JAVA = {
 }
 LOOP_STEPS = 5_000_000
 P99_OF = 100
-"""With this many values, or more, the 99th percentile is printed."""
+"""From this many values on the 99th percentile is printed."""
 STEADY_S = 1.0
 TRY_MS = 500
 LOOK_AGAIN_S = 0.005
@@ -66,7 +67,7 @@ MOVED_BROKER = 2
 
 
 class Figures:
-    """The measurements of all runs, in the order in which they first came."""
+    """The measurements of all runs, in the order of their first values."""
 
     def __init__(self) -> None:
         self.values: dict[str, list[float]] = {}
@@ -82,7 +83,8 @@ class Figures:
 
 
 class LongestWait:
-    """Sends a controller requests that it answers from memory, again and again in a thread; `ms` is the longest answer."""
+    """A thread that sends requests to a controller again and again, which the controller answers from memory. `ms` is the
+    longest time for an answer."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -133,7 +135,7 @@ async def rate(
 
 
 def moves(sets: BrokerSets) -> Callable[[int], Awaitable[object]]:
-    """A proposal of set `number`: its second broker reports another address than before."""
+    """A proposal for set `number`: its second broker reports a new address."""
     turns: dict[int, Iterator[bool]] = {}
 
     async def move(number: int) -> object:
@@ -146,7 +148,7 @@ def moves(sets: BrokerSets) -> Callable[[int], Awaitable[object]]:
 
 
 async def all_elected(sets: BrokerSets) -> None:
-    """Wait until every set has a master again, none of them the lost one (broker 1, or its successor)."""
+    """Wait until every set has a master again that is not the lost one (broker 1, or its successor)."""
     last = sets.names[-1]
     async with asyncio.timeout(ELECTED_S_MAX):
         while (await sets.master_of(last)) in (None, sets.lost[last]):  # noqa: ASYNC110 - it is asked over the network
@@ -159,9 +161,9 @@ async def all_elected(sets: BrokerSets) -> None:
 
 
 async def lose_masters(figures: Figures, sets: BrokerSets, what: str) -> None:
-    """All at once; afterwards every set is whole again."""
+    """Lose all masters at once. Afterwards every set is whole again."""
     masters: dict[str, int | None] = {}
-    while None in masters.values() or not masters:  # an earlier measurement may have ended some master
+    while None in masters.values() or not masters:  # an earlier measurement may have ended a master
         await each(sets.names, sets.fill)
         masters = await sets.masters()
     sets.lost = {name: master for name, master in masters.items() if master is not None}
@@ -182,7 +184,7 @@ async def of_sets(
     wanted: argparse.Namespace,
     chance: random.Random,
 ) -> int:
-    """Measure with `count` sets registered; returns the port of their brokers."""
+    """Measure with `count` registered sets. Returns the port of their brokers."""
     leader = await group.agreed_leader()
     fresh = own_mib(group.pid(leader))
     sets = BrokerSets(group.addresses.values(), group.addresses[leader], count)
@@ -231,7 +233,7 @@ async def reconnect(figures: Figures, sets: BrokerSets, leader_pid: int) -> None
 
 
 async def heartbeats(figures: Figures, sets: BrokerSets, leader_pid: int, seconds: float) -> None:
-    """Every broker's, each second, to the leader."""
+    """Send heartbeats of every broker to the leader each second."""
     cpu, began = cpu_seconds(leader_pid), time.perf_counter()
     for second in range(1, round(seconds) + 1):
         sets.beat(sets.brokers, sets.leader)
@@ -257,7 +259,7 @@ async def asked(sets: BrokerSets) -> object:
 async def of_slow_disks(
     figures: Figures, group: ControllerGroup, count: int, port: int, sync_ms: float
 ) -> None:
-    """The masters of sets that are registered already, lost on controllers whose syncs are slow."""
+    """Measure the loss of masters on controllers with slow syncs. The sets are registered already."""
     leader = await group.agreed_leader()
     sets = BrokerSets(group.addresses.values(), group.addresses[leader], count, port)
     try:
@@ -268,7 +270,7 @@ async def of_slow_disks(
 
 
 async def accepted(client: RemotingClient, group: ControllerGroup, address: str) -> None:
-    """Returns once some controller has accepted a proposal: broker 2 of the first set is at `address`."""
+    """Return once a controller has accepted a proposal: broker 2 of the first set is at `address`."""
     header = RegisterBrokerToControllerHeader("set-0000", MOVED_BROKER, address, CLUSTER)
     for controller in itertools.cycle(group.addresses.values()):
         request = RemotingCommand.request(RequestCode.CONTROLLER_REGISTER_BROKER, header)
@@ -289,8 +291,8 @@ async def lead_by_another(
     what: str,
     chance: random.Random,
 ) -> None:
-    """The clock runs from the signal to the leader until a proposal is accepted. All brokers stay, and meet the old leader
-    again when it has been restarted."""
+    """Measure the time from the signal to the leader until a proposal is accepted. All brokers stay, and reconnect to the old
+    leader after its restart."""
     leader = await group.agreed_leader()
     client = RemotingClient(clock=SystemClock())
     try:
@@ -313,7 +315,7 @@ async def lead_by_another(
 async def hand_over(
     figures: Figures, group: ControllerGroup, sets: BrokerSets, chance: random.Random
 ) -> None:
-    """The clock runs from the request, `mqadmin leadershipTransfer`, until the next leader accepts a proposal."""
+    """Measure the time from `mqadmin leadershipTransfer` until the next leader accepts a proposal."""
     client, admin = RemotingClient(clock=SystemClock()), AdminClient(SystemClock())
     try:
         await asyncio.sleep(STEADY_S + chance.random())
@@ -333,7 +335,7 @@ async def hand_over(
 
 @contextmanager
 def probed(figures: Figures, root: Path) -> Iterator[None]:
-    """Measure the machine before and after: how much it varied itself."""
+    """Measure with a probe before and after, which shows how much the machine itself varied."""
     for moment in ("before", "after"):
         middle, late = sync_probe_ms(root)
         figures.note("probe: 4 KiB and fdatasync, p50 ms", middle)
@@ -378,7 +380,7 @@ def main() -> None:
         for _ in range(arguments.runs):
             run_once(figures, count, seconds, arguments, chance)
     finally:
-        figures.print()  # also of the runs before one that failed
+        figures.print()  # even if a later run failed
     print(f"\n{machine()}")
 
 

@@ -3,11 +3,11 @@
     python -m scripts.bench.decode [--bytes 1g] [--runs 5] [--directory DIR] [--columns NAMES ...]
     python -m scripts.bench.decode --store DIR [--store DIR ...]      stores that scripts.bench.replaylog wrote before
 
-Data sets: A has bodies of 1024 ± 128 bytes, B of 100 ± 30. Bytes are those of the log, its page cache warm (one run before the
-first is not counted). Column sets: `meta`, `default` and `full` are the presets (full has all but properties_raw); `raw` is
-meta with body and properties_raw. Figures are min, median and max over the runs, each a read of the whole log as
-`sparkreplay.read.reader.read_stretch` does it; `one topic` is a read of one topic of the eight, walked and through the consume
-queues, against the read of all of them with the same columns. Memory is what the process holds above its size before the
+Data set A has bodies of 1024 ± 128 bytes, and B of 100 ± 30 bytes. Bytes are those of the log, which is in the page cache (a
+first run is not counted). The column sets `meta`, `default` and `full` are the presets (full has all columns but
+properties_raw); `raw` is meta with body and properties_raw. Figures are min, median and max over the runs. Each run reads the
+whole log with `sparkreplay.read.reader.read_stretch`. `one topic` compares a read of one of the eight topics, by a walk and
+through the consume queues, with a read of all topics, with the same columns. Memory is the growth of the process since the
 first read of `full`."""
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def log_bytes(read: ReadPlan) -> int:
 
 
 def seconds(read: ReadPlan) -> tuple[float, int]:
-    """Time of reading it all, batches dropped as they come, and the rows."""
+    """The time to read everything, with batches dropped when they come, and the number of rows."""
     before = time.perf_counter()
     rows = sum(batch.num_rows for stretch in read.stretches for batch in read_stretch(read, stretch))
     return time.perf_counter() - before, rows
@@ -57,7 +57,7 @@ def many(read: ReadPlan, runs: int) -> tuple[list[float], int]:
 
 
 def memory(store: Path) -> None:
-    """What the process grows by over the stretches of the whole store."""
+    """The growth of the process during the read of all stretches of the store."""
     read = planned(store, "full")
     base = resident_mib(os.getpid())
     held = []

@@ -2,12 +2,13 @@
 
     python -m scripts.bench.dispatch [--bytes 256m] [--body 1024] [--runs 5] [--directory DIR]
 
-The log is that of scripts.bench.replaylog: 8 topics of 4 queues, each message with UNIQ_KEY, one word of KEYS and a tag.
-*slave*: all of the log received and confirmed, then dispatched by `store.dispatch` alone. *level*: the log placed as a link
-does, 256 KiB at a time, each confirmed at once; its speed, and the time from the last byte until all is dispatched. *master*:
-sends of 32 and of 1 appended, confirmed and dispatched in turn, only the last counted. CPU is that of the one thread, so that
-other jobs of the machine count as little as they can. The probe is a bare walk over the same log in the same run: one call of
-`struct` for each record's head, one for a queue entry, one for an index entry."""
+The log is that of scripts.bench.replaylog: 8 topics of 4 queues; each message has UNIQ_KEY, one word of KEYS and a tag.
+*slave*: all of the log is received and confirmed, and then dispatched with only `store.dispatch`. *level*: the log is placed
+as by a link, 256 KiB at a time, and confirmed at once; measured are the speed, and the time from the last byte until
+everything is dispatched. *master*: sends of 32 and of 1 message are appended, confirmed and dispatched in turn; only dispatch
+is measured. CPU is that of the one thread, so that other jobs on the machine matter little. The probe is a bare walk over the
+same log in the same run, with one call of `struct` for each record's head, one for a queue entry, and one for an index
+entry."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def opened(root: Path) -> MessageStore:
 
 
 def records_of(content: bytes) -> int:
-    """Records in a segment, and the probe: the least that Python needs for their entries."""
+    """The number of records in a segment, and the probe's time, which is the least that Python needs for their entries."""
     made, at, records = bytearray(64), 0, 0
     while True:
         record_bytes, magic, queue_offset, phy = HEAD.unpack_from(content, at)
@@ -58,7 +59,7 @@ def records_of(content: bytes) -> int:
 
 
 def received(store: MessageStore, content: bytes, log_end: int) -> Iterator[int]:
-    """Place a segment as a link does; yields the end after each piece."""
+    """Place a segment as a link does, and yield the end after each piece."""
     base, end = store.max_offset(), min(store.max_offset() + len(content), log_end)
     while (at := store.max_offset()) < end:
         view = store.write_view(at, min(PIECE_BYTES, end - at))
@@ -68,7 +69,7 @@ def received(store: MessageStore, content: bytes, log_end: int) -> Iterator[int]
 
 
 def rest_of_dispatch(store: MessageStore, log_end: int) -> float:
-    """Dispatch it; returns the CPU of the longest step in ms."""
+    """Dispatch the rest, and return the CPU of the longest step in ms."""
     longest = 0.0
     while store.dispatched_offset() < log_end:
         before = time.thread_time()

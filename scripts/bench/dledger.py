@@ -2,12 +2,12 @@
 
     python -m scripts.bench.dledger [--runs 3] [--body 1024] [--seconds 5] [--warm-up 12]
 
-Everything on this machine, a fresh folder each time. First our client appends over one connection, with that many entries in
-flight. Then each side in turn, while the JVMs compile and then measured: the leader appends by itself, in its own process,
-as a program does that uses the library; and upstream's own DLedgerClient does over the network, in one JVM for both
-sides and with a thread for each entry in flight. An append to ours is answered once a majority has synced the entry and the
-leader has applied it; Java answers before it syncs. The probes are of the same run and disk. Needs a JDK and
-scripts/fetch-peers for all but the first. Prints rows for docs/performance.md."""
+Everything runs on this machine, in a new folder each time. First our client appends over one connection, with that many
+entries in flight. Then the sides take turns, at first unmeasured while the JVMs compile. The leader appends in its own
+process, like a program that uses the library. Then upstream's DLedgerClient appends over the network, in one JVM for both
+sides and with one thread for each entry in flight. Our members answer an append when a majority has synced the entry and the
+leader has applied it; Java answers before it syncs. The probes are of the same run and disk. All but the first measurement
+need a JDK and scripts/fetch-peers. Prints rows for docs/performance.md."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ THREADS = max(IN_FLIGHT)
 LEADER_MS_MAX = 60_000
 SERVED = {"here": ("dledger", "serve"), "Java": ("scripts.bench.javaledger",)}
 LOADED = {"here": "scripts.bench.ownmember", "Java": "scripts.bench.javaledger"}
-"""The arguments of members, to be asked by others and to append by themselves."""
+"""The arguments of members: to get requests from others, and to append by themselves."""
 
 
 async def measure(figures: Figures, group: LedgerGroup, body: bytes, seconds: float) -> None:
@@ -43,7 +43,7 @@ async def measure(figures: Figures, group: LedgerGroup, body: bytes, seconds: fl
     try:
         client = DLedgerClient(group.peers, GROUP, remoting, LEADER_MS_MAX)
         for in_flight in IN_FLIGHT:
-            first = await client.append([body])  # the leader is known, and its connection is open
+            first = await client.append([body])  # finds the leader and connects
             leader = await leader_of(client)
             cpu = cpu_seconds(group.pid(leader))
             what = f"entries of {len(body)} bytes"
@@ -80,7 +80,7 @@ def by_itself(figures: Figures, module: str, asked: argparse.Namespace) -> None:
 
 
 def by_client(figures: Figures, group: LedgerGroup, load: LedgerLoad, asked: argparse.Namespace) -> None:
-    """Upstream's."""
+    """Load the group with upstream's client."""
     load.append(GROUP, group.peer_list, asked.warm_up, asked.body, THREADS)
     before = [cpu_seconds(pid) for pid in group.pids.values()]
     outcome = load.append(GROUP, group.peer_list, asked.seconds, asked.body, THREADS)
@@ -131,7 +131,7 @@ def main() -> None:
                         with LedgerGroup(*SERVED[side], "--group", GROUP) as group:
                             by_client(figures_of_side, group, load, asked)
         finally:
-            figures.print()  # also of the runs before one that failed
+            figures.print()  # even if a later run failed
             if not without_java:
                 print_sides(sides)
     print(f"\n{machine()}")

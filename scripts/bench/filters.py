@@ -1,13 +1,13 @@
-"""The cost of judging a message by an SQL92 expression: CPU a message, compared with a bare probe and Java's evaluator.
+"""The cost of judging a message by an SQL92 expression: CPU for each message, compared with a bare probe and Java's evaluator.
 
     python -m scripts.bench.filters [--runs 5] [--messages 16000]
 
-*scan*: all work of a pull for a message that does not match, from the queue's entry to the verdict (`get_matching` of 800
-messages each). *judged*: the function of the expression alone, as stored properties go in. Five conditions each, of which the
-last one decides: of numbers, of strings, and five of one OR. CPU is that of the one thread. The probe looks for five names in
-the same bytes and takes their values. Java: one evaluation by upstream's own classes, properties decoded from the
-same bytes, the least of six rounds in a warm JVM; left out where there is none. Exits 1 where the median of a *scan* is above
-the limit for a filter of five conditions, 5 us a message."""
+*scan* is all work of a pull for a message that does not match, from the queue's entry to the verdict (`get_matching` of 800
+messages each). *judged* is only the expression's function, which gets stored properties. Each expression has five conditions,
+of which the last decides: on numbers, on strings, and five in one OR. CPU is that of the one thread. The probe searches five
+names in the same bytes and takes their values. Java is one evaluation by upstream's own classes, with properties decoded from
+the same bytes: the least of six rounds in a warm JVM, or nothing without a JDK. The exit code is 1 if the median of a *scan*
+with five conditions is above the limit of 5 us a message."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ EXPRESSIONS = {
 NAMES = [b"\x02%s\x01" % name for name in (b"price", b"amount", b"weight", b"kind", b"note")]
 JAVA_ROUND = 300_000
 US_TARGET = 5.0
-"""Of a broker's CPU, from the queue's entry to the verdict, at the median."""
+"""Limit of a broker's median CPU from the queue's entry to the verdict."""
 RUNS_MIN = 3
 
 
@@ -93,7 +93,7 @@ def us_a_message(work: Callable[..., None], *arguments: object, messages: int) -
 
 
 async def run(root: Path, runs: int, messages: int) -> bool:
-    """Whether every expression reached the target."""
+    """Measure, and return whether every expression reached the target."""
     reached = True
     store = await filled(root, messages)
     stored = [PROPERTIES % number for number in range(messages)]

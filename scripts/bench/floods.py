@@ -2,11 +2,11 @@
 
     python -m scripts.bench.floods [--runs 3]
 
-Three brokers at contract C under three controllers, all on this machine. Floods: 300,000 one-way requests of 29 bytes on one
-connection, and on each of three; 150,000 one-way commits; 1,500 questions for all offsets (43), of which there are 150,000 by
-then, whose answers are read. Meanwhile another client asks for the end of a queue each 10 ms. Before each run a probe measures
-how long it waits for its worst answer when nothing else is asked. Exits 1 when an answer takes more than a second or the master
-leads in another epoch."""
+Three brokers at contract C run under three controllers, all on this machine. The floods are: 300,000 one-way requests of 29
+bytes on one connection, and on each of three connections; 150,000 one-way commits; and 1,500 requests for all offsets
+(GET_ALL_CONSUMER_OFFSET, 43), of which there are then 150,000, with the answers read. Meanwhile another client requests the
+end of a queue each 10 ms. Before each run a probe measures the longest wait of that client without other requests. The exit
+code is 1 if an answer takes more than a second or the master leads in another epoch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ READ_BYTES = 1 << 20
 
 
 async def flood(port: int, data: bytes, answers: int = 0) -> None:
-    """Until all was handled; where there are `answers`, they are read until the time is over."""
+    """Send until everything was handled. If there are `answers`, they are read until the time is over."""
     reader, writer = await asyncio.open_connection(HOST, port, limit=READ_BYTES)
     writer.write(data)
     end = time.monotonic() + (TABLES_S if answers else FLOOD_S_MAX)
@@ -48,14 +48,14 @@ async def flood(port: int, data: bytes, answers: int = 0) -> None:
             await asyncio.sleep(EACH_S)
     sending.cancel()
     last = RemotingCommand.request(RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader(TOPIC, 0))
-    if not answers:  # once this is answered everything before it was handled
+    if not answers:  # its answer shows that everything before it was handled
         writer.write(whole(last))
         await asyncio.wait_for(reader.readexactly(4), FLOOD_S_MAX)
     writer.transport.abort()
 
 
 async def worst_ms(client: RemotingClient, address: str, work: Awaitable[object]) -> float:
-    """Of the answers that another client gets until `work` is done."""
+    """The longest time for an answer that another client gets until `work` is done."""
     working, worst = asyncio.ensure_future(work), 0.0
     while not working.done():
         question = RemotingCommand.request(RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader(TOPIC, 0))

@@ -2,9 +2,9 @@
 
     python -m scripts.bench.footprint [--runs 3] [--seconds 30]
 
-Each run starts a new cluster with shipped settings, waits until it is whole and its start has settled, reads the resident
-memory, then the CPU time that all seven processes together take in the seconds that follow. Exits 1 when a median misses its
-target."""
+Each run starts a new cluster with shipped settings, and waits until the cluster is whole and the work of its start is done. It
+reads the resident memory, and then the CPU time of all seven processes together in the following seconds. The exit code is 1
+if a median misses its target."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from scripts.bench.measured import cpu_seconds, machine, own_mib, resident_mib, 
 from scripts.bench.options import options
 from scripts.bench.wholecluster import whole_cluster
 
-SETTLE_S = 10  # the start's own work: elections, first registrations, set members' first reports
+SETTLE_S = 10  # elections, first registrations and first reports end in this time
 RESIDENT_MIB_TARGETS = {"namesrv": 60, "controller": 60, "broker": 90}
 IDLE_PERCENT_TARGET = 4
 
 
 def run_once(seconds: float) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
-    """Process name -> resident MiB, own MiB, and percent of a core taken while idle."""
+    """Process name -> resident MiB, own MiB, and percent of a core used while idle."""
     with whole_cluster() as cluster:
         time.sleep(SETTLE_S)
         pids = {name: state.pid for name, state in cluster.states().items() if state is not None}

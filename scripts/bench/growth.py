@@ -1,15 +1,15 @@
-"""Whether a reader's speed and memory stay as they are while the log grows: rows a second of one process, by the log's size.
+"""Whether a reader's speed and memory stay the same while the log grows: rows per second of one process, by the log's size.
 
     python -m scripts.bench.growth [--bytes 1g --bytes 5g --bytes 20g] [--body 1024] [--runs 3] [--directory DIR]
     python -m scripts.bench.growth --topics 0 --topics 200 --topics 2000 --topics 10000 [--seconds 5] [--written] [--profile]
 
-Each store is written by scripts.bench.replaylog and read whole, default columns, each run in a process of its own; one run
-before is not counted. A log that is larger than the page cache is read from the disk, whose speed is measured then.
+Each store is written by scripts.bench.replaylog and read completely with default columns. Each run has its own process, and a
+first run is not counted. If the log is larger than the page cache, the speed of the disk is measured.
 
-With `--topics` it measures three brokers at contract C with that many topics of 8 queues and as many groups, one number after
-the other: ms a change (17, 200), sends a second to another topic on one connection, without changes and with ten of them a
-second, the longest turn of the event loop in CPU time, anonymous memory, and a slave's start after SIGKILL. `--written`: each
-queue has a message."""
+With `--topics` three brokers at contract C are measured with that many topics of 8 queues and as many groups, one number after
+the other. Measured are the ms for a change of a topic (17) or group (200); sends per second to another topic on one
+connection, without changes and with ten changes a second; the longest turn of the event loop in CPU time; anonymous memory;
+and a slave's start after SIGKILL. With `--written` each queue has a message."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHARE_MIN = 0.8
 
 
 def read_once(store: str) -> tuple[float, float]:
-    """Rows a second from the first look at the store to the last row; the process' peak resident memory in MiB."""
+    """Rows per second from the first look at the store to the last row, and the process's peak resident memory in MiB."""
     began = time.perf_counter()
     rows = sum(batch.num_rows for batch in read_all(plan_read(read_options({"path": store}))))
     seconds = time.perf_counter() - began

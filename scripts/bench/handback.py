@@ -1,9 +1,11 @@
-"""The master's cost of a message that a consumer hands back (36): CPU a message, by how many come in one receive.
+"""The master's cost of a message that a consumer hands back (CONSUMER_SEND_MSG_BACK, 36): CPU for each message, by how many
+come in one receive.
 
     python -m scripts.bench.handback [--receives 300] [--groups 1,8,32,256]
 
-The master of scripts.bench.sendpath, with slaves that acknowledge at once. Its messages are handed back by their offsets, as
-Java's push consumer does it; answers are thrown away. CPU is that of the one thread, the least tenth of receives."""
+The master is that of scripts.bench.sendpath, with slaves that acknowledge at once. Its messages are handed back by their
+offsets, as by Java's push consumer, and answers are thrown away. CPU is that of the one thread, in the cheapest tenth of
+receives."""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ async def filled(master: Master, body: bytes) -> list[int]:
 
 
 async def served(master: Master, received: bytes) -> None:
-    """Until the answers to one receive have left."""
+    """Serve until the answers to one receive have left."""
     answered = await master.serve([received])
     for _ in range(TURNS_MAX):
         if answered:

@@ -3,12 +3,13 @@
     python -m scripts.bench.handover [--runs 3] [--sets 1,2] [--only elect,term,kill] [--clients 5.3.3,4.9.8] [--seed 1]
                                      [--sides ours-c,java-c]
 
-Our brokers with shipped settings, three a set; with --sides those of each side, one after the other, under our controllers and
-name server. `elect` is a planned switchover, `term` SIGTERM to a master, `kill` SIGKILL, also with the cure, routes
-each second. With two sets the master of the first is struck. An outage is the longest time without an acknowledgement until
-routes were asked for, or after a kill until one came. Three producers and consumers: one as it comes (two more tries), one
-without retries, one in transactions. The end of each case, and of each side's strikes of a kind with default settings, prints
-the outages of all three together. Needs a JDK and scripts/fetch-peers. Exits 1 where the first of them misses a target with
+Sets of three of our brokers with shipped settings are measured; with --sides, those of each side, one after the other, under
+our controllers and name server. `elect` is a planned switchover, `term` is SIGTERM to a master, and `kill` is SIGKILL, also
+with clients that ask for routes each second, which is the cure. With two sets, the fault hits the master of the first set. An
+outage is the longest time without an acknowledgement until the client asked for routes or, after a kill, until an
+acknowledgement came. There are three producers and consumers: one with default settings (two retries), one without retries,
+and one in transactions. At the end of each case, and of each side's faults of a kind with default settings, the outages of all
+three are printed together. Needs a JDK and scripts/fetch-peers. The exit code is 1 if the first producer misses a target with
 our brokers: 0.5 s and no error for `elect` and `term`, 3 s for `kill` with two sets."""
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ SECOND_SET = "broker-b"
 CLIENTS = {"5.3.3": JARS, OLD_CLIENT: OLD_CLIENT_JARS}
 PRODUCERS = {"retries": "as it comes", "once": "without retries", "transactions": "in transactions"}
 STRIKES = ("elect", "term", "kill")
-FORWARD_S = 35  # as shipped; local clusters are set to stop at once otherwise
+FORWARD_S = 35  # the default; local clusters stop at once
 POLLS_MS = 36_000
-"""Every client has asked for routes, and a stopping master has ended."""
+"""In this time every client has asked for routes, and a stopping master has ended."""
 CALM_MS = 2_000
 CURE_POLL_MS = 1_000
 BROKERS = 3
@@ -63,7 +64,7 @@ TARGET_MS = {("elect", 1): 500, ("elect", 2): 500, ("term", 1): 500, ("term", 2)
 
 @dataclass(frozen=True)
 class Case:
-    """`side` is None for our brokers with shipped settings."""
+    """One case. `side` is None for our brokers with shipped settings."""
 
     side: Side | None
     strike: str
@@ -78,7 +79,7 @@ class Case:
 
     @property
     def target_ms(self) -> int | None:
-        """None where there is no target."""
+        """The target; None if there is none."""
         if self.poll_ms is not None or (self.side is not None and self.side.is_java):
             return None
         return TARGET_MS.get((self.strike, self.sets))
@@ -90,7 +91,7 @@ def named(side: Side | None) -> str:
 
 @dataclass
 class Seen:
-    """Producers' view of strikes: how long each had no acknowledgement, and how many errors."""
+    """What producers saw of faults: how long each had no acknowledgement, and how many errors."""
 
     outages_ms: list[int] = field(default_factory=list)
     errors: int = 0
@@ -106,7 +107,7 @@ class Seen:
 
 
 def made(side: Side | None, folder: Path, **settings: str) -> AbstractContextManager[Cluster]:
-    """Not started yet."""
+    """Make the cluster without starting it."""
     if side is None:
         return Cluster.create(folder, brokers=BROKERS, broker_settings=settings)
     folder.mkdir()
@@ -115,11 +116,11 @@ def made(side: Side | None, folder: Path, **settings: str) -> AbstractContextMan
 
 @contextmanager
 def brokers(side: Side | None, sets: int) -> Iterator[Cluster]:
-    """The first set's cluster, whole, with the topic on all sets."""
+    """The whole cluster of the first set, with the topic on all sets."""
     with tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-") as folder, ExitStack() as opened:
         shipped = {"shutdownForwardSeconds": str(FORWARD_S)}
         first = opened.enter_context(made(side, Path(folder) / "first", **shipped))
-        opened.callback(first.kill, first.layout.broker_names)  # else each would stay to forward
+        opened.callback(first.kill, first.layout.broker_names)  # else each would first forward
         first.start()
         asyncio.run(first.wait_whole())
         asyncio.run(first.create_topic(TOPIC))
@@ -135,7 +136,7 @@ def brokers(side: Side | None, sets: int) -> Iterator[Cluster]:
 
 
 async def second_whole(cluster: Cluster) -> None:
-    """The second set has its three members, and the topic."""
+    """Wait until the second set has its three members and the topic."""
     admin = AdminClient(SystemClock())
 
     async def probe() -> None:
@@ -158,7 +159,7 @@ async def second_whole(cluster: Cluster) -> None:
 
 
 def struck(cluster: Cluster, clients: PeerProcess, strike: str) -> dict[str, Any]:
-    """Each client's view of one strike; the set is whole again afterwards."""
+    """Cause one fault, and return what each client saw of it. The set is whole again afterwards."""
     state = asyncio.run(cluster.wait_whole())
     master = cluster.layout.name_of(state.master_address or "")
     assert master is not None
@@ -172,7 +173,7 @@ def struck(cluster: Cluster, clients: PeerProcess, strike: str) -> dict[str, Any
         cluster.stop([master])
     else:
         cluster.kill([master])
-        time.sleep(CALM_MS / 1000)  # an answer that was on its way is not from the successor
+        time.sleep(CALM_MS / 1000)  # wait for late answers of the former master
         seen = clients.ask("watch", 2 * CALM_MS)
     cluster.start([master])
     asyncio.run(cluster.wait_whole())
@@ -180,14 +181,14 @@ def struck(cluster: Cluster, clients: PeerProcess, strike: str) -> dict[str, Any
 
 
 def measured(cluster: Cluster, case: Case, runs: int, chance: random.Random, together: Seen) -> bool:
-    """Whether the target was reached; the producers' views are added to `together`."""
+    """Measure, and return whether the target was reached. What the producers saw is added to `together`."""
     seen: list[dict[str, Any]] = []
     home = cluster.directory.parent / case.client
     with default_clients(CLIENTS[case.client], cluster.layout.namesrv, TOPIC, home, case.poll_ms) as clients:
         for _ in range(runs):
             clients.ask("mark")
             clients.ask("watch", CALM_MS)
-            time.sleep(10 * chance.random())  # at any moment of the clients' period
+            time.sleep(10 * chance.random())  # a random moment of the clients' period
             seen.append(struck(cluster, clients, case.strike))
     print(case.described())
     producers = Seen()

@@ -2,10 +2,10 @@
 
     python -m scripts.bench.java_outage [--count 10] [--seed 1] [--sides ours-c]
 
-A new cluster of each side with shipped settings (ours-raft,java-raft: Raft mode); SIGKILL to the master again and again, at
-any moment of the producer's second. An outage lasts from the last acknowledgement before to the first after; only then the
-killed broker is started again, and the set is whole before the next. Needs a JDK and scripts/fetch-peers. Exits 1 when
-our median misses its target, in Raft mode the longest."""
+Each side has a new cluster with shipped settings (ours-raft,java-raft: Raft mode). The master gets SIGKILL again and again, at
+a random moment of the producer's second. An outage lasts from the last acknowledgement before the kill to the first one after
+it. Only then the killed broker is started again, and the set is whole before the next kill. Needs a JDK and
+scripts/fetch-peers. The exit code is 1 if our median (in Raft mode, our longest outage) misses its target."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from scripts.bench.sides import SIDES, Side, chosen, cluster_of
 from scripts.peers.javapeer import JARS, QUICK_START, SOURCES, broker_missing, missing
 
 OUTAGE_MS_TARGET = {Mode.CONTROLLER: 2000, Mode.RAFT: 1500}
-"""Of the median; in Raft mode of the longest."""
+"""The target of the median outage; in Raft mode, of the longest outage."""
 TOPIC = "outage"
 STEADY_S = 3.0
-PHASE_S = 1.0  # the producer's period: kills come at any moment of it
+PHASE_S = 1.0  # the producer's period; a kill comes at a random moment of it
 NOT_ACKNOWLEDGED_S_MAX = 60.0
 PROGRAM = Path(__file__).parent / "java" / "Outage.java"
 
 
 class JavaProducer:
-    """The producer in a JVM of its own; `acknowledged_ms` grows while it runs."""
+    """The producer in a separate JVM. `acknowledged_ms` grows while it runs."""
 
     def __init__(self, namesrv: str, home: Path) -> None:
-        path = f"{SOURCES}:{JARS}/*"  # the first holds the logging configuration that keeps it silent
+        path = f"{SOURCES}:{JARS}/*"  # SOURCES has a logging configuration that keeps it silent
         command = ["java", *QUICK_START, f"-Duser.home={home}", "-cp", path, str(PROGRAM), namesrv, TOPIC]
         self.acknowledged_ms: list[int] = []
         self._process = subprocess.Popen(
@@ -52,7 +52,7 @@ class JavaProducer:
             self.acknowledged_ms.append(int(line))
 
     def wait_after(self, moment_ms: float) -> None:
-        """Waits for an acknowledgement after `moment_ms`."""
+        """Wait for an acknowledgement after `moment_ms`."""
         deadline = time.monotonic() + NOT_ACKNOWLEDGED_S_MAX
         while not self.acknowledged_ms or self.acknowledged_ms[-1] <= moment_ms:
             if time.monotonic() > deadline or self._process.poll() is not None:
@@ -76,7 +76,7 @@ def kill_once(cluster: Cluster, producer: JavaProducer, chance: random.Random) -
     producer.wait_after(time.time() * 1000)
     killed_ms = time.time() * 1000
     cluster.kill([master])
-    producer.wait_after(time.time() * 1000)  # answers that arrived during the kill are from before it
+    producer.wait_after(time.time() * 1000)  # answers that arrived during the kill were sent before it
     cluster.start([master])
     asyncio.run(cluster.wait_whole())
     moments = producer.acknowledged_ms

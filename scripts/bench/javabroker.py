@@ -1,7 +1,7 @@
-"""Becomes a broker of Apache RocketMQ 5.3.3: `python -m scripts.bench.javabroker -c FILE`.
+"""`python -m scripts.bench.javabroker -c FILE` becomes a broker of Apache RocketMQ 5.3.3.
 
-Invariant: the process stays the same one, so that its parent may measure and signal it. The JVM compiles all it can, and
-has a gigabyte of heap; its logs go next to FILE."""
+Invariant: the process stays the same, so that its parent can measure and signal it. The JVM compiles all it can, and has a
+gigabyte of heap. Its logs are next to FILE."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Becomes a member of a group of DLedger 0.3.1.2: `python -m scripts.bench.javaledger --peers PEERS --id ID --store FOLDER`,
-which with --load appends by itself once it leads.
+"""`python -m scripts.bench.javaledger --peers PEERS --id ID --store FOLDER` becomes a member of a group of DLedger 0.3.1.2.
+With --load the member appends by itself once it leads.
 
-Invariant: the process stays the same one, so that its parent may measure and signal it. The JVM compiles all it can, and
-has a gigabyte of heap; its logs go into FOLDER."""
+Invariant: the process stays the same, so that its parent can measure and signal it. The JVM compiles all it can, and has a
+gigabyte of heap. Its logs are in FOLDER."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEMORY = ["-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=512m"]
 def main() -> None:
     asked = parser_of_members(__doc__).parse_args()
     java = shutil.which("java") or "java"
-    path = f"{SOURCES}:{BROKER_JARS}/*"  # the first holds the logging configuration that keeps it silent
+    path = f"{SOURCES}:{BROKER_JARS}/*"  # SOURCES has a logging configuration that keeps it silent
     command = [java, *MEMORY, "-XX:+UseG1GC", f"-Duser.home={asked.store}", "-cp", path, str(PROGRAM)]
     load = [str(outcome_file(asked.store)), *asked.load] if asked.load else []
     os.execv(java, [*command, asked.group, asked.peers, asked.id, asked.store, *load])  # noqa: S606 - nothing of it is a shell's

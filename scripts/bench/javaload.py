@@ -1,6 +1,6 @@
-"""The public Java client under load, java/Load.java in a JVM of its own.
+"""The public Java client under load: java/Load.java in a separate JVM.
 
-Invariant: one JVM for all sides, so that none gains from a client that is warmer."""
+Invariant: all sides use the same JVM, so that no side has the advantage of a warmer client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEMORY = ["-Xms512m", "-Xmx512m", "-XX:+UseParallelGC"]
 
 @dataclass(frozen=True)
 class JavaOutcome:
-    """The outcome of one load; p50 and p99 are of the answers to sends."""
+    """The outcome of one load. p50 and p99 are times of answers to sends."""
 
     messages: int
     refused: int
@@ -28,14 +28,14 @@ class JavaOutcome:
 
 
 class JavaLoad(PeerProcess):
-    """`home` is where the client's logs and local offsets go."""
+    """Runs the load. `home` is the folder for the client's logs and local offsets."""
 
     def __init__(self, home: Path) -> None:
-        path = f"{SOURCES}:{JARS}/*"  # the first holds the logging configuration that keeps it silent
+        path = f"{SOURCES}:{JARS}/*"  # SOURCES has a logging configuration that keeps it silent
         super().__init__(["java", *MEMORY, f"-Duser.home={home}", "-cp", path, str(PROGRAM)])
 
     def load(self, what: str, namesrv: str, topic: str, seconds: float, *more: int) -> JavaOutcome:
-        """`async`, `sync`, `deals`, `pull`, `push` or `order`, as java/Load.java has them."""
+        """Run one load of java/Load.java: `async`, `sync`, `deals`, `pull`, `push` or `order`."""
         outcome = JavaOutcome(**self.ask(what, namesrv, topic, seconds, *more))
         if not outcome.messages:
             why = outcome.last_refusal or f"nothing within {UNANSWERED_S_MAX:g} s"

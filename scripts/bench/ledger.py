@@ -2,11 +2,11 @@
 
     python -m scripts.bench.ledger [--entries 10000000] [--body 32] [--behind 50000] [--runs 3] [--directory DIR]
 
-A ledger of that many entries, a term each hundred thousand, is written by hand, with a checkpoint that `--behind` entries came
-after, as when a member is killed. In a process of its own a member of three opens it: wall clock and CPU of its start, after
-which it takes part, then of applying everything, which a member without snapshots has to do; the longest turn of the event
-loop meanwhile, in CPU; memory that no file backs. The probes of the same run: the same with an empty ledger, and a CRC-32 of
-as many bytes."""
+A ledger of that many entries, with a new term each hundred thousand, is written directly. Its checkpoint is `--behind` entries
+before its end, as when a member is killed. A member of a group of three opens it in a separate process. Measured are wall
+clock and CPU of its start, after which it takes part; the same for applying everything, which a member without snapshots must
+do; the longest turn of the event loop meanwhile, in CPU; and memory that no file backs. The probes of the same run are the
+same with an empty ledger, and a CRC-32 of as many bytes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from scripts.bench.measured import machine, own_mib, spread
 from scripts.bench.options import bounded, options
 
 PEERS = {f"n{number}": f"127.0.0.1:{9 + number}" for number in range(3)}
-"""No server listens there."""
+"""Addresses at which no server listens."""
 TERM_ENTRIES = 100_000
 PROBE_BYTES = 1 << 20
 ROWS = {
@@ -111,7 +111,7 @@ class Counter:
 
 
 async def longest_turn(ended: asyncio.Event) -> float:
-    """Milliseconds of CPU of this thread between two of our own turns, at most."""
+    """The longest CPU time of this thread, in ms, between two turns of this task."""
     longest, before = 0.0, time.thread_time()
     while not ended.is_set():
         await asyncio.sleep(0)
@@ -127,7 +127,7 @@ class Quiet(NodeListener):
 
 def measure(root: Path, answer: Connection) -> None:
     async def run() -> None:
-        GcTuner().start()  # as a controller has it
+        GcTuner().start()  # as in a controller
         runtime = real_runtime(root)
         client = RemotingClient(clock=runtime.clock)
         counter = Counter()
@@ -151,7 +151,7 @@ def measure(root: Path, answer: Connection) -> None:
 
 
 def crc_seconds(root: Path) -> float:
-    """CPU to read the data of the data files without holes, and to sum it up."""
+    """The CPU to read the content of the data files, without holes, and to compute a CRC of it."""
     began = time.process_time()
     for path in sorted((root / "dledger-n0/data").glob("*")):
         with path.open("rb") as file:

@@ -1,6 +1,6 @@
-"""Upstream's DLedgerClient under load, java/LedgerLoad.java in a JVM of its own.
+"""Upstream's DLedgerClient under load: java/LedgerLoad.java in a separate JVM.
 
-Invariant: one JVM for all groups, so that none gains from a client that is warmer."""
+Invariant: all groups use the same JVM, so that no group has the advantage of a warmer client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEMORY = ["-Xms512m", "-Xmx512m", "-XX:+UseParallelGC"]
 
 @dataclass(frozen=True)
 class LedgerOutcome:
-    """The outcome of one load; p50 and p99 are of the answers to appends."""
+    """The outcome of one load. p50 and p99 are times of answers to appends."""
 
     entries: int
     refused: int
@@ -27,14 +27,14 @@ class LedgerOutcome:
 
 
 class LedgerLoad(PeerProcess):
-    """`home` is where the client's logs go."""
+    """Runs the load. `home` is the folder for the client's logs."""
 
     def __init__(self, home: Path) -> None:
-        path = f"{SOURCES}:{BROKER_JARS}/*"  # the first holds the logging configuration that keeps it silent
+        path = f"{SOURCES}:{BROKER_JARS}/*"  # SOURCES has a logging configuration that keeps it silent
         super().__init__(["java", *MEMORY, f"-Duser.home={home}", "-cp", path, str(PROGRAM)])
 
     def append(self, group: str, peers: str, seconds: float, size: int, threads: int) -> LedgerOutcome:
-        """The first append to a group waits until it has a leader."""
+        """Run one load. The first append to a group waits until the group has a leader."""
         outcome = LedgerOutcome(**self.ask("append", group, peers, seconds, size, threads))
         if not outcome.entries:
             raise SystemExit(f"upstream's client appended nothing: {outcome.last_refusal}")

@@ -1,7 +1,9 @@
-"""A client that costs little: one connection to a master, requests from templates, answers looked at only for their code.
+"""A client that costs little. It has one connection to a master, makes requests from templates, and reads only the code of an
+answer.
 
-Invariant: the requested number of requests is under way until the time is over, and then all are answered. Each message
-has a unique key and a time of birth of its own, as a Java client's has, so that no server gains from having seen it before."""
+Invariant: the given number of requests is under way until the time is over, and then all are answered. Each message has its
+own unique key and time of birth, like a Java client's message, so that no server has an advantage from messages that it has
+seen before."""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ FIRST_OPAQUE, BORN, QUEUE = (
     1_000_000_000,
     1_111_111_111_111,
     7,
-)  # of one width each, as all that takes their places
+)  # placeholders, as wide as the values
 SUCCESS = b'"code":0,'
 PULL_MAX = 32
 UNANSWERED_S_MAX = 60.0
@@ -35,7 +37,8 @@ UNANSWERED_S_MAX = 60.0
 
 @dataclass
 class LoadOutcome:
-    """The outcome of one load: messages answered with success, over how long, each answer's ms where one was under way."""
+    """The outcome of one load: the number of successful messages, the time, and each answer's ms if only one request was under
+    way."""
 
     messages: int = 0
     refused: int = 0
@@ -45,16 +48,16 @@ class LoadOutcome:
 
 
 class Requests:
-    """The kind of request; of `batch` messages each."""
+    """A kind of request, with `batch` messages each."""
 
     batch = 1
 
     def next(self, number: int, now_ms: int) -> bytes:
-        """The frame of the request `number`."""
+        """The frame of request `number`."""
         raise NotImplementedError
 
     def answered(self, header: bytes) -> int:
-        """How many messages an answer counts for; negative for a rejection."""
+        """The number of messages for which an answer counts; negative for a rejection."""
         return self.batch if SUCCESS in header else -1
 
 
@@ -66,7 +69,7 @@ class Sends(Requests):
             raise SystemExit("one to ten queues: their numbers have one digit here")
         self.batch = batch
         self._queues = queues
-        self._first_key = time.time_ns() // 10_000 % (1 << 47)  # above the last of an earlier load
+        self._first_key = time.time_ns() // 10_000 % (1 << 47)  # above the last key of an earlier load
         letters = bytes(Random(1).choices(b"abcdefghijklmnopqrstuvwxyz", k=body_bytes))
         named = {"UNIQ_KEY": UNIQUE_PREFIX + UNIQUE, "WAIT": "true"}
         body = encode_batch([OutgoingMessage(letters, named)] * batch) if batch > 1 else letters
@@ -79,9 +82,7 @@ class Sends(Requests):
             sys_flag=0,
             born_timestamp=BORN,
             flag=0,
-            properties=encode_properties(
-                named
-            ),  # a batch has a key of its own, too, as Java's producer gives it
+            properties=encode_properties(named),  # a batch has a key, too, as from Java's producer
             reconsume_times=0,
             unit_mode=False,
             batch=batch > 1,
@@ -114,7 +115,7 @@ class Sends(Requests):
 
 
 class Pulls(Requests):
-    """As many messages as one pull gives, each queue from its begin to its end and again."""
+    """Pulls as many messages as a pull returns, each queue from its beginning to its end, again and again."""
 
     def __init__(self, topic: str, queues: int) -> None:
         self._topic = topic
@@ -154,7 +155,7 @@ class Pulls(Requests):
 
 
 class LightLoad(asyncio.Protocol):
-    """Keeps `in_flight` requests under way for `seconds`; `ended` is done once all are answered."""
+    """Keeps `in_flight` requests under way for `seconds`. `ended` is done once all are answered."""
 
     def __init__(self, requests: Requests, in_flight: int, seconds: float) -> None:
         self.outcome = LoadOutcome()
@@ -221,7 +222,7 @@ class LightLoad(asyncio.Protocol):
 
 
 def load(address: str, requests: Requests, in_flight: int, seconds: float) -> LoadOutcome:
-    """Loads the server at `address` ("host:port"). Ends with SystemExit when it falls silent, or refuses everything."""
+    """Load the server at `address` ("host:port"). Raises SystemExit if the server falls silent or rejects everything."""
 
     async def run() -> LoadOutcome:
         host, _, port = address.rpartition(":")

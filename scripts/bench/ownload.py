@@ -1,7 +1,7 @@
-"""Members that append by themselves once they lead, as a program does that uses the library: ours and Java's.
+"""Members, ours and Java's, that append by themselves once they lead, like a program that uses the library.
 
-Invariant: the same load on either side, given on the command line of each member; only the one that leads writes an outcome,
-next to its folder."""
+Invariant: both sides get the same load, on the command line of each member. Only the member that leads writes an outcome, next
+to its folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOK_AGAIN_S = 0.1
 
 @dataclass(frozen=True)
 class OwnLoad:
-    """That many entries of `size` bytes in flight, for a while before it counts and then for `seconds`."""
+    """A load with that many entries of `size` bytes in flight. It is measured for `seconds` after a warm-up."""
 
     warm_up_s: float
     seconds: float
@@ -34,7 +34,8 @@ class OwnLoad:
 
 @dataclass(frozen=True)
 class OwnOutcome:
-    """p50 and p99 are of an append until it was committed; CPU is of the member that led, including the load."""
+    """The outcome. p50 and p99 are times from an append to its commit. CPU is that of the member that led, including the
+    load."""
 
     entries: int
     refused: int
@@ -53,12 +54,12 @@ def parser_of_members(about: str | None) -> argparse.ArgumentParser:
 
 
 def outcome_file(store: str) -> Path:
-    """Of the member with that folder."""
+    """The outcome's file of the member with that folder."""
     return Path(f"{store}.outcome")
 
 
 def own_outcome(group: LedgerGroup, load: OwnLoad) -> OwnOutcome:
-    """Waits for it."""
+    """Wait for the outcome and return it."""
     deadline = time.monotonic() + load.warm_up_s + load.seconds + WRITTEN_S_MAX
     while time.monotonic() < deadline:
         for name in group.peers:

@@ -1,4 +1,4 @@
-"""One of our members, which appends by itself once it leads, and writes the outcome next to its folder.
+"""One of our members. It appends by itself once it leads, and writes the outcome next to its folder.
 
 python -m scripts.bench.ownmember --peers PEERS --id ID --store FOLDER --load WARM_UP_S SECONDS SIZE IN_FLIGHT"""
 

@@ -1,10 +1,10 @@
-"""How long a store takes until it serves: as a new master that has dispatched nothing of its log, and after a SIGKILL.
+"""How long a store takes until it serves, as a new master that has dispatched nothing of its log, and after a SIGKILL.
 
     python -m scripts.bench.promotion [--bytes 256m] [--body 1024] [--runs 5] [--directory DIR]
 
-Promotion: a slave holds that many confirmed bytes that no consume queue lists, as at the end of a catch-up; from the call until
-sends are accepted. In addition the longest time for which the event loop did nothing else. Restart: of a store that was killed
-with one message in its segment of 1 GiB; wall clock and CPU."""
+Promotion: a slave holds that many confirmed bytes that no consume queue lists, as at the end of a catch-up. Measured are the
+time from the call until sends are accepted, and the longest time for which the event loop did nothing else. Restart: wall
+clock and CPU of the start of a store that was killed with one message in its segment of 1 GiB."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def master(root: Path) -> MessageStore:
 
 
 async def longest_stop(stops: list[float]) -> None:
-    """Until it is cancelled: how late the loop came back to a task that only lets others run."""
+    """Run until cancelled, and measure how late the loop comes back to a task that only lets other tasks run."""
     while True:
         before = time.perf_counter()
         await asyncio.sleep(0)
@@ -46,7 +46,7 @@ async def longest_stop(stops: list[float]) -> None:
 
 
 async def promote(root: Path, log_bytes: int, body_bytes: int) -> tuple[float, float]:
-    """(seconds until sends are taken, longest stop of the loop in ms)."""
+    """Return (seconds until sends are accepted, longest stop of the loop in ms)."""
     store = await master(root)
     host, body = pack_host("10.0.0.9", 5000), bytes(body_bytes)
     sends = [
@@ -66,7 +66,7 @@ async def promote(root: Path, log_bytes: int, body_bytes: int) -> tuple[float, f
     await asyncio.sleep(0)
     before = time.perf_counter()
     store.set_confirm_offset(store.max_offset())
-    await store.truncate(store.max_offset())  # replication ends the log with a whole record first
+    await store.truncate(store.max_offset())  # as replication does before a promotion
     await store.become_master()
     took = time.perf_counter() - before
     watcher.cancel()
@@ -89,7 +89,7 @@ def write_one_and_die(root: Path) -> None:
 
 
 async def restart(root: Path) -> tuple[float, float]:
-    """(wall clock, CPU) in seconds of the start."""
+    """Return the (wall clock, CPU) of the start in seconds."""
     store = MessageStore(real_runtime(root), StoreSettings(), on_fatal=failed)
     before, cpu_before = time.perf_counter(), time.process_time()
     await store.start()

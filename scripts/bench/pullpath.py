@@ -1,18 +1,18 @@
-"""The master's cost of a pull, from the bytes of the frame to the bytes of the reply: CPU a message, and a bare probe.
+"""The master's cost of a pull, from the bytes of the frame to the bytes of the reply: CPU for each message, and a bare probe.
 
     python -m scripts.bench.pullpath [--pulls 3000] [--bodies 1024,100] [--groups 1,8] [--old] [--profile ROWS]
 
-The master of scripts.bench.sendpath with a queue's records each alone in the log (`scattered`) or end to end (`joined`), more
-than 64 MiB before the log's end, or just before it (`newest`, alone). With `--old` segments are of 16 MiB, so that records
-before that are older than those whose messages leave from the mapping. Pulls of 32 are sent as by Java's pull consumer (a
-subscription in each, no waiting) or its push consumer (it has sent its subscription, commits an offset with each pull, and
-would wait), that many in one receive, one for each queue. CPU is that of the one thread, the least tenth of turns, because the
-machine does other things, too. Where it says `sent` the replies leave through TCP to another process, which throws them away,
-and the kernel's copy counts; elsewhere they are thrown away here.
+The master is that of scripts.bench.sendpath. A queue's records are each alone in the log (`scattered`) or end to end
+(`joined`), more than 64 MiB before the log's end, or alone and just before the end (`newest`). With `--old` segments have 16
+MiB, so that the other records are older than those which are sent from the mapping. Pulls of 32 messages are sent as by Java's
+pull consumer (with a subscription in each pull, and without waiting) or its push consumer (which has sent its subscription,
+commits an offset with each pull, and would wait). So many pulls, one for each queue, come in one receive. CPU is that of the
+one thread, in the cheapest tenth of turns, because the machine does other things, too. With `sent` the replies leave through
+TCP to another process, which throws them away, and the kernel's copy counts. Otherwise they are thrown away here.
 
-The probe does in the same turns the least that a master must do, as plainly as Python can: `orjson` for headers of requests and
-replies, `struct` over a slice of the queue's file, one slice of the log's mapping for each record or, where that is cheaper, a
-join of them. `--profile` prints that many rows of the profile of each shape instead."""
+In the same turns, the probe does the least that a master must do, in plain Python: `orjson` for headers of requests and
+replies, `struct` over a slice of the queue's file, and one slice of the log's mapping for each record or, if that is cheaper,
+a join of the slices. Instead, `--profile` prints that many rows of the profile of each shape."""
 
 from __future__ import annotations
 
@@ -53,8 +53,9 @@ SCATTERED, JOINED, NEWEST = "scattered", "joined", "newest"
 BEHIND_BYTES = 65 << 20
 SMALL_SEGMENTS = f"mappedFileSizeCommitLog={16 << 20}"
 PULLS_OF_A_QUEUE = 64
-"""With each layout; a turn takes the next ones, so that no line of the caches is warmer than a reader's would be."""
-FLAGS = {PULL: 4, PUSH: 3}  # a subscription; an offset to commit, and it may wait
+"""Pulls of a queue with each layout. Each turn takes the next pulls, so that the CPU caches are not warmer than for a
+reader."""
+FLAGS = {PULL: 4, PUSH: 3}  # has a subscription; commits an offset and may wait
 SINK = """import socket, sys
 connection, room = socket.create_connection(("127.0.0.1", int(sys.argv[1]))), bytearray(1 << 20)
 while connection.recv_into(room): pass"""
@@ -89,7 +90,7 @@ def request(kind: str, opaque: int, queue_id: int, offset: int) -> bytes:
 
 
 def receives(shape: Shape, newest: int) -> list[bytes]:
-    """The received bytes, one element a turn. `newest`: the first pull of a queue that reads the newest records."""
+    """The received bytes, one element for each turn. `newest` is the first pull of a queue that reads the newest records."""
     first = {SCATTERED: 0, JOINED: PULLS_OF_A_QUEUE, NEWEST: newest}[shape.layout]
     found = []
     for number in range(PULLS_OF_A_QUEUE):
@@ -101,8 +102,8 @@ def receives(shape: Shape, newest: int) -> list[bytes]:
 
 
 async def fill(master: Master, body: bytes) -> int:
-    """Fill queues of `PULLS_OF_A_QUEUE` pulls with records alone, then as many and more with records of batches, and again with
-    records alone; returns how many pulls of a queue come before these."""
+    """Fill queues with records for `PULLS_OF_A_QUEUE` pulls: first single records, then as many and more records of batches,
+    and then single records again. Returns how many pulls of a queue come before the last part."""
     await fill_alone(master, body)
     named = {"KEYS": "order", "UNIQ_KEY": "0" * 32, "WAIT": "true", "TAGS": "TagA"}
     batch = encode_batch([OutgoingMessage(body, named)] * COUNT)
@@ -174,7 +175,7 @@ class Probe:
 
 
 JOINED_MAX = 512
-"""Bytes of a record: smaller ones are cheaper to join than to hand over one by one."""
+"""Smaller records (bytes) are cheaper to join than to pass on one by one."""
 
 
 def mapped(path: Path) -> mmap.mmap:
@@ -183,7 +184,7 @@ def mapped(path: Path) -> mmap.mmap:
 
 
 class Outlet(asyncio.Protocol):
-    """A connection to a process that throws away its input."""
+    """A connection to a process that throws its input away."""
 
     def __init__(self, sink: Popen[bytes], transport: asyncio.WriteTransport | None = None) -> None:
         self.sink = sink
@@ -200,7 +201,7 @@ class Outlet(asyncio.Protocol):
         return outlet
 
     async def drained(self) -> None:
-        """Run a turn of the loop, and more until everything was sent."""
+        """Run turns of the loop, at least one, until everything was sent."""
         assert self.transport is not None
         await asyncio.sleep(0)
         while self.transport.get_write_buffer_size():  # noqa: ASYNC110 - it is the loop that is measured
@@ -214,7 +215,7 @@ class Outlet(asyncio.Protocol):
 
 
 class Through(Wire):
-    """Hands a peer's writes to an outlet."""
+    """Passes a peer's writes to an outlet."""
 
     def __init__(self, outlet: Outlet) -> None:
         super().__init__(6000)
@@ -223,7 +224,7 @@ class Through(Wire):
 
 
 class Readers:
-    """A client of the master, and the probe's."""
+    """A client of the master and a client of the probe."""
 
     def __init__(self, master: Master, probe: Probe, outlet: Outlet) -> None:
         self._probe = probe
@@ -256,7 +257,8 @@ class Readers:
         return time.thread_time() - before
 
     async def measured(self, shape: Shape, arriving: list[bytes], turns: int) -> tuple[float, float]:
-        """CPU seconds of a receive, of the master and of the probe, which take turns, so that both meet the same moods."""
+        """CPU seconds of a receive, for the master and for the probe. They take turns, so that both run under the same
+        conditions."""
         own: list[float] = []
         bare: list[float] = []
         for turn in range(turns):

@@ -1,13 +1,14 @@
-"""Writes a broker's store of any size fast: commit log, consume queues, epoch file, checkpoint, identity.
+"""Write a broker's store of any size fast: commit log, consume queues, epoch file, checkpoint, identity.
 
     python -m scripts.bench.replaylog DIR --bytes 1g --body 1024
     python -m scripts.bench.replaylog DIR --bytes 20g --body 100 --segment 1g
 
-8 topics of 4 queues, interleaved at random; bodies of random letters, their sizes spread normally around --body (1024 ± 128,
-100 ± 30); properties as a producer and a broker leave them. The whole log is committed. The same arguments give the same bytes.
+The store has 8 topics of 4 queues, interleaved at random. Bodies are random letters, with sizes normally distributed around
+--body (1024 ± 128, 100 ± 30). Properties are those that a producer and a broker set. The whole log is committed. The same
+arguments give the same bytes.
 
-Invariant: a block of records is encoded once, by messagestore.record; repeated, only its numbers are new (offsets, times,
-UNIQ_KEY, KEYS), so that memory does not grow with the store and every body CRC stays right."""
+Invariant: a block of records is encoded once, by messagestore.record. When the block is repeated, only its numbers change
+(offsets, times, UNIQ_KEY, KEYS). So memory does not grow with the store, and every body CRC stays right."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ BORN_HOST, STORE_HOST = pack_host("10.1.2.3", 50_123), pack_host("10.0.0.1", 10_
 UNIQUE_PREFIX = "0A0102030A5C18B4AAC2"
 UNIQUE_DIGITS = 12
 KEY_DIGITS = 10
-UNIQUE_AT = len("UNIQ_KEY\x01" + UNIQUE_PREFIX)  # places of the two numbers in the properties
+UNIQUE_AT = len("UNIQ_KEY\x01" + UNIQUE_PREFIX)  # places of two numbers in the properties
 KEY_AT = UNIQUE_AT + UNIQUE_DIGITS + len("\x02KEYS\x01k")
 QUEUE_OFFSET_AT, PHYSICAL_OFFSET_AT, BORN_AT, STORED_AT = 20, 28, 40, 56
 QUEUE_ENTRY = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
@@ -49,7 +50,7 @@ assert QUEUE_ENTRY.itemsize == ENTRY.size
 
 @dataclass(frozen=True)
 class Block:
-    """Records end to end; `starts` has one more, the end of the last. `ranks` counts them within their queue."""
+    """Records end to end. `starts` has one more value, the end of the last record. `ranks` counts records in their queue."""
 
     data: NDArray[np.uint8]
     starts: NDArray[np.int64]
@@ -66,7 +67,7 @@ class Written:
 
 
 def make_block(body_bytes: int, spread_bytes: int, block_bytes: int = BLOCK_BYTES) -> Block:
-    """Records of about `block_bytes` in all, with every number that repeats differ in still zero."""
+    """Make a block of about `block_bytes`. Every number in which repetitions differ is still zero."""
     random = np.random.default_rng(body_bytes)
     pool = random.integers(ord("a"), ord("z") + 1, 1 << 20, np.uint8).tobytes()
     records: list[bytes] = []
@@ -106,7 +107,7 @@ def make_block(body_bytes: int, spread_bytes: int, block_bytes: int = BLOCK_BYTE
 
 
 class StoreWriter:
-    """Appends blocks to a store of its own."""
+    """Appends blocks to a new store."""
 
     def __init__(self, root: Path, segment_bytes: int) -> None:
         self.root = root
@@ -117,7 +118,7 @@ class StoreWriter:
         (root / "commitlog").mkdir(parents=True)
 
     def append(self, block: Block, limit: int) -> bool:
-        """The whole block, over as many segments as it takes; False when `limit` lies before its end."""
+        """Append the whole block, over as many segments as needed. Returns False if `limit` is before its end."""
         first, count = 0, len(block.queues)
         base = self.queue_ends.copy()
         while first < count:
@@ -135,7 +136,7 @@ class StoreWriter:
         return True
 
     def append_records(self, block: Block, first: int, last: int, base: NDArray[np.int64]) -> None:
-        """Records [first, last) of the block; `base` holds each queue's end before the block."""
+        """Append the records [first, last) of the block. `base` holds each queue's end before the block."""
         begin = int(block.starts[first])
         data = block.data[begin : block.starts[last]].copy()
         places = block.starts[first:last] - begin
@@ -160,7 +161,7 @@ class StoreWriter:
             self.append_entries(queue, entries[queues == queue])
 
     def write(self, data: NDArray[np.uint8]) -> None:
-        """Bytes at the end of the log; they must not leave its last segment."""
+        """Write bytes at the end of the log. They must fit into the last segment."""
         path = self.root / "commitlog" / segment_name(self.end // self.segment_bytes * self.segment_bytes)
         put_bytes(path, self.end % self.segment_bytes, data, self.segment_bytes)
         self.end += len(data)
@@ -192,7 +193,7 @@ class StoreWriter:
 
 
 def put_bytes(path: Path, at: int, data: NDArray[np.uint8], file_bytes: int) -> None:
-    """Into a file that has its full size, as a broker's have."""
+    """Write bytes into a file that has its full size, like a broker's files."""
     if not path.exists():
         with open(path, "wb") as file:
             file.truncate(file_bytes)
@@ -202,7 +203,7 @@ def put_bytes(path: Path, at: int, data: NDArray[np.uint8], file_bytes: int) -> 
 
 
 def put_number(data: NDArray[np.uint8], places: NDArray[np.int64], values: NDArray[np.int64]) -> None:
-    """Each value as eight big-endian bytes at its place."""
+    """Put each value as eight big-endian bytes at its place."""
     data[places[:, None] + np.arange(8)] = values.astype(">i8").view(np.uint8).reshape(-1, 8)
 
 
@@ -218,7 +219,7 @@ def put_digits(
 def write_store(
     root: Path, size_bytes: int, body_bytes: int, *, spread_bytes: int, segment_bytes: int = 1 << 30
 ) -> Written:
-    """A store whose log ends at most one record below `size_bytes`; `root` must be new or empty."""
+    """Write a store whose log ends at most one record below `size_bytes`. `root` must be new or empty."""
     if root.exists() and any(root.iterdir()):
         raise SystemExit(f"{root} is not empty; name a new folder")
     if segment_bytes < 2 * (body_bytes + 8 * spread_bytes) + 1024:
@@ -236,7 +237,7 @@ def usual_spread(body_bytes: int) -> int:
 
 
 def size(text: str) -> int:
-    """`1500000000`, `64k`, `512m`, `20g`."""
+    """A number of bytes, such as `1500000000`, `64k`, `512m` or `20g`."""
     shift = {"k": 10, "m": 20, "g": 30}.get(text[-1:].lower())
     return int(text) if shift is None else int(text[:-1]) << shift
 

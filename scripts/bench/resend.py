@@ -2,9 +2,10 @@
 
     python -m scripts.bench.resend [--runs 3] [--messages 20000] [--queues 8]
 
-In turn, each run in a process of its own: the producer sends messages of 1 KiB that it makes up, once with one request a queue
-under way, as one that keeps a queue's order must, and once with --in-flight; then a resend reads a slave's copy of them and
-sends it to another topic, each queue's order kept. Exits 1 when the resend's median is below that of the producer in order."""
+The measurements take turns, each in a separate process. The producer sends generated messages of 1 KiB, once with one request
+per queue under way, which keeps a queue's order, and once with --in-flight. Then a resend reads a slave's copy of these
+messages and sends it to another topic, in each queue's order. The exit code is 1 if the resend's median is below that of the
+ordered producer."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ BODY = random.Random(1).randbytes(1024)
 
 
 async def produce(namesrv: str, topic: str, count: int, in_flight: int) -> float:
-    """Messages a second, from the first send to the last acknowledgement."""
+    """Messages per second, from the first send to the last acknowledgement."""
     async with Client(namesrv, clock=SystemClock(), random=random.Random(1)) as client:
         producer = client.producer("bench")
         left = count
@@ -53,7 +54,7 @@ def produce_here(namesrv: str, topic: str, count: int, in_flight: int) -> float:
 
 
 def resend_here(namesrv: str, store: str, topic: str, count: int, folder: str) -> float:
-    """Messages a second, planning included."""
+    """Messages per second, including the planning."""
     began = time.perf_counter()
     read = plan_read(read_options({"path": store, "topic": topic}))
     job = ResendJob(read, topic, "DefaultCluster", f"{topic}-copy", namesrv, f"{folder}/{topic}.ledger")
@@ -63,7 +64,7 @@ def resend_here(namesrv: str, store: str, topic: str, count: int, folder: str) -
 
 
 def wait_committed(store: str, topic: str, count: int) -> None:
-    """Until the slave's saved bound covers all of them; it is saved once a second."""
+    """Wait until the slave's saved bound, which is saved once a second, covers all messages."""
     from sparkreplay.read.reader import read_all
 
     deadline = time.monotonic() + 30

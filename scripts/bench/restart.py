@@ -1,10 +1,10 @@
-"""How long a store takes until it serves after SIGKILL under load, and its cost.
+"""How long a store takes until it serves after SIGKILL under load, and how much CPU it needs.
 
     python -m scripts.bench.restart [--bytes 3g] [--load 64m] [--body 1024] [--runs 3] [--directory DIR]
 
-A store of so many bytes (scripts.bench.replaylog), indexed and stopped cleanly; then for each run a process opens it, takes
-sends for another `--load` bytes, confirmed as they come, and kills itself in the middle; the restart is measured in a process
-of its own: wall clock and CPU of `store.start()`, and of the probe, a bare CRC-32 over as many bytes as it went through."""
+A store of so many bytes (scripts.bench.replaylog) is indexed and stopped cleanly. In each run a process opens it, takes sends
+for another `--load` bytes, which are confirmed when they come, and kills itself. The restart is measured in a separate
+process: wall clock and CPU of `store.start()`, and of the probe, a bare CRC-32 of as many bytes as the start walked."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def index_and_stop(root: Path) -> None:
 
 
 def send_and_die(root: Path, load_bytes: int, body_bytes: int) -> None:
-    """Ends at once; data after the last flush and the last checkpoint is in memory only."""
+    """Send, and then end at once. Data after the last flush and the last checkpoint is only in memory."""
 
     async def run() -> None:
         store = opened(root)

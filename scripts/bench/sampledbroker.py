@@ -1,10 +1,10 @@
-"""One of our brokers, which prints where its CPU goes: `python -m scripts.bench.sampledbroker -c FILE`.
+"""One of our brokers that prints which functions use its CPU: `python -m scripts.bench.sampledbroker -c FILE`.
 
-A SIGUSR1 begins to sample it, the next ends that: then it prints in which functions it was found, sampled each few
-milliseconds of CPU, and how often they were under way. Time of the kernel or uvloop before a function is called, as reading
-from a socket or writing to one, counts for that function.
+A SIGUSR1 begins the sampling, each few milliseconds of CPU, and the next SIGUSR1 ends it. Then the broker prints in which
+functions it was found, and how often they were under way. Time of the kernel or uvloop before a function is called, such as
+reading from a socket, counts for that function.
 
-Invariant: only samples cost anything, so that cheap functions that are called often look no more expensive than they are."""
+Invariant: only samples cost CPU, so cheap functions that are called often do not look more expensive than they are."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from localcluster.processes import SOURCE_ROOT
 
 INTERVAL_S = 0.002  # kernels look every 1 to 10 ms
 SHOWN = 15
-ALWAYS = 0.99  # of the samples: a function under way in this many leads to everything
+ALWAYS = 0.99  # a function under way in this share of samples leads to everything
 HEADING = "where the CPU went"
 LOOK_AGAIN_S, SAID_S_MAX = 0.1, 10.0
 
@@ -57,7 +57,7 @@ def named(code: CodeType) -> str:
 
 
 def report() -> str:
-    """Lines of a table: share of all samples in the function itself, and with what it calls."""
+    """Lines of a table: the share of all samples in the function itself, and in the function with everything that it calls."""
     total = sum(here.values())
     if not total:
         return f"{HEADING}: no samples"
@@ -71,13 +71,13 @@ def report() -> str:
 
 
 def begin_sampling(pid: int) -> None:
-    """Of a broker that runs here."""
+    """Begin to sample a broker on this machine."""
     os.kill(pid, signal.SIGUSR1)
     time.sleep(LOOK_AGAIN_S)
 
 
 def end_sampling(pid: int, log: Path) -> str:
-    """The report of the broker, whose output goes to `log`, since the begin."""
+    """End the sampling, and return the report of the broker, whose output is in `log`."""
     said_before = log.read_text().count(HEADING)
     os.kill(pid, signal.SIGUSR1)
     deadline = time.monotonic() + SAID_S_MAX
@@ -85,7 +85,7 @@ def end_sampling(pid: int, log: Path) -> str:
         if time.monotonic() > deadline:
             return f"the broker says nothing; see {log}"
         time.sleep(LOOK_AGAIN_S)
-    time.sleep(LOOK_AGAIN_S)  # so that all of it is there
+    time.sleep(LOOK_AGAIN_S)  # until all of it is there
     said = log.read_text()
     return said[said.rfind(HEADING) :]
 

@@ -1,21 +1,22 @@
-"""The cost of sends and reads: ours at contract C, and Apache RocketMQ 5.3.3 at A, which promises nothing, and at C.
+"""The cost of sends and reads: our brokers at contract C, and those of Apache RocketMQ 5.3.3 at A, which promises nothing, and
+at C.
 
     python -m scripts.bench.send [--runs 3] [--seconds 10] [--warm-up 30] [--sides ours-c,java-a,java-c] [--only pull,push]
         [--profile]
 
-Each run measures the sides in turn, each with a new cluster of three brokers with shipped settings under a name server and
-three of our controllers, everything on this machine, messages of --body bytes in topics of 8 queues. Two clients load the
-master: the public Java client, in one JVM for all runs, and our light one (scripts.bench.lightclient). CPU is that of the
-whole process, sockets included, counted until all slaves have caught up and have dispatched. Before and after each side a probe
-(scripts.bench.bareloop) measures the speed of the least of Python at that time: figures are also given as multiples of the
-two. Every side is warmed up with the same load. Anonymous memory is that at the end.
+Each run measures the sides in turn. Each side gets a new cluster of three brokers with shipped settings under our name server
+and three of our controllers, everything on this machine, with messages of --body bytes in topics of 8 queues. Two clients load
+the master: the public Java client, in one JVM for all runs, and our light client (scripts.bench.lightclient). CPU is that of
+the whole process, including sockets, until all slaves have caught up and dispatched. Before and after each side a probe
+(scripts.bench.bareloop) measures the least cost in Python at that time, and figures are also given as multiples of the probe's
+mean. Every side is warmed up with the same load. Anonymous memory is that at the end.
 
-With `--only` there are only the loads whose names begin so, and before the warm-up as many seconds of single sends by the
-light client.
+With `--only` there are only the loads whose names begin with these words, and, before the warm-up, as many seconds of single
+sends by the light client.
 
-Contracts are those of docs/operations.md; ours-a, ours-b and java-b may be named, too, and ours-raft,java-raft: brokers in Raft
-mode, without controllers. With `--profile` our last run shows where the master's CPU goes. Without Java, or with
-`--skip-java`, only ours and the light client are measured. Exits 1 when a median misses its target."""
+Contracts are those of docs/operations.md. Other sides are ours-a, ours-b and java-b, and ours-raft and java-raft for brokers
+in Raft mode, without controllers. With `--profile` our last run shows which functions use the master's CPU. Without Java, or
+with `--skip-java`, only our side and the light client are measured. The exit code is 1 if a median misses its target."""
 
 from __future__ import annotations
 
@@ -80,12 +81,12 @@ REACHES = (
 
 
 Load = tuple[str, str, float, Callable[[float], LoadOutcome | JavaOutcome]]
-"""Load, client, share of the time, and the function that runs it for that many seconds."""
+"""The load, the client, the share of the time, and the function that runs the load for so many seconds."""
 ANY = ("",)
 
 
 class SideRun:
-    """One side in one run. `measured` notes the outcome of a load; without `table` it only warms up."""
+    """One side in one run. `measured` notes the outcome of a load. Without `table` the side is only warmed up."""
 
     def __init__(
         self, servers: Servers, namesrv: str, body: int, java: JavaLoad | None, only: tuple[str, ...]
@@ -129,7 +130,7 @@ class SideRun:
         return lambda seconds: load(self._servers.address, requests, in_flight, seconds)
 
     def warm_up(self, seconds: float) -> None:
-        """Half of the time with many in flight, because there a JVM has most to compile."""
+        """Warm up, half of the time with many requests in flight, because a JVM then has most to compile."""
         if self._only != ANY:
             self._light(Sends(SINGLE, QUEUES, self._body), IN_FLIGHT)(seconds)
         loads = [(what, work) for what, client, _, work in self.loads() if client == self._warming_client]
@@ -142,7 +143,7 @@ class SideRun:
         return JAVA_CLIENT if self._java is not None else LIGHT_CLIENT
 
     def measure(self, seconds: float) -> Iterator[tuple[str, str, float]]:
-        """(row, its unit, value)"""
+        """Measure (row, the row's unit, value)."""
         for what, client, share, work in self.loads():
             before = self._servers.spent()
             outcome = work(share * seconds)
@@ -171,7 +172,7 @@ def p99(outcome: LoadOutcome | JavaOutcome) -> float:
 
 
 def of_probe(unit: str, measured: Probe) -> float | None:
-    """The probe's value of this unit."""
+    """The probe's value for this unit."""
     return {
         RATE: measured.per_second,
         CPU_US: measured.cpu_us,
@@ -182,7 +183,7 @@ def of_probe(unit: str, measured: Probe) -> float | None:
 
 @contextmanager
 def loaded(side: Side, given: Namespace, java: JavaLoad | None) -> Iterator[tuple[Servers, SideRun]]:
-    """A whole cluster of that side with its topics, warmed up."""
+    """A whole cluster of that side, with its topics and warmed up."""
     with cluster_of(side, directory=given.directory) as cluster:
         cluster.start()
         asyncio.run(cluster.wait_whole(timeout_ms=WHOLE_MS_MAX))
@@ -211,7 +212,7 @@ def run_once(side: Side, given: Namespace, java: JavaLoad | None, table: Table) 
 
 
 def profile(side: Side, given: Namespace, java: JavaLoad | None) -> None:
-    """The functions with the master's CPU while the light client sends."""
+    """The functions that use the master's CPU while the light client sends."""
     sampled = replace(side, module=SAMPLED)
     single, batched = Sends(SINGLE, QUEUES, given.body), Sends(BATCHED, QUEUES, given.body, BATCH)
     with loaded(sampled, given, java) as (servers, _):
@@ -261,7 +262,7 @@ def main() -> int:
                     print(f"run {number + 1} of {side.name} is done; {machine()}", flush=True)
         finally:
             for line in table.lines([side.name for side in sides]):
-                print(line)  # also of the runs before one that failed
+                print(line)  # even if a later run failed
         if given.profile:
             profile(sides[0], given, java)
     lines, missed = table.judged(sides[0].name, REACHES)

@@ -1,16 +1,17 @@
-"""The master's cost of a send, from the bytes of the frame to the bytes of the reply: CPU a message, and a bare probe.
+"""The master's cost of a send, from the bytes of the frame to the bytes of the reply: CPU for each message, and a bare probe.
 
     python -m scripts.bench.sendpath [--messages 51200] [--groups 1,16,64] [--clients 16] [--batches 32] [--profile ROWS]
 
-A real store in a temporary folder with the configuration as shipped, replication with two slaves in the set, and the handlers
-of the broker, all in this process and without a socket: frames as a Java client sends them, that many in one receive, go into
-the connection's buffer, each slave acknowledges its frames, and the replies are counted. Of `--clients` each sends
-one message in the same turn of the event loop; `--batches` are sends with that many members, one a receive. CPU is that of the
-one thread, the least tenth of turns, because the machine does other things, too.
+The master consists of a real store in a temporary folder with shipped settings, replication with two slaves in the set, and
+the broker's handlers, all in this process and without a socket. Frames as from a Java client, so many in one receive, go into
+the connection's buffer. Each slave acknowledges its frames, and the replies are counted. With `--clients`, each client sends
+one message in the same turn of the event loop. `--batches` are sends with that many messages, one per receive. CPU is that of
+the one thread, in the cheapest tenth of turns, because the machine does other things, too.
 
-The probe does with the same bytes the least that a master must do, as plainly as Python can: `orjson` for headers of requests
-and replies, a CRC, `struct` for the record's head, a queue entry and two index entries, one copy into a mapped file, two
-frames to slaves and two acknowledgements a receive. `--profile` prints that many rows of the profile of each shape instead."""
+With the same bytes, the probe does the least that a master must do, in plain Python: `orjson` for headers of requests and
+replies, a CRC, `struct` for the record's head, a queue entry and two index entries, one copy into a mapped file, and two
+frames to slaves and two acknowledgements per receive. Instead, `--profile` prints that many rows of the profile of each
+shape."""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ TOPIC, QUEUES, BODY = "TopicTest", 8, bytes(range(256)) * 4
 RECEIVES_KEPT = 64
 
 Receives = list[list[bytes]]
-"""The frames of one turn of the event loop, by connections, each made of whole frames."""
+"""The frames of one turn of the event loop, by connection. Each value consists of whole frames."""
 
 
 def properties(number: int) -> str:
@@ -112,7 +113,7 @@ def member(number: int) -> bytes:
 
 
 class Wire(asyncio.Transport):
-    """The other end of a connection: keeps written data until it is taken."""
+    """The other end of a connection. It keeps written data until the data is taken."""
 
     def __init__(self, port: int) -> None:
         super().__init__({"peername": (HOST, port), "sockname": (HOST, 1)})
@@ -139,7 +140,7 @@ class Wire(asyncio.Transport):
 
 
 class Leading(Membership):
-    """A broker that leads, without asking controllers."""
+    """A broker that leads without asking controllers."""
 
     @property
     def role(self) -> ReplicaRole:
@@ -151,7 +152,7 @@ class Leading(Membership):
 
 
 class Controllers:
-    """Apply every requested set."""
+    """Controllers that apply every requested set."""
 
     def __init__(self) -> None:
         self.ha: HAService | None = None
@@ -169,7 +170,7 @@ class Controllers:
 
 
 class Master:
-    """A master with its store in `root`, `SLAVES` and clients. `chosen`: settings, as `key=value`."""
+    """A master with its store in `root`, `SLAVES` and clients. `chosen` are settings as `key=value`."""
 
     def __init__(self, root: Path, clients: int, *chosen: str) -> None:
         settings = BrokerSettings.load(CONFIGURATION, [f"storePathRootDir={root}", *chosen])
@@ -220,7 +221,7 @@ class Master:
             client.connection_made(self.replies)
 
     async def serve(self, receives: Sequence[bytes]) -> int:
-        """Until all is answered; how many buffers that took."""
+        """Serve until everything is answered. Returns how many buffers the answers had."""
         for client, received in zip(self.clients, receives, strict=False):
             while received:
                 room = client.get_buffer(-1)
@@ -254,7 +255,7 @@ FRAME, ACK, HOST_BYTES = Struct(">iiqiqq"), Struct(">iq"), b"\x7f\0\0\1\0\0\0\0"
 
 
 class Probe:
-    """Writes into a mapped file of its own."""
+    """The probe, which writes into its own mapped file."""
 
     def __init__(self, path: Path, size: int) -> None:
         path.write_bytes(b"")
@@ -316,7 +317,8 @@ class Probe:
 
 
 async def measured(master: Master, probe: Probe, receives: Receives, turns: int) -> tuple[float, float]:
-    """CPU seconds of a receive, of the master and of the probe, which take turns, so that both meet the same moods."""
+    """CPU seconds of a receive, for the master and for the probe. They take turns, so that both run under the same
+    conditions."""
     own: list[float] = []
     bare: list[float] = []
     for turn in range(turns):

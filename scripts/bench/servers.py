@@ -1,6 +1,6 @@
-"""The brokers of a measured cluster: the master, their CPU time, and when all of them have caught up.
+"""The brokers of a measured cluster: which one is master, their CPU time, and when all of them have caught up.
 
-Invariant: processor time is that of the processes named at the start; a change of the master ends the measurement."""
+Invariant: CPU time is that of the processes named at the start. A change of the master ends the measurement."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOOK_AGAIN_S = 0.05
 
 @dataclass(frozen=True)
 class Spent:
-    """Seconds of CPU: the master's, and the mean of its slaves."""
+    """Seconds of CPU: those of the master, and the mean of its slaves."""
 
     master: float
     slave: float
@@ -33,7 +33,7 @@ class Spent:
 
 
 class Servers:
-    """Of a whole cluster."""
+    """The brokers of a whole cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         state = asyncio.run(cluster.wait_whole())
@@ -49,22 +49,22 @@ class Servers:
         return identity.pid
 
     def log(self, name: str) -> Path:
-        """The file of its output."""
+        """The file with the broker's output."""
         return self._cluster.log_file(name)
 
     def spent(self) -> Spent:
-        """Since they were started, in steps of 10 ms."""
+        """The CPU since the brokers were started, in steps of 10 ms."""
         slaves = [cpu_seconds(self.pid(name)) for name in self.slaves]
         return Spent(cpu_seconds(self.pid(self.master)), statistics.mean(slaves or [0.0]))
 
     def own_mib(self) -> tuple[float, float]:
-        """Anonymous memory of the master, and the most of its slaves."""
+        """The anonymous memory of the master, and the greatest of its slaves."""
         slaves = [own_mib(self.pid(name)) for name in self.slaves]
         return own_mib(self.pid(self.master)), max(slaves or [0.0])
 
     def settle(self) -> Self:
-        """Wait until every slave's log is as long as the master's and all of them have dispatched theirs, a minute at most:
-        work that a load leaves undone is a cost of it, too."""
+        """Wait, at most a minute, until every slave's log is as long as the master's and all brokers have dispatched their
+        logs, because work that a load leaves undone belongs to its cost."""
         asyncio.run(self._settle())
         return self
 
@@ -84,6 +84,6 @@ class Servers:
         try:
             said = [await admin.runtime_info(address) for address in addresses]
         except AdminError:
-            return False  # it is too busy to answer
+            return False  # the broker is too busy to answer
         ends = {each["commitLogMaxOffset"] for each in said}
         return len(ends) == 1 and all(int(each["dispatchBehindBytes"]) == 0 for each in said)

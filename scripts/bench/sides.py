@@ -1,7 +1,7 @@
-"""The measured sides: our brokers or those of Apache RocketMQ 5.3.3, and the contracts of their acknowledgements.
+"""The sides that are measured: our brokers or those of Apache RocketMQ 5.3.3, with the contract of their acknowledgements.
 
-Invariant: both sides have the same settings except for the contract and Java's patience, run under the same name server and
-our controllers, whose work is not on the way of a message, and are gone with their folder afterwards."""
+Invariant: both sides have the same settings, except for the contract and Java's patience. They run under our name server and
+controllers, which do no work for a message. Their folders are removed afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from mqadmin.replies import ReplicaInfo, SyncStateInfo
 OURS, SAMPLED, JAVA = "broker", "scripts.bench.sampledbroker", "scripts.bench.javabroker"
 SEGMENT_BYTES = 1 << 30  # as shipped, and upstream's default
 PATIENT = {"waitTimeMillsInSendQueue": "2000"}
-"""A Java broker rejects requests that waited longer, by default 200 ms, as all do on a busy machine."""
+"""A Java broker rejects requests that waited longer than this. The default is 200 ms, which all requests exceed on a busy
+machine."""
 RAFT = "Raft"
 CONTRACTS = {
     "A": {"allAckInSyncStateSet": "false", "minInSyncReplicas": "1"},
@@ -31,12 +32,12 @@ CONTRACTS = {
     "C": {"allAckInSyncStateSet": "true", "minInSyncReplicas": "2"},
     RAFT: {"brokerRole": "ASYNC_MASTER"},
 }
-"""Raft mode has one of its own: a majority, ours on disk and Java's in memory."""
+"""The contracts. That of Raft mode is a majority, on disk for our brokers and in memory for Java's."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """`module` is what `python -m` starts as each broker; contracts are those of docs/operations.md."""
+    """One side. `python -m` starts `module` as each broker. Contracts are those of docs/operations.md."""
 
     name: str
     contract: str
@@ -59,8 +60,8 @@ SIDES = {
 
 
 def chosen(parser: ArgumentParser, names: str, without_java: str | None) -> list[Side]:
-    """The sides that an option names, separated by commas; those of Java are left out with a message where it is missing.
-    Ends the command where there is no such side, or ours is not the first."""
+    """The sides that an option names, separated by commas. If Java is missing, its sides are left out with a message. The
+    command ends if there is no such side, or ours is not the first."""
     unknown = [name for name in names.split(",") if name not in SIDES]
     if unknown:
         parser.error(f"no side {unknown[0]!r}; there are {', '.join(SIDES)}")
@@ -84,7 +85,7 @@ class SideLayout(Layout):
 
 
 class JavaRaftCluster(Cluster):
-    """Java's brokers in Raft mode, which report their set only by registering: the name server's routes are used."""
+    """Java's brokers in Raft mode. They report their set only by registering, so the name server's routes are used."""
 
     async def sync_state(self, admin: AdminClient) -> SyncStateInfo:
         self.check_alive()
@@ -112,7 +113,8 @@ class JavaRaftCluster(Cluster):
 def cluster_of(
     side: Side, *, brokers: int = 3, directory: Path | None = None, **settings: str
 ) -> Iterator[Cluster]:
-    """Not started yet; `settings` of the brokers go before those of the contract. Its folder is below `directory`."""
+    """Make a cluster without starting it. `settings` of the brokers come before those of the contract. Its folder is below
+    `directory`."""
     with tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-", dir=directory) as folder:
         kind = JavaRaftCluster if side.is_java and side.mode is Mode.RAFT else Cluster
         with kind.create(
@@ -127,5 +129,5 @@ def cluster_of(
             try:
                 yield cluster
             finally:
-                if side.is_java:  # which takes ten seconds to end by itself
+                if side.is_java:  # it needs ten seconds to end by itself
                     cluster.kill(cluster.layout.broker_names)

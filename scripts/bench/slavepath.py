@@ -1,13 +1,13 @@
-"""The slave's cost of a received message: frame, log, report, dispatch; and how fast it takes in a whole log.
+"""The slave's cost of a received message (frame, log, report, dispatch), and how fast a slave takes in a whole log.
 
     python -m scripts.bench.slavepath [--bytes 512m] [--body 1024] [--messages 30000] [--runs 3] [--directory DIR]
 
-The slave's connection, link and store as a broker has them, on uvloop, at one end of a socketpair; at the other a process that
-shakes hands as a master and sends the log of scripts.bench.replaylog. *1 of 1*: one frame of one message, the next one when it
-is acknowledged; *8 of 1*: eight such frames at once; *1 of 8*: one frame of eight messages; *32 of 1*. *whole log*: frames of
-256 KiB as fast as they go, until all is received and dispatched. Counted is CPU of the slave's event loop, dispatch included,
-after the first tenth. The probe is the least that takes the same bytes in, in the same run: a blocking recv of each turn into
-a mapping, and an acknowledgement."""
+The slave's connection, link and store are those of a broker, on uvloop, at one end of a socketpair. At the other end a process
+does a master's handshake and sends the log of scripts.bench.replaylog. *1 of 1* is one frame of one message, and the next one
+when it is acknowledged; *8 of 1* is eight such frames at once; *1 of 8* is one frame of eight messages; *32 of 1* is 32 frames
+of one message. *whole log* is frames of 256 KiB, as fast as possible, until everything is received and dispatched. CPU is that
+of the slave's event loop, including dispatch, after the first tenth. The probe of the same run takes the same bytes in with
+the least work: a blocking recv of each turn into a mapping, and an acknowledgement."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Figures = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class Turn:
-    """Frames that are sent at once; their bodies are `log[begin:end]` cut at `cuts`."""
+    """Frames that are sent at once. Their bodies are `log[begin:end]`, cut at `cuts`."""
 
     begin: int
     end: int
@@ -70,7 +70,7 @@ def boundaries(content: bytes, count_max: int) -> list[int]:
 
 
 def frame(content: bytes, begin: int, end: int) -> bytes:
-    """The confirm offset is the begin of the frame, as of a master that waits for acknowledgements."""
+    """A frame. Its confirm offset is the frame's beginning, as from a master that waits for acknowledgements."""
     return TransferHeader(end - begin, begin, *EPOCH, begin).encode() + content[begin:end]
 
 
@@ -101,7 +101,7 @@ def received(sock: socket.socket, wanted: int) -> bytes:
 
 
 def send(sock: socket.socket, sent: list[Turn], *, waits: bool, greets: bool) -> None:
-    """A master's side in a process of its own; at last a frame that confirms all."""
+    """The master's side, in a separate process. The last frame confirms everything."""
     sock.setblocking(True)
     if greets:
         received(sock, HANDSHAKE.size)
@@ -126,12 +126,13 @@ def failed(error: BaseException) -> None:
 
 @dataclass
 class TakenBytes:
-    """The bytes taken in after the first tenth, which makes folders and files, and their cost until all was dispatched."""
+    """The bytes taken in after the first tenth (in which folders and files are made), and their cost until everything was
+    dispatched."""
 
     bytes: int = 0
     cpu: float = 0.0
     wall: float = 0.0
-    behind: float = 0.0  # the last of it, behind the last byte
+    behind: float = 0.0  # the part of the cost after the last byte
 
 
 async def slave(root: Path, sock: socket.socket, end: int, taken: TakenBytes) -> None:

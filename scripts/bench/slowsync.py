@@ -1,7 +1,6 @@
-"""A server on a disk whose syncs take longer: `python -m scripts.bench.slowsync MS MODULE [ARGUMENT ...]`.
+"""A server with slower syncs: `python -m scripts.bench.slowsync MS MODULE [ARGUMENT ...]`.
 
-Invariant: only `os.fsync` and `os.fdatasync` differ, and these wait in the thread that called them, as on a slow
-disk."""
+Invariant: only `os.fsync` and `os.fdatasync` differ. They wait in the calling thread, as on a slow disk."""
 
 from __future__ import annotations
 

@@ -1,13 +1,15 @@
-"""How long a snapshot of a large state holds the loop of a member: made, sent and installed, read at a start.
+"""How long a snapshot of a large state holds the event loop of a member: when it is made, sent and installed, and read at a
+start.
 
     python -m scripts.bench.snapshots [--mib 64] [--sets 600] [--brokers 1000] [--runs 3] [--directory DIR]
 
-In a process of its own two members of three snapshot a state of that many MiB, twice, so that their logs begin later; the third
-one, whose disk was lost, is sent the newest snapshot while entries keep coming; then it is stopped, and starts from its disk.
-All in one loop, on a real disk, over loopback: the longest turn of it in CPU, the work of all members together. The probe of
-the same run: a CRC-32 of as many bytes in one go. And of the controllers' state with that many broker sets of that many brokers
-the longest slice, which comes to a turn of 10 ms: written, read, and freed; without the collector of cycles, which looks at all
-objects when they have doubled (`mqruntime.collector`): 208 ms for 600 x 1000. Exits 1 where a median is above 20 ms."""
+In a separate process, two of three members take a snapshot of a state of that many MiB, twice, so that their logs begin later.
+The third member, whose disk was lost, gets the newest snapshot while entries keep coming. Then it is stopped and started from
+its disk. All members run in one loop, on a real disk and over loopback. Measured is the longest turn of the loop in CPU, with
+the work of all members together. The probe of the same run is a CRC-32 of as many bytes in one call. The second measurement is
+the longest slice, made for turns of 10 ms, when the controllers' state with that many broker sets of that many brokers is
+written, read and freed. It does not include the garbage collector, which scans all objects when their number has doubled
+(`mqruntime.collector`): 208 ms for 600 x 1000. The exit code is 1 if a median is above 20 ms."""
 
 from __future__ import annotations
 
@@ -42,13 +44,13 @@ from scripts.bench.options import bounded, options
 TURN_MS_MAX = 20
 PIECE_BYTES = 64 << 10
 ENTRIES = 1_000
-"""Entries after those that a snapshot covers, until the next one."""
+"""The number of entries after a snapshot until the next snapshot."""
 LOOK_AGAIN_S = 0.01
 PROBE = "CRC-32 in one go"
 
 
 class Pieces:
-    """A state machine that keeps the bodies that are pieces."""
+    """A state machine that stores the bodies that are pieces."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
@@ -71,7 +73,7 @@ class Pieces:
 
 
 class Group:
-    """Three members, each of which may be started."""
+    """Three members. Each can be started."""
 
     def __init__(self, root: Path, mib: int) -> None:
         self.lease = lease_any(root, 3)
@@ -97,7 +99,7 @@ class Group:
         return member
 
     async def append(self, *bodies: bytes) -> None:
-        """Return once all are committed."""
+        """Append entries, and return once all are committed."""
         while True:
             for member in self.members.values():
                 with suppress(NotLeader):
@@ -106,7 +108,7 @@ class Group:
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def append_until(self, reached: Callable[[], bool]) -> None:
-        """Entries keep coming."""
+        """Append entries until the event is set."""
         while not reached():
             await self.append(*[b"entry"] * 10)
             await asyncio.sleep(LOOK_AGAIN_S)
@@ -132,7 +134,7 @@ def controllers_state(sets: int, brokers: int) -> ReplicasState:
 
 
 def longest_slice(slices: Iterator[object]) -> float:
-    """Of CPU, in ms."""
+    """The longest slice, in ms of CPU."""
     longest, began = 0.0, time.thread_time()
     for _ in slices:
         longest, began = max(longest, time.thread_time() - began), time.thread_time()
@@ -188,7 +190,7 @@ def measure(root: Path, mib: int, answer: Connection) -> None:
 
 
 def answers_of(work: Callable[..., None], *given: object) -> list[tuple[str, float]]:
-    """The answers of `work`, which runs in a process of its own."""
+    """The answers of `work`, which runs in a separate process."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     child = spawn.Process(target=work, args=(*given, theirs))

@@ -3,8 +3,8 @@ settings.
 
     python -m scripts.bench.sparkread [--bytes 1g] [--body 1024 --body 100] [--runs 3] [--store DIR]
 
-For each body size a store is written (scripts.bench.replaylog), and the rows of its default columns once more as snappy
-Parquet by Spark's own writer. Then in turn, each run after one that does not count, page cache warm:
+For each body size a store is written (scripts.bench.replaylog). Spark's own writer also writes the rows of its default columns
+as snappy Parquet. Then the jobs take turns, each after a run that does not count, with a warm page cache:
 
     full rows        every row of the default columns to Spark's noop sink; for comparison the Parquet files, all columns, and
                      the way to the JVM alone: a source that decodes one chunk of each split and hands it over again and again
@@ -12,8 +12,8 @@ Parquet by Spark's own writer. Then in turn, each run after one that does not co
                      Parquet files, all columns and only those needed, and the data source with Spark's own groupBy
     export           mqreplay export --engine spark to Parquet; for comparison Spark's own writer fed by the data source
 
-Sizes are bytes of the log, whatever the sink holds. Memory is the peak of a Python worker (VmHWM), less that of one
-that hands Arrow batches through without us."""
+Sizes are bytes of the log, whatever the sink holds. Memory is the peak of a Python worker (VmHWM), less that of a worker that
+only passes Arrow batches on."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Timing:
 
 
 def in_turn(timings: list[Timing], runs: int) -> None:
-    """A B A B ..., the first round not counted."""
+    """Run the jobs in turn (A B A B ...). The first round is not counted."""
     for number in range(runs + 1):
         for timing in timings:
             seconds = timing.once()
@@ -76,7 +76,7 @@ def in_turn(timings: list[Timing], runs: int) -> None:
 
 
 def report(timings: list[Timing], log_bytes: int, rows: int, first_reach: float) -> bool:
-    """The first timing as a multiple of each other's, medians; whether the first ratio reaches `first_reach`."""
+    """Print the first median as a multiple of each other median. Returns whether the first ratio reaches `first_reach`."""
     for timing in timings:
         print(timing.shown(log_bytes, rows))
     ours = statistics.median(timings[0].seconds)
@@ -100,7 +100,7 @@ def emptied(folder: Path) -> str:
 
 
 def mqreplay(*command: str) -> None:
-    """Run a command as a user does, but in this process and its Spark session, which it must not end."""
+    """Run a command as a user does, but in this process and its Spark session, which the command must not end."""
     from sparkreplay.__main__ import cli
 
     with redirect_stdout(io.StringIO()):
@@ -108,7 +108,8 @@ def mqreplay(*command: str) -> None:
 
 
 def worker_memory_mib() -> list[float]:
-    """The highest resident memory so far of each Python worker of this process' Spark: others may run at the same time."""
+    """The highest resident memory so far of each Python worker of this process's Spark. Other workers may run at the same
+    time."""
     found = subprocess.run(
         ["pgrep", "-f", "pyspark.daemon|pyspark/daemon"], capture_output=True, text=True, check=False
     ).stdout.split()
@@ -125,7 +126,7 @@ def worker_memory_mib() -> list[float]:
 
 
 def ancestors(pid: int) -> Iterator[int]:
-    """The process' parent, its parent, and so on; none of a process that is gone."""
+    """The process's parent, the parent's parent, and so on. Empty for a process that is gone."""
     while pid > 1:
         try:
             stat = Path(f"/proc/{pid}/stat").read_text()
@@ -144,7 +145,7 @@ def handed_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 class HandingReader(RocketMQReader):
-    """Hands over as much as a read of its stretches, with next to nothing read or decoded."""
+    """Returns as much data as a read of its stretches, but reads and decodes almost nothing."""
 
     def batches(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
         spare_the_collector()
@@ -224,7 +225,7 @@ def main() -> None:
     SparkEngine.close = lambda engine: None  # type: ignore[assignment, method-assign]
     reached = []
     for body in given.body or [1024, 100]:
-        spark = start_spark("local[2]", "bench")  # new for each, so that workers' highest memory is its own
+        spark = start_spark("local[2]", "bench")  # a new session for each job, so that peaks are not shared
         register(spark)
         spark.dataSource.register(HandingSource)
         spark.range(1 << 20).mapInArrow(handed_through, "id long").count()

@@ -2,7 +2,8 @@
 
     python -m scripts.bench.startup --runs 5
 
-From just before the first process is started; everything on this machine, shipped settings, an empty directory each time."""
+The time begins just before the first process is started. Everything runs on this machine, with shipped settings, in a new
+directory each time."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ TOPIC = "startup"
 
 
 async def first_acknowledgement(cluster: Cluster) -> int:
-    """Waits for a whole set, creates a topic, sends one message; returns the set's size at the acknowledgement."""
+    """Wait for a whole set, create a topic and send one message. Returns the set's size at the acknowledgement."""
     state = await cluster.wait_whole()
     admin = AdminClient(SystemClock())
     assert state.master_address is not None
@@ -35,7 +36,7 @@ async def first_acknowledgement(cluster: Cluster) -> int:
 
 
 def run_once() -> tuple[int, int]:
-    """(ms until the cluster was whole and the message acknowledged, replicas that hold it)."""
+    """Return (ms until the cluster was whole and the message acknowledged, number of replicas that hold the message)."""
     with new_cluster() as cluster:
         clock = SystemClock()
         began_ms = clock.monotonic_ms()

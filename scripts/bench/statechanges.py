@@ -2,11 +2,12 @@
 
     python -m scripts.bench.statechanges [--changes 1000000] [--sets 1000] [--directory DIR]
 
-In a process of its own a controller's Raft member, alone in its group and with a controller's settings, commits that many
-alters of that many broker sets of three, a thousand at a time, on a real disk; at each quarter the blocks of its files, its
-memory that no file backs, and the longest turn of the event loop in CPU, snapshots included, are printed. It is then killed as
-far behind a snapshot as can be, and another process starts it: wall clock and CPU until it leads, with everything applied. The
-probe of the same run: the CPU to read as many of the same events, and to apply them to a state."""
+In a separate process, a controller's Raft member, alone in its group and with a controller's settings, commits that many
+alters of that many broker sets of three brokers, a thousand at a time, on a real disk. After each quarter, the blocks of its
+files, its memory that no file backs, and the longest turn of the event loop in CPU, including snapshots, are printed. Then the
+member is killed as long after a snapshot as possible, and another process starts it. Measured are wall clock and CPU until it
+leads with everything applied. The probe of the same run is the CPU to read as many of the same events and apply them to a
+state."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def member(root: Path, state: ReplicasStateMachine, listener: Leads) -> DLedgerN
 
 
 def events(sets: int, number: int) -> bytes:
-    """The `number`-th change: its set has two members, and three, by turns."""
+    """The `number`-th change. Its set has two and three members by turns."""
     members = (1, 2) if number // sets % 2 else (1, 2, 3)
     return encode(AlterSyncStateSet(f"broker-{number % sets}", frozenset(members)))
 
@@ -72,7 +73,8 @@ def disk_mib(root: Path) -> float:
 
 
 def leading(root: Path, state: ReplicasStateMachine) -> tuple[DLedgerNode, asyncio.Event]:
-    """A member that is not started yet, and an event that is set when it leads with all of its disk's entries applied."""
+    """A member that is not started yet, and an event that is set when the member leads and has applied all entries on its
+    disk."""
     listener = Leads()
     return member(root, state, listener), listener.leads
 

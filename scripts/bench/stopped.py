@@ -1,11 +1,11 @@
-"""How long sends get no acknowledgement when the master is stopped (SIGSTOP), which ends none of its connections.
+"""How long sends get no acknowledgement when the master is stopped (SIGSTOP), which does not end its connections.
 
     python -m scripts.bench.stopped [--count 3] [--settings conf/low-latency.conf] [--seed 1]
 
-Two new clusters of seven processes: one as shipped, one whose brokers have `--settings`, too. In each, drills as
-`scripts/drill pause` does them, whose client asks for routes as soon as a send fails: the master is stopped until another one
-acknowledges. An outage lasts from the last acknowledgement before to the first after. Exits 1 when a median misses its
-target, or anything acknowledged is lost."""
+There are two new clusters of seven processes: one with shipped settings, and one whose brokers also have `--settings`. Each
+gets drills as by `scripts/drill pause`, in which the master is stopped until another master acknowledges. The client asks for
+routes as soon as a send fails. An outage lasts from the last acknowledgement before the stop to the first one after it. The
+exit code is 1 if a median misses its target, or anything acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEFAULT_S_MAX, LOW_LATENCY_S_MAX = 11, 3
 
 
 def outages_s(settings: dict[str, str], count: int, seed: int) -> list[float]:
-    """Of `count` drills in a cluster whose brokers have `settings`."""
+    """The outages of `count` drills in a cluster whose brokers have `settings`."""
     with tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-") as folder:
         with Cluster.create(Path(folder) / "cluster", broker_settings=settings) as cluster:
             cluster.start()

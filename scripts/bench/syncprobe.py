@@ -14,7 +14,7 @@ BYTES = 4096
 
 
 def sync_probe_ms(folder: Path) -> tuple[float, float]:
-    """Median and 99th percentile of a write of 4 KiB and its fdatasync on the disk of `folder`."""
+    """Median and 99th percentile of the time for a write of 4 KiB and its fdatasync on the disk of `folder`."""
     took = []
     path = folder / "probe"
     with path.open("wb", buffering=0) as file:

@@ -1,6 +1,6 @@
-"""Measurements of several runs of several sides, as tables of a document, and their targets.
+"""Measurements of several runs and sides, as tables of a document, and their targets.
 
-Invariant: values of a row are in the order of their runs, so that sides are compared within a run."""
+Invariant: the values of a row are in the order of the runs, so that sides are compared within a run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from scripts.bench.measured import cell
 
 @dataclass(frozen=True)
 class Reach:
-    """The target of a row of the first side: absolute, or as a multiple of the probe, of that row of the side
-    `beside`, or of its own `beside_row`."""
+    """The target of a row of the first side. It is absolute, or a multiple of the probe, of the same row of the side `beside`,
+    or of the side's own `beside_row`."""
 
     row: str
     least: float | None = None
@@ -34,7 +34,8 @@ class Reach:
 
 
 class Table:
-    """Rows by measurement, columns by side, a value a run; `multiples` of the probe of that side and run."""
+    """A table with a row for each measurement, a column for each side and a value for each run. `multiples` are of the probe
+    of that side and run."""
 
     def __init__(self) -> None:
         self.values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -55,7 +56,7 @@ class Table:
                 yield f"| {name} | {' | '.join(cells)} |"
 
     def reached(self, ours: str, reaches: Iterable[Reach]) -> Iterator[tuple[Reach, list[float]]]:
-        """Each target that was measured, with the values of the side `ours`, run by run."""
+        """Each measured target, with the values of the side `ours` for each run."""
         for reach in reaches:
             values = (self.multiples if reach.of_probe else self.values).get(reach.row, {}).get(ours, [])
             if reach.beside or reach.beside_row:
@@ -65,7 +66,7 @@ class Table:
                 yield reach, values
 
     def judged(self, ours: str, reaches: Iterable[Reach]) -> tuple[list[str], int]:
-        """Lines of a table that says of each median whether it is within reach, and how many are not."""
+        """The lines of a table that says whether each median reaches its target, and the number of those that do not."""
         lines = [f"\n| wanted of {ours} | is | reach | |", "|---|---|---|---|"]
         missed = 0
         for reach, values in self.reached(ours, reaches):

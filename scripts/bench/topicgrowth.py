@@ -1,7 +1,7 @@
-"""The cost of existing topics and groups for a broker set: three brokers at contract C, everything on this machine.
+"""The cost of existing topics and groups for a broker set of three brokers at contract C, with everything on this machine.
 
-Invariant: a change is timed alone, one under way, until every member of the set has it; sends are compared with those of the
-same run on the same brokers before the first topic was made."""
+Invariant: one change at a time is timed until every member of the set has it. Sends are compared with those in the same run on
+the same brokers before the first topic was created."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from scripts.bench.turnbroker import longest_turn_ms
 QUEUES, BODY = 8, 1024
 CHANGES = 30
 AT_ONCE = 100
-"""Topics in one request while their number is brought up."""
+"""Topics in one request while the topics are created."""
 IN_FLIGHT = 8
 LOADED = "loaded"
 T = TypeVar("T")
@@ -40,7 +40,7 @@ SIDE = Side("ours C", "C", "scripts.bench.turnbroker")
 
 @dataclass(frozen=True)
 class GrowthRow:
-    """Of brokers with that many topics and as many groups."""
+    """The figures of brokers with that many topics and as many groups."""
 
     topics: int
     topic_ms: list[float]
@@ -148,7 +148,7 @@ class Growth:
         )
 
     def _start_after_kill(self, servers: Servers) -> float:
-        """A slave's, until it answers."""
+        """The time of a slave's start until it answers."""
         name = servers.slaves[0]
         self._cluster.kill([name])
         began = time.perf_counter()
@@ -175,7 +175,7 @@ async def send_one(admin: AdminClient, master: str, topic: str, queue_id: int) -
 
 
 async def answers(address: str) -> None:
-    """Waits until the server at `address` answers requests."""
+    """Wait until the server at `address` answers requests."""
     from mqadmin.errors import AdminError
 
     admin = AdminClient(SystemClock())

@@ -1,13 +1,14 @@
-"""The cost of a message in a transaction: committed ones a second, as a part of plain sends a second.
+"""The cost of a message in a transaction: committed messages per second, as a share of plain sends per second.
 
     python -m scripts.bench.transactions [--runs 3] [--seconds 10] [--warm-up 20] [--threads 1] [--sides ours-c,java-c]
 
-Each run measures the sides in turn, each with a new cluster of three brokers with shipped settings under a name server and
-three of our controllers, everything on this machine. One public Java client (one JVM for all) sends messages of --body bytes,
-each thread one after the other: plain ones, and with TransactionMQProducer such as it commits at once; half of the time each,
-plain ones before and after. All that it committed must be in the topic soon after, or the command ends.
+Each run measures the sides in turn. Each side gets a new cluster of three brokers with shipped settings under our name server
+and three of our controllers, everything on this machine. One public Java client (one JVM for all sides) sends messages of
+--body bytes, one after the other in each thread. Half of the time it sends plain messages, before and after, and half of the
+time messages that it commits at once with TransactionMQProducer. All committed messages must be in the topic soon after, or
+the command ends.
 
-Contracts are those of docs/operations.md; ours-raft,java-raft: Raft mode. Exits 1 when our median misses its
+Contracts are those of docs/operations.md; ours-raft and java-raft are Raft mode. The exit code is 1 if our median misses its
 target. Needs a JDK and scripts/fetch-peers."""
 
 from __future__ import annotations

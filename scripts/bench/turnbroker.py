@@ -1,8 +1,8 @@
 """A broker of this project that measures its event loop: `python -m scripts.bench.turnbroker -c FILE`.
 
-A timer of one ms notes how much processor time of the loop's thread has passed since it was last called: the longest turn of
-the loop, whatever else the machine does meanwhile. SIGUSR2 prints that and begins a new measurement. With SIGUSR1 it samples
-where its CPU goes, as scripts.bench.sampledbroker does."""
+A timer of one ms notes how much CPU time of the loop's thread has passed since its last call. The greatest value is the
+longest turn of the loop, whatever else the machine does. SIGUSR2 prints it and begins a new measurement. With SIGUSR1 the
+broker samples its CPU, as scripts.bench.sampledbroker does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOOK_AGAIN_S, SAID_S_MAX = 0.05, 20.0
 
 
 class LoopTurns:
-    """Of the loop that runs where the first task is started."""
+    """The turns of the loop that starts the first task."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
@@ -43,7 +43,7 @@ class LoopTurns:
 
 
 def longest_turn_ms(pid: int, log: Path) -> float:
-    """Of the broker whose output goes to `log`, since it was asked last."""
+    """The longest turn, since the last request, of the broker whose output is in `log`."""
     before = log.read_text().count(SAID)
     os.kill(pid, signal.SIGUSR2)
     deadline = time.monotonic() + SAID_S_MAX

@@ -1,4 +1,4 @@
-"""A local cluster of processes to measure, gone with its folder afterwards."""
+"""A local cluster of processes to measure. Its folder is removed afterwards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from localcluster.cluster import Cluster
 
 @contextmanager
 def new_cluster(*, controllers: int = 3, brokers: int = 3) -> Iterator[Cluster]:
-    """Not started yet."""
+    """Make a cluster without starting it."""
     with tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-") as folder:
         with Cluster.create(Path(folder) / "cluster", controllers=controllers, brokers=brokers) as cluster:
             yield cluster
@@ -21,7 +21,7 @@ def new_cluster(*, controllers: int = 3, brokers: int = 3) -> Iterator[Cluster]:
 
 @contextmanager
 def whole_cluster(*, controllers: int = 3, brokers: int = 3) -> Iterator[Cluster]:
-    """Every broker is in the SyncStateSet."""
+    """Start a cluster, and wait until every broker is in the SyncStateSet."""
     with new_cluster(controllers=controllers, brokers=brokers) as cluster:
         cluster.start()
         asyncio.run(cluster.wait_whole())

@@ -1,13 +1,12 @@
-"""Whether a DLedger group of real processes is linearizable while its members are killed, paused, restarted and cut off.
+"""Test whether a DLedger group of real processes is linearizable while its members are killed, paused, restarted and cut off.
 
     scripts/linearizable --seconds 60 --seed 1
     scripts/linearizable --strikes 200
 
-A relay on loopback is between the members, and cuts their connections; clients reach all of them, also a leader
-that is cut off.
-Clients read, write and swap registers at the same time; at the end each register's history must have an order. The seed draws
-strikes and operations; the timing of processes is their own. Exit code 1, and the operations that no order explains, when there
-is none."""
+A relay on loopback between the members cuts their connections. Clients reach all members, even a leader that is cut off.
+Clients read, write and swap registers concurrently. At the end, each register's history must be linearizable. Faults and
+operations follow from the seed, but the timing of processes does not. If a history is not linearizable, the exit code is 1,
+and the operations that no order explains are printed."""
 
 from __future__ import annotations
 
@@ -35,11 +34,11 @@ BETWEEN_S = (0.1, 2.5)
 CUTS = ("cut", "cut-one-way", "isolate", "mute")
 STRIKES = ("kill", "kill-two", "kill-all", "pause", "pause-two", "restart", *CUTS)
 BEHIND_HOST = "127.0.0.2"
-"""The port where members listen; a relay listens at the addresses of their list."""
+"""Members listen at this host. A relay listens at the addresses in the members' list."""
 
 
 class Behind:
-    """The members of a group as a relay knows them."""
+    """The members of a group, for a relay."""
 
     bind_host = BEHIND_HOST
 
@@ -59,7 +58,7 @@ class Behind:
 
 
 class Run:
-    """Load and strikes on one group; `counts` has the operations and strikes."""
+    """Load and faults on one group. `counts` has the numbers of operations and faults."""
 
     def __init__(self, group: LedgerGroup, seed: int) -> None:
         self.group = group
@@ -71,7 +70,7 @@ class Run:
         self.relay = Relay(behind, behind.who)
 
     async def play(self, goes_on: Callable[[int], bool]) -> None:
-        """Strikes while `goes_on`, called with the number of strikes, returns True; all members run and serve at the end."""
+        """Cause faults while `goes_on(number of faults)` returns True. At the end all members run and serve."""
         loop, keys = asyncio.get_running_loop(), Keys()
         await self.relay.start()
         remotings = [RemotingClient(clock=SystemClock(), connect_timeout_ms=1000) for _ in range(CLIENTS)]
@@ -112,7 +111,7 @@ class Run:
             await asyncio.sleep(client.chance.uniform(0, PAUSE_S))
 
     async def served(self) -> None:
-        """Returns once operations are answered again; raises with the members' output otherwise."""
+        """Return once operations are answered again. Otherwise raise an error with the members' output."""
         wanted = self.history.answered + CLIENTS
         try:
             async with asyncio.timeout(SERVED_S_MAX):
@@ -148,7 +147,7 @@ class Run:
             self.group.start(name)
 
     async def cut(self, kind: str, one: str, other: str) -> None:
-        """Silence ways between members for a while; then held data continues, or is lost with its connection."""
+        """Silence ways between members for a while. Then held data continues, or is lost with its connection."""
         others = [other] if kind.startswith("cut") else sorted(self.group.peers.keys() - {one})
         ways = {(one, each) for each in others}
         if kind in ("cut", "isolate"):

@@ -1,4 +1,4 @@
-"""One member of a group that holds registers, in a process of its own."""
+"""One member of a group that holds registers, as a process."""
 
 from __future__ import annotations
 

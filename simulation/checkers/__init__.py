@@ -1,1 +1,1 @@
-"""Judges of a simulated set, from outside: each computes what it expects from what was asked, answered and shown."""
+"""Checkers of a simulated set, from outside. Each computes its expectations from requests, answers and what readers get."""

@@ -1,7 +1,8 @@
-"""Where masters stored what clients sent, and whether an elected broker may have been missing it.
+"""Where masters stored the messages of clients, and whether an elected broker may have been missing them.
 
-Invariant: a message that only its master has to hold is excused only by a later master that is another broker and began its
-epoch without it. The same master, killed and started again, has it, unless it lost memory and was elected all the same."""
+Invariant: if only the master had to hold a message, its loss is excused only if a later master, another broker, began its
+epoch without it. The same master, killed and started again, has the message, unless it lost memory and was elected
+nevertheless."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class Append:
 @dataclass
 class Appends:
     by_key: dict[tuple[str, str], list[Append]] = field(default_factory=dict)
-    """(topic that clients know, key) -> the records written for it: a delayed message is written twice, at least."""
+    """(topic that clients know, key) -> the records written for the message. A delayed message is written at least twice."""
     began: dict[int, EpochHistory] = field(default_factory=dict)
     """Epoch -> the history of its master's log when the epoch began."""
     elected_incomplete: Set[int] = frozenset()
@@ -46,7 +47,7 @@ class Appends:
     def noting(
         self, brokers: Sequence[Node]
     ) -> Callable[[MessageStore, Sequence[MessageToStore]], list[PutResult]]:
-        """MessageStore.append, which notes here the records that `brokers` write."""
+        """Make MessageStore.append note here the records that `brokers` write."""
 
         def noted(store: MessageStore, messages: Sequence[MessageToStore]) -> list[PutResult]:
             written = append(store, messages)
@@ -58,7 +59,7 @@ class Appends:
         return noted
 
     def noting_plain(self, brokers: Sequence[Node]) -> Callable[..., PlainAppended | None]:
-        """MessageStore.append_plain, likewise."""
+        """Do the same for MessageStore.append_plain."""
 
         def noted(store: MessageStore, *arguments: Any) -> PlainAppended | None:
             written = append_plain(store, *arguments)
@@ -84,7 +85,7 @@ class Appends:
                 self.by_key.setdefault(key, []).append(noted)
 
     def beginning(self) -> Callable[[KeptEpochs, EpochHistory], Coroutine[Any, Any, None]]:
-        """KeptEpochs.store, which notes here how each epoch begins: its master is the first to store it."""
+        """Make KeptEpochs.store note here how each epoch begins. An epoch's master is the first to store it."""
 
         async def noted(epochs: KeptEpochs, history: EpochHistory) -> None:
             self.began.setdefault(history.last_epoch(), history)
@@ -93,11 +94,13 @@ class Appends:
         return noted
 
     def may_be_gone(self, topic: str, key: str, master_of: dict[int, int]) -> bool:
-        """Whether an election may have lost one of its records; `master_of`: epoch -> the broker that was elected."""
+        """Whether an election may have lost one of the message's records. `master_of` maps an epoch to the broker that was
+        elected."""
         return any(self.excuse(record, master_of) for record in self.by_key.get((topic, key), []))
 
     def excuse(self, record: Append, master_of: dict[int, int]) -> bool:
-        """The first later epoch that began without the record is that of another broker, or of one that lost memory."""
+        """Whether the first later epoch that began without the record is that of another broker, or of a broker that lost
+        memory."""
         for epoch in sorted(self.began):
             if epoch > record.epoch and not self.had(self.began[epoch], record):
                 return epoch in self.elected_incomplete or master_of.get(epoch) != record.broker_id
@@ -113,7 +116,7 @@ class Appends:
     def promised(
         self, topic: str, attempts: Iterable[SendAttempt], master_of: dict[int, int]
     ) -> list[SendAttempt]:
-        """The attempts; an acknowledged one whose message may be gone becomes unknown."""
+        """The attempts. An acknowledged attempt whose message may be gone becomes unknown."""
         return [
             replace(attempt, outcome=SendOutcome.UNKNOWN)
             if attempt.outcome is SendOutcome.ACKNOWLEDGED

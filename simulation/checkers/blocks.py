@@ -1,6 +1,6 @@
-"""Disk blocks below what brokers write.
+"""Disk blocks for what brokers write.
 
-Invariant L8: a segment has blocks for all that a broker has written into it. Without them a full disk would end the process
+Invariant L8: a segment has blocks for all that a broker has written into it. Without blocks a full disk would kill the process
 after it acknowledged."""
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The invariants of a cluster, checked while it runs.
 
-Invariant of the checker itself: `confirmed` holds the whole records below the highest confirm offset that any broker ever
-had, and no broker may confirm others; nothing was answered of a record that is confirmed in part. Names of invariants:
-M masters, S SyncStateSet, C confirm offset and acknowledgements, L logs, Q readers."""
+Invariant of the checker itself: `confirmed` holds the whole records below the highest confirm offset that any broker ever had.
+No broker may confirm other records, and a record that is confirmed in part was not acknowledged. Names of invariants: M
+masters, S SyncStateSet, C confirm offset and acknowledgements, L logs, Q readers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from simulation.cluster.looks import BrokerLook
 from simulation.kernel.violation import Violation
 
 SIZE_BYTES = 4
-"""A record, and the filler at a segment's end, begin with their size."""
+"""A record and the filler at a segment's end both begin with their size."""
 RECORD_BYTES_MIN = 8
 
 
@@ -37,7 +37,7 @@ class Watched:
 
 @dataclass
 class ClusterCheck:
-    """Call `look` often; it raises Violation."""
+    """Checks the cluster at each `look`, which must be called often. Raises Violation."""
 
     masters: dict[int, int] = field(default_factory=dict)
     """Master epoch -> broker id, as controllers applied it and as brokers act."""
@@ -51,33 +51,34 @@ class ClusterCheck:
     newest: tuple[int, int] = (0, 0)
     members: frozenset[int] = frozenset()
     electable: frozenset[int] = frozenset()
-    """The members, and other brokers that may be elected because they hold all that was answered."""
+    """The members, and other brokers that may be elected because they hold all that was acknowledged."""
     members_min: int = 2
-    """How many brokers hold a record when it is answered."""
+    """How many brokers at least hold a record when it is acknowledged."""
     learners: set[int] = field(default_factory=set)
-    """Broker ids of replicas that never count."""
+    """Broker ids of learners, which never count."""
     holders: Holders = field(default_factory=Holders)
     forgetful: set[str] = field(default_factory=set)
-    """Names of brokers that lost memory since they last held all that was confirmed."""
+    """Names of brokers that lost memory and have not held everything confirmed since."""
     copied_end: int = 0
-    """The end of the log that enough brokers held when it was answered."""
+    """The end of the log that enough brokers held when it was acknowledged."""
 
     @property
     def forked(self) -> bool:
-        """An unclean election was held: confirmed records may be gone, and brokers without them may confirm others."""
+        """Whether an unclean election was held. Confirmed records may then be gone, and brokers without them may confirm
+        others."""
         return bool(self.grants.unclean)
 
     flipped_at: Callable[[str], int | None] = lambda name: None
-    """The offset of a flipped bit in the log of this broker, whether the broker knows it or not."""
+    """Returns the offset of a flipped bit in the log of this broker, whether the broker knows of it or not."""
 
     on_truncated: Callable[[str], None] = lambda name: None
     """Called with the name of a broker whose log has become shorter."""
 
     on_expanded: Callable[[frozenset[int], int], None] = lambda added, master_id: None
-    """Called with the brokers that came into the set and its master."""
+    """Called with the brokers that entered the set, and with the set's master."""
 
     def look(self, states: Iterable[SyncState], brokers: list[BrokerLook]) -> None:
-        """`states` are those of the controllers that run."""
+        """Check everything. `states` are the states of the running controllers."""
         self.learners |= {broker.broker_id for broker in brokers if broker.is_learner and broker.broker_id}
         for state in states:
             self.look_at_state(state)
@@ -88,7 +89,7 @@ class ClusterCheck:
         self.grants.look(brokers)
         if not self.forked:
             logs_match(brokers, len(self.confirmed))
-        else:  # below the lowest confirm offset; at_the_end compares the rest
+        else:  # compare only below the lowest confirm offset; at_the_end compares the rest
             intact = [broker for broker in brokers if self.flipped_at(broker.name) is None]
             logs_match(intact, min((broker.store.confirm_offset() for broker in intact), default=0))
 
@@ -168,7 +169,7 @@ class ClusterCheck:
         watched.checked_end = at
 
     def record(self, broker: BrokerLook, at: int, end: int) -> memoryview:
-        """The record, or filler, that begins there, if it ends at `end` at most; empty otherwise."""
+        """The record or filler that begins at this offset, if it ends at or below `end`; else empty."""
         if at + SIZE_BYTES > end:
             return memoryview(b"")
         flipped_at = self.flipped_at(broker.name)
@@ -187,7 +188,7 @@ class ClusterCheck:
         return view
 
     def whole(self, offset: int) -> int:
-        """The end of the last whole record that ends at `offset` at most."""
+        """The end of the last whole record that ends at or below `offset`."""
         return self.ends[bisect_right(self.ends, offset) - 1]
 
     def before_the_flip(self, name: str, at: int, known: bytearray, view: memoryview) -> bytearray:
@@ -197,13 +198,13 @@ class ClusterCheck:
         return held
 
     def look_at_members(self, brokers: list[BrokerLook]) -> None:
-        """Each running member of the controllers' newest set holds all that any master confirms."""
+        """Check that each running member of the controllers' newest set holds all that any master confirms."""
         masters = [broker for broker in brokers if broker.role is ReplicaRole.MASTER]
         for master in masters:
             self.holds_what_was_confirmed(master)
             self.enough_copies(master)
             if not master.counted:
-                continue  # it is leaving the role
+                continue  # the broker is leaving the role
             if master.master_epoch == self.newest[0] and not self.members <= master.counted:
                 raise Violation(
                     "S3",
@@ -227,7 +228,8 @@ class ClusterCheck:
                 )
 
     def holds_what_was_confirmed(self, master: BrokerLook) -> None:
-        """The master of the newest epoch holds all confirmed records; an older master may have missed the newest."""
+        """Check that the master of the newest epoch holds all confirmed records. An older master may be missing the newest
+        records."""
         end = master.store.max_offset()
         if not self.forked and master.master_epoch == self.newest[0] and end < len(self.confirmed):
             raise Violation(
@@ -237,7 +239,7 @@ class ClusterCheck:
             )
 
     def enough_copies(self, master: BrokerLook) -> None:
-        """Contract C: enough brokers hold the records that may be answered, at that moment."""
+        """Contract C: check that enough brokers hold the records that may be acknowledged at this moment."""
         answered = master.acked_end
         if answered <= self.copied_end:
             return  # a copy may be lost later, once its broker has left the set
@@ -250,7 +252,7 @@ class ClusterCheck:
         self.copied_end = answered
 
     def remember(self, brokers: list[BrokerLook]) -> None:
-        """A broker that lost memory and holds all confirmed records again counts like any other."""
+        """A broker that lost memory counts again once it holds all confirmed records."""
         for broker in brokers:
             caught_up = broker.store.max_offset() >= len(self.confirmed)
             if (
@@ -261,7 +263,7 @@ class ClusterCheck:
                 self.forgetful.discard(broker.name)
 
     def at_the_end(self, brokers: list[BrokerLook]) -> None:
-        """Logs and epochs are equal after healing."""
+        """Check that logs and epochs are equal after healing."""
         begins = max(broker.store.min_offset() for broker in brokers)
         histories = {broker.history.truncate_prefix(begins).entries for broker in brokers}
         if len(histories) != 1:

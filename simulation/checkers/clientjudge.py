@@ -1,7 +1,7 @@
 """The client of a run, and whether the answers to it match what can be read.
 
-Invariant: every message whose send was answered OK is there at the end, unless the contract lets an election lose it, and so is
-every message that the client ever read."""
+Invariant: every message whose send was answered OK, and every message that the client ever read, is there at the end, unless
+the contract allows an election to lose it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ READ_LIMIT_MS = 60_000
 
 
 class ClientJudge:
-    """Judges the client that runs on `node`."""
+    """The judge of the client that runs on `node`."""
 
     def __init__(self, world: World, node: Node) -> None:
         self.world = world
@@ -60,10 +60,10 @@ class ClientJudge:
         *,
         readers_keep: bool,
     ) -> int:
-        """Raises Violation. Any broker will do, now that their logs are the same: all of `log` but what retention deleted, at
-        most up to `begins`. Their wall clocks were `spread_ms` apart. `promised` returns the attempts on a topic as the
-        contract judges them. `readers_keep`: messages that were read once must be there. Returns how many delayed messages
-        were delivered once more."""
+        """Compare the client's answers with the messages that are there. Any broker can be read, because all logs are equal to
+        `log`, but for what retention deleted, at most up to `begins`. The brokers' wall clocks were `spread_ms` apart.
+        `promised` returns the attempts on a topic as the contract judges them. With `readers_keep`, messages that were read
+        once must be there. Returns how many delayed messages were delivered more than once. Raises Violation."""
         self.run(self.app.finds_master())
         found = self.run(self.app.read_everything())
         delayed = {topic: promised(topic, asked) for topic, asked in self.app.delayed.attempts.items()}

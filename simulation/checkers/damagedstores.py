@@ -1,7 +1,7 @@
-"""Stores that were damaged while their brokers were down, until a broker has shown how it treats them.
+"""Stores that were damaged while their brokers were down, until the brokers have started on them.
 
-Invariant: a log that is damaged below the confirm offset, or gone, or has another log's epochs, must be refused; any other must
-be served."""
+Invariant: a log that is damaged below the confirm offset, or gone, or has another log's epochs, must be refused. Any other log
+must be served."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ FOREIGN_EPOCHS = "another broker's epoch file"
 
 @dataclass(frozen=True)
 class BitFlip:
-    """A flipped bit. `at` is the offset of its byte in the file, `offset` that in the log; its record is at
-    [record_at, record_end) of the file."""
+    """A flipped bit. `at` is the offset of its byte in the file, and `offset` in the log. Its record is at [record_at,
+    record_end) of the file."""
 
     path: str
     record_at: int
@@ -46,7 +46,7 @@ class BitFlip:
 
 
 class DamagedStores:
-    """`done` counts, as that of all faults does."""
+    """The damaged stores. `done` counts faults, as for all faults."""
 
     def __init__(self, brokers: list[Node], done: Counter[str]) -> None:
         self.brokers = brokers
@@ -58,7 +58,7 @@ class DamagedStores:
         """Node name -> the flipped bit in an old segment, which a start may or may not read."""
 
         self.queues: dict[str, str] = {}
-        """Node name -> what its queue files lost, until it has started; rebuilding them needs room."""
+        """Node name -> what its queue files lost, until the broker has started. Rebuilding them needs room."""
 
     def flipped_at(self, name: str) -> int | None:
         """The offset in the log of a flipped bit, or None."""
@@ -80,10 +80,10 @@ class DamagedStores:
         return self.where.get(node.name, "").startswith((LOG, FOREIGN_EPOCHS))
 
     def cured(self, node: Node) -> bool:
-        """Whether this broker refused its damaged store, and has got an empty disk for it."""
+        """Whether this broker refused its damaged store. If so, it gets an empty disk."""
         bit = self.flipped.get(node.name)
         if bit is not None and isinstance(node.failure, StoreCorrupted | QueueUnmendable | EpochFileForeign):
-            bit.flip(node)  # restored from a copy
+            bit.flip(node)  # restore it from a copy
             self.done["refused a rotten log"] += 1
             return True
         refusals = StoreCorrupted | QueueUnmendable | LogMissing | EpochFileForeign
@@ -96,7 +96,7 @@ class DamagedStores:
 
 
 def vouched_end(node: Node) -> int:
-    """How much of the log was confirmed, by its checkpoint."""
+    """The end of the confirmed log according to the checkpoint."""
     try:
         return decode_checkpoint(node.disk.content(FILE)).confirm_phy_offset
     except CheckpointDamaged:  # it died before it wrote another
@@ -104,7 +104,7 @@ def vouched_end(node: Node) -> int:
 
 
 def body_of(record: bytes) -> range:
-    """Where its body is: the body's CRC covers all of these bits."""
+    """Where the record's body is, whose CRC covers all of its bits."""
     message = decode(record, verify_body=False)
     begin = FIXED_PARTS[(message.sys_flag >> 4) & 3].size
     return range(begin, begin + len(message.body))

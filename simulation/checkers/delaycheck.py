@@ -1,8 +1,8 @@
-"""The fate of delayed messages, against the answers to their clients.
+"""Whether delayed messages were delivered as their clients were answered.
 
-Invariant: reads stores and changes nothing. A message may be delivered more than once, which is all that delayed delivery
-promises, so its topics are judged apart from those of plain sends. Names of rules: D1 delivered at all, D2 not before
-its time, D3 nothing else is there."""
+Invariant: this module reads stores and changes nothing. Delayed delivery promises only at least one delivery, so its topics
+are judged separately from those of plain sends. Names of rules: D1 a message is delivered, D2 not before its time, D3 nothing
+else is delivered."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class WaitingDelivery(NamedTuple):
 
 
 def waiting(broker: BrokerLook, log: bytearray) -> Iterator[WaitingDelivery]:
-    """All messages that ever waited; `log` is the commit log from its beginning."""
+    """All messages that ever waited. `log` is the commit log from its beginning."""
     store, delays_ms = broker.store, delay_levels_ms(StoreSettings().message_delay_level)
     for content in records_below(log, store.min_offset(), store.segment_size_bytes):
         message = decode(content, verify_body=False)
@@ -48,8 +48,9 @@ def waiting(broker: BrokerLook, log: bytearray) -> Iterator[WaitingDelivery]:
 
 
 def all_delivered(master: BrokerLook) -> bool:
-    """Whether all waiting messages are delivered, and known to be on the replicas. Those that are gone with old segments were
-    delivered: retention deletes no waiting message (deletes-undelivered), and an older table does not show that."""
+    """Whether all waiting messages are delivered, and the replicas know it. Messages that are gone with old segments count as
+    delivered, because retention deletes no waiting message (see the bug deletes-undelivered), although an older table may not
+    show it."""
     store = master.store
     return all(
         max(master.delays.next_offset(level), store.min_queue_offset(SCHEDULE_TOPIC, level - 1))
@@ -64,10 +65,10 @@ def judge_delayed(
     scheduled: Iterable[WaitingDelivery],
     spread_ms: int,
 ) -> int:
-    """Raises Violation. `spread_ms`: how far the brokers' wall clocks were ever apart: a master takes the due time from
-    the one that stored the message. Returns how many messages were delivered once more."""
+    """Raises Violation. `spread_ms` is how far the brokers' wall clocks were ever apart, because a master takes the due time
+    from the broker that stored the message. Returns how many messages were delivered more than once."""
     due_ms: dict[tuple[str, str], int] = {}
-    for message in scheduled:  # one that its producer sent again waits twice
+    for message in scheduled:  # a message that was sent again waits twice
         key = message.topic, message.key
         due_ms[key] = min(message.due_ms, due_ms.get(key, message.due_ms))
     copies: dict[tuple[str, str], list[StoredMessage]] = {}

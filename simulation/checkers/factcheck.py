@@ -1,7 +1,7 @@
-"""Whether brokers have the changes that administrators were answered.
+"""Whether brokers have the changes that were confirmed to administrators.
 
-Invariant: reads tables and changes nothing. Names of rules: T1 the master of the newest epoch has each answered change, T2 at
-the end every broker has it."""
+Invariant: this module reads tables and changes nothing. Names of rules: T1 the master of the newest epoch has each confirmed
+change, T2 at the end every broker has it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from simulation.workloads.facts import Fact, Facts
 
 
 class FactCheck:
-    """Judges `facts`; groups commit in the load's topic."""
+    """Judges `facts`. Groups commit in the topic of the load."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._epoch = 0
 
     def look(self, brokers: Iterable[BrokerLook]) -> None:
-        """The master of the newest known epoch has every fact. Raises Violation."""
+        """Check that the master of the newest known epoch has every fact. Raises Violation."""
         looks = list(brokers)
         self._epoch = max([self._epoch, *(look.master_epoch for look in looks)])
         for look in looks:
@@ -30,7 +30,7 @@ class FactCheck:
                 self._judge("T1", look)
 
     def at_the_end(self, brokers: Iterable[BrokerLook]) -> None:
-        """After healing, when every slave had time to copy. Raises Violation."""
+        """Check all brokers after healing, when every slave had time to copy. Raises Violation."""
         for look in brokers:
             self._judge("T2", look)
 

@@ -1,11 +1,12 @@
 """Whether each acting master was elected, and acknowledges only data that no later master is missing.
 
-Invariant M4: a broker that is neither in the set nor eligible is elected only where unclean elections are switched on; there
-one that lost memory may be, too, where no better one lives or an operator requests it. M2: a broker acts as master of epoch e
-only if an applied election gave it e. Two may believe at once. Data that the older one acknowledges, after a broker that it
-counts has accepted a newer epoch, lies in that broker's log below the newer epoch's first byte, so the newer master has it
-too; or the older one is elected again itself and does not know it yet. Then it counts every electable broker, as long as no
-other broker has led in between, because only that one could have let others in."""
+Invariant M4: a broker that is neither in the set nor eligible is elected only if unclean elections are switched on. A broker
+that lost memory is elected only if no better broker lives or an operator requests it. M2: a broker acts as master of epoch e
+only if an applied election gave it e. Two brokers may believe to be master at once. The older master may acknowledge data
+after a broker that it counts has accepted a newer epoch. Then the data must lie in that broker's log below the newer epoch's
+first byte, so the newer master has it too. Or the older master is elected again itself and does not know it yet. Then it
+counts every electable broker, as long as no other broker has led in between, because only such a broker could have let others
+into the set."""
 
 from __future__ import annotations
 
@@ -23,32 +24,32 @@ apply = ReplicasStateMachine.apply
 
 @dataclass
 class Grants:
-    """Masters as elections made them, and how far each has acknowledged."""
+    """The elected masters, and how far each has acknowledged."""
 
     master_of: dict[int, int] = field(default_factory=dict)
     """Epoch -> broker id."""
     acked: dict[tuple[int, int], int] = field(default_factory=dict)
-    """(epoch, broker id) -> the end of the records that may be answered."""
+    """(epoch, broker id) -> the end of the records that may be acknowledged."""
     unclean_allowed: bool = False
     unclean: set[int] = field(default_factory=set)
     """Epochs of masters that were neither in the set nor eligible, or that were missing acknowledged data."""
     elected_incomplete: set[int] = field(default_factory=set)
-    """Those of the latter, and of the former those that may have lost memory."""
+    """Epochs of masters that were missing acknowledged data, or that were ineligible and may have lost memory."""
     is_incomplete: Callable[[int, frozenset[int]], bool] = lambda broker_id, electable: False
-    """Whether that broker lost memory and is elected because no other of these is intact, or because an operator requests
-    it."""
+    """Whether the broker lost memory and is elected because no other of these brokers is intact, or because an operator
+    requests it."""
     may_have_lost_memory: Callable[[int], bool] = lambda broker_id: False
     acks_wait: bool = True
-    """Whether a send waits until the others have it."""
+    """Whether a send waits until the other members have the message."""
     were_in: set[int] = field(default_factory=set)
-    """Broker ids that an applied SyncStateSet ever had, however briefly."""
+    """Broker ids that were ever in an applied SyncStateSet, however briefly."""
     accepted: dict[int, dict[int, int]] = field(default_factory=dict)
-    """Broker id -> newer epoch that it accepted -> the end of its log then."""
+    """Broker id -> newer epoch that it accepted -> the end of its log at that moment."""
     led: set[int] = field(default_factory=set)
-    """Epochs that began: an elected broker may die before it leads."""
+    """Epochs that began. An elected broker may die before it leads."""
 
     def noting(self) -> Apply:
-        """ReplicasStateMachine.apply, which notes here the master and the members after each event."""
+        """Make ReplicasStateMachine.apply note here the master and the members after each event."""
 
         def applied(machine: ReplicasStateMachine, index: int, body: bytes) -> None:
             before = sync_state(machine.state)
@@ -84,7 +85,7 @@ class Grants:
             self.elected_incomplete.add(epoch)
 
     def granted(self, epoch: int, broker_id: int) -> None:
-        """An applied election; M1: there is one an epoch."""
+        """Note an applied election. M1: an epoch has only one."""
         if self.master_of.setdefault(epoch, broker_id) != broker_id:
             raise Violation("M1", f"epoch {epoch} was given to {self.master_of[epoch]} and to {broker_id}")
 
@@ -104,7 +105,7 @@ class Grants:
                 self.look_at_acks(broker_id, broker, by_id)
 
     def look_at_acks(self, broker_id: int, master: BrokerLook, by_id: dict[int, BrokerLook]) -> None:
-        """Each broker that this master counts keeps the records that may be answered since the last look."""
+        """Check that each broker that this master counts keeps the records that may be acknowledged since the last look."""
         epoch, end = master.epoch, master.acked_end
         if end <= self.acked.get((epoch, broker_id), 0):
             return
@@ -124,12 +125,12 @@ class Grants:
                 )
 
     def its_own(self, epoch: int, newer: int, broker_id: int) -> bool:
-        """Whether this master of `epoch` was given `newer` too, and no other broker has led an epoch in between."""
+        """Whether this master of `epoch` was also elected in `newer`, and no other broker has led an epoch in between."""
         between = {self.master_of.get(at) for at in self.led if epoch < at < newer}
         return self.master_of.get(newer) == broker_id and between <= {broker_id}
 
     def held_under(self, broker_id: int, broker: BrokerLook, epoch: int) -> int:
-        """The end of the records of `epoch` and earlier ones that this broker holds, and held when it accepted a newer
+        """The end of the records of `epoch` and earlier epochs that this broker holds, and held when it accepted a newer
         epoch."""
         starts = (entry.start_offset for entry in broker.history.entries if entry.epoch > epoch)
         ends = (end for newer, end in self.accepted[broker_id].items() if newer > epoch)

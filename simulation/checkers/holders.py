@@ -1,8 +1,8 @@
-"""Which brokers hold the records that a master may answer, by the acknowledgements that it got.
+"""Which brokers hold the records that a master may acknowledge, according to the acks that the master got.
 
-Invariant: an acknowledgement counts only if a broker with that id held so much when it came, or does not run. So forged
-acknowledgements and truncated records do not count; under contract D neither do records that a power cut would take. A late
-acknowledgement to a master of an older epoch than the broker has acknowledged to since adds nothing."""
+Invariant: an ack counts only if the broker with that id held the records when the ack came, or does not run. So forged acks
+and truncated records do not count. Under contract D, records that a power cut would take do not count either. A late ack adds
+nothing if the broker has since sent acks to a master of a newer epoch."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ acked = Mastership.acked
 
 @dataclass
 class Holders:
-    """`end_of`: broker id -> the end that it last acknowledged to any master; `epoch_of`: and in which epoch."""
+    """`end_of` maps a broker id to the end in its last ack to any master, and `epoch_of` to the epoch of that ack."""
 
     end_of: dict[int, int] = field(default_factory=dict)
     epoch_of: dict[int, int] = field(default_factory=dict)
     on_disk: bool = False
-    """Whether only records that every power cut leaves count as held."""
+    """Whether records count as held only if they survive every power cut."""
 
     def noting(self, brokers: Iterable[Node]) -> Acked:
-        """Mastership.acked, which notes here the acknowledgements from `brokers`."""
+        """Make Mastership.acked note here the acks from `brokers`."""
 
         def noted(mastership: Mastership, connection: MasterConnection, offset: int) -> None:
             broker_id, epoch = connection.slave_broker_id, mastership.history.last_epoch()
@@ -45,12 +45,12 @@ class Holders:
         return noted
 
     def acked(self, broker_id: int, offset: int, running: dict[int, int]) -> None:
-        """`running`: ends of the logs of those that run."""
+        """Note an ack. `running` has the log ends of the brokers that run."""
         if running.get(broker_id, offset) >= offset:
             self.end_of[broker_id] = offset
 
     def of(self, end: int, master: BrokerLook) -> set[int]:
-        """The brokers that hold all below `end`, which `master` may answer."""
+        """The brokers that hold everything below `end`, which `master` may acknowledge."""
         holding = {broker_id for broker_id, held in self.end_of.items() if held >= end}
         if master.broker_id is not None and master.store.max_offset() >= end:
             holding.add(master.broker_id)
@@ -58,8 +58,8 @@ class Holders:
 
 
 def on_its_disk(nodes: Iterable[Node], broker_id: int, end: int) -> bool:
-    """Whether every power cut leaves the log of the broker with that id up to `end`, judged by its last bytes; true for one
-    that does not run."""
+    """Whether the log of the broker with that id survives every power cut up to `end`, judged by the last bytes. True for a
+    broker that does not run."""
     for node in nodes:
         app = node.app
         if (

@@ -1,7 +1,7 @@
 """Bugs that product code caught and logged.
 
-Invariant: while attached, an error log that carries a built-in exception (other than OSError) is kept: a server that
-answers "code 1" or tries again after a failed assertion must not hide it from a simulated run."""
+Invariant: while attached, every error log with a built-in exception (other than OSError) is kept. A server that answers "code
+1" or tries again after a failed assertion must not hide the assertion from a simulated run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LoggedBugs(logging.Handler):
 
     @contextmanager
     def attached(self) -> Iterator[None]:
-        """Handle the root logger's records; where nobody reads the log, records below ERROR are not even made."""
+        """Handle the root logger's records. If nobody reads the log, records below ERROR are not even made."""
         root = logging.getLogger()
         level = root.level
         if not root.handlers:

@@ -1,7 +1,7 @@
 """Whether two logs agree wherever their epochs are the same.
 
-Invariant L1: brokers with the same entry (epoch, start offset) hold the same bytes from there to the lower of that
-epoch's two ends, confirmed or not. Below the confirm offset another check compares all of them anyway."""
+Invariant L1: two brokers with the same entry (epoch, start offset) hold the same bytes from there to the lower of the epoch's
+two ends, confirmed or not. Below the confirm offset another check compares all brokers anyway."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def logs_match(brokers: Iterable[BrokerLook], confirmed_end: int) -> None:
 
 
 def common_epochs(one: BrokerLook, other: BrokerLook) -> Iterator[tuple[int, int, int]]:
-    """(epoch, start offset, lower of both ends) of each entry that both have."""
+    """(epoch, start offset, lower of both ends) of each entry that both logs have."""
     ends = {(epoch, start): end for epoch, start, end in epochs_of(other)}
     for epoch, start, end in epochs_of(one):
         if (epoch, start) in ends:

@@ -1,6 +1,6 @@
 """Logs whose masters end each record with its own CRC.
 
-Invariant L7: every confirmed record ends with one, and agrees with it."""
+Invariant L7: every confirmed record ends with a CRC, and agrees with it."""
 
 from __future__ import annotations
 

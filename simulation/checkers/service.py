@@ -1,8 +1,8 @@
-"""Whether a set with enough healthy replicas has a serving master, also while others are not healthy.
+"""Whether a set with enough healthy replicas has a serving master, even while other replicas are not healthy.
 
-Invariant V2 during a run: there is a master that takes messages, once enough members of the set for an acknowledgement, a
-majority of the controllers and the network between all have been healthy for so long that silent brokers count as dead, a lost
-master was replaced and lost members have left the set."""
+Invariant V2 during a run: there is a master that takes messages if enough members of the set for an acknowledgement, a
+majority of the controllers, and the network between them have been healthy long enough. That is the time until silent brokers
+count as dead, a lost master is replaced, and lost members have left the set."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from simulation.kernel.node import Node
 from simulation.kernel.violation import Violation
 
 SETTLED_MS = 30_000
-"""For an election among controllers, one among brokers, the change of role, and a master that yields after a while."""
+"""Time for an election among controllers, an election among brokers, the change of role, and a master that yields after a
+while."""
 
 
 class Service:
-    """`look` often; `members_min` as minInSyncReplicas."""
+    """Checks the service at each `look`, which must be called often. `members_min` is minInSyncReplicas."""
 
     def __init__(self, machines: Machines, timers: Timers, members_min: int) -> None:
         self.machines = machines
@@ -26,7 +27,7 @@ class Service:
         self.limit_ms = SETTLED_MS + timers.broker_dead_ms + timers.not_caught_up_ms
         self.well_since_ms: int | None = None
         self.longest_ms = 0
-        """The longest time without a master that takes messages, though all that it needs was healthy."""
+        """The longest time without a master that takes messages while everything needed for one was healthy."""
 
     def look(self, looks: list[BrokerLook]) -> None:
         """Check the brokers and learners that run. Raises Violation."""
@@ -63,7 +64,7 @@ class Service:
         )
 
     def members(self, looks: list[BrokerLook]) -> list[int]:
-        """The members of the newest set that could lead or be waited for."""
+        """The members of the newest set that could lead or that a master may wait for."""
         members = self.machines.check.members
         return [look.broker_id for look in looks if look.broker_id in members and self.is_healthy(look)]
 

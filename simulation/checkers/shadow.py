@@ -1,6 +1,6 @@
-"""The log before retention: records that a broker no longer holds, from the checks' copy of all confirmed records.
+"""Records that retention has deleted on brokers, taken from the checks' copy of all confirmed records.
 
-Invariant: they are the bytes that replicas held; nothing here is read from a broker."""
+Invariant: the records are the bytes that replicas held. Nothing here is read from a broker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mqclient.message import StoredMessage, decode_messages
 
 
 def records_below(log: bytearray, end: int, segment_bytes: int) -> Iterator[memoryview]:
-    """Of `log`, from its beginning to `end`, a segment's start."""
+    """The records of `log` from its beginning to `end`, a segment's start."""
     view, at = memoryview(log).toreadonly(), 0
     while at < end:
         left = segment_bytes - at % segment_bytes
@@ -23,6 +23,6 @@ def records_below(log: bytearray, end: int, segment_bytes: int) -> Iterator[memo
 
 
 def deleted_messages(log: bytearray, end: int, segment_bytes: int) -> Iterator[StoredMessage]:
-    """The messages that consumers could once read below `end`."""
+    """The messages below `end` that consumers once could read."""
     for content in records_below(log, end, segment_bytes):
         yield from decode_messages(content)

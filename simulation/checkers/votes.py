@@ -1,7 +1,7 @@
 """The votes and terms of a cluster's controllers, and whether they are on disk when they are sent.
 
-Invariant: as RaftCheck's; in addition, the voter's term file has a vote that reached a candidate, or a newer term (rule R2 is
-about the file, not about memory)."""
+Invariant: that of RaftCheck. In addition, when a vote reaches a candidate, the voter's term file has that vote or a newer term
+(rule R2 is about the file, not about memory)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simulation.raft.check import RaftCheck
 
 
 class VotesOnDisk(RaftCheck):
-    """`voters` are the controllers' nodes by their id in the group."""
+    """Checks votes. `voters` are the controllers' nodes by their id in the group."""
 
     def __init__(self, voters: dict[str, Node]) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""What the tables of a simulated cluster may hold.
+"""Limits of the tables of a simulated cluster.
 
-Invariant: as in simulation.kernel.bounds: computed from the requests, the granted ids and the files on disks."""
+Invariant: as in simulation.kernel.bounds. Limits are computed from the requests, the granted ids and the files on disks."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from simulation.workloads.dealers import NAME, TOPICS
 
 LOOK_MS = 10_000
 NAMES_EACH = 3
-"""A group has a retry topic, and one of dead letters."""
+"""A group has a retry topic and a dead letter topic."""
 NAMES_OF_THEIR_OWN = 16
-"""Topics and groups that brokers and clients have of themselves: upstream's, the retry topics, the consumers."""
+"""Topics and groups that brokers and clients make themselves: upstream's, the retry topics, the consumers."""
 ROWS_EACH = 4
-"""Rows of a name or a queue: the row itself, its deletion, its lock, and one that is gone."""
+"""Rows for a name or a queue: the row itself, its deletion, its lock, and a row that is gone."""
 HISTORIES_EACH = 3
-"""Messages to a topic, deliveries to a group of it, and messages that the group gave back."""
+"""Histories for a topic: messages to it, deliveries to a group, and messages that the group gave back."""
 DELAY_LEVELS = 18
 """Of `messageDelayLevel` as shipped."""
 ELECTIONS_KEPT = 10
-"""As upstream's tools show them, of each set."""
+"""Elections kept of each set, as many as upstream's tools show."""
 ENTRIES_IN_MEMORY = 2_000
-"""Entries of the controllers' log: all of a run this long."""
+"""Entries of the controllers' log in memory: all entries of a run of this length."""
 
 
 class ClusterBounds:
-    """Looks each LOOK_MS; remembers every broker that was granted an id."""
+    """Looks each LOOK_MS, and remembers every broker that was granted an id."""
 
     def __init__(self, machines: Machines, deals: Callable[[], int]) -> None:
         """`deals()` is how many transactions began."""
@@ -54,7 +54,7 @@ class ClusterBounds:
             self.bounds.look(self.expected)
 
     def at_the_end(self) -> None:
-        """Check once nobody has sent anything for a while and all is whole."""
+        """Check when nobody has sent anything for a while and the cluster is whole."""
         self.bounds.look(self.expected, idle=True)
 
     def expected(self, node: Node) -> Numbers:
@@ -79,7 +79,7 @@ class ClusterBounds:
         return {
             "CommitLog._files": segments,
             "CommitLog._leaving": segments + 1,
-            "IndexTable._files": indexes + 1,  # one of them may be on its way from the disk
+            "IndexTable._files": indexes + 1,  # one may be on its way from the disk
             "IndexTable._unsynced": indexes + 1,
             "IndexTable._prefixes": names,
             "ConsumeQueue._files[]": segments,

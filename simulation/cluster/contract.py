@@ -1,8 +1,9 @@
-"""The contracts that seeds run under: what an acknowledgement promises, and so what faults may take away.
+"""The contracts under which seeds run: what an acknowledgement promises, and so what faults may take away.
 
-A: the master has the record in its mapping; the next master may be missing it. B: all members of the set hold it; the last
-member acknowledges alone, and its memory must not be lost. C: two brokers hold it, and while only one of them loses its memory
-nothing is lost, in any order of deaths. D: two brokers have it on their disks, and all may lose power at once."""
+A: the master has the record in its mapping, and the next master may be missing it. B: all members of the set hold the record.
+The last member acknowledges alone, so its memory must not be lost. C: two brokers hold the record. If only one of them loses
+its memory, nothing is lost, whatever the order of deaths. D: two brokers have the record on their disks, and all brokers may
+lose power at once."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ class Contract:
     waits: bool = True
     """Whether a send waits for the set."""
     on_disk: bool = False
-    """Whether a counted broker has the records on its disk."""
+    """Whether a broker counts only for records that are on its disk."""
 
 
 CONTRACT_A = Contract("A", 1, waits=False)

@@ -1,6 +1,6 @@
-"""The views that checks and faults have of the product's apps.
+"""How checks and faults look at the product's apps.
 
-Invariant: a look only reads. Nothing else in the simulated cluster asks an app for its state, so only this file changes when an
+Invariant: a look only reads. No other code of the simulated cluster asks an app for its state, so only this file changes if an
 app keeps its state elsewhere."""
 
 from __future__ import annotations
@@ -27,36 +27,37 @@ CLUSTER = str(BrokerSettings.model_fields["broker_cluster_name"].default)
 
 
 class BrokerLook(NamedTuple):
-    """A broker that has started, at one moment; `store` and `delays` are live."""
+    """A started broker at one moment. `store` and `delays` are the live objects."""
 
     name: str
     incarnation: int
     broker_id: int | None
-    """Granted and durable."""
+    """The id that was granted to the broker and is durable."""
     role: ReplicaRole
     master_epoch: int
-    """Of the role taken; 0 before."""
+    """The epoch of the broker's role; 0 before it took a role."""
     epoch: int
-    """The newest accepted."""
+    """The newest epoch that the broker accepted."""
     history: EpochHistory
     counted: frozenset[int]
-    """The ids whose acks count; empty unless master."""
+    """The broker ids whose acks count; empty unless this broker is master."""
     acked_end: int
-    """Records that end here or below may be answered."""
+    """Records that end at or below this offset may be acknowledged."""
     store: BrokerStore
     delays: DelayOffsets
     tables: Tables | None = None
-    """Live, too."""
+    """The live tables."""
     accepts_sends: bool = False
     is_learner: bool = False
     stays_out: StayOut | LeftBehind | None = None
-    """Why it follows no master until an operator acts."""
+    """Why the broker follows no master until an operator acts."""
     may_miss: bool = False
-    """It reports that its log may be missing data that it was counted for, and waits for a broker with all of it."""
+    """Whether the broker reports that its log may be missing data that it was counted for, and waits for a broker with all
+    data."""
 
 
 def started_broker(node: Node) -> BrokerApp | None:
-    """None where no broker runs, or where it has not started yet or has stopped already."""
+    """The broker on the node. None if no broker runs, or it has not started yet or has stopped."""
     app = node.app
     if not isinstance(app, BrokerApp) or not app.membership.address or app.store.is_on_disk:
         return None
@@ -64,7 +65,7 @@ def started_broker(node: Node) -> BrokerApp | None:
 
 
 def epoch_led_on(node: Node) -> int | None:
-    """The epoch in which a broker there acts as master; None where none does."""
+    """The epoch in which the broker on the node acts as master; None if it does not."""
     app = started_broker(node)
     return (
         app.membership.master_epoch if app is not None and app.membership.role is ReplicaRole.MASTER else None
@@ -72,7 +73,7 @@ def epoch_led_on(node: Node) -> int | None:
 
 
 def broker_on(node: Node) -> BrokerLook | None:
-    """None as in `started_broker`."""
+    """A look at the broker on the node; None as for `started_broker`."""
     app = started_broker(node)
     if app is None:
         return None
@@ -98,27 +99,27 @@ def broker_on(node: Node) -> BrokerLook | None:
 
 
 def id_on_disk(node: Node) -> int | None:
-    """The id of the broker there, running or not: it is on disk before the controllers receive it."""
+    """The id of the broker on the node, running or not. The id is on disk before the controllers get it."""
     data = node.disk.content(IDENTITY_FILE)
     return None if data is None else decode_identity(IDENTITY_FILE, data, CLUSTER, BROKER_SET).broker_id
 
 
 def log_ends(nodes: Iterable[Node]) -> dict[int, int]:
-    """Broker id -> end of its log, of those that run and have an id."""
+    """Broker id -> end of the broker's log, for brokers that run and have an id."""
     apps = [node.app for node in nodes if isinstance(node.app, BrokerApp) and not node.app.store.is_on_disk]
     return {app.membership.broker_id: app.store.max_offset() for app in apps if app.membership.broker_id}
 
 
 class ControllerLook(NamedTuple):
-    """A controller that runs; `raft` is live."""
+    """A running controller. `raft` is the live object."""
 
     raft: DLedgerNode
     state: SyncState | None
-    """The state of the broker set as applied here; None before its first election."""
+    """The state of the broker set as this controller applied it; None before the first election."""
     known_ids: frozenset[int]
-    """Broker ids of the set that are registered here."""
+    """Broker ids of the set that are registered at this controller."""
     takes_for_alive: Callable[[int], bool]
-    """Called with a broker id."""
+    """Called with a broker id: whether the controller takes the broker for alive."""
 
 
 def controller_app(node: Node) -> ControllerApp | None:
@@ -141,12 +142,12 @@ def controller_on(node: Node) -> ControllerLook | None:
 
 
 def sync_state(state: ReplicasState) -> SyncState | None:
-    """The state of the broker set; None before its first election."""
+    """The state of the broker set; None before the set's first election."""
     known = state.known(BROKER_SET)
     return known[1] if known is not None else None
 
 
 def serves(node: Node) -> bool:
-    """Whether it has started."""
+    """Whether the server has started."""
     controller = controller_app(node)
     return started_broker(node) is not None or (controller is not None and controller.node.core is not None)

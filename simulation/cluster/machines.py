@@ -1,7 +1,7 @@
-"""The machines of one run: which are down, when they come back, and what they lose until then.
+"""The machines of one run: which are down, when they come back, and what they lose meanwhile.
 
-Invariant: no more is lost than the contract allows: one store or memory at a time, not the last one, and only once its broker
-has left the SyncStateSet, so that it cannot be elected."""
+Invariant: no more is lost than the contract allows. One store or memory is lost at a time, not the last one, and only after
+its broker has left the SyncStateSet, so that the broker cannot be elected."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ASKED_FOR_MS = 10_000
 
 
 class Machines:
-    """`servers` are those that faults start again, `everyone` is all; faults add to `done`."""
+    """`servers` are the nodes that faults start again, and `everyone` is all nodes. Faults add to `done`."""
 
     def __init__(
         self, world: World, chance: random.Random, check: ClusterCheck, *, has_learner: bool = False
@@ -51,7 +51,7 @@ class Machines:
         self.controllers = [world.node(f"controller-{i}", host) for i, host in enumerate(CONTROLLER_HOSTS)]
         self.brokers = [world.node(f"broker-{i}", host) for i, host in enumerate(BROKER_HOSTS)]
         self.learners = [world.node("learner", LEARNER_HOST)] if has_learner else []
-        """Replicas that never count; the brokers are the others."""
+        """Learners, which never count. All other replicas are in `brokers`."""
         self.client = world.node("client", CLIENT_HOST)
         self.stranger = world.node("stranger", STRANGER_HOST)
         self.servers = [*self.controllers, *self.brokers, *self.learners]
@@ -62,14 +62,15 @@ class Machines:
         self.restart_at_ms: dict[str, int] = {}
         """By node name."""
         self.losing: dict[str, tuple[int, Callable[[], None]]] = {}
-        """Node name -> (broker id that must have left the electable ones before the node comes back, what the node then
-        loses). If it does not leave, the node has only hung: elected alone, it would have been the last replica."""
+        """Node name -> (broker id, what the node loses). The broker must not be electable any more before the node comes back
+        with that loss. If it stays electable, the node has only hung and loses nothing, because it could have been elected as
+        the last replica."""
         self.lost_ids: set[int] = set()
         """Brokers that lost their stores while they were members."""
         self.lost_power: set[str] = set()
         """Names of nodes that ever lost power."""
         self.doubtful_disks: set[str] = set()
-        """Nodes whose kernels may take unwritten pages for written."""
+        """Nodes whose kernels may believe that unwritten pages are written."""
         self.asked_for_ms: dict[int, int] = {}
         """Broker id -> when an operator last requested its election."""
         self.skews_ms = [node.skew_ms for node in self.brokers]
@@ -81,7 +82,7 @@ class Machines:
         return max(self.skews_ms) - min(self.skews_ms)
 
     def broker_looks(self) -> list[BrokerLook]:
-        """Of brokers and learners that run."""
+        """Looks at the brokers and learners that run."""
         replicas = [*self.brokers, *self.learners]
         return [look for node in replicas if (look := broker_on(node)) is not None]
 
@@ -105,7 +106,7 @@ class Machines:
         return [node for node in self.brokers if node is not master]
 
     def cut_off(self, node: Node, *friends: Node) -> None:
-        """From everyone else."""
+        """Cut the node off from everyone else."""
         for other in self.everyone:
             if other is not node and other not in friends:
                 self.world.network.cut(node.host, other.host)
@@ -121,13 +122,14 @@ class Machines:
         self.restart_at_ms[node.name] = self.world.now_ms + self.random.choice(RESTART_MS)
 
     def can_lose(self, node: Node) -> int | None:
-        """The id of the broker on `node` if its store or memory may be lost now: one at a time, and not the last."""
+        """The id of the broker on `node` if its store or memory may be lost now. Only one may be lost at a time, and not the
+        last."""
         look = broker_on(node)
         others_run = all(other.running for other in self.slaves(node))
         lost_already = self.losing or self.damaged.flipped or self.lost_ids & self.check.electable
         if look is None or look.broker_id is None or lost_already or not others_run or self.check.forgetful:
             return None
-        # its kernel takes unwritten pages for written: power loss leaves a store to be wiped
+        # its kernel believes that unwritten pages are written, so after a power loss the store must be wiped
         if node.name in self.doubtful_disks or node.disk.failures["sync"]:
             return None
         if len(self.check.electable) < 2 and look.broker_id in self.check.electable:
@@ -135,8 +137,9 @@ class Machines:
         return look.broker_id
 
     def can_forget(self, node: Node) -> bool:
-        """Whether it may lose its memory at once, whatever else is down: no other broker has lost anything since it last held
-        all, and enough brokers hold the answered records. Its disk holds what it synced."""
+        """Whether the broker may lose its memory at once, whatever else is down. That is so if every other broker that lost
+        something has caught up since, and enough brokers hold the acknowledged records. The broker's disk keeps what it
+        synced."""
         damaged = self.losing or self.damaged.flipped or self.damaged.where or self.check.forgetful
         doubtful = any(broker.disk.failures["sync"] for broker in self.brokers) or self.doubtful_disks
         return (
@@ -146,15 +149,15 @@ class Machines:
         )
 
     def another_can_lead(self, node: Node) -> bool:
-        """Whether another electable broker is complete, so far as is known: a failed sync counts as memory lost."""
+        """Whether another electable broker is complete, as far as is known. A failed sync counts as lost memory."""
         looks = [broker_on(other) for other in self.slaves(node)]
         return len(self.check.electable) > 1 and any(
             look is None or (look.broker_id in self.check.electable and not look.may_miss) for look in looks
         )
 
     def elected_though_incomplete(self, broker_id: int, electable: frozenset[int]) -> bool:
-        """Whether this broker lost memory and has not caught up, and either an operator has just requested its election, or the
-        leading controller receives heartbeats of no other of these that is complete."""
+        """Whether this broker lost memory and has not caught up, but may be elected: an operator has just requested its
+        election, or the leading controller gets heartbeats from no other of these brokers that is complete."""
         lost = {id_on_disk(self.world.nodes[name]) for name in self.check.forgetful}
         incomplete = {look.broker_id for look in self.broker_looks() if look.may_miss}
         leading = [look for look in self.controller_looks() if look.raft.is_active]
@@ -163,15 +166,15 @@ class Machines:
         return broker_id in lost and (asked_for or not alive - lost - incomplete)
 
     def may_have_lost_memory(self, broker_id: int) -> bool:
-        """Whether its machine ever lost power."""
+        """Whether the broker's machine ever lost power."""
         return broker_id in {id_on_disk(self.world.nodes[name]) for name in self.lost_power}
 
     def may_be_back(self, node: Node) -> bool:
-        """Whether it is down, and its time down is over."""
+        """Whether the node is down and the time for which it is to be down is over."""
         return not node.running and self.world.now_ms >= self.restart_at_ms.get(node.name, 0)
 
     def due_for_restart(self, node: Node) -> bool:
-        """Whether it comes back now, if it may."""
+        """Whether the node comes back now, if it may."""
         if node.name not in self.losing:
             return True
         broker_id, loss = self.losing[node.name]

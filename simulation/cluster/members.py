@@ -1,6 +1,6 @@
 """The servers and clients of a simulated cluster: product apps with settings drawn from the seed.
 
-Invariant: product code runs here unchanged; only timers, file sizes and addresses differ from a real cluster's."""
+Invariant: product code runs here unchanged. Only timers, file sizes and addresses differ from those of a real cluster."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ UNREADABLE = "unreadable answer"  # the client's text
 
 @dataclass(frozen=True)
 class Timers:
-    """Timers of one seed: upstream's defaults, or all of them scaled down so that one run sees more role changes."""
+    """Timers of one seed: upstream's defaults, or all timers scaled down, so that one run has more role changes."""
 
     broker_heartbeat_ms: int = 1000
     broker_dead_ms: int = 10_000
@@ -139,7 +139,7 @@ def broker_app(
             "haHousekeepingInterval": timers.ha_silence_ms,
             "syncBrokerMetadataPeriod": timers.metadata_poll_ms,
             "registerNameServerPeriod": timers.name_server_ms,
-            # a disk that fills for a while deletes nothing, and matters only once it is full
+            # a disk that fills for a while causes no deletion, and matters only once it is full
             "cleanFileForciblyEnable": False,
             "diskSpaceWarningLevelRatio": 100,
             **besides,
@@ -150,7 +150,7 @@ def broker_app(
 
 @dataclass
 class ReaderNotes:
-    """The messages that consumers were given, first come: (queue, offset) -> message."""
+    """The messages that consumers got first at each place: (queue, offset) -> message."""
 
     seen: dict[MessagePlace, Found] = field(default_factory=dict)
     contradictions: list[str] = field(default_factory=list)
@@ -162,7 +162,7 @@ class ReaderNotes:
 
 
 class ClientApp:
-    """A producer, a consumer and a few delayed messages, all at work until `stop_sending`."""
+    """A producer, a consumer and a few delayed messages. They work until `stop_sending`."""
 
     def __init__(self, runtime: Runtime, interval_ms: int, notes: ReaderNotes, facts: Facts) -> None:
         self.client = Client(
@@ -208,7 +208,7 @@ class ClientApp:
         return await self.never_fails
 
     async def burst(self, count: int) -> None:
-        """Send `count` messages as fast as answers come, after those of an earlier burst."""
+        """Send `count` messages as fast as answers come, after the messages of an earlier burst."""
         async with self.bursting:
             await self.load.send_burst(count, in_flight=BURST_IN_FLIGHT, progress=lambda ended: None)
 
@@ -223,7 +223,7 @@ class ClientApp:
             self.reading = None
 
     async def create_lost_topics(self) -> None:
-        """Create again the topics of its sends that are gone, or came back smaller; larger ones stay."""
+        """Create the topics of the client's sends again if they are gone or came back smaller. Larger topics stay."""
         admin = AdminClient(self.client.clock)
         for topic, queues in QUEUES_OF.items():
             try:
@@ -235,7 +235,7 @@ class ClientApp:
         await admin.close()
 
     async def create_topic(self, topic: str, queues: int) -> None:
-        """On the master; returns once the name server routes it."""
+        """Create the topic on the master, and return once the name server has its route."""
         admin = AdminClient(self.client.clock)
         while True:
             try:
@@ -258,14 +258,14 @@ class ClientApp:
                 for queue in queues:
                     result = await consumer.pull(queue, next_offset.get(str(queue), 0))
                     if not result.messages and result.next_offset > next_offset.get(str(queue), 0):
-                        next_offset[str(queue)] = result.next_offset  # retention has moved the begin up
+                        next_offset[str(queue)] = result.next_offset  # retention has moved the beginning
                     for message in result.messages:
                         place = MessagePlace(str(queue), message.queue_offset)
                         key = message.properties.get("KEYS", "")
                         first_read = place not in self.notes.seen
                         self.notes.note(Found(key, body_hash(message.plain_body()), place))
                         next_offset[str(queue)] = message.queue_offset + 1
-                        if message.topic == TOPIC and first_read:  # none is handed back twice
+                        if message.topic == TOPIC and first_read:  # no message is handed back twice
                             self.delayed.newest = message
             except PullFailed as failure:
                 if UNREADABLE in str(failure):
@@ -278,7 +278,8 @@ class ClientApp:
         self.next_offset.clear()
 
     async def finds_master(self) -> None:
-        """Returns once the route of each topic that has one names the master: nothing was asked since the load ended."""
+        """Return once every topic's route, if there is one, names the master. Nothing was requested since the load ended, so
+        routes may be old."""
         for topic in (TOPIC, *self.delayed.attempts):
             while True:
                 self.client.routes.renew(topic)
@@ -291,8 +292,8 @@ class ClientApp:
                     break
 
     async def read_everything(self) -> list[Found]:
-        """Each queue of the plain topic from its first to its last readable message. Raises PullFailed, but not for a
-        connection to the broker's last process, which is found dead by its first use."""
+        """Read each queue of the plain topic from its first to its last readable message. Raises PullFailed, but not for a
+        connection to the broker's former process, which fails at its first use."""
         consumer = self.client.consumer("judge")
         try:
             read = await read_back(consumer, TOPIC)

@@ -1,7 +1,7 @@
-"""A limit of the bytes sent to replicas that catch up, and whether masters keep it.
+"""A limit of the bytes that are sent to replicas that catch up, and whether masters keep the limit.
 
-Invariant F: a master sends a slave that it does not count on no more log than the limit and one burst over one link, in any
-stretch of time; no link to a slave that it counts on waits for the limit. In the end an operator lifts it."""
+Invariant F: in any stretch of time, a master sends over one link to a slave that it does not count no more log than the limit
+and one burst. No link to a slave that the master counts waits for the limit. In the end an operator lifts the limit."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from simulation.kernel.violation import Violation
 
 LIMITS = (6_000, 30_000)
 HELD_MS = 300
-"""A slave that begins to count is noticed within this time."""
+"""A master notices within this time that a slave begins to count."""
 
 
 class Pacing(Fault):
-    """Of a generator of its own, so that it changes nothing in the other seeds."""
+    """The limit and its check. It has its own random generator, so that other draws of a seed do not change."""
 
     name = "catch-up limited"
 
@@ -38,7 +38,7 @@ class Pacing(Fault):
         self.lifted = False
         self.violation: Violation | None = None
         self.sent: dict[LogSender, tuple[float, int]] = {}
-        """Link -> (bytes above the limit, time of that in ms)."""
+        """Link -> (bytes above the limit, the time of that number in ms)."""
         self.held_since_ms: dict[MasterConnection, int] = {}
 
     def settings(self) -> dict[str, object]:
@@ -63,7 +63,7 @@ class Pacing(Fault):
         return [(node, node.app) for node in nodes if isinstance(node.app, BrokerApp)]
 
     def judge(self, connection: LogSender, size: int) -> None:
-        """`size` bytes of the log are about to be sent."""
+        """Check that `size` bytes of the log may be sent now."""
         if self.limit is None or self.lifted or not isinstance(connection, MasterConnection):
             return
         now_ms, broker_id = self.world.now_ms, connection.slave_broker_id

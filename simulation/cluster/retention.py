@@ -1,9 +1,10 @@
-"""Retention in one run: small segments, kept for seconds; which ones may be deleted, and the replicas that it leaves behind.
+"""Retention in one run, with small segments that are kept for seconds. It checks which segments may be deleted, and empties
+replicas that are left behind.
 
-Invariant D: at the moment a log's begin moves up, the deleted records are confirmed, covered by the checkpoint on disk, old
-enough, not to be read by a connected slave within the reserve, and none is an undelivered delayed message; and queues begin
-within the log. Deleted records are judged as if they could still be read: the checks hold the bytes of all that was confirmed.
-An operator empties a replica that was left behind."""
+Invariant D: when a log's beginning moves up, the deleted records are confirmed, covered by the checkpoint on disk, and old
+enough. No connected slave within the reserve must still read them, and none is an undelivered delayed message. Queues begin
+within the log. Deleted records are judged as if they could still be read, because the checks have all confirmed bytes. An
+operator empties a replica that was left behind."""
 
 from __future__ import annotations
 
@@ -29,14 +30,14 @@ from simulation.kernel.violation import Violation
 SEGMENT_BYTES = 16_384
 KEPT_S = (3, 10, 30)
 KEPT_OTHERWISE_MS = 72 * 3_600_000
-"""As fileReservedTime is by default."""
+"""The default of fileReservedTime."""
 RESERVE_BYTES = (1 << 40, 1 << 40, 5 * SEGMENT_BYTES)
 INTERVAL_MS = 300
 PATIENCE_MS = 5_000  # of the operator
 
 
 class Retention(Fault):
-    """It is `on` in seeds that lose no acknowledged record, so all deleted ones can be judged."""
+    """Retention is `on` in seeds that lose no acknowledged record, so all deleted records can be judged."""
 
     name = "left behind by retention"
 
@@ -87,20 +88,21 @@ class Retention(Fault):
             yield
 
     def broker_of(self, log: CommitLog) -> tuple[Node, BrokerApp]:
-        """A member of the set, or one that is none: a copy or a stranger deletes segments of its disk, too."""
+        """The broker of this disk. It may be no member of the set, because copies and strangers delete segments of their
+        disks, too."""
         for node in self.world.nodes.values():
             if isinstance(node.app, BrokerApp) and node.app.store._log is log:
                 return node, node.app
         raise AssertionError("a log without a broker")
 
     def judge(self, node: Node, app: BrokerApp, offset: int) -> None:
-        """The log of `app` is about to begin at `offset`. Raises Violation."""
+        """Check that the log of `app` may begin at `offset` now. Raises Violation."""
         store, name = app.store, node.name
         if offset > store.confirm_offset():
             raise Violation("D", f"{name} deletes up to {offset}, confirmed is {store.confirm_offset()}")
         if offset > vouched_end(node):
             raise Violation("D", f"{name} deletes up to {offset}, its checkpoint covers {vouched_end(node)}")
-        known = self.machines.check.confirmed  # not from this disk, where bits may have flipped
+        known = self.machines.check.confirmed  # not read from this disk, where bits may have flipped
         view, start = (known, 0) if offset < len(known) else store._log.segment_view(offset)
         stored_ms = record.store_timestamp(view, offset - start)
         if stored_ms + self.kept_s * 1000 > store._clock.now_ms() + self.machines.spread_ms:
@@ -127,7 +129,7 @@ class Retention(Fault):
                     )
 
     def next_step(self) -> None:
-        """Empty a replica that was left behind, once it is not electable. Raises Violation."""
+        """Empty a replica that was left behind once it is no longer electable. Raises Violation."""
         if self.violation is not None:
             raise self.violation
         if not self.on:
@@ -140,7 +142,7 @@ class Retention(Fault):
         flipped = self.machines.damaged.flipped
         for node in self.nodes:
             if node.name in flipped and flipped[node.name].offset < begins:
-                flipped.pop(node.name).flip(node)  # a slow clock may keep what no other broker has
+                flipped.pop(node.name).flip(node)  # this slow clock may keep the only copy
         for look in looks:
             if not isinstance(look.stays_out, LeftBehind):
                 self.behind_since_ms.pop(look.name, None)
@@ -160,7 +162,7 @@ class Retention(Fault):
                 self.count()
 
     def look_at_queues(self, look: BrokerLook) -> None:
-        """They begin where the log does. Raises Violation."""
+        """Check that queues begin where the log begins. Raises Violation."""
         for topic, queue_id in look.store.queues():
             first = look.store.min_queue_offset(topic, queue_id)
             for entry in look.store.entries(topic, queue_id, first, 1):

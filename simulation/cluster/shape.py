@@ -9,7 +9,7 @@ from simulation.cluster.contract import CONTRACT_A, CONTRACT_D, CONTRACTS, Contr
 from simulation.kernel.features import NOTHING_ASKED, Asked, Feature, Features
 
 LOSES = frozenset({"unclean", "contract A"})
-"""Under these an election may lose acknowledged records, so the checks that count on them are left out."""
+"""Under these contracts an election may lose acknowledged records, so checks that need all of them are left out."""
 
 
 def feature(
@@ -21,7 +21,7 @@ def feature(
     brings: tuple[str, ...] = (),
     excludes: frozenset[str] = frozenset(),
 ) -> Feature:
-    """One of `share` seeds draws it."""
+    """A feature that one of `share` seeds draws."""
     return Feature(name, 1 / share, plays, checks, frozenset(brings), excludes)
 
 
@@ -30,16 +30,16 @@ FEATURES = Features(
         "unclean",
         13,
         "Unclean elections are allowed, and an operator asks for them and lets replicas truncate.",
-        "All that holds elsewhere, up to the first unclean election. After it, the promises of contract A, except for records "
-        "that readers saw and changes that administrators were answered.",
+        "Up to the first unclean election, all that holds elsewhere. After it, the promises of contract A, except for "
+        "records that readers saw and changes that administrators got an answer to.",
         brings=("operator",),
     ),
     feature(
         "contract A",
         9,
         "A send waits for the master only. Whole sets die and the master comes back first, killed or stopped.",
-        "The first later epoch that began without an acknowledged message was another broker's. No rejected message is there, "
-        "none is there twice, readable ones stay readable, logs are equal in the end.",
+        "If an acknowledged message is lost, the first epoch that began without it had another master. No rejected message "
+        "is stored, no message is stored twice, readable messages stay readable, logs are equal in the end.",
     ),
     feature(
         "contract D",
@@ -52,8 +52,8 @@ FEATURES = Features(
         "learner",
         11,
         "A learner is killed, cut off, emptied, or left alone.",
-        "S6: it is never a member, eligible or counted, and holds nothing for contract C. In the end its log and tables are "
-        "the master's.",
+        "S6: a learner is never a member or eligible, and never counts for contract C. In the end its log and tables are "
+        "equal to the master's.",
     ),
     feature(
         "operator",
@@ -67,13 +67,13 @@ FEATURES = Features(
         10,
         "Hostile frames reach every port, 400 sends come at once. When all is whole, a master's disk hangs for good, and a "
         "slave cannot write its epochs.",
-        "No process ends for strangers' bytes. Another master takes messages within 30 s.",
+        "No process ends because of hostile bytes. Another master takes messages within 30 s.",
     ),
     feature(
         "record CRCs",
         16,
         "Records end with a CRC of their own, which is verified. Any bit of an old record may flip.",
-        "L7: each confirmed record has the CRC and agrees with it; a damaged one is neither served nor copied.",
+        "L7: each confirmed record has the CRC and agrees with it; a damaged record is neither served nor copied.",
     ),
     feature(
         "blocks in steps",
@@ -84,15 +84,15 @@ FEATURES = Features(
     feature(
         "catch-up limits",
         9,
-        "Replicas that catch up get a limited number of bytes a second until all is healed.",
-        "F: a replica outside the set gets no more, a member never waits for the limit.",
+        "Until all is healed, replicas that catch up get a limited number of bytes a second.",
+        "F: a replica outside the set gets no more than this, and a member never waits for the limit.",
     ),
     feature(
         "resync",
         11,
         "An operator resyncs replicas, which are killed meanwhile, or whose disks are full.",
-        "Z: a replica that begins again cannot be elected, enough others are left, none begins whose disk cannot hold a second "
-        "copy, and the old store stays aside until the new copy was in the set.",
+        "Z: a replica that begins again cannot be elected, enough other members are left, no replica begins whose disk "
+        "cannot hold a second copy, and the old store stays aside until the new copy was in the set.",
         excludes=frozenset({"unclean"}),
     ),
     feature(
@@ -138,7 +138,7 @@ FEATURES = Features(
     feature(
         "hand-over in trouble",
         2.5,
-        "A slave is elected by hand, and a moment later it or the former master dies, hangs or is cut off.",
+        "An operator elects a slave, and a moment later this slave or the former master dies, hangs or is cut off.",
         "All that holds elsewhere.",
     ),
     feature(
@@ -151,8 +151,8 @@ FEATURES = Features(
     feature(
         "hasty readers",
         40,
-        "Those clients unlock one-way and lock again at once, as Java's do. Their master is paused as they do, until its "
-        "successor leads.",
+        "Ordered readers unlock one-way and lock again at once, as Java's clients do. Meanwhile their master is paused "
+        "until its successor leads.",
         "O1 and O2: a request that waited in the paused master's socket takes no queue from its new holder.",
         brings=("ordered readers",),
         excludes=frozenset({"unclean"}),
@@ -160,25 +160,26 @@ FEATURES = Features(
     feature(
         "transactions",
         10,
-        "Producers of messages in transactions die at every step, masters die behind halves and ends, ends come twice, late, "
-        "to every broker, and opposite to the answered one.",
-        "E1: a transaction is committed at most once. E2: an answered end stays. E3: nothing else can be read. E4: once all is "
-        "whole, none waits for ever. E5: none is given up before it is as old as the log is kept or was checked 15 times.",
+        "Producers of messages in transactions die at every step. Masters die right after half messages and ends. Ends come "
+        "twice, late, to every broker, and opposite to the answered end.",
+        "E1: a transaction is committed at most once. E2: an answered end stays. E3: nothing else can be read. E4: once all "
+        "is whole, no transaction waits for ever. E5: no transaction is given up before it is as old as the log is kept or "
+        "was checked 15 times.",
         excludes=LOSES,
     ),
     feature(
         "abandoned transactions",
         20,
         "Other producers begin a transaction and never come back, or answer checks with UNKNOWN for ever.",
-        "E4: a half without an end is given up, and is in `TRANS_CHECK_MAX_TIME_TOPIC` as it was sent.",
+        "E4: a half message without an end is given up, and is in `TRANS_CHECK_MAX_TIME_TOPIC` as it was sent.",
         brings=("transactions", "retention"),
         excludes=LOSES,
     ),
     feature(
         "filters",
         18,
-        "Consumers filter by drawn SQL92 expressions. Administrators reset their offsets by offset, by time and by clone while "
-        "they and others commit late. Masters die behind a reset.",
+        "Consumers filter by drawn SQL92 expressions. Administrators reset their offsets by offset, by time and by clone "
+        "while these and other consumers commit late. Masters die right after a reset.",
         "F1: each pull gives exactly the confirmed messages that the expression takes, by the check's own evaluation. F2: the "
         "master keeps each expression. V1: a consumer whose reset was answered stays at that offset until it continues from "
         "there. V2: no other offset is sent to it.",
@@ -189,14 +190,15 @@ FEATURES = Features(
         20,
         "Two readers of one group lock queues, exchange them every 4 s, and handle what they read from the "
         "committed offset on.",
-        "O3: each confirmed message of a queue is handled, none before the one in front of it, and only by the present holder.",
+        "O3: each confirmed message of a queue is handled, in order, and only by the present holder of the queue.",
         excludes=LOSES | {"retention"},
     ),
     feature(
         "committers",
         20,
-        "Groups commit rising offsets to the master or to the broker that their route names, and query them. Members that were "
-        "rebalanced away send older ones to former masters, one-way. A master is paused before a commit now and then.",
+        "Groups commit rising offsets to the master or to the broker that their route names, and query them. Members that "
+        "were rebalanced away send older offsets to former masters, one-way. A master is paused before a commit now and "
+        "then.",
         "O4: within a master epoch an answered offset never goes back. O5: an offset that was answered 15 s before a "
         "switchover of a whole cluster is there under the next master, and on all brokers in the end. In a failover a group "
         "may go back by the slaves' last poll (5 s here).",
@@ -218,8 +220,8 @@ FEATURES = Features(
         "strangers",
         18,
         "Strangers send the bytes of `simulation/hostile` to every port, 250 to 420 times a seed.",
-        "No process ends for it, answers with a bug of its own, or keeps more than its tables have names. No member accepts a "
-        "message that no member sent (R11).",
+        "No process ends because of it, answers with an internal error, or keeps more than its tables have names for. No "
+        "member accepts a message that no member sent (R11).",
     ),
     feature(
         "forger",
@@ -233,7 +235,7 @@ FEATURES = Features(
         "old disks",
         15,
         "A broker's disk is set back to an image that is 6 s old or older, of an open store or of a killed one. Half of the "
-        "time all brokers die then, and that one comes back first.",
+        "time all brokers die then, and the broker with the old image comes back first.",
         "Acknowledged messages are there, and the set becomes whole without an operator.",
         excludes=LOSES,
     ),

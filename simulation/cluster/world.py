@@ -1,7 +1,7 @@
 """Three controllers, three brokers, a name server and a client in one simulated world: load, faults, every invariant.
 
-Invariant: a run follows from its seed alone. Faults stop in the last part of a run; then the cluster must become whole, every
-log equal, and the answers to the client must match the messages that can be read.
+Invariant: a run follows from its seed alone. Faults stop in the last part of a run. Then the cluster must become whole, all
+logs must become equal, and the answers to the client must match the messages that can be read.
 
     python -m simulation.cluster.world --seeds 300 --first 1
     python -m simulation.cluster.world --seeds 300 --bug swap-instead-of-union    (succeeds when a seed finds it)
@@ -102,7 +102,7 @@ WHOLE_MS = 200
 COPIED_MS = 2 * SLAVE_SYNC_MS
 """Slaves have their master's offsets within this time."""
 LULL_MS = 5_000
-"""Longer than the limit of `service`."""
+"""The length of a lull, which is longer than the limit of `service`."""
 FACTS_MIN = 10
 ACKNOWLEDGED_MIN = 200
 DELAYED_MIN = 5
@@ -111,7 +111,7 @@ FAULT_KINDS_MIN = 3
 
 
 class ClusterWorld:
-    """One seed: its timers, segment size, faults and load are all drawn from it."""
+    """The world of one seed. Timers, segment size, faults and load are all drawn from the seed."""
 
     def __init__(self, seed: int, totals: Totals | None = None, asked: Asked = NOTHING_ASKED) -> None:
         """Raises FeatureError."""
@@ -237,7 +237,7 @@ class ClusterWorld:
 
     @contextmanager
     def appended(self) -> Iterator[None]:
-        """Note records that elections may lose while they are written."""
+        """Note records when they are written, if elections may lose them."""
         if not self.shape.may_lose:
             yield
             return
@@ -247,7 +247,7 @@ class ClusterWorld:
             yield
 
     def bulk(self) -> AbstractContextManager[object]:
-        """Stores list all that they can at once, however few records there are, and without the compiled module."""
+        """Make stores list records in bulk, however few there are, and without the compiled module."""
         if not self.in_bulk:
             return nullcontext()
         ways = ExitStack()
@@ -260,7 +260,7 @@ class ClusterWorld:
         return PAGE_BYTES if self.shape.has("blocks in steps") else RESERVE_STEP_BYTES
 
     def besides(self) -> Iterator[Fault]:
-        """The faults that the shape of this seed brings."""
+        """The additional faults of this seed's shape."""
         yield FullDisk(self.machines, on=self.shape.has("full disk"))
         yield ForeignEpochFile(self.machines, on=self.shape.has("foreign epoch file"))
         yield CorruptSegment(self.machines, on=self.shape.has("rotten segment"))
@@ -325,13 +325,13 @@ class ClusterWorld:
             yield self.operator
 
     def sync_states(self) -> list[SyncState]:
-        """As each controller that runs applied it."""
+        """The state as each running controller applied it."""
         return [look.state for look in self.machines.controller_looks() if look.state is not None]
 
     # The run
 
     def each_step(self) -> None:
-        """Each CHECK_MS of virtual time: check every invariant, and restart nodes that are due."""
+        """Each CHECK_MS of virtual time, check every invariant and restart nodes that are due."""
         now_us = self.world.loop.now_us
         if now_us >= self.look_at_us:
             self.look_at_us = now_us + 1000 * CHECK_MS
@@ -372,8 +372,8 @@ class ClusterWorld:
                 lull_ms = end_ms
 
     def lull(self) -> None:
-        """A time without faults, except those that come of themselves, long enough for a master to lead. A broker and a
-        controller are down all the while. `service` judges it."""
+        """A time with one broker and one controller down but no further faults, except independent ones. It is long enough for
+        a master to lead, which `service` checks."""
         machines, lasts_ms = self.machines, self.service.limit_ms + LULL_MS
         self.world.network.heal()
         self.world.network.usual_delays()
@@ -387,8 +387,8 @@ class ClusterWorld:
         self.totals.counts["lulls"] += 1
 
     def heal(self) -> None:
-        """End all faults: the cluster is whole within the limit, also when the master changes twice more, once without any
-        client's noticing."""
+        """End all faults, and check that the cluster becomes whole within the limit. The master then changes twice more, once
+        without any client noticing it."""
         self.faults.heal()
         self.become_whole()
         self.hand_overs.hold(self.client.app, self.whole)
@@ -436,7 +436,8 @@ class ClusterWorld:
         return all(broker.master_epoch and broker.broker_id in self.check.members for broker in brokers)
 
     def judge(self) -> None:
-        """Stop the client, wait until logs are equal, and compare its answers with the messages that are there."""
+        """Stop the client, wait until logs are equal, and compare the answers to the client with the messages that are
+        there."""
         self.client.run(self.client.app.stop_sending())
         if self.transactors is not None:
             self.transactors.settle()

@@ -1,7 +1,7 @@
-"""Requests to the controllers: the asker, the fields with their epochs, and the outcome.
+"""Requests ("asks") to the controllers: the sender, the fields with their epochs, and the outcome.
 
-Invariant: an ask is open from its sending to a definite answer. One that was answered "unknown", or not at all, stays open
-for ever: it may have taken effect, or may yet. All fields of an ask are read from the bytes that were sent."""
+Invariant: an ask is open from its sending to a definite answer. An ask that was answered "unknown", or not at all, stays open
+for ever, because it may have taken effect or may still do so. All fields of an ask are read from the bytes that were sent."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ WRITES = frozenset(
 UNDECIDED = frozenset({ResponseCode.SYSTEM_ERROR})
 """Answers that leave the outcome of the ask open."""
 FENCED = frozenset({ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE})
-"""Rejections of an alter that would turn into success later: the set's epoch is incremented with them."""
+"""Rejections of an alter that could succeed later. The set's epoch is incremented with such a rejection."""
 
 
 @dataclass(eq=False, slots=True)
 class Ask:
-    """`sent_at`: how many entries any controller had applied when it was sent. `explains`: the events that it may have
-    caused."""
+    """One request. `sent_at` is how many entries any controller had applied when it was sent. `explains` are the events that
+    it may have caused."""
 
     who: str
     code: int
@@ -77,8 +77,8 @@ class Ask:
 
 @dataclass(eq=False, slots=True)
 class Effect:
-    """An event that only an ask can explain: at least one of `may_be_of` caused it, or it is a fence for one of `fences`.
-    `owner` was answered that it caused the event."""
+    """An event that only an ask can explain. One of the asks in `may_be_of` caused it, or it is a fence for one of `fences`.
+    According to its answer, the ask `owner` caused the event."""
 
     what: str
     set_epoch: int
@@ -87,7 +87,7 @@ class Effect:
     fences: list[Ask] = field(default_factory=list)
 
     def cannot_be_of(self, ask: Ask, *, fenced: bool) -> bool:
-        """Remove a rejected ask, which may be `fenced`. Returns whether no other one can explain the event."""
+        """Remove a rejected ask, which may be `fenced`. Returns whether no other ask can explain the event."""
         if ask in self.may_be_of:
             self.may_be_of.remove(ask)
         if ask in self.fences and not fenced:
@@ -104,7 +104,7 @@ def parsed(body: bytes | bytearray | memoryview | None) -> Any:
 
 
 class Asks:
-    """The asks that may yet take effect, by set and code."""
+    """The asks that may still take effect, by set and code."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[str, int], list[Ask]] = defaultdict(list)
@@ -119,7 +119,7 @@ class Asks:
         return iter(self._open.get((broker_name, int(code)), ()))
 
     def close(self, ask: Ask) -> None:
-        """It got a definite answer."""
+        """The ask got a definite answer."""
         if ask.open and ask.code in WRITES:
             self._open[ask.broker_name, ask.code].remove(ask)
         ask.open = False

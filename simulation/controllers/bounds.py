@@ -1,7 +1,7 @@
-"""Limits of the controllers' tables, whatever was asked of them.
+"""Limits of the controllers' tables, whatever was requested.
 
-Invariant: as in simulation.kernel.bounds: computed from the sets and brokers of the world and the ids that were granted, as the
-check reads them from the bytes of applied entries."""
+Invariant: as in simulation.kernel.bounds. Limits are computed from the sets and brokers of the world, and from the granted
+ids, which the check reads from the bytes of applied entries."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from simulation.kernel.world import World
 
 LOOK_MS = 20_000
 ELECTIONS_KEPT = 10
-"""As upstream's tools show them, of each set."""
+"""Elections kept of each set, as many as upstream's tools show."""
 REASONS = 8
-"""Why elections are held."""
+"""The number of reasons for elections."""
 PROCESSES_KEPT = 4
-"""Of a broker: processes before them can matter no more."""
+"""Processes kept of a broker. Earlier processes cannot matter any more."""
 
 
 class ControllerBounds:
-    """Looks each LOOK_MS; remembers the highest id that was granted in each set."""
+    """Looks each LOOK_MS, and remembers the highest id that was granted in each set."""
 
     def __init__(
         self, world: World, check: ControllerCheck, controllers: list[Node], sets: Mapping[str, list[Node]]
@@ -42,7 +42,7 @@ class ControllerBounds:
             self.look_now()
 
     def at_the_end(self) -> None:
-        """All is whole; brokers keep asking, and a controller that was paused has much to answer."""
+        """Check when everything is whole. Brokers still send requests, and a controller that was paused has many to answer."""
         self.bounds.looks = 0
         self.look_now()
 

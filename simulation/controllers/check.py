@@ -1,13 +1,13 @@
-"""Judges the decisions and answers of controllers, by the requests that they got and the messages that had reached them.
+"""Judges the decisions and answers of controllers by the requests and messages that had reached them.
 
-It sees each request and each answer where scripted brokers and operators send and get them, each heartbeat and ended
-connection where it reaches a controller, each proposal as it is made, and the bytes of each entry as it is applied. It computes
-the expected state by `setmodel` and `rules`, never by the code under test.
+The check sees requests and answers where scripted brokers and operators send and get them, heartbeats and ended connections
+where they reach a controller, proposals when they are made, and the bytes of entries when they are applied. It computes the
+expected state with `setmodel` and `rules`, never with the code under test.
 
-The applied entries, in their order, are the one history that all must agree with. So a set is linearizable if every event
-is explained by a request that was open then and that fits the set at that moment, and every answer by the set at some
-moment between request and answer. Requests without a definite answer stay open. A rejected one must never take effect, except
-that it may increment the set's epoch.
+The applied entries, in their order, are the one history with which all controllers must agree. A set is linearizable if two
+things hold. Every event is explained by a request that was open at that moment and fits the set at that moment. Every answer
+is explained by the set at some moment between request and answer. Requests without a definite answer stay open. A rejected
+request must never take effect, except that it may increment the set's epoch.
 
 R5 one history, and each controller's state is the one that the entries make · R8 a change that is answered as done is done ·
 R10 a read returns the state of a moment after it began · M1 one master an epoch, epochs that grow · M4 only an electable
@@ -46,7 +46,7 @@ from simulation.controllers.setmodel import SetModel, SetState
 from simulation.kernel.violation import Violation, expect
 
 Union = Callable[[str, int, int], frozenset[int] | None]
-"""(set, master, epoch) -> the brokers that this master waits for, if it acts."""
+"""(set, master, epoch) -> the brokers for which this master waits, if it acts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class Applied:
 
 @dataclass
 class ControllerCheck:
-    """`unclean`: whether unclean election is on. `union_of` returns the brokers that an acting master waits for. `on_sent` is
-    called with each request before it leaves. `learners`: their addresses."""
+    """`unclean` says whether unclean election is on. `union_of` returns the brokers for which an acting master waits.
+    `on_sent` is called with each request before it is sent. `learners` are the addresses of learners."""
 
     unclean: bool = False
     union_of: Union = lambda _name, _master, _epoch: None
@@ -80,10 +80,10 @@ class ControllerCheck:
         self.once_held: Counter[tuple[str, int]] = Counter()
         """The longest log that a broker, by set and id, reported to any controller."""
         self.echoed: set[tuple[str, int]] = set()
-        """Brokers without incarnations whose heartbeats came once more over a later connection, as if their next process
-        had sent them: no controller can distinguish that."""
+        """Brokers without incarnations whose heartbeats were repeated over a later connection, as if the next process had sent
+        them. No controller can see the difference."""
         self._began: dict[tuple[str, int, str], int] = {}
-        """Of each process that sent its incarnation in a registration: how many entries there were when it sent the first."""
+        """For each process that sent its incarnation in a registration: how many entries there were when it sent the first."""
         self._proposed: dict[tuple[int, int], LivenessView] = {}
         self._applied: Counter[str] = Counter()
         self._answers: dict[int, Callable[[Ask, RemotingCommand], None]] = {
@@ -98,7 +98,7 @@ class ControllerCheck:
         }
 
     def state(self, broker_name: str) -> SetState:
-        """The newest that any controller applied."""
+        """The newest state that any controller applied."""
         return self._model(broker_name).now
 
     def masters(self, broker_name: str) -> dict[int, int | None]:
@@ -110,12 +110,12 @@ class ControllerCheck:
         return self.counts["elections"]
 
     def raise_found(self) -> None:
-        """Raises the first violation, if there was one."""
+        """Raise the first violation, if there was one."""
         if self.violation is not None:
             raise self.violation
 
     def guarded(self, judge: Callable[[], None]) -> None:
-        """Keep a violation, which must not be taken for a failure of the process in which it was seen."""
+        """Keep a violation, so that it is not taken for a failure of the process in which it was found."""
         try:
             judge()
         except Exception as error:  # noqa: BLE001 - kept, and raised by raise_found
@@ -132,11 +132,11 @@ class ControllerCheck:
     # What controllers do
 
     def proposing(self, index: int, term: int, liveness: LivenessView) -> None:
-        """The leader of `term` is about to append an entry there."""
+        """The leader of `term` is about to append an entry at this index."""
         self._proposed[index, term] = liveness
 
     def applied(self, process: str, index: int, term: int, body: bytes, kept: SetState | None) -> None:
-        """`process` applied an entry and now keeps its set as `kept`; None: it does not know the set."""
+        """`process` applied an entry, and now has the entry's set as `kept`. None means that it does not know the set."""
         place = self._applied[process]
         if place == len(self.order):
             entry = entries.read(body)
@@ -151,7 +151,7 @@ class ControllerCheck:
         self._applied[process] += 1
 
     def loaded(self, process: str, index: int, kept: dict[str, SetState | None]) -> None:
-        """`process` replaced all entries up to `index` by a snapshot, and now keeps these sets."""
+        """`process` replaced all entries up to `index` by a snapshot, and now has these sets."""
         place = bisect_right(self.order, index, key=lambda one: one.index)
         last = {one.broker_name: one.state for one in self.order[:place]}
         wanted = {name: state for name, state in last.items() if state.known}
@@ -188,7 +188,7 @@ class ControllerCheck:
     def _explained(
         self, entry: ControllerEntry, rule: str, what: str, code: RequestCode, fits: Callable[[Ask], bool]
     ) -> None:
-        """An open request that fits has caused it."""
+        """Check that an open request that fits has caused the event."""
         explaining = [ask for ask in self.asks.open(entry.broker_name, code) if fits(ask)]
         others = list(self.asks.open(entry.broker_name, code))
         expect(rule, bool(explaining), f"{what}, expected a request that allows it; open: {others}")
@@ -238,7 +238,7 @@ class ControllerCheck:
         self.counts["fences" if fences else "alters"] += 1
 
     def _asks_that_forget(self, entry: ControllerEntry, was: SetState) -> list[Ask]:
-        """Requests that may have removed members because they will be forgotten next."""
+        """Requests that may have removed members because the next event forgets these brokers."""
         left = was.members - (entry.ids or frozenset())
         return [
             ask
@@ -284,7 +284,7 @@ class ControllerCheck:
             )
             self.counts["elected beside the set"] += new not in was.members
         else:
-            model.holders = frozenset({new})  # an unclean election: its log counts now
+            model.holders = frozenset({new})  # unclean election: its log counts now
         asks = self.asks.open(entry.broker_name, Code.CONTROLLER_ELECT_MASTER)
         designated = any(ask.says("designateElect") and ask.number("brokerId") == new for ask in asks)
         if designated and self.unclean:
@@ -301,7 +301,7 @@ class ControllerCheck:
     def _judge_deposing(
         self, entry: ControllerEntry, what: str, old: int, new: int | None, liveness: LivenessView
     ) -> None:
-        """A master that is alive for the controller, or has not led long enough to count as dead, is deposed."""
+        """Judge the deposing of a master that is alive for the controller, or has not led long enough to count as dead."""
         if new is not None and yields_to(liveness.of(old), liveness.of(new)):
             self.counts["yielded"] += 1
             return
@@ -350,7 +350,7 @@ class ControllerCheck:
     # Requests of brokers and operators, and their answers
 
     def sent(self, who: str, request: RemotingCommand) -> Ask:
-        """`who` is about to send it."""
+        """`who` is about to send the request."""
         self.counts["asks"] += 1
         ask = self.asks.sent(who, request, len(self.order))
         if ask.code == Code.CONTROLLER_REGISTER_BROKER:
@@ -359,11 +359,11 @@ class ControllerCheck:
         return ask
 
     def not_sent(self, ask: Ask) -> None:
-        """It never left."""
+        """The request was never sent."""
         self.guarded(lambda: self._refused(ask))
 
     def answered(self, ask: Ask, reply: RemotingCommand) -> None:
-        """The asker received it."""
+        """The sender of the request got the answer."""
         self.guarded(lambda: self._answered(ask, reply))
 
     def _answered(self, ask: Ask, reply: RemotingCommand) -> None:
@@ -397,7 +397,7 @@ class ControllerCheck:
             self._fenced(ask, frozenset(answer["syncStateSet"]), answer["syncStateSetEpoch"])
 
     def _fenced(self, ask: Ask, members: frozenset[int], set_epoch: int) -> None:
-        """Its rejection returned the set as it is since."""
+        """The rejection of the ask returned the set with its new epoch."""
         mine = [
             effect
             for effect in ask.explains
@@ -444,7 +444,7 @@ class ControllerCheck:
         )
 
     def _expect_a_moment(self, ask: Ask, reply: RemotingCommand, members: frozenset[int] | None) -> None:
-        """Master and epochs in the header, and `members`, are those of one moment."""
+        """Check that master and epochs in the header, and `members`, are those of one moment."""
         answered = reply.ext.get("masterBrokerId"), reply.ext.get("masterEpoch")
         set_epoch = reply.ext.get("syncStateSetEpoch")
         moments = self._moments(ask)
@@ -471,7 +471,7 @@ class ControllerCheck:
             state.master_id == broker_id and elections.get(state.master_epoch, (-1, None))[0] < began
             for state in moments
         )
-        if ask.who != OPERATOR and (ask.broker_name, broker_id) not in self.echoed:  # it delivers late
+        if ask.who != OPERATOR and (ask.broker_name, broker_id) not in self.echoed:  # late delivery
             expect("M2", not led_on, f"{ask} is a restarted master, and still leads its old epoch")
         if "masterBrokerId" in reply.ext:
             self._expect_a_moment(ask, reply, frozenset(_json(reply)["syncStateSet"]))
@@ -519,12 +519,12 @@ class ControllerCheck:
         expect("B1", free, f"{ask} was answered that {answered} is free, and it has an owner")
 
     def acknowledged(self, broker_name: str, holders: frozenset[int]) -> None:
-        """A master acknowledged something that only these hold for certain."""
+        """A master acknowledged data that only these brokers certainly hold."""
         self._model(broker_name).holders = holders
         self.counts["acknowledged"] += 1
 
     def waits_for(self, broker_name: str, master: int, epoch: int, union: frozenset[int]) -> None:
-        """That master acts, and waits for these from now on."""
+        """That master acts, and waits for these brokers from now on."""
 
         def judge() -> None:
             state = self.state(broker_name)
@@ -555,12 +555,13 @@ def _json(reply: RemotingCommand) -> Any:
 
 
 def _process(ask: Ask) -> tuple[str, int, str]:
-    """The process of the broker that asks to be registered."""
+    """The process of the broker that requests registration."""
     return ask.broker_name, ask.number("brokerId"), ask.ext.get("incarnation", "")
 
 
 def _is_a_stranger(state: SetState, ask: Ask) -> bool:
-    """Whether the set, since it began, never granted the asker's code, or the id to another code and never the code."""
+    """Whether the sender is a stranger: it sends a code that the set has not forgotten, and an id that does not belong to that
+    code."""
     code = ask.ext.get("registerCheckCode")
     if code is None or "brokerId" not in ask.ext or code in state.forgotten:
         return False
@@ -568,6 +569,6 @@ def _is_a_stranger(state: SetState, ask: Ask) -> bool:
 
 
 def _knows(state: SetState, ask: Ask) -> bool:
-    """Whether the asker owns its id there, judged by its check code if it sends one."""
+    """Whether the sender owns its id in this state, judged by its check code if it sends one."""
     code = state.codes.get(ask.number("brokerId"))
     return code is not None and ask.ext.get("registerCheckCode", code) == code

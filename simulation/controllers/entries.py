@@ -1,6 +1,6 @@
-"""The events that controllers write into their log, read from the bytes by rules of this module's own.
+"""The events that controllers write into their log, read from the bytes without the product's code.
 
-Invariant: it shares nothing with the code under test but the format: two bytes of kind, big-endian, and a JSON object."""
+Invariant: this module shares only the format with the code under test: two bytes of kind, big-endian, and a JSON object."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ALTER, APPLY_ID, ELECT, CLEAN, ADDRESS = 1, 2, 3, 5, 6
 
 @dataclass(frozen=True, slots=True)
 class ControllerEntry:
-    """`broker_id` is the broker that is granted, elected (None: none), moved. `ids`: the new set, or the forgotten ones (None:
-    all). `eligible`: other brokers that may be elected."""
+    """One event. `broker_id` is the broker that gets an id, is elected (None: nobody) or moves. `ids` are the new set, or the
+    forgotten brokers (None: all). `eligible` are other brokers that may be elected."""
 
     kind: int
     broker_name: str
@@ -25,7 +25,7 @@ class ControllerEntry:
 
 
 def read(body: bytes) -> ControllerEntry | None:
-    """None for bytes that are no event."""
+    """The event in these bytes; None if they are no event."""
     kind, said = int.from_bytes(body[:2], "big"), json.loads(body[2:])
     name, eligible = said["brokerName"], frozenset(said.get("eligibleReplicas", ()))
     match kind:

@@ -1,6 +1,6 @@
 """Faults of controllers and brokers: deaths, pauses, cuts, slow disks, requests that come late.
 
-Invariant: all is healed at the end; a killed process comes back by itself."""
+Invariant: all faults are healed at the end. A killed process comes back by itself."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from simulation.kernel.world import World
 
 CLOCK_JUMP_MS = 3_600_000
 AMONG_CONTROLLERS = frozenset({"leader without fellows", "held request", "leaders one after the other"})
-"""Faults that do not affect a single controller."""
+"""Faults that have no effect on a single controller."""
 
 
 class Played(Protocol):
-    """The possible victims; `sets` holds the brokers of each."""
+    """The possible victims. `sets` holds the brokers of each set."""
 
     world: World
     random: Random
@@ -44,7 +44,7 @@ class Played(Protocol):
 
 
 class Faults:
-    """One run's: which kinds it has and how often they strike is drawn from the seed."""
+    """The faults of one run. Their kinds, and how often they strike, are drawn from the seed."""
 
     def __init__(self, cluster: Played) -> None:
         self.cluster = cluster
@@ -78,11 +78,11 @@ class Faults:
 
     @property
     def is_alone(self) -> bool:
-        """There is one controller."""
+        """Whether there is only one controller."""
         return len(self.cluster.controllers) == 1
 
     async def strike_for(self, for_ms: int) -> None:
-        """One fault after the other, then all is healed; nodes that are down may take a while to come back."""
+        """Cause one fault after the other, and then heal everything. Nodes that are down may take a while to come back."""
         end_ms = self.world.now_ms + for_ms
         while self.world.now_ms < end_ms:
             await asyncio.sleep(self.random.uniform(0.2, self.pace_s))
@@ -95,7 +95,7 @@ class Faults:
     # Victims
 
     def anyone(self) -> Node:
-        """As often a controller as a broker."""
+        """A victim, which is a controller as often as a broker."""
         return self.random.choice(
             self.cluster.controllers if self.random.random() < 0.5 else self.cluster.brokers
         )
@@ -109,7 +109,7 @@ class Faults:
         await self.bounce(self.anyone(), power_cut=self.random.random() < 0.3)
 
     async def bounce(self, *nodes: Node, power_cut: bool = False) -> None:
-        """They die a moment after each other."""
+        """Two servers die one shortly after the other."""
         killed = [node for node in nodes if node.running]
         for node in killed:
             node.kill(power_cut=power_cut)
@@ -138,7 +138,7 @@ class Faults:
         await self.bounce(*victims)
 
     async def two_brokers(self) -> None:
-        """A master and another of its set, within 100 ms."""
+        """A master and another broker of its set die within 100 ms."""
         name = self.some_set()
         master = self.cluster.master(name)
         others = [node for node in self.cluster.sets[name] if node is not master]
@@ -146,7 +146,7 @@ class Faults:
         await self.bounce(*victims, power_cut=self.random.random() < 0.2)
 
     async def one_of_each_set(self) -> None:
-        """As when a machine dies that runs a broker of each set."""
+        """One broker of each set dies, as if one machine ran them all."""
         number = self.random.randrange(min(map(len, self.cluster.sets.values())))
         await self.bounce(*(nodes[number] for nodes in self.cluster.sets.values()))
 
@@ -156,7 +156,8 @@ class Faults:
                 self.network.cut(leader.host, other.host)
 
     async def leader_without_fellows(self) -> None:
-        """Brokers and operators still reach it, and ask it while another leads already and a master has changed."""
+        """The leader is cut off from other controllers, but brokers and operators still reach it. They ask it while another
+        controller leads and a master has changed."""
         leader = self.cluster.leader()
         if leader is None:
             return
@@ -175,7 +176,7 @@ class Faults:
         self.network.heal()
 
     async def frozen_leader(self) -> None:
-        """Just long enough for another to lead, while a master dies."""
+        """The leader is frozen just long enough for another controller to lead, while a master dies."""
         leader, master = self.cluster.leader(), self.cluster.master(self.some_set())
         if leader is not None:
             leader.pause(self.random.randint(1_000, 6_000))
@@ -183,7 +184,7 @@ class Faults:
                 await self.bounce(master)
 
     async def frozen_controllers(self) -> None:
-        """All of them for longer than brokers may be silent, or for less; brokers with them, or not."""
+        """All controllers are frozen, perhaps for longer than brokers may be silent, and perhaps brokers too."""
         ms = self.random.choice((2_000, 11_000, 20_000))
         frozen = list(self.cluster.controllers)
         if self.random.random() < 0.5:
@@ -201,8 +202,8 @@ class Faults:
             await asyncio.sleep(self.random.uniform(0.1, 3))
 
     async def held_request(self) -> None:
-        """A master's request to add a member is held on its way to the leader. Another controller leads, receives no heartbeat
-        of that member, and rejects the same request. Then the first one leads again, and the held request arrives."""
+        """A master's request to add a member is held on its way to the leader. Another controller leads, gets no heartbeat of
+        that member, and rejects the same request. Then the first controller leads again, and the held request arrives."""
         first, name = self.cluster.leader(), self.some_set()
         master = self.cluster.master(name)
         if first is None or master is None:
@@ -262,8 +263,8 @@ class Faults:
             node.disk.stall(self.random.choice((100, 400, 1_000, 4_000)))
 
     async def slow_followers(self) -> None:
-        """So slow that proposals stay uncommitted for long, and where timers are long not so slow that the leader steps down.
-        Meanwhile a master dies."""
+        """Followers are so slow that proposals stay uncommitted for long. If timers are long, they are not so slow that the
+        leader steps down. Meanwhile a master dies."""
         leader, master = self.cluster.leader(), self.cluster.master(self.some_set())
         ms = self.random.randint(2_500, 4_500)
         for node in self.cluster.controllers:
@@ -274,7 +275,7 @@ class Faults:
         await asyncio.sleep(ms / 1000)
 
     async def clock_jump(self) -> None:
-        """Of the wall clock, which no decision may depend on."""
+        """A wall clock jumps. No decision may depend on wall clocks."""
         self.random.choice(self.cluster.controllers).skew_ms += self.random.randint(
             -CLOCK_JUMP_MS, CLOCK_JUMP_MS
         )
@@ -283,6 +284,6 @@ class Faults:
         self.network.reset(self.anyone().host, self.random.choice(self.cluster.controllers).host)
 
     async def half_open(self) -> None:
-        """A broker forgets its connection, opens another, and the controller notices the end of the first one later."""
+        """A broker forgets its connection and opens another. The controller notices the end of the first one later."""
         broker = self.random.choice(self.cluster.brokers)
         self.network.half_open(broker.host, self.random.choice(self.cluster.controllers).host)

@@ -1,8 +1,7 @@
-"""An operator and a stranger in one: reads from every controller, moves masters, forgets brokers; forges requests that only a
-master may send; and delivers lost requests once more, much later.
+"""An operator and a stranger in one. It reads from every controller, moves masters and forgets brokers. It forges requests
+that only a master may send, and delivers lost requests once more, much later.
 
-Invariant: no controller may ever carry out a forged request, whatever happens meanwhile; the sender of a late request must
-expect it."""
+Invariant: no controller may ever carry out a forged request. The sender of a late request must expect that it takes effect."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ CALL_TIMEOUT_MS = 3000
 
 @dataclass(frozen=True)
 class Manners:
-    """How often it does something, and whether that includes elections."""
+    """How often the operator does something, and whether that includes elections."""
 
     pause_ms: int = 300
     elects: bool = True
@@ -83,7 +82,7 @@ class Operator:
         task.add_done_callback(self._asking.discard)
 
     async def _run(self) -> None:
-        """Does not wait for answers: one that hangs must not keep it from asking others."""
+        """Run without waiting for answers, because a hanging answer must not delay requests to other controllers."""
         while True:
             await asyncio.sleep(self.random.uniform(0.2, 1.8) * self.manners.pause_ms / 1000)
             known = sorted(name for name, model in self.check.sets.items() if model.now.known)
@@ -109,7 +108,7 @@ class Operator:
             await self._clean(name, state)
 
     async def read(self, controller: str, name: str) -> None:
-        """Ask any controller: a former leader must not answer."""
+        """Ask any controller. A former leader must not answer."""
         if self.random.random() < 0.5:
             await self._ask(controller, RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoHeader(name))
         else:
@@ -117,7 +116,7 @@ class Operator:
             await self._ask(controller, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, None, names)
 
     async def _forge(self, name: str, state: SetState) -> None:
-        """An alter that is valid except for one field."""
+        """Send an alter that is valid except for one field."""
         master, epoch, set_epoch = state.master_id, state.master_epoch, state.set_epoch
         leader = self._leader()
         if master is None or leader is None:
@@ -166,7 +165,7 @@ class Operator:
             await self._send(leader, copy)
 
     async def _pretend(self, name: str, state: SetState) -> None:
-        """Send a heartbeat in the name of a broker, but of another cluster; or of an unknown one."""
+        """Send a heartbeat with a broker's name but another cluster, or of an unknown broker."""
         broker_id = self.random.choice([*sorted(state.codes), STRANGER])
         address = state.addresses.get(broker_id, "10.9.9.9:1")
         cluster = ANOTHER_CLUSTER if broker_id in state.codes else CLUSTER_NAME
@@ -195,7 +194,7 @@ class Operator:
             await self._ask(leader, RequestCode.CONTROLLER_APPLY_BROKER_ID, header)
 
     async def _clean(self, name: str, state: SetState) -> None:
-        """A live broker must not be forgotten, unless the request says so."""
+        """Ask to forget a broker. A live broker must not be forgotten, unless the request says so."""
         leader = self._leader()
         if leader is None:
             return

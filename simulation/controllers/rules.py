@@ -1,6 +1,6 @@
-"""Which broker may be elected, deposed, or enter a set, and which are eligible afterwards.
+"""Which broker may be elected, deposed, or enter a set, and which brokers are eligible afterwards.
 
-Invariant: each rule is in one function, and states what must hold for any request and whatever the code under test did."""
+Invariant: each rule is in one function. It says what must hold for any request, whatever the code under test did."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulation.controllers.setmodel import SetState
 
 
 class Unfitness(IntEnum):
-    """A broker with a lower value leads before one with a higher value."""
+    """How unfit a broker is to lead. A broker with a lower value is preferred."""
 
     FIT = 0
     COULD_LEAD = 1
@@ -20,9 +20,10 @@ class Unfitness(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The newest heartbeat of a broker; upstream's brokers report only how long their logs are.
-    `members_min`: below it the broker does not acknowledge; 0: it may alone. `once`: the longest log that it ever reported.
-    `overtaken`: a copy of earlier reports came over a newer connection than these, so its log may be taken for shorter."""
+    """The newest heartbeat of a broker. Upstream's brokers report only how long their logs are. With fewer members than
+    `members_min` the broker does not acknowledge; 0 means that it may acknowledge alone. `once` is the longest log that it
+    ever reported. `overtaken` means that a copy of earlier reports came over a newer connection, so its log may be taken for
+    shorter."""
 
     members_min: int = 0
     may_miss: bool = False
@@ -34,9 +35,9 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class LivenessView:
-    """The messages that had reached a controller when it made a proposal: the brokers whose heartbeats may count and those
-    whose must, and those that it may take for dead. Undecided are brokers of which a new leader knows nothing yet, or after a
-    pause. `restarted`: brokers whose registration it was handling then, and that was not late."""
+    """What a controller could know when it made a proposal: the brokers whose heartbeats may count, those whose heartbeats
+    must count, and those that it may take for dead. A broker is undecided if a new leader, or one that was paused, knows
+    nothing of it yet. `restarted` are brokers whose registration, if not late, the controller was handling."""
 
     by: str = "?"
     alive: frozenset[int] = field(default_factory=frozenset)
@@ -52,8 +53,9 @@ class LivenessView:
 def may_be_elected(
     state: SetState, candidate: int, learners: frozenset[int], liveness: LivenessView, *, unclean: bool
 ) -> str | None:
-    """Why not, or None. Never an unregistered broker or a learner; at first any registered one, later a member of the set or
-    an eligible broker that reports lost memory, if unclean election is not on."""
+    """Why the broker may not be elected, or None. An unregistered broker or a learner is never elected. At first any
+    registered broker may be elected. Later, unless unclean election is on, only members of the set, and eligible brokers that
+    report how many members must acknowledge."""
     if candidate not in state.codes:
         return f"{candidate} is not registered"
     if candidate in learners:
@@ -64,9 +66,9 @@ def may_be_elected(
 
 
 def better_than(state: SetState, elected: int, liveness: LivenessView, *, designated: bool) -> str | None:
-    """Why another broker should have been elected without an operator, or None. A complete broker comes before one that may be
-    missing data, and of those one that can lead before one that cannot. The first holds for a designated one, too. A broker
-    without a log, or with less than it once had, is never better."""
+    """Why another broker should have been elected without an operator, or None. A complete broker comes before a broker that
+    may be missing data. Among equals, a broker that can lead comes before one that cannot. The first rule also holds for a
+    designated broker. A broker without a log, or with less log than it once had, is never better."""
     said = liveness.of(elected)
     for other in _electable(state, liveness) & liveness.surely_alive - {elected}:
         rival = liveness.of(other)
@@ -80,8 +82,8 @@ def better_than(state: SetState, elected: int, liveness: LivenessView, *, design
 
 
 def yields_to(old: Said, new: Said) -> bool:
-    """Whether an unfit live master yields: to a fitter one, or to one that could lead as well and is complete while it is
-    not."""
+    """Whether an unfit live master yields: to a fitter broker, or to a broker that is as fit and complete while the master is
+    not complete."""
     if old.unfit > new.unfit:
         return True
     old_may_miss = old.overtaken or not _is_whole(old)
@@ -89,7 +91,7 @@ def yields_to(old: Said, new: Said) -> bool:
 
 
 def _is_whole(said: Said) -> bool:
-    """Whether it has a log, no shorter than once, and does not report that it may be missing data."""
+    """Whether the broker has a log that is as long as ever, and does not report that it may be missing data."""
     return 0 < said.log_end >= said.once and not said.may_miss
 
 
@@ -98,15 +100,16 @@ def _electable(state: SetState, liveness: LivenessView) -> frozenset[int]:
 
 
 def eligible_after_alter(state: SetState, altered: frozenset[int], members_min: int) -> frozenset[int]:
-    """A broker that leaves a set in which its master acknowledges nothing, or any set that is so small, still holds all that
-    was acknowledged."""
+    """The brokers that are eligible after an alter. A broker that leaves the set still holds all acknowledged data if the set
+    is so small that its master acknowledges nothing."""
     if not 0 < members_min > len(altered):
         return frozenset()
     return state.members.union(state.eligible).difference(altered)
 
 
 def eligible_after_election(state: SetState, elected: int, liveness: LivenessView) -> frozenset[int]:
-    """A new master acknowledges nothing before its set was altered, unless it does not report how large the set must be."""
+    """The brokers that are eligible after an election. A new master acknowledges nothing before its set is altered, unless it
+    does not report how large the set must be."""
     held = state.members | state.eligible
     if liveness.of(elected).members_min == 0 or (state.master_epoch > 0 and elected not in held):
         return frozenset()
@@ -114,8 +117,8 @@ def eligible_after_election(state: SetState, elected: int, liveness: LivenessVie
 
 
 def may_be_forgotten(state: SetState, gone: frozenset[int], liveness: LivenessView) -> str | None:
-    """Why not, or None. Of the brokers that hold acknowledged data one must be left that may live and reports to be complete,
-    and as many as each certainly live one needs to acknowledge."""
+    """Why the brokers may not be forgotten, or None. Of the brokers that hold acknowledged data, one must be left that may
+    live and reports to be complete. As many must be left as each certainly live one needs to acknowledge."""
     holders = state.members | state.eligible
     left = holders - gone
     if left == holders:
@@ -127,7 +130,7 @@ def may_be_forgotten(state: SetState, gone: frozenset[int], liveness: LivenessVi
 
 
 def may_be_the_set(state: SetState, members: frozenset[int], learners: frozenset[int]) -> str | None:
-    """Why not, or None."""
+    """Why these brokers may not be the set, or None."""
     if not members:
         return "the set is empty"
     if state.master_id not in members:

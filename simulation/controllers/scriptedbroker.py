@@ -1,9 +1,10 @@
-"""A broker as the controllers see one: registers, sends heartbeats, polls, asks for elections, changes the set.
+"""A broker as controllers see it: it registers, sends heartbeats, polls, asks for elections and changes the set.
 
-Invariant: it takes a role only for a higher epoch. As master it waits for its set and for every set that it asked for and
-that may yet take effect (`union`): an alter whose answer was lost may take effect until the set's epoch has moved on. It
-acknowledges what all of those hold that follow it, but nothing while its set is too small, nor before it has reported its
-minimum to the controllers. It has no log: its heartbeats claim one that grows while it is master or in the set."""
+Invariant: the broker takes a role only for a higher epoch. As master it waits for its set and for every set that it requested
+and that may still take effect (`union`): an alter whose answer was lost may take effect until the set's epoch has changed. The
+master acknowledges what all these brokers hold, as far as they follow it. It acknowledges nothing while its set is too small,
+and nothing before it has reported its minimum to the controllers. The broker has no log: its heartbeats only claim a log,
+which grows while the broker is master or in the set."""
 
 from __future__ import annotations
 
@@ -57,16 +58,16 @@ MAY_COME_LATE = frozenset(
     }
 )
 FINAL = frozenset({ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, ResponseCode.CONTROLLER_INVALID_MASTER})
-"""Rejections of an alter after which no earlier copy of it can take effect."""
+"""Rejections of an alter after which no earlier copy of the alter can take effect."""
 FORGETFUL_MS_MAX = 10_000
 UNFIT_MS_MAX = 8_000
 ALONE_MS_MAX = 6_000
 LATE_MAX = 40
-"""How many asks are kept for a late delivery."""
+"""How many asks are kept to be delivered late."""
 
 
 class Unanswered(Exception):
-    """No leading controller could be asked, or the outcome of the call is unknown. `not_done`: nothing was done."""
+    """No leading controller could be asked, or the outcome of the call is unknown. `not_done` means that nothing was done."""
 
     def __init__(self, why: str | None, *, not_done: bool) -> None:
         super().__init__(why)
@@ -75,8 +76,9 @@ class Unanswered(Exception):
 
 @dataclass(frozen=True)
 class BrokerPart:
-    """The part of a broker. `members_min`: it acknowledges nothing with fewer, and reports that; 0: not reported, as
-    upstream's. `fellows` returns the ids of live brokers, `followers` of those in that epoch; learners not among them."""
+    """The part that the broker plays. It acknowledges nothing with fewer members than `members_min`, and reports that number;
+    0 is not reported, as by upstream's brokers. `fellows` returns the ids of live brokers, and `followers` those that follow
+    in an epoch. Learners are not among them."""
 
     broker_name: str = BROKER_NAME
     learner: bool = False
@@ -89,7 +91,7 @@ class BrokerPart:
 
 @dataclass
 class Surroundings:
-    """The shared objects of all brokers of a world: the check that sees all asks, and asks that may be delivered once more,
+    """Objects that all brokers of a world share: the check that sees all asks, and the asks that may be delivered once more
     because their answers were lost or their sender allows it."""
 
     check: ControllerCheck
@@ -97,11 +99,11 @@ class Surroundings:
     late_beats: deque[RemotingCommand] = field(default_factory=lambda: deque(maxlen=LATE_MAX))
     """Heartbeats that may be delivered once more."""
     restless: bool = False
-    """Whether masters now and then remove a healthy member, and brokers cannot lead or lose memory."""
+    """Whether, now and then, masters remove a healthy member, and brokers cannot lead or lose memory."""
 
 
 class ScriptedBroker:
-    """An app for a simulated node; its public fields are its beliefs."""
+    """An app for a simulated node. Its public fields are what it believes."""
 
     def __init__(
         self, host: str, controllers: list[str], part: BrokerPart, around: Surroundings, runtime: Runtime
@@ -116,22 +118,22 @@ class ScriptedBroker:
         self._check_code = ""
         self._incarnation = (
             runtime.clock.now_ms() if part.members_min else 0
-        )  # upstream's brokers do not report it
+        )  # upstream's brokers report none
         self.master_id: int | None = None
         self.epoch = 0
         self.set_epoch = 0
         self.members: frozenset[int] = frozenset()
         self.asked_for: list[tuple[frozenset[int], int]] = []
-        """Sets that may yet take effect, each with the epoch of the set that it is to follow."""
+        """Sets that may still take effect, each with the epoch of the set that it would follow."""
         self.notified = 0
         self.alters = 0
         self._log_end = 0
         self.emptied = False
-        """Its log was lost while it kept its id, as a Java broker would."""
+        """Whether the broker lost its log but kept its id, as a Java broker would."""
         self.leader: str | None = None
         self.registered = False
-        self._is_current = False  # the controllers were asked since it registered
-        self._reported_epoch = 0  # in which an alter reported `members_min` to them
+        self._is_current = False  # whether it asked the controllers since it registered
+        self._reported_epoch = 0  # epoch in which an alter reported `members_min`
         self._may_miss_until_ms = 0
         self._unfit_until_ms = 0
         self._alone_until_ms = 0
@@ -147,7 +149,7 @@ class ScriptedBroker:
         return self.broker_id is not None and self.master_id == self.broker_id
 
     def union(self) -> frozenset[int]:
-        """The brokers that it waits for as master."""
+        """The brokers for which it waits as master."""
         return self.members.union(*(members for members, _ in self.asked_for))
 
     async def start(self) -> None:
@@ -190,8 +192,8 @@ class ScriptedBroker:
         return self.runtime.clock.monotonic_ms()
 
     async def _obtain_id(self) -> None:
-        """Steps 1 and 2; the id is on disk before it is applied for. A broker with an id was restarted, and may have lost
-        its memory."""
+        """Get an id (steps 1 and 2). The id is on disk before the broker applies for it. A broker that has an id was
+        restarted, and may have lost its memory."""
         saved = await self.runtime.files.read("identity")
         draw = self.runtime.random
         if saved is not None and self.part.members_min and self.around.restless and draw.random() < 0.4:
@@ -232,8 +234,8 @@ class ScriptedBroker:
             await self._forgotten(self.broker_id)
 
     async def _forgotten(self, broker_id: int) -> None:
-        """In a set that still exists it takes its id again. In a set that was cleaned whole, and perhaps made again, its
-        operator empties it."""
+        """The broker was forgotten. If the set still exists, the broker takes its id again. If the set was cleaned as a whole,
+        and perhaps made again, the operator empties the broker."""
         header = GetReplicaInfoHeader(self.part.broker_name, broker_id, self._check_code)
         reply = await self._call(RequestCode.CONTROLLER_GET_REPLICA_INFO, header)
         if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
@@ -267,19 +269,20 @@ class ScriptedBroker:
         await self._call(RequestCode.CONTROLLER_ELECT_MASTER, header)
 
     def _acknowledge(self) -> None:
-        """Acknowledge something that all brokers that it waits for have, if they follow it."""
+        """Acknowledge something, if all brokers for which the master waits follow it."""
         enough = len(self.members) >= self.part.members_min and self.epoch > 0
         reported = self.part.members_min == 0 or self._reported_epoch == self.epoch
         if enough and reported and self.union() <= self.part.followers(self.epoch):
             self.check.acknowledged(self.part.broker_name, self.union())
 
     def _asks_before_it_reads(self) -> bool:
-        """It does not always read first whether an unanswered ask took effect."""
+        """Whether the master sends an ask before it reads whether an unanswered ask took effect."""
         return self.is_master and bool(self.asked_for) and self.runtime.random.random() < 0.4
 
     async def _alter(self) -> None:
-        """Ask for all brokers, or now and then without one; for a while only for itself after another was reported dead. It
-        mostly repeats an unanswered ask. It asks for the same set again to report `members_min`."""
+        """Ask for a set with all brokers, or now and then without one of them. For a while after another broker was reported
+        dead, ask for a set of only the master. An unanswered ask is mostly repeated. The same set is requested again to report
+        `members_min`."""
         fellows = self.part.fellows()
         draw = self.runtime.random
         wanted = frozenset() if self._now_ms < self._alone_until_ms else fellows
@@ -321,7 +324,8 @@ class ScriptedBroker:
         self._waits()
 
     def _refused(self, sending: tuple[frozenset[int], int], code: int | None = None) -> None:
-        """One sending was rejected with `code`, or not tried; others of the same set may still be under way."""
+        """One copy of an ask was rejected with `code`, or was not tried. Other copies for the same set may still be on their
+        way."""
         if sending in self.asked_for:
             self.asked_for.remove(sending)
         self._waits()
@@ -343,7 +347,7 @@ class ScriptedBroker:
         header = NotifyBrokerRoleChangedHeader.from_ext(request.ext)
         self.notified += 1
         self.check.announced(self.part.broker_name, header.master_broker_id, header.master_epoch or 0)
-        if self._is_current:  # else it may be meant for the process before
+        if self._is_current:  # else it may be for the process before
             master_id, epoch = header.master_broker_id, header.master_epoch or 0
             self._adopt(epoch, master_id, SyncStateSetBody.decode(request.body))
         return request.reply()
@@ -373,7 +377,7 @@ class ScriptedBroker:
             await asyncio.sleep(self.part.beat_ms / 1000)
 
     async def _call(self, code: RequestCode, header: Header, body: bytes | None = None) -> RemotingCommand:
-        """The leading controller's answer. Raises Unanswered."""
+        """Call the leading controller and return its answer. Raises Unanswered."""
         leader = self.leader or await self._find_leader()
         request = RemotingCommand.request(code, header, body)
         ask = self.check.sent(f"{self.address} {self.part.broker_name} {self.broker_id}", request)

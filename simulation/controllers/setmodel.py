@@ -1,6 +1,6 @@
-"""One broker set as the applied entries make it, by the rules of reliability and not by the product's code.
+"""One broker set as the applied entries make it, computed by the rules of reliability and not by the product's code.
 
-Invariant: `history` holds the set after each entry that changed it, with that entry's place in the order of all; it is never
+Invariant: `history` holds the set after each entry that changed it, with that entry's place among all entries. It is never
 rewritten."""
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from simulation.controllers.entries import ControllerEntry
 
 @dataclass(frozen=True, slots=True)
 class SetState:
-    """The state that controllers keep. `codes` and `addresses`: of each registered broker, by id. `eligible`: brokers outside
-    the set that may be elected."""
+    """The state that controllers keep. `codes` and `addresses` are those of each registered broker, by id. `eligible` are
+    brokers outside the set that may be elected."""
 
     codes: dict[int, str] = field(default_factory=dict)
     addresses: dict[int, str] = field(default_factory=dict)
@@ -38,7 +38,8 @@ NOTHING = SetState()
 
 @dataclass
 class SetModel:
-    """`elections`: epoch -> (place of the entry, elected broker). `holders`: brokers with all that masters acknowledged."""
+    """`elections` maps an epoch to (place of the entry, elected broker). `holders` are the brokers with all that masters
+    acknowledged."""
 
     now: SetState = NOTHING
     places: list[int] = field(default_factory=list)
@@ -47,7 +48,7 @@ class SetModel:
     holders: frozenset[int] = frozenset()
 
     def after(self, entry: ControllerEntry) -> SetState:
-        """The set once `entry` is applied to it."""
+        """The set after `entry` is applied to it."""
         now = self.now
         if not now.known and entry.kind != entries.APPLY_ID:
             return now
@@ -92,7 +93,7 @@ class SetModel:
     def become(self, state: SetState, place: int) -> None:
         if not state.known:
             self.elections.clear()
-        self.holders = (self.holders | state.members) & state.codes.keys()  # a new member has caught up
+        self.holders = (self.holders | state.members) & state.codes.keys()  # new members have caught up
         if state.master_epoch != self.now.master_epoch:
             self.elections[state.master_epoch] = place, state.master_id
         self.now = state
@@ -100,7 +101,8 @@ class SetModel:
         self.history.append(state)
 
     def between(self, first: int, end: int) -> Iterator[SetState]:
-        """The states of the set from when `first` entries were applied to when `end` were, the newest first."""
+        """The states of the set from the moment when `first` entries were applied to the moment when `end` were, newest
+        first."""
         at = bisect_left(self.places, end)
         while at > 0:
             yield self.history[at - 1]

@@ -1,6 +1,6 @@
 """Taps on a controller's process: the messages that reach it, its proposals, the entries that it applies.
 
-Invariant: they change nothing; everything is noted before the controller acts on it."""
+Invariant: taps change nothing. Everything is noted before the controller acts on it."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from simulation.controllers.setmodel import SetState
 from simulation.kernel.node import Node
 
 HEARTBEAT_TIMEOUT_MS = 10_000
-"""Of a broker that has sent no heartbeat, or announces no other."""
+"""The timeout of a broker that has sent no heartbeat, or whose heartbeats announce no timeout."""
 
 COUNTED_MS_MAX = 500
-"""The share of its own pause that a controller may take for time that it was awake."""
+"""How much of its own pause a controller may take for time in which it was awake."""
 NOBODY = -1
 
 Key = tuple[str, int]
-"""(broker set, broker id)"""
+"""(broker set, broker id)."""
 
 
 @dataclass(slots=True)
 class Contact:
-    """The newest connection of a broker's heartbeats, and the last heartbeat over it."""
+    """The newest connection over which a broker's heartbeats came, and the last heartbeat over it."""
 
     connection: int
     open: bool
@@ -51,7 +51,7 @@ class Contact:
 
 
 class Taps:
-    """On one process; made with its app."""
+    """The taps on one process, made with the process's app."""
 
     def __init__(self, node: Node, app: ControllerApp, check: ControllerCheck) -> None:
         self.node = node
@@ -60,13 +60,13 @@ class Taps:
         self.process = f"{node.name}.{node.incarnation}"
         self.contacts: dict[Key, Contact] = {}
         self.spoken: dict[Key, dict[int, int]] = {}
-        """Incarnation -> newest connection over which it sent something."""
+        """Incarnation -> newest connection over which that process sent something."""
         self.restarting: Counter[tuple[Key, int]] = Counter()
-        """How many registrations over a connection are in progress, without late ones."""
+        """Connection -> how many registrations over it are in progress. Late registrations do not count."""
         self.leads_since_ms = 0
         self._numbers = itertools.count(1)
         self._connections: dict[Peer, int] = {}
-        """Counted as the controller counts them."""
+        """Connections are counted as the controller counts them."""
         self._tap_server()
         self._tap_log()
 
@@ -109,7 +109,7 @@ class Taps:
         brokers.restarted = restarted  # type: ignore[method-assign]
 
     def _heartbeat_arrived(self, peer: Peer, request: RemotingCommand) -> Callable[[Outcome], None]:
-        """It counts for a broker that names its own cluster and address, and that this controller knows already."""
+        """A heartbeat counts if it names the broker's cluster and address, and this controller knows the broker."""
         ext = request.ext
         key = ext.get("brokerName", ""), int(ext.get("brokerId", NOBODY))
         registered = self._granted(key).get("address") == ext["brokerAddr"]
@@ -130,7 +130,7 @@ class Taps:
         return ignore_outcome
 
     def _granted(self, key: Key) -> dict[str, str]:
-        """Code and address of the broker that has the id, as far as this controller knows."""
+        """The code and address of the broker that has the id, as far as this controller knows."""
         replicas = self.app.state.replicas.get(key[0])
         if replicas is None or key[1] not in replicas.by_id:
             return {}
@@ -138,7 +138,7 @@ class Taps:
         return {"code": replica.check_code, "address": replica.address}
 
     def _is_of_former(self, key: Key, connection: int, ext: dict[str, str]) -> bool:
-        """Whether a dead process sent it: its connection is older than a later process's that has sent something."""
+        """Whether a dead process sent this: a later process has sent something over a newer connection."""
         incarnation = int(ext.get("incarnation", 0))
         spoken = self.spoken.setdefault(key, {})
         spoken[incarnation] = max(connection, spoken.get(incarnation, 0))
@@ -147,8 +147,8 @@ class Taps:
         )
 
     def _restarted(self, key: Key, connection: int, incarnation: int) -> None:
-        """Heartbeats over other connections are those of dead processes. A registration over an older connection is late
-        itself, and counts for nothing, unless only earlier processes sent something over newer ones."""
+        """A registration came, so heartbeats over other connections are those of dead processes. A registration over an older
+        connection is late and does not count, unless only earlier processes sent something over newer connections."""
         contact = self.contacts.get(key)
         newer = [said for said, over in self.spoken.get(key, {}).items() if over > connection]
         if (
@@ -189,7 +189,7 @@ class Taps:
                 entry = entries.read(body)
                 assert entry is not None
                 if not node.is_active:
-                    break  # another leader's entry may come there
+                    break  # another leader's entry may come at that index
                 self.check.proposing(number, node.term, self.liveness(entry.broker_name))
             return await propose(bodies, timeout_ms)
 
@@ -218,7 +218,7 @@ class Taps:
         assert app.node.core is not None
         entry = entries.read(body)
         if entry is not None and entry.kind == entries.APPLY_ID and entry.broker_id is not None:
-            self.contacts.pop((entry.broker_name, entry.broker_id), None)  # it is not that of the new owner
+            self.contacts.pop((entry.broker_name, entry.broker_id), None)  # the new owner has not sent it
             self.spoken.pop((entry.broker_name, entry.broker_id), None)
         kept = self._kept(entry.broker_name) if entry is not None else None
         log = app.node.core.log
@@ -252,10 +252,10 @@ class Taps:
         names = state.replicas.keys() & state.sync_states.keys()
         self.check.loaded(self.process, index, {name: self._kept(name) for name in names})
 
-    # The beliefs that this controller may have
+    # What this controller may believe
 
     def liveness(self, broker_name: str) -> LivenessView:
-        """Of the brokers of one set, now."""
+        """The liveness view of the brokers of one set at this moment."""
         alive, surely, gone, said = set(), set(), set(), {}
         for broker_id in self.check.state(broker_name).codes:
             contact = self.contacts.get((broker_name, broker_id))
@@ -291,7 +291,7 @@ class Taps:
         return silent_ms > (contact.timeout_ms if contact else HEARTBEAT_TIMEOUT_MS)
 
     def _awake_since(self, since_ms: int) -> tuple[int, int]:
-        """For how long this process was awake since then, in ms, and for how long it may believe so."""
+        """For how long, in ms, this process was awake since `since`, and for how long it may believe that it was."""
         process = self.node.process
         assert process is not None
         asleep_ms = [
@@ -304,7 +304,7 @@ class Taps:
 
 
 def said_in(heartbeat: dict[str, str]) -> Said:
-    """A field that upstream's brokers leave out has its default."""
+    """The facts in a heartbeat. A field that upstream's brokers leave out has its default."""
     return Said(
         max(0, int(heartbeat.get("minInSyncReplicas", 0))),
         heartbeat.get("mayMissAcknowledged") == "true",
@@ -320,4 +320,4 @@ def unfitness(heartbeat: dict[str, str]) -> Unfitness:
 
 
 def ignore_outcome(outcome: Outcome) -> None:
-    """Its outcome is seen elsewhere."""
+    """Ignore the outcome, because it is seen elsewhere."""

@@ -1,7 +1,7 @@
-"""Controllers, the brokers of one or many sets and an operator, all but the controllers played by scripts, in one world.
+"""Controllers, the brokers of one or many sets, and an operator in one world. Scripts play the brokers and the operator.
 
-Invariant: a run follows from its seed alone, and all requests, answers, proposals and applied entries are judged by
-`simulation.controllers.check`. Faults stop in the end; then every set must become whole.
+Invariant: a run follows from its seed alone. `simulation.controllers.check` judges all requests, answers, proposals and
+applied entries. Faults stop in the end. Then every set must become whole.
 
     python -m simulation.controllers.world --seeds 300 --first 1
     python -m simulation.controllers.world --seeds 300 --bug stale-set-epoch    (succeeds when a seed finds it)
@@ -43,15 +43,15 @@ CONTROLLER_HOSTS = ("10.0.1.1", "10.0.1.2", "10.0.1.3")
 PEERS = {f"n{number}": f"{host}:{CONTROLLER_PORT}" for number, host in enumerate(CONTROLLER_HOSTS)}
 RUN_MS = 60_000
 FORM_LIMIT_MS = 120_000
-"""Fifty sets of slow brokers; meanwhile an operator elects other masters."""
+"""Enough time for fifty sets of slow brokers, while an operator elects other masters."""
 HEAL_LIMIT_MS = 90_000
 LOOK_EVERY_MS = 50
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The size and speed of a world. `sync_ms`: how long the controllers' disks take for a sync, at least and at most, or None
-    for a fast one; `raft_slowness` multiplies their timers."""
+    """The size and speed of a world. `sync_ms` is the shortest and longest time of a sync on the controllers' disks, or None
+    for fast disks. `raft_slowness` multiplies the controllers' timers."""
 
     controllers: int = 3
     sets: int = 1
@@ -63,12 +63,12 @@ class Shape:
     step_ms: int = 500
     beat_ms: int = 1000
     members_min: tuple[int, ...] = (0,)
-    """Of the first broker of each set, of the second, and so on."""
+    """The minimum of the first broker of each set, of the second, and so on."""
     operator: Manners | None = None
 
     @staticmethod
     def drawn(played: frozenset[str], draw: random.Random) -> Shape:
-        """From the features `played`, and further draws."""
+        """A shape with the features `played`, and further draws."""
         many = "fifty sets" in played
         sets = 50 if many else draw.choice((*(1,) * 10, *(2,) * 5, 3, 4, 4, 8))
         sync_ms = draw.choice((None, None, None, (5, 15), (30, 80), (100, 350)))
@@ -108,7 +108,7 @@ FEATURES = Features(
 
 
 class ControllerWorld:
-    """Controllers n0.., brokers b0.. of the first set and b1-0.. of the others; every broker is new at first."""
+    """Controllers n0.., brokers b0.. of the first set, and brokers b1-0.. of the other sets. Every broker is new at first."""
 
     def __init__(self, world: World, shape: Shape | None = None, **settings: object) -> None:
         self.world = world
@@ -138,7 +138,7 @@ class ControllerWorld:
         world.after_each_step(self.bounds.look)
 
     def _place(self, number: int) -> None:
-        """The brokers of one set; a learner is the first of them."""
+        """Place the brokers of one set. A learner is the first of them."""
         name = BROKER_NAME if number == 0 else f"{BROKER_NAME}{number}"
         prefix = "b" if number == 0 else f"b{number}-"
         nodes = self.sets[name] = []
@@ -158,7 +158,7 @@ class ControllerWorld:
     # Members
 
     def start_all(self) -> None:
-        """A learner starts first, and the others only once the set exists."""
+        """Start all brokers. A learner starts first, and the other brokers only once the set exists."""
         for node in self.controllers:
             if self.shape.sync_ms is not None:
                 node.disk.slow_down(*self.shape.sync_ms)
@@ -222,7 +222,7 @@ class ControllerWorld:
     # Who is what
 
     def leader(self) -> Node | None:
-        """The controller that serves, with the highest term if two believe to."""
+        """The controller that serves. If two believe to serve, the one with the highest term."""
         active = [node for node in self.controllers if self.app(node) and self.app(node).node.is_active]
         return max(active, key=lambda node: self.app(node).node.term, default=None)
 
@@ -263,7 +263,7 @@ class ControllerWorld:
         )
 
     def union_of(self, broker_name: str, master_id: int, epoch: int) -> frozenset[int] | None:
-        """The brokers that this master waits for, if it acts."""
+        """The brokers for which this master waits, if it acts."""
         for _, broker in self.living(broker_name):
             if broker.broker_id == master_id and broker.is_master and broker.epoch == epoch:
                 return broker.union()
@@ -278,7 +278,7 @@ class ControllerWorld:
         return None
 
     def whole(self) -> bool:
-        """In each set a master leads, everyone follows it, and the set holds all brokers but learners."""
+        """Whether each set has a master whom everyone follows, and holds all brokers but learners."""
         if self.leader() is None:
             return False
         for broker_name, nodes in self.sets.items():
@@ -292,13 +292,13 @@ class ControllerWorld:
         return True
 
     def read_at(self, controller: Node, broker_name: str) -> None:
-        """The operator, if there is one, asks this controller."""
+        """The operator, if there is one, reads from this controller."""
         operator = self.operator.app
         if isinstance(operator, Operator):
             self.operator.spawn(operator.read(self.peers[controller.name], broker_name))
 
     def become_whole(self, limit_ms: int) -> None:
-        """Raises Violation V2 when it does not."""
+        """Wait until the world is whole. Raises Violation V2 if that does not happen."""
         end_ms = self.world.now_ms + limit_ms
         while not self.whole():
             if self.world.now_ms > end_ms:

@@ -1,4 +1,5 @@
-"""A member's ledger on a disk that forgets: crashed at every step of a script, by kill and by power cut, then recovered."""
+"""A member's ledger on a disk that loses unsynced data. It is crashed at every step of a script, by kill and by power cut, and
+recovered."""
 
 from __future__ import annotations
 
@@ -26,16 +27,16 @@ from simulation.kernel.world import World
 
 SCRIPT_STEPS = 40
 LAST_SCRIPT_STEPS = 10
-"""Of the last life, which nothing crashes: what it recovered is checked before the first of them."""
+"""Steps of the last life, which nothing crashes. What it recovered is checked before its first step."""
 CRASHES = 60
 FULL_EVERY, FULL_SHARE = 3, 0.15
-"""In every third seed, the share of what is persisted to which the disk refuses blocks at first."""
+"""In every third seed, the disk at first refuses blocks for this share of what is persisted."""
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @dataclass
 class WrittenEntries:
-    """What the script knows of the ledger: what its disk promised to hold, and what it was doing when it died."""
+    """What the script knows of the ledger: what the disk promised to hold, and what the ledger was doing when it died."""
 
     vote: Vote = field(default_factory=lambda: Vote(newcomer=True))
     entries: list[Entry] = field(default_factory=list)
@@ -43,7 +44,7 @@ class WrittenEntries:
     committed_index: int = NO_INDEX
     snapshot: Snapshot | None = None
     saving: Snapshot | None = None
-    """The snapshot that it was saving, or beginning behind, when it died."""
+    """The snapshot that the ledger was saving, or behind which it was beginning, when it died."""
 
     def persisted(self, step: PersistThenSend) -> None:
         self.vote = step.vote or self.vote
@@ -59,8 +60,9 @@ class WrittenEntries:
         self.snapshot, self.saving = snapshot, None
 
     def check_recovered(self, found: Recovered, entries: list[Entry]) -> None:
-        """Nothing that was promised is missing, and nothing is there that was never written, or was cut. `entries` are those
-        behind where the log begins, of which what was written says the term; the rest are in the snapshot."""
+        """Check that nothing promised is missing, and that nothing is there that was never written or was cut. `entries` are
+        those behind the log's beginning; their terms are known from what was written. All earlier entries are in the
+        snapshot."""
         step = self.under_way or PersistThenSend(None, None, (), ())
         vote, committed_index, begin = found.vote, found.committed_index, found.log.prev_index
         assert vote in (self.vote, step.vote or self.vote)
@@ -85,13 +87,13 @@ class WrittenEntries:
 
 
 class LedgerScript:
-    """An app that opens a ledger, checks it against what was written, drives it on and notes what it promises."""
+    """An app that opens a ledger, compares it with what was written, continues with it and notes what it promises."""
 
     def __init__(
         self, node: Node, runtime: Runtime, seed: int, life: str, written: WrittenEntries, script_steps: int
     ) -> None:
         self.disk = node.disk
-        self.disk.mend()  # there is room when it starts
+        self.disk.mend()  # there is room at the start
         self.random = random.Random(f"{seed}/{life}")
         self.full_share = FULL_SHARE if seed % FULL_EVERY == 2 else 0.0
         self.fills = random.Random(f"{seed}/{life}/full disks")
@@ -142,7 +144,8 @@ class LedgerScript:
         return entries
 
     def check_positions(self) -> None:
-        """Where entries stand follows from where the log begins, which its snapshot says, and from their sizes."""
+        """Check the positions of entries. They follow from the log's beginning, which the snapshot names, and from the
+        entries' sizes."""
         log, snapshot = self.store.log, self.written.snapshot
         assert log is not None
         if not self.store.settings.same_positions:
@@ -175,7 +178,7 @@ class LedgerScript:
             assert await self.read_all() == written.entries[self.store.log.begin.index + 1 :]
 
     async def snapshot(self) -> None:
-        """Of something decided."""
+        """Take a snapshot that ends with a decided entry."""
         written = self.written
         index = written.committed_index
         if self.store.settings.same_positions:
@@ -189,7 +192,7 @@ class LedgerScript:
         written.saved(written.saving)
 
     async def begin_at(self) -> None:
-        """With a file that has something decided."""
+        """Begin the log at a file that has a decided entry."""
         written, log = self.written, self.store.log
         assert log is not None
         size = log.data.file_bytes
@@ -205,7 +208,8 @@ class LedgerScript:
             self.check_positions()
 
     def place_of_a_leader(self) -> bytes:
-        """Where the log of one begins that has decided more: behind what is decided here, and perhaps before other entries."""
+        """Where the log of a leader begins that has decided more: behind the decided entries here, perhaps before other
+        entries."""
         log = self.store.log
         assert log is not None
         size = log.data.file_bytes
@@ -215,7 +219,7 @@ class LedgerScript:
         )
 
     async def install(self) -> None:
-        """One that ends somewhere behind what is decided, also where a log of another leader goes on."""
+        """Install a snapshot that ends behind the decided entries. The log of another leader may continue there."""
         written = self.written
         term = max(written.vote.term, 1)
         index = written.committed_index + self.random.randint(1, 60)
@@ -234,7 +238,7 @@ class LedgerScript:
         first = self.random.randint(written.committed_index + 1, end - 1) if cut else end
         before = written.entries[first - 1].term if first else 0
         term = max(before, written.vote.term, 1) + (1 if cut else self.random.choice((0, 0, 1)))
-        # mostly equal sizes, so that new entries end where cut ones did
+        # mostly equal sizes, so that new entries end where cut entries ended
         sizes = [
             self.random.choice((0, 9, 9, 9, 9, 300, 900)) for _ in range(self.random.choice((1, 1, 3, 12)))
         ]
@@ -261,7 +265,7 @@ def live(
     steps: int | None,
     script_steps: int = SCRIPT_STEPS,
 ) -> int:
-    """One life of the ledger: until the event loop has taken that many steps, or to the end of the script."""
+    """One life of the ledger. It lasts until the event loop has taken that many steps, or to the end of the script."""
     apps: list[LedgerScript] = []
     taken = 0
 
@@ -287,8 +291,8 @@ def warned(message: str, *facts: object) -> None:
 
 @patch.object(store.logger, "warning", warned)
 def crash_everywhere(seed: int, *, power_cut: bool, crashes: int = CRASHES) -> int:
-    """One script, crashed at many of its steps, recovered and crashed again; how many crashes there were. No start says that
-    what a checkpoint vouched for was not there."""
+    """Crash one script at many of its steps, recover it and crash it again. Returns the number of crashes. No start may log
+    that data covered by a checkpoint is missing."""
     done = 0
     with World(seed) as world:
         total = live(world, world.node("n0", "10.0.0.1"), "first", WrittenEntries(), None)

@@ -23,7 +23,8 @@ S = TypeVar("S", bound=ScriptedApp)
 
 
 def live(world: World, node: Node, make: Callable[[Runtime], S], steps: int | None) -> int:
-    """One life: until the event loop has taken `steps` steps, or to the end of the script. Returns how many it took."""
+    """Play one life, until the event loop has taken `steps` steps or to the end of the script. Returns how many steps it
+    took."""
     apps: list[S] = []
     taken = 0
 

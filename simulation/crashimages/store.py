@@ -1,4 +1,5 @@
-"""The store on a disk that forgets: crashed at every step of a script, by kill and by power cut, then recovered."""
+"""A store on a disk that loses unsynced data. It is crashed at every step of a script, by kill and by power cut, and
+recovered."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ from simulation.kernel.node import Node
 from simulation.kernel.world import World
 
 SEGMENT_SIZE = 8192
-BODY_SIZES = (40,) * 9 + (900, 5000)  # mostly equal, so that new records end where cut ones began
+BODY_SIZES = (40,) * 9 + (900, 5000)  # mostly equal, so that new records end where cut records began
 SCRIPT_STEPS = 40
 LAST_SCRIPT_STEPS = 10
-"""Of the last life, which nothing crashes: what it recovered is checked before the first of them."""
+"""Steps of the last life, which nothing crashes. What it recovered is checked before its first step."""
 CRASHES = 80
 KEYS = [b"", *(b"KEYS\x01k%d\x02" % number for number in range(4)), b"KEYS\x01k1 k2\x02UNIQ_KEY\x01U\x02"]
 QUEUES = [("TopicA", 0), ("TopicA", 1), ("TopicB", 0)]
@@ -34,24 +35,24 @@ class WrittenRecords:
     records: dict[int, bytes] = field(default_factory=dict)
     end: int = 0
     synced_end: int = 0
-    cut_records: dict[int, bytes] = field(default_factory=dict)  # taken away by the cut that is under way
+    cut_records: dict[int, bytes] = field(default_factory=dict)  # removed by the cut under way
 
     def recovered(self, records: dict[int, bytes], end: int) -> None:
-        """A recovery found this and made all of it durable."""
+        """A recovery found these records and made all of them durable."""
         self.records, self.end, self.synced_end = records, end, end
         self.cut_records = {}
 
 
 def take_all_in_bulk(store: MessageStore) -> None:
-    """However few records there are."""
+    """Make stores handle records in bulk, however few there are."""
     bulk = store._dispatcher.bulk
     assert bulk is not None, "NumPy is installed"
     bulk.records_min = bulk.queue_rows_min = 0
 
 
 class StoreScript:
-    """An app that recovers a store, checks it against what was written, drives it on and notes what it promises. One that
-    `rests` stops the store in good order half way, and goes on from that."""
+    """An app that recovers a store, compares it with what was written, continues with it and notes what it promises. A script
+    that `rests` stops the store cleanly half way, and continues from there."""
 
     def __init__(
         self, runtime: Runtime, seed: str, written: WrittenRecords, script_steps: int, *, rests: bool
@@ -61,7 +62,7 @@ class StoreScript:
             mappedFileSizeCommitLog=SEGMENT_SIZE,
             mappedFileSizeConsumeQueue=600,
             maxIndexNum=self.random.choice((16, 16, 400)),
-            maxHashSlotNum=self.random.choice((5, 2_000)),  # chains, or slots on other pages than entries
+            maxHashSlotNum=self.random.choice((5, 2_000)),  # chains, or slots on separate pages
             flushIntervalCommitLog=self.random.choice((20, 5_000)),
             flushIntervalConsumeQueue=self.random.choice((5, 1_000)),
         )
@@ -113,7 +114,7 @@ class StoreScript:
         elif choice < 0.6:
             await self.flush()
         elif choice < 0.7:
-            # up to more than the margin of timestamps
+            # may exceed the margin of timestamps
             await asyncio.sleep(self.random.choice((0.001, 0.03, 1.1, 4.0)))
         elif choice < 0.85:
             self.store.set_confirm_offset(self.random.randint(self.store.confirm_offset(), self.written.end))
@@ -129,7 +130,7 @@ class StoreScript:
         self.written.synced_end = max(self.written.synced_end, synced_end)
 
     async def receive_part_of_a_record(self) -> None:
-        """A slave's connection breaks in the middle of a record, which has perhaps entered the log in part."""
+        """A slave's connection breaks in the middle of a record. Part of the record may have entered the log."""
         self.store.become_slave()
         end = self.store.max_offset()
         part = self.random.choice(list(self.written.records.values()))[:-1]
@@ -141,7 +142,7 @@ class StoreScript:
         await self.store.become_master()
 
     async def receive_what_skips_queue_offsets(self) -> None:
-        """From a master of another version, in a queue that has begun."""
+        """Receive records that skip queue offsets, as from a master of another version, in a queue that has begun."""
         self.store.become_slave()
         end = self.store.max_offset()
         log = [record.decode(content) for content in self.written.records.values()]
@@ -232,7 +233,7 @@ def check_recovered(store: MessageStore, written: WrittenRecords) -> None:
 
 
 def check_places(found: dict[int, bytes], entries: list[tuple[int, int, int]]) -> None:
-    """Each record is at its own queue offset, and fillers name the record behind them."""
+    """Check that each record is at its own queue offset, and that fillers name the record behind them."""
     behind = 0
     for place, entry in reversed(list(enumerate(entries))):
         if is_filler(entry):
@@ -243,7 +244,7 @@ def check_places(found: dict[int, bytes], entries: list[tuple[int, int, int]]) -
 
 
 def check_index(store: MessageStore, confirmed: dict[int, bytes]) -> None:
-    """Each key leads to the confirmed records that have it, newest first, and to no other."""
+    """Check that each key leads to the confirmed records that have it, newest first, and to no other record."""
     expected: dict[tuple[str, str], list[int]] = {}
     for offset in sorted(confirmed, reverse=True):
         message = record.decode(confirmed[offset])
@@ -265,7 +266,7 @@ def live(
     steps: int | None,
     script_steps: int = SCRIPT_STEPS,
 ) -> int:
-    """With odd seeds of the world the script rests in its middle."""
+    """Play one life. With odd seeds of the world the script rests in its middle."""
     rests = world.seed % 2 == 1
     return lives.live(
         world, node, lambda runtime: StoreScript(runtime, seed, written, script_steps, rests=rests), steps
@@ -273,7 +274,7 @@ def live(
 
 
 def crash_everywhere(seed: int, *, power_cut: bool) -> int:
-    """One script, crashed at many of its steps, recovered and crashed again; how many crashes there were."""
+    """Crash one script at many of its steps, recover it and crash it again. Returns the number of crashes."""
     crashes = 0
     with World(seed) as world:
         total = live(world, world.node("broker-0", "10.0.0.1"), f"{seed}/0", WrittenRecords(), None)

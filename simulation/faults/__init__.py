@@ -1,1 +1,1 @@
-"""Faults of a set under controllers, a kind a module: what each does, how it continues and how it ends."""
+"""Faults of a set under controllers, with one module for each kind: what it does, how it continues and how it ends."""

@@ -1,6 +1,6 @@
-"""Faults that are aimed at answers to administrators.
+"""Faults that hit answers to administrators.
 
-Invariant: the links that were cut are whole again when the master at their end is dead."""
+Invariant: the cut links are whole again once the master at their end is dead."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from simulation.kernel.node import Node
 from simulation.workloads.facts import Fact
 
 PATIENCE_MS = 2_500
-"""In which an administrator sends a request; shorter than the time after which slaves that are cut off leave the set."""
+"""The time in which an administrator sends a request. It is shorter than the time after which slaves that are cut off leave
+the set."""
 
 
 class DeathWithAnAnswer(Fault):
-    """The master is cut off from its slaves, and dies as an administrator receives a success, or soon after."""
+    """The master is cut off from its slaves, and dies when an administrator gets a success, or soon after."""
 
     name = "death with an answer"
 

@@ -1,7 +1,7 @@
 """Sectors of a log that cannot be read for a while.
 
-Invariant: the written bytes are there again afterwards, so all promises of a run stay. A reader of these bytes reports the
-error, continues with the rest, and reads again."""
+Invariant: the written bytes are there again afterwards, so all promises of a run stay. A reader of the bytes reports the
+error, continues with other bytes, and reads again later."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LASTS_MS = (200, 2_000, 8_000)
 
 
 class BadSectors(Fault):
-    """Comes of itself, from a generator of its own, so that it changes no other fault of a seed."""
+    """An independent fault with its own random generator, so that it changes no other fault of a seed."""
 
     name = "sectors that cannot be read"
 

@@ -1,7 +1,7 @@
 """Copies of a broker's store that are started at another address while that broker runs.
 
-Invariant B2: while the registered process lives, its copy is not registered and has no role. Once controllers take the broker
-for dead the copy is stopped: it would rightly be the broker then."""
+Invariant B2: while the registered process lives, its copy is not registered and has no role. The copy is stopped when
+controllers take the broker for dead, because it would then rightly become the broker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Running:
 
 
 class Copies(Fault):
-    """Comes of itself, from a generator of its own."""
+    """An independent fault with its own random generator."""
 
     name = "copy of an identity"
 
@@ -51,11 +51,11 @@ class Copies(Fault):
         self.due_ms: int | None = self.random.randint(*FIRST_MS)
         self.running: Running | None = None
         self.was_alive = False
-        """Whether controllers heard the original all the while that its copy has been running."""
+        """Whether controllers got heartbeats of the original during the whole time in which its copy has been running."""
         machines.world.loop.after_step.append(self.listen)
 
     def listen(self) -> None:
-        """A connection that ended for a moment lets the copy register."""
+        """Note ended connections: one that ends even for a moment lets the copy register."""
         if self.running is not None and self.was_alive:
             self.was_alive = self.lives(self.running)
 
@@ -74,7 +74,7 @@ class Copies(Fault):
         if look.role is ReplicaRole.NONE or self.node.serving:
             return
         if original.disk.content(storeaside.FILE) is not None:
-            return  # an operator requested a resync: its copy would begin again, too, with an id of its own
+            return  # an operator requested a resync: the copy would begin again, too, with a new id
         until_ms = self.world.now_ms + self.random.randint(*RUNS_MS)
         self.running = Running(original, original.incarnation, look.broker_id, until_ms)
         self.was_alive = True

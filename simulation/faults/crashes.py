@@ -39,7 +39,7 @@ class Kill(Fault):
 
 
 class KillAfterTruncation(Fault):
-    """The next broker that truncates its log dies before it writes there again."""
+    """The next broker that truncates its log dies before it writes at the cut again."""
 
     name = "kill after truncation"
 
@@ -62,7 +62,7 @@ class KillAfterTruncation(Fault):
 
 
 class Stop(Fault):
-    """SIGTERM: the app stops by itself, unless something kills it first."""
+    """SIGTERM: the app stops by itself, unless a fault kills it first."""
 
     name = "stop"
 
@@ -74,7 +74,8 @@ class Stop(Fault):
 
 
 class PowerCut(Fault):
-    """Loses unsynced data. Not while another is down: the contract counts on the others' memory."""
+    """A broker loses unsynced data. This does not happen while another broker is down, because the contract counts on the
+    others' memory."""
 
     name = "power cut"
 
@@ -84,7 +85,7 @@ class PowerCut(Fault):
             node = now.acting_master
         broker_id = self.machines.can_lose(node)
         if broker_id is not None:
-            if self.random.random() < 0.5:  # its kernel ends no connection
+            if self.random.random() < 0.5:  # the kernel ends no connection
                 self.machines.cut_off(node)
             self.machines.kill(node)
             self.machines.losing[node.name] = broker_id, lambda: self.forget(node)
@@ -97,7 +98,7 @@ class PowerCut(Fault):
 
 
 class SuddenPowerCut(Fault):
-    """A broker loses unsynced data, in the set or not, though others may be down: contract C tolerates one."""
+    """A broker, in the set or not, loses unsynced data while others may be down. Contract C tolerates one such loss."""
 
     name = "sudden power cut"
     chance = 0.8
@@ -108,7 +109,7 @@ class SuddenPowerCut(Fault):
             node = now.acting_master
         if self.node is not None or not self.machines.can_forget(node):
             raise NotNow
-        if self.random.random() < 0.7:  # then more of its data is unsynced
+        if self.random.random() < 0.7:  # then more data is unsynced
             node.disk.stall(HUNG_MS)
         if self.random.random() < 0.6:
             for other in self.machines.slaves(node):
@@ -135,8 +136,8 @@ class SuddenPowerCut(Fault):
 
 
 class AllLosePower(Fault):
-    """All brokers at once lose what their disks were slow to write: contract D tolerates it. Comes of itself, from a generator
-    of its own."""
+    """All brokers lose unsynced data at once while their disks are slow, which contract D tolerates. An independent fault with
+    its own random generator."""
 
     name = "all lose power"
 
@@ -160,7 +161,7 @@ class AllLosePower(Fault):
                     node.disk.stall(HUNG_MS)
 
     def none_is_damaged(self) -> bool:
-        """No disk has lost more, or is to lose more, than a power cut would cost it."""
+        """Whether no disk has lost, or is to lose, more than a power cut takes."""
         on = self.machines
         failed = any(node.disk.failures["sync"] for node in on.brokers) or on.doubtful_disks
         return not (failed or on.losing or on.damaged.flipped or on.damaged.where or on.check.forgetful)
@@ -176,7 +177,7 @@ class AllLosePower(Fault):
 
 
 class TwoDeaths(Fault):
-    """The master, and a moment later a slave: perhaps the one that was elected meanwhile."""
+    """The master dies, and a moment later a slave, perhaps the one that was elected meanwhile."""
 
     name = "two deaths within a moment"
     at_ms = 0

@@ -1,9 +1,9 @@
-"""Stores that lose something while their brokers are down: everything, or one bit.
+"""Stores that lose everything or one bit while their brokers are down.
 
-Invariant: a store is lost only once its broker has left the SyncStateSet: a broker that dies is electable as long as its last
-heartbeat counts, and would then be the last replica. A broker whose log is damaged below the confirm offset must refuse to
-start, and then gets an empty disk, as an operator would give it. One with a damaged checkpoint, one bad copy of its epoch file,
-or a bad binding must start and be correct, in the set or not."""
+Invariant: a store is lost only after its broker has left the SyncStateSet, because a broker that dies is electable as long as
+its last heartbeat counts, and could be the last replica. A broker whose log is damaged below the confirm offset must refuse to
+start. It then gets an empty disk, as from an operator. A broker with a damaged checkpoint, one bad copy of its epoch file, or
+a bad binding must start and be correct, in the set or not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StoreDamage(Fault):
         self.machines.losing[node.name] = broker_id, lambda: self.damage(node)
 
     def damage(self, node: Node) -> None:
-        """Called once the set is without this broker."""
+        """Damage the store. Called when the set is without this broker."""
         raise NotImplementedError
 
 
@@ -47,7 +47,7 @@ class WipedSlave(StoreDamage):
 
 
 class FlippedBit(StoreDamage):
-    """A flip that must do no harm is done at once."""
+    """Flips one bit. A flip that must do no harm is done at once."""
 
     name = "flipped bit"
     chance = 0.4
@@ -63,7 +63,7 @@ class FlippedBit(StoreDamage):
             self.flip(node, *self.random.choice(bodies))
 
     def flip(self, node: Node, path: str, offset: int | None = None) -> None:
-        """Flip one bit at `offset`, or anywhere in the written part without one."""
+        """Flip one bit at `offset` or, without an offset, anywhere in the written part."""
         content = node.disk.content(path)
         if content:
             written = FORMER_CHECK_AT if path == FILE else len(content)
@@ -73,8 +73,8 @@ class FlippedBit(StoreDamage):
             self.count()
 
     def vouched_bodies(self, node: Node) -> list[tuple[str, int]]:
-        """(path, offset in it) of a byte in the body of each record that a restart must find intact: those of the confirm
-        offset's own segment."""
+        """(path, offset in the file) of one body byte of each record that a restart must find intact. These are the records of
+        the segment that holds the confirm offset."""
         confirm = vouched_end(node)
         for path in sorted(node.disk.entries):
             content = node.disk.content(path) or b""

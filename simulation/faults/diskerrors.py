@@ -1,7 +1,7 @@
 """Disks that stall or fail once.
 
-Invariant: a broker that could not sync ends by itself soon after; one without room rejects or waits. Its log loses nothing by
-that, because its power stays on. But it cannot know that, so where another store is lost too an operator must decide
+Invariant: a broker that could not sync ends by itself soon after. A broker without room rejects or waits. Its log loses
+nothing, because its power stays on. But the broker cannot know that, so an operator must decide if another store is lost too
 (simulation.faults.lostforgood)."""
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ DISK_ERRORS = (
     ("create", errno.ENOSPC, ""), ("reserve", errno.ENOSPC, ""), ("replace", errno.ENOSPC, ""),
 )  # fmt: skip
 ENDS_MS = 12_000
-"""A broker whose log could not be synced has ended within this time, also if it was paused. One that stops
-gracefully passes its clients on to its successor first."""
+"""A broker whose log could not be synced has ended within this time, even if it was paused. A broker that stops gracefully
+first passes its clients on to its successor."""
 STALLS_MS = (100, 2000)
 
 
@@ -39,10 +39,10 @@ class FailingDisk:
 
     operation: str
     failures: int
-    """How many faults had struck this operation before."""
+    """How many faults of this operation had struck before."""
 
     ends: bool
-    """Whether the broker must end, rather than reject what it has no room for."""
+    """Whether the broker must end. Otherwise it rejects what it has no room for."""
 
     incarnation: int
     struck_ms: int | None = None
@@ -76,7 +76,7 @@ class DiskError(Fault):
                 self.look_at(node, self.failing[node.name])
 
     def look_at(self, node: Node, failing: FailingDisk) -> None:
-        """Once the fault has struck, the broker's process must not outlive it by long. Raises Violation."""
+        """Check that the broker's process ends soon after the fault has struck. Raises Violation."""
         if failing.struck_ms is None:
             if node.disk.failures[failing.operation] == failing.failures:
                 failing.incarnation = node.incarnation

@@ -1,6 +1,6 @@
 """One kind of fault in one run: how often seeds have it, what it does, how it continues and how it ends.
 
-Invariant: no kind knows another; their shared state is in the machines."""
+Invariant: no kind knows another kind. Their shared state is in the machines."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from simulation.kernel.node import Node
 
 
 class NotNow(Exception):
-    """The fault needs something that is not there at the moment."""
+    """The fault is impossible at the moment, because something that it needs is missing."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """The possible victims of a fault: a broker and a controller drawn for it, and the leaders."""
+    """The possible victims of a fault: a broker and a controller drawn for the fault, and the leaders."""
 
     broker: Node
     controller: Node
@@ -41,7 +41,7 @@ def needed(node: Node | None) -> Node:
 
 
 class Fault:
-    """The object has all state of a fault under way."""
+    """A kind of fault. The object has all state of a fault under way."""
 
     name: str
     chance = 0.5
@@ -56,18 +56,17 @@ class Fault:
         self.random = machines.random
 
     def strike(self, now: Moment) -> bool:
-        """Begin. Returns whether it counts at once; if not, `count` is called when it has happened. Raises
-        NotNow."""
+        """Begin the fault. Returns whether it counts at once. If not, `count` is called when it has happened. Raises NotNow."""
         raise NotImplementedError
 
     def count(self) -> None:
         self.machines.done[self.name] += 1
 
     def next_step(self) -> None:
-        """Called often: continue a fault under way. Raises Violation."""
+        """Continue a fault under way. This is called often. Raises Violation."""
 
     def holds_back(self, node: Node) -> bool:
-        """Whether this node, which is down, must stay so for now."""
+        """Whether this node, which is down, must stay down for now."""
         return False
 
     def heal(self) -> None:

@@ -1,6 +1,6 @@
 """The faults of one run: which kinds its seed has, and when they strike.
 
-Invariant: everything follows from the seed. The effect and the end of a kind are the kind's own."""
+Invariant: everything follows from the seed. Each kind of fault decides its own effect and end."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def every_kind(on: Machines) -> tuple[Fault, ...]:
 
 
 class Faults:
-    """Chooses and performs faults, and later undoes them."""
+    """Chooses faults, performs them, and undoes them later."""
 
     def __init__(self, machines: Machines, asked: Asked, *besides: Fault) -> None:
-        """`besides` are additional faults of this seed, which come of themselves."""
+        """`besides` are additional, independent faults of this seed."""
         self.machines = machines
         self.random = machines.random
         every = every_kind(machines)
@@ -94,13 +94,14 @@ class Faults:
         self.going_on = [fault for fault in self.all if type(fault).next_step is not Fault.next_step]
 
     def plan(self) -> None:
-        """Each kind once, in any order, after the one that every run has."""
+        """The kinds in the order in which they strike: first the kind that every run has, then each other kind once, in any
+        order."""
         self.planned = list(self.kinds)
         self.random.shuffle(self.planned)
         self.planned.insert(0, self.kill_master)
 
     def strike(self, fault: Fault | None = None) -> None:
-        """Perform `fault`, or the next one of the plan. One that is impossible at the moment is left out."""
+        """Perform `fault`, or the next fault of the plan. A fault that is impossible at the moment is left out."""
         on = self.machines
         fault = fault or (self.planned.pop(0) if self.planned else self.random.choice(self.kinds))
         now = Moment(
@@ -119,13 +120,13 @@ class Faults:
             fault.next_step()
 
     def due_for_restart(self, node: Node) -> bool:
-        """Whether it comes back now."""
+        """Whether the node comes back now."""
         if not self.machines.may_be_back(node) or any(fault.holds_back(node) for fault in self.all):
             return False
         return self.machines.due_for_restart(node)
 
     def heal(self) -> None:
-        """Reset the network to its initial state; nodes that are down come back when they may."""
+        """Reset the network to its initial state. Nodes that are down come back when they may."""
         network = self.machines.world.network
         network.heal()
         network.usual_delays()

@@ -1,7 +1,7 @@
-"""Clients that send as many small one-way requests as their connections take, to one server after the other, once all is whole.
-Each request costs CPU time while a flood lasts.
+"""Clients that send as many small one-way requests as their connections take, to one server after the other, when the cluster
+is whole. Each request costs CPU time while a flood lasts.
 
-Invariant W1: a client on another connection is answered within a second, and the master keeps its epoch."""
+Invariant W1: a client on another connection gets its answer within a second, and the master keeps its epoch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REQUEST_US = 100
 """A request costs some 10 us on a fast machine."""
 CONNECTIONS = 12
 REQUESTS = 7_000
-"""Of each connection: all of them are 8 s of work."""
+"""Requests of each connection. All requests together are 8 s of work."""
 UNSERVED = 999
 LAST = whole(RemotingCommand(UNSERVED, 1))
 ASKED_EACH_MS = 50
@@ -103,7 +103,7 @@ class Floods:
             writer.transport.abort()
 
     async def ask(self, host: str, port: int) -> None:
-        """Send a request that no server serves, which each answers at once."""
+        """Send a request that no server serves, so every server answers it at once."""
         client = RemotingClient(clock=SimulatedClock(self.node))
         try:
             while self.failed is None:

@@ -1,7 +1,7 @@
-"""A deposed master gets its successor's epoch file, as an operator may restore the wrong one.
+"""A deposed master gets its successor's epoch file, as if an operator restored the wrong file.
 
-Invariant: it happens only where the two logs diverge below the end of this one, and once the broker has left the SyncStateSet;
-such a store must be refused."""
+Invariant: this happens only if the two logs diverge below the end of the deposed master's log, and after the broker has left
+the SyncStateSet. Such a store must be refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE_MS = 25_000
 
 
 class ForeignEpochFile(Fault):
-    """Comes of itself, from a generator of its own, so that it changes no other fault of a seed."""
+    """An independent fault with its own random generator, so that it changes no other fault of a seed."""
 
     name = "foreign epoch file"
 
@@ -39,7 +39,7 @@ class ForeignEpochFile(Fault):
         elif self.due_ms is not None and now_ms >= self.due_ms and master is not None:
             self.due_ms = now_ms + AGAIN_MS
             if self.machines.can_lose(master) is not None:
-                self.machines.cut_off(master, self.machines.client)  # the client's sends make its tail
+                self.machines.cut_off(master, self.machines.client)  # the client's sends become its tail
                 self.deposed, self.until_ms = master, now_ms + PATIENCE_MS
 
     def go_on(self, deposed: Node, master: Node | None) -> None:
@@ -64,6 +64,6 @@ class ForeignEpochFile(Fault):
 
 
 def part(old: BrokerLook, new: BrokerLook) -> bool:
-    """Whether `new` gives bytes of the log of `old` to other epochs."""
+    """Whether `new` assigns bytes of the log of `old` to other epochs."""
     bound = Binding(Seal(entry) for entry in old.history)
     return bound.parted(new.history, old.store.min_offset(), old.store.max_offset()) is not None

@@ -1,7 +1,8 @@
-"""A host that sends role messages that only controllers and members may send, with ids, addresses and epochs that exist.
+"""A host that sends role messages, with existing ids, addresses and epochs. Only controllers and members may send such
+messages.
 
-Invariant: it sends whole requests that can be parsed, and keeps to no protocol otherwise. Master and members follow from the
-controllers alone (M1, M2, S, C), and no process ends."""
+Invariant: the host sends whole requests that can be parsed, and keeps no other rule of the protocol. Master and members follow
+only from the controllers (M1, M2, S, C), and no process ends."""
 
 from __future__ import annotations
 
@@ -27,14 +28,14 @@ BETWEEN_MS = (200, 2_000)
 AT_ONCE = (1, 12)
 FLOOD = 300
 HAND_OVERS = 0.3
-"""The chance that a broker is asked to hold messages back, else it is notified of a master."""
+"""The chance that a broker is asked to hold messages back. Otherwise it is notified of a master."""
 FLOODS = 0.05
 """The chance that the same message is sent this many times at once."""
 
 
 class RoleForger:
-    """Draws from a generator of its own, on a host of its own. `said(target)` is the set as `target`, one of `brokers`, and its
-    controllers know it: addresses by broker id, master epoch, set epoch; None where they do not know `target`."""
+    """Forges from a separate host, with its own random generator. `said(target)` is the set as `target`, one of `brokers`, and
+    its controllers know it: addresses by broker id, master epoch and set epoch. None if they do not know `target`."""
 
     def __init__(
         self,
@@ -81,12 +82,13 @@ class RoleForger:
 
 
 def is_paused(node: Node) -> bool:
-    """A paused node would keep each connection until it runs again: more than the limit."""
+    """Whether the node is paused. It would keep each connection until it runs again, which is more than the limit."""
     return node.process is not None and node.process.paused
 
 
 class Forger(Fault):
-    """In a set under controllers. These also receive registrations of processes of its brokers that do not exist."""
+    """The forger in a set under controllers. Controllers also get registrations of processes that do not exist, for brokers of
+    the set."""
 
     name = NAME
 
@@ -114,7 +116,7 @@ class Forger(Fault):
         self.due_ms = None
 
     def processes(self) -> dict[int, tuple[str, int, int]]:
-        """Processes that were registered by now: id -> the address and numbers that ours register with."""
+        """The registered processes: id -> the address and the numbers with which real brokers register."""
         apps = [app for node in self.machines.controllers if (app := controller_app(node)) is not None]
         known = [each[0] for app in apps if (each := app.state.known(BROKER_SET)) is not None]
         return {

@@ -1,7 +1,8 @@
 """Disks of servers that are full for a while.
 
-Invariant: a server that serves does not end for it: it rejects, waits, and continues when there is room. A broker that starts
-after a graceful stop with the store that it had does not end either. Any other start may end; it is started again."""
+Invariant: a server that serves does not end because of a full disk. It rejects, waits, and continues when there is room. A
+broker that starts after a graceful stop, with the store that it had, does not end either. Any other start may end, and is
+repeated."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ FILLS_MEANWHILE = 0.3
 
 
 class FullDisk(Fault):
-    """Comes of itself, from a generator of its own, so that it changes no other fault of a seed."""
+    """An independent fault with its own random generator, so that it changes no other fault of a seed."""
 
     name = "full disk"
 
@@ -37,16 +38,16 @@ class FullDisk(Fault):
         self.due_ms = self.random.randint(*FIRST_MS) if on else None
         self.meanwhile = random.Random(f"{machines.world.seed}/disks that fill meanwhile")
         self.down: dict[str, tuple[int, int, bool]] = {}
-        """Node name -> its last process that was seen to have ended, how many syncs had failed by then, and whether the end was
-        graceful."""
+        """Node name -> the last process that was seen to have ended, how many syncs had failed by then, and whether the end
+        was graceful."""
         self.until_ms: dict[str, int] = {}
         self.serving: dict[str, tuple[int, int]] = {}
-        """Node name -> its last process that was seen to serve, and how many syncs had failed by then."""
+        """Node name -> the last process that was seen to serve, and how many syncs had failed by then."""
         self.ended: dict[str, int] = {}
-        """Node name -> its last process that was seen to have ended on a full disk."""
+        """Node name -> the last process that was seen to have ended on a full disk."""
 
     def next_step(self) -> None:
-        """Fill a disk, make room on others. Raises Violation."""
+        """Fill a disk, or make room on other disks. Raises Violation."""
         now_ms = self.world.now_ms
         for node in self.nodes:
             if now_ms >= self.until_ms.get(node.name, now_ms + 1):
@@ -60,7 +61,7 @@ class FullDisk(Fault):
             self.fill(node, self.random)
 
     def fill_meanwhile(self, node: Node) -> None:
-        """The disk of a broker that is down may be full when it comes back."""
+        """Fill the disk of a broker that is down, so that it is full when the broker comes back."""
         if not node.running and self.down.get(node.name, (0,))[0] != node.incarnation:
             holds = node.disk.content
             in_good_order = (
@@ -105,6 +106,6 @@ class FullDisk(Fault):
 
 
 def wants_room(failure: BaseException | None) -> bool:
-    """Whether a full disk ended a process."""
+    """Whether the process ended because the disk was full."""
     cause = getattr(failure, "cause", failure)
     return isinstance(cause, OSError) and cause.errno in DISK_FULL

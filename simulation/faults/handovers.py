@@ -1,8 +1,8 @@
-"""Planned switchovers: an operator elects another broker, or the master is stopped, while clients send that ask for routes
-every 30 s. Under faults with trouble right after it; without any once faults are over.
+"""Planned switchovers: an operator elects another broker, or the master is stopped, while clients send and ask for routes only
+every 30 s. During faults another fault follows each switchover. Once faults are over, none does.
 
 Invariant H1: on a cluster without faults, no client notices a switchover. A forwarded message must be stored once, which is
-judged at the end, as for all others."""
+judged at the end, as for all messages."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ BURST = 40
 PAUSE_MS = 1_500
 WATCHED_MS = 4_000
 CALM_MS, CALM_LIMIT_MS = 3_000, 90_000
-"""A client may still follow a route from before the last fault. A broker that was stopping as faults ended forwards requests
-for 35 s, and may come back with a log end below the begin that retention has left."""
+"""The time that a cluster needs to become calm. A client may still follow a route from before the last fault. A broker that
+was stopping when faults ended forwards requests for 35 s, and may come back with a log that ends below the beginning of the
+others' logs."""
 
 
 class HandOverInTrouble(Fault):
-    """A member is elected, and a moment later a fault hits it or the former master. Comes of itself, from a generator of its
-    own, so that it changes no other fault of a seed."""
+    """A member is elected, and a moment later a fault hits it or the former master. An independent fault with its own random
+    generator, so that it changes no other fault of a seed."""
 
     name = "hand-over in trouble"
 
@@ -70,7 +71,7 @@ class HandOverInTrouble(Fault):
         self.machines.client.spawn(self.strike_under_load(trouble, after_ms, behind_ms))
 
     async def strike_under_load(self, trouble: Callable[[], object], after_ms: int, behind_ms: int) -> None:
-        """While many messages are on their way."""
+        """Strike while many messages are on their way."""
         await asyncio.sleep(after_ms / 1000)
         app = self.machines.client.app
         if self.due_ms is None or not isinstance(app, ClientApp):
@@ -84,14 +85,15 @@ class HandOverInTrouble(Fault):
 
 
 class CleanHandOvers:
-    """To be used when the cluster is whole and no fault is under way."""
+    """Switchovers for a cluster that is whole and without a fault under way."""
 
     def __init__(self, machines: Machines, seed: int) -> None:
         self.machines = machines
         self.random = random.Random(f"{seed}/hand-overs")
 
     def hold(self, app: ClientApp, whole: Callable[[], bool]) -> None:
-        """Switch over once, after the client has met no error for a while on a cluster that is `whole`. Raises Violation."""
+        """Switch over once, on a cluster that is `whole` and after the client has had no error for a while. Raises
+        Violation."""
         world, attempts = self.machines.world, app.load.attempts
         limit_ms = world.now_ms + CALM_LIMIT_MS
         while not (self.unnoticed(attempts, CALM_MS) and whole() and not self.hangs()):
@@ -123,14 +125,14 @@ class CleanHandOvers:
         return any(node.disk.stalled for node in self.machines.servers)
 
     def unnoticed(self, attempts: list[SendAttempt], for_ms: int) -> bool:
-        """Whether some attempts end within this time, and all that do are acknowledged."""
+        """Whether some attempts end within this time, and all of these are acknowledged."""
         before = len(attempts)
         self.machines.world.run_for_ms(for_ms)
         return {attempt.outcome for attempt in attempts[before:]} == {SendOutcome.ACKNOWLEDGED}
 
 
 def elect(machines: Machines, broker_id: int) -> None:
-    """An operator elects it, from the client's machine."""
+    """An operator on the client's machine elects the broker."""
     client = machines.client
 
     async def designate() -> None:

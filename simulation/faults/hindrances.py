@@ -1,4 +1,4 @@
-"""Faults that servers live through: a pause, a clock that jumps, more load than usual.
+"""Faults that servers survive: a pause, a clock that jumps, more load than usual.
 
 Invariant: nothing is lost, and no process ends."""
 
@@ -39,7 +39,7 @@ class ClockJump(Fault):
 
 
 class GreatBurst(Fault):
-    """Hundreds of sends in flight; comes of itself, from a generator of its own."""
+    """Hundreds of sends in flight. An independent fault with its own random generator."""
 
     name = "great burst of load"
 

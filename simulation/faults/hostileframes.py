@@ -1,6 +1,6 @@
 """Bytes that no peer sends, on every port of the cluster.
 
-Invariant: a server that receives them keeps serving others; one that ends for them, or answers with a bug of its own, fails the
+Invariant: a server that gets them keeps serving others. A server that ends because of them, or answers with a bug, fails the
 run."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STAYS_MS = (0, 20, 4_000)
 
 
 class HostileFrames(Fault):
-    """Comes of itself, from a generator of its own, and from a host of its own."""
+    """An independent fault with its own random generator and a separate host."""
 
     name = "hostile frames"
 
@@ -54,13 +54,13 @@ class HostileFrames(Fault):
 
 
 async def say(host: str, port: int, data: bytes, stays_ms: int) -> None:
-    """Then send nothing more until the connection is closed."""
+    """Send the bytes, and nothing more until the connection is closed."""
     with suppress(OSError):
         _, writer = await asyncio.open_connection(host, port)
         try:
             writer.write(data)
             await asyncio.sleep(stays_ms / 1000)
-        finally:  # also where the world ends meanwhile
+        finally:  # also if the world ends meanwhile
             writer.transport.abort()
 
 

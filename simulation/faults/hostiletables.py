@@ -1,7 +1,7 @@
-"""Strangers that send the tables of hostile bytes (simulation.hostile) to every port, during real traffic.
+"""Strangers that send the hostile bytes in the tables of simulation.hostile to every port, during real traffic.
 
-Invariant: a server that receives them keeps serving others; one that ends for them, or answers with a bug of its own, fails the
-run, as does one that keeps more of them than the tables have names."""
+Invariant: a server that gets them keeps serving others. A server that ends because of them, answers with a bug, or stores more
+names than the tables have, fails the run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CLUSTER_NAME = "DefaultCluster"
 NOBODY = 77
 AT_ONCE = (1, 8)
 NAMES = 3 * (len(requests.TEXTS) + len(requests.NUMBERS) + 2)
-"""Topics and groups of the tables, with those that brokers derive from them."""
+"""Topics and groups in the tables, and those that brokers derive from them."""
 
 
 @cache
@@ -35,7 +35,7 @@ def headers() -> list[dict[str, str]]:
 
 
 class HostileTables(Fault):
-    """Comes of itself, from a generator of its own, and from a host of its own."""
+    """An independent fault with its own random generator and a separate host."""
 
     name = NAME
 
@@ -77,7 +77,7 @@ class HostileTables(Fault):
         return frames.whole(request), port
 
     def of_members(self, asked: int) -> list[RemotingCommand]:
-        """To the controller with this number."""
+        """Messages between members for the controller with this number."""
         if self.random.random() < 0.7:
             sender = self.random.choice([number for number in range(3) if number != asked])
             names = "group1", f"n{sender}", f"n{asked}"

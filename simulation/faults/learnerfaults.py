@@ -1,4 +1,4 @@
-"""Faults of a learner: nothing counts on it, so it may lose everything at any time.
+"""Faults of a learner. Nothing counts on a learner, so it may lose everything at any time.
 
 Invariant: neither acknowledged data nor the election of a master ever depends on it."""
 
@@ -16,8 +16,8 @@ ALONE_MS = (3_000, 9_000)
 
 
 class LearnerTrouble(Fault):
-    """Comes of itself, from a generator of its own. A learner is killed, cut off from a broker, loses its store, or all other
-    brokers die."""
+    """A learner is killed, cut off from a broker or loses its store, or all other brokers die. An independent fault with its
+    own random generator."""
 
     name = "learner in trouble"
 

@@ -1,8 +1,8 @@
-"""A member of the SyncStateSet whose store is lost while every broker is down; it comes back first, and alone.
+"""A member of the SyncStateSet loses its store while every broker is down. It comes back first, and alone.
 
-Invariant: never the last one. When the store is lost no controller takes its broker for alive, so it cannot be elected before
-it comes back, and the set has another member with an intact disk. Until the set is without the lost broker's id nothing else
-may be lost."""
+Invariant: the last store is never lost. When the store is lost, no controller takes its broker for alive, so the broker cannot
+be elected before it comes back, and the set has another member with an intact disk. Nothing else may be lost until the set is
+without the lost broker's id."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simulation.faults.fault import Fault, Moment
 from simulation.kernel.node import Node
 
 UNNOTICED_MS = 20_000
-"""By then every controller has noticed that the brokers are dead, or it is cut off from them."""
+"""After this time every controller has noticed that the brokers are dead, or is cut off from them."""
 ALONE_MS = (3_000, 9_000)
 
 
@@ -42,11 +42,11 @@ class LostMember(Fault):
         return False
 
     def lose(self, node: Node) -> bool:
-        """Returns whether there was something to lose."""
+        """Lose the data. Returns whether there was something to lose."""
         raise NotImplementedError
 
     def holds_back(self, node: Node) -> bool:
-        """Brokers stay down until the loss has happened."""
+        """Whether the broker must stay down, because the loss has not happened yet."""
         return self.planned is not None and node in self.machines.brokers
 
     def next_step(self) -> None:
@@ -80,7 +80,7 @@ class LostMember(Fault):
 
 
 class EmptiedMember(LostMember):
-    """Only the broker's identity is left."""
+    """A member loses everything but its identity."""
 
     name = "emptied member"
     chance = 0.25
@@ -93,7 +93,7 @@ class EmptiedMember(LostMember):
 
 
 class MemberWithoutLog(LostMember):
-    """It must not start with the rest of its store."""
+    """A member loses its log. It must not start with the rest of its store."""
 
     name = "member without its log"
     chance = 0.2

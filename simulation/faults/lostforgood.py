@@ -1,12 +1,12 @@
-"""An operator that elects a master for a set that waits for brokers lost for good.
+"""An operator who elects a master for a set that waits for brokers that are lost for ever.
 
-A failed sync counts as memory lost, and the newer disk of a member that was set back is gone. Where the last intact members
-lose their stores and the others their syncs, more was lost than any contract tolerates, and controllers elect nobody by
-themselves: the store might come back.
+A failed sync counts as lost memory, and the newer disk of a member whose disk was set back is gone. If the last intact members
+lose their stores, and syncs of the other members fail, more is lost than any contract tolerates. Controllers then elect nobody
+by themselves, because a lost store might come back.
 
-Invariant: the operator acts only when a controller has logged that the set waits and which broker it may elect, every broker of
-the set runs, each electable one reports that it may be missing data, and none of them is waited for. Acknowledged data is there
-all the same, because a process that ends takes nothing from its log: so nothing is judged less."""
+Invariant: the operator acts only if a controller has logged that the set waits and which broker may be elected, every broker
+of the set runs, each electable broker reports that it may be missing data, and no fault holds a broker back. Acknowledged data
+is there nevertheless, because a process that ends takes nothing from its log. So all checks stay as strict."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ log = Unelected.log
 
 
 class LostForGood(Fault):
-    """Comes when it is needed, and sends from a host without faults."""
+    """Acts when needed, and sends from a host without faults."""
 
     name = "elected by an operator, for who is missing is lost"
     waiting: WaitingReason | None = None
@@ -39,7 +39,7 @@ class LostForGood(Fault):
     again_ms = 0
 
     def noting(self) -> Tell:
-        """Unelected.log, with its calls recorded."""
+        """Make Unelected.log record its calls here."""
 
         def noted(unelected: Unelected, broker_name: str, waiting: WaitingReason) -> None:
             self.waiting = waiting

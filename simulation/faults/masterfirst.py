@@ -1,6 +1,6 @@
-"""Deaths of a whole broker set after which its master comes back first: the data that it alone had acknowledged must be there.
+"""All brokers of a set die, and the master comes back first. The data that only the master had acknowledged must be there.
 
-Invariant: the slaves stay down until it leads again or has had its time, so no other broker is elected meanwhile."""
+Invariant: the slaves stay down until the master leads again or has had its time, so no other broker is elected meanwhile."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from simulation.kernel.node import Node
 FIRST_MS = (10_000, 25_000)
 BETWEEN_MS = (15_000, 30_000)
 BEHIND_MS = (300, 1_500)
-"""How long slaves are cut off before; shorter than the time after which they would leave the set."""
+"""How long slaves are cut off before the deaths. It is shorter than the time after which they would leave the set."""
 AWAY_MS = (1, 500, 2_000)
 ALONE_MS = 15_000
 
 
 class MasterFirst(Fault):
-    """Comes of itself, from a generator of its own, so that it changes no other fault of a seed."""
+    """An independent fault with its own random generator, so that it changes no other fault of a seed."""
 
     name = "master comes back first"
 
@@ -51,7 +51,7 @@ class MasterFirst(Fault):
         self.dies_at_ms = self.world.now_ms + self.random.randint(*BEHIND_MS)
 
     def all_die(self, master: Node) -> None:
-        """The master by a kill or a graceful stop, its slaves by a kill."""
+        """All brokers die: the master by a kill or a graceful stop, its slaves by a kill."""
         self.dies_at_ms = None
         self.alone_until_ms = self.world.now_ms + ALONE_MS
         for slave in self.machines.slaves(master):
@@ -71,7 +71,7 @@ class MasterFirst(Fault):
             self.due_ms = self.world.now_ms + self.random.randint(*BETWEEN_MS)
 
     def holds_back(self, node: Node) -> bool:
-        """Slaves, until their master is back."""
+        """Whether the node is a slave whose master is not back yet."""
         waits = self.victim is not None and self.dies_at_ms is None
         return waits and node in self.machines.brokers and node is not self.victim
 

@@ -1,6 +1,6 @@
 """Faults of the network.
 
-Invariant: they affect only the network, so its healing ends them."""
+Invariant: these faults affect only the network, so healing the network ends them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BetweenTwo(Fault):
 
 
 class Isolate(Fault):
-    """Cuts `victim`, or anyone where there is none, off from all, or from all but one."""
+    """Cuts `victim`, or any host if there is no victim, off from all hosts, or from all but one."""
 
     def __init__(self, machines: Machines, name: str, victim: Callable[[Moment], Node | None]) -> None:
         super().__init__(machines, name)
@@ -39,7 +39,7 @@ class Isolate(Fault):
 
 
 class MasterWithItsClient(Fault):
-    """Both are cut off from all others."""
+    """The master and its client are cut off from all others."""
 
     name = "master with its client"
 

@@ -1,8 +1,9 @@
-"""Disks of brokers that are set back to an earlier image of themselves: of a store that was open, or of one that was killed or
-stopped. Perhaps all brokers die then, and that one comes back first.
+"""A broker's disk is set back to an earlier image of itself, taken while the store was open or after its broker was killed or
+stopped. Perhaps all brokers die then, and that broker comes back first.
 
-Invariant: never more than the contract tolerates. While another store or memory is lost, or under contract B no other broker is
-electable, the disk is not set back. Acknowledged data is there all the same, and the set comes back without an operator."""
+Invariant: no more is lost than the contract tolerates. A disk is not set back while another store or memory is lost, or, under
+contract B, while no other broker is electable. Acknowledged data is there nevertheless, and the set comes back without an
+operator."""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ from simulation.kernel.node import Node
 
 FIRST_MS = (4_000, 12_000)
 AGE_MS = (6_000, 20_000)
-"""The age of an image. One of an open store must be older than the start number that controllers received last
+"""The age of an image. An image of an open store must be older than the start number that controllers got last
 (broker.role.startnumber)."""
 BETWEEN_MS = (5_000, 15_000)
 NOTICED_MS = 1_500
-"""By then the checks know which brokers controllers may elect."""
+"""After this time the checks know which brokers controllers may elect."""
 ALONE_MS = (3_000, 9_000)
 
 
@@ -36,7 +37,7 @@ class Kept:
 
 
 class OldDisks(Fault):
-    """Comes of itself, from a generator of its own."""
+    """An independent fault with its own random generator."""
 
     name = "disk set back"
 
@@ -60,7 +61,7 @@ class OldDisks(Fault):
             self.take(self.random.choice(self.machines.brokers))
 
     def take(self, node: Node) -> None:
-        """Take an image of an open store, or of one that was stopped or killed."""
+        """Take an image of an open store, or of a store that was stopped or killed."""
         broker_id = id_on_disk(node)
         self.due_ms = self.world.now_ms + self.random.randint(*AGE_MS)
         if broker_id is None or not self.nothing_else_lost(node):
@@ -70,7 +71,7 @@ class OldDisks(Fault):
         self.kept = Kept(node, image_of(node.disk), broker_id, node.disk.wipes)
 
     def strike_down(self, kept: Kept) -> None:
-        """The broker dies, perhaps with all others; a moment later everybody has noticed."""
+        """The broker dies, perhaps with all others. A moment later everybody has noticed it."""
         if not (kept.node.running and self.may_happen(kept)):
             self.kept = None
             return
@@ -100,7 +101,7 @@ class OldDisks(Fault):
         return same and bool(others) and self.nothing_else_lost(kept.node)
 
     def nothing_else_lost(self, node: Node) -> bool:
-        """No other loss counts on this broker."""
+        """Whether no other loss counts on this broker."""
         on = self.machines
         damaged = on.losing or on.damaged.flipped or on.damaged.where or on.check.forgetful or on.check.forked
         short = any(look.may_miss for look in on.broker_looks())

@@ -1,8 +1,8 @@
-"""An operator at work during faults: moves the master, forgets replaced brokers, tries to forget living ones, and allows a
-truncation where an unclean election left a replica that must not truncate its log by itself.
+"""An operator who works during faults. It moves the master, forgets replaced brokers, and tries to forget living brokers.
+After an unclean election it allows a truncation to a replica that must not truncate its log by itself.
 
-Invariant: it gives up only what the contract lets the cluster lose. Controllers never carry out a request that they must
-reject."""
+Invariant: the operator gives up only data that the contract allows the cluster to lose. Controllers never carry out a request
+that they must reject."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOBODY = -1
 
 
 class Operator(Fault):
-    """Comes of itself, from a generator of its own, and sends from a host without faults."""
+    """An independent actor with its own random generator, which sends from a host without faults."""
 
     name = "operator"
 
@@ -74,14 +74,14 @@ class Operator(Fault):
         self.due_ms = None
 
     def at_the_end(self) -> None:
-        """A forgotten broker stays forgotten. Raises Violation."""
+        """Check that a forgotten broker stays forgotten. Raises Violation."""
         for look in self.machines.controller_looks():
             if look.raft.is_active and (known := self.forgotten & look.known_ids):
                 raise Violation(
                     "B2", f"brokers {sorted(known)} were forgotten, and {look.raft.self_id} knows them"
                 )
 
-    # What it asks for
+    # What the operator requests
 
     def elect(self, broker_id: int, *, designate: bool) -> None:
         if designate:
@@ -95,8 +95,8 @@ class Operator(Fault):
         )
 
     def knows_it_incomplete(self, broker_id: int) -> bool:
-        """Its memory or disk lost something, as controllers log: to name it would be to accept that loss, where no better one
-        lives."""
+        """Whether controllers logged that the broker's memory or disk lost something. To elect it would mean to accept that
+        loss if no better broker lives."""
         forgetful = {id_on_disk(self.world.nodes[name]) for name in self.machines.check.forgetful}
         return broker_id in forgetful and not self.machines.check.grants.unclean_allowed
 
@@ -118,8 +118,8 @@ class Operator(Fault):
         self.begin(self.clean(broker_id), "broker replaced")
 
     def give_word(self) -> None:
-        """All slaves may truncate records, though they were confirmed once. An operator's word counts once, so each is a new
-        one."""
+        """Allow all slaves to truncate records, although they were confirmed once. A permission counts only once, so each is a
+        new one."""
         self.words += 1
         body = f"allowTruncationTo={self.words}\n".encode()
         for look in self.machines.broker_looks():
@@ -129,7 +129,7 @@ class Operator(Fault):
                 self.begin(self.ask(f"{host}:{BROKER_PORT}", command), "operator's word")
 
     def empty_what_has_nothing_in_common(self) -> None:
-        """Empty a replica whose log shares no epoch with the master's: it reports that, and asks to be emptied."""
+        """Empty a replica that reports that its log shares no epoch with the master's, and asks to be emptied."""
         looks = self.machines.broker_looks()
         master = next((look for look in looks if look.broker_id == self.newest_master()), None)
         if master is None or master.role is not ReplicaRole.MASTER or not len(master.history):
@@ -142,7 +142,7 @@ class Operator(Fault):
                 node.disk.wipe()
                 self.machines.done["store emptied after an unclean election"] += 1
 
-    # How it asks
+    # How it sends requests
 
     def begin(self, asking: Coroutine[Any, Any, object], what: str) -> None:
         async def run() -> None:
@@ -157,7 +157,7 @@ class Operator(Fault):
             self.violation = Violation("B2", f"{look.name} was forgotten, though it lives")
 
     async def clean(self, broker_id: int) -> None:
-        """Until a controller has answered."""
+        """Repeat the request until a controller has answered."""
         for _ in range(ATTEMPTS):
             reply = await self.ask_leader(clean_request(str(broker_id)))
             if reply is not None and reply.code == ResponseCode.SUCCESS:
@@ -169,7 +169,7 @@ class Operator(Fault):
         return await self.ask(f"{leader.host}:{CONTROLLER_PORT}", command)
 
     async def ask(self, address: str, command: RemotingCommand) -> RemotingCommand | None:
-        """None where no answer came."""
+        """Send a request; None if no answer came."""
         client = RemotingClient(clock=self.clock)
         reply = None
         with suppress(RemotingError):
@@ -188,7 +188,7 @@ class Operator(Fault):
         return sorted(ids) or [NOBODY]
 
     def is_known_alive(self, look: BrokerLook) -> bool:
-        """Whether this very process runs and each controller receives its heartbeats."""
+        """Whether this process runs and each controller gets its heartbeats."""
         node, controllers = self.world.nodes[look.name], self.machines.controller_looks()
         return (
             node.running

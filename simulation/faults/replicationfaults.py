@@ -1,6 +1,6 @@
-"""Faults of the network that are aimed at replication: which brokers are notified of a change of role or set, and when.
+"""Faults of the network that hit replication: they decide which brokers are notified of a change of role or set, and when.
 
-Invariant: a planned fault that has not happened when faults end never does."""
+Invariant: a planned fault that has not happened when faults end never happens."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class MasterWithoutControllers(Fault):
         slave = self.random.choice(self.machines.slaves(master))
         if self.random.random() < 0.5:
             self.network.cut(master.host, slave.host)
-        else:  # it is notified of the next master before it has what this one sent
+        else:  # it learns of the next master before it has what this master sent
             self.network.delay(master.host, slave.host, *SLOW_SLAVE_MS)
         return True
 
 
 class ExpansionWithoutAnswer(Fault):
-    """The next time the controllers let brokers into the set, the master is not notified, and the new ones get nothing of its
-    log."""
+    """The next time the controllers let brokers into the set, the master is not notified, and the new members get nothing of
+    its log."""
 
     name = "expansion without an answer"
 
@@ -68,7 +68,7 @@ class HalfOpenSlave(Fault):
 
     name = "half-open slave while another lags"
     planned: tuple[int, Node, Node] | None = None
-    """(when, the lagging slave, the other one)"""
+    """(when, the lagging slave, the other slave)."""
 
     def strike(self, now: Moment) -> bool:
         lagging, forgetful = self.random.sample(self.machines.slaves(now.master), 2)
@@ -88,8 +88,8 @@ class HalfOpenSlave(Fault):
 
 
 class DeposedMaster(Fault):
-    """A master is cut off until there is another. A slave of that one then finds the former, which still believes to be the
-    master, at its address."""
+    """A master is cut off until there is another master. A slave of the new master then reaches, at that master's address, the
+    former master, which still believes to be master."""
 
     name = "deposed master at a new address"
     deposed: Node | None = None
@@ -115,7 +115,7 @@ class DeposedMaster(Fault):
         ):
             return
         if old.role is not ReplicaRole.MASTER:
-            self.deposed = None  # it was notified of its successor
+            self.deposed = None  # it knows its successor
         elif (
             follower.history.last_epoch() == new.history.last_epoch()
             and follower.broker_id in self.machines.check.members

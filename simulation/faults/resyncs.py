@@ -1,9 +1,9 @@
-"""Replicas that an operator resyncs, and that are killed meanwhile, or asked while their disks are full.
+"""Replicas that an operator resyncs. They are killed meanwhile, or asked while their disks are full.
 
-Invariant Z: a replica whose store is set aside is neither in the SyncStateSet nor eligible any more, and as many others as a
-send needs hold the acknowledged records. None is set aside whose disk cannot hold a second copy of a log. The old store stays,
-file by file, until the new copy was in the set, and is removed in the end. A power cut may take a file whose name was not
-durable: the log makes its next segment ahead, and syncs the name with its first bytes."""
+Invariant Z: a replica whose store is set aside is no longer in the SyncStateSet and not eligible, and as many other replicas
+as a send needs hold the acknowledged records. A store is not set aside if its disk cannot hold a second copy of a log. Every
+file of the old store stays until the new copy has been in the set, and the old store is removed in the end. A power cut may
+take a file whose name was not durable: the log makes its next segment in advance, and syncs the name with its first bytes."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ BETWEEN_MS = (4_000, 12_000)
 KILL_MS = (1, 900)
 FULL_MS = (500, 6_000)
 ROOM_BYTES = 20_000
-"""Enough for small files, and for next to no log."""
+"""Room that is enough for small files, but for almost no log."""
 ANSWER_MS_MAX = 4_000
 NOTICED_MS = 500
-"""A set that has changed is seen within this time."""
+"""A change of the set is noticed within this time."""
 REMOVED_MS = 15_000
 """The interval at which a broker asks for the set, and a margin."""
 
@@ -46,7 +46,7 @@ class Kept:
     aside: storeaside.Aside
     log: dict[str, Inode]
     durable: dict[str, Inode]
-    """The part of it that every power cut leaves."""
+    """The part of the store that every power cut leaves."""
     boots: int
     """How many power cuts of the node `durable` has seen."""
     wipes: int
@@ -55,14 +55,14 @@ class Kept:
 
 @dataclass
 class Asked:
-    """A broker that is asked, and whether its disk had too little room ever since."""
+    """A broker that was asked, and whether its disk has had too little room ever since."""
 
     node: Node
     no_room: bool
 
 
 class Resyncs(Fault):
-    """Comes of itself, from a generator of its own, and sends from a host without faults."""
+    """An independent actor with its own random generator, which sends from a host without faults."""
 
     name = "begins anew"
 
@@ -103,7 +103,8 @@ class Resyncs(Fault):
                     self.kill_ms[node.name] = self.world.now_ms + self.random.randint(*KILL_MS)
 
     def may_go(self, node: Node) -> bool:
-        """Not while other faults have begun to take something from this store, or another: they are judged by its old place."""
+        """Whether the resync may be requested: not while other faults have begun to take something from this or another store,
+        because these faults are judged by the store's old place."""
         on = self.machines
         damaged = on.losing or on.damaged.flipped or on.damaged.where or on.check.forked
         return node.running and not damaged and node.name not in on.doubtful_disks
@@ -170,7 +171,7 @@ class Resyncs(Fault):
             self.judge_log(node, kept)
 
     def judge_log(self, node: Node, kept: Kept) -> None:
-        """The store stays while the new copy was in no set yet."""
+        """Check that the old store stays until the new copy was in a set."""
         found, lost_power = logs(node, kept.aside.folder), node.boots != kept.boots
         stays = kept.durable if lost_power else kept.log
         if not stays.items() <= found.items() <= kept.log.items():
@@ -180,7 +181,7 @@ class Resyncs(Fault):
             kept.log, kept.durable, kept.boots = found, found, node.boots
 
     def look_at_holders(self) -> None:
-        """From the moment on that there were enough of them."""
+        """Check that enough replicas hold the records, from the moment on at which there were enough."""
         check = self.machines.check
         enough = len(check.electable) >= check.members_min
         if self.had_enough and not enough and not check.forked:
@@ -197,7 +198,8 @@ class Resyncs(Fault):
             raise Violation("Z", f"{self.let_go} set a store aside on a disk without room for a second copy")
 
     def is_short_of_room(self, node: Node) -> bool:
-        """Less room than the smallest log of any other, whichever of them it takes for its master."""
+        """Whether the disk has less room than the smallest log of any other replica, because each may be the master to copy
+        from."""
         if node.disk.capacity_bytes is None:
             return False
         others = [look.store for look in self.machines.broker_looks() if look.name != node.name]

@@ -1,7 +1,7 @@
-"""Bits that flip in old segments while a broker is down, and the operator who then transfers mastership to another broker.
+"""Bits flip in old segments while a broker is down. The operator then transfers mastership to another broker.
 
-Invariant: one record at a time, in a segment that a start does not read, while two intact copies of it exist; until it is
-repaired no other store is lost, so that one intact copy is always left."""
+Invariant: one record is damaged at a time, in a segment that a start does not read, while two intact copies of the record
+exist. No other store is lost until the record is repaired, so one intact copy is always left."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HELD_DOWN_MS = 20_000
 
 @dataclass
 class Fenced:
-    """A master that leads with a damaged record: since when, and until when it is kept down."""
+    """A master with a damaged record: since when it leads, and until when it is kept down."""
 
     node: Node
     since_ms: int
@@ -37,7 +37,7 @@ class Fenced:
 
 
 class CorruptSegment(Fault):
-    """Comes of itself, from a generator of its own, so that it changes no other fault of a seed."""
+    """An independent fault with its own random generator, so that it changes no other fault of a seed."""
 
     name = "rotten segment"
 
@@ -46,7 +46,7 @@ class CorruptSegment(Fault):
         self.random = random.Random(f"{machines.world.seed}/rot")
         self.active = on
         self.looked_at: dict[str, int] = {}
-        """Node name -> the process whose end was used for a chance."""
+        """Node name -> the last process whose end was a chance for this fault."""
         self.fenced: Fenced | None = None
         self.read_again_ms = 0
 
@@ -79,7 +79,7 @@ class CorruptSegment(Fault):
         return len({content[bit_flip.record_at : bit_flip.record_end] for content in contents}) == 1
 
     def operate(self) -> None:
-        """Readers go back to the damaged record; then the broker is made to give up mastership."""
+        """Readers go back to the damaged record. Then the broker must give up mastership."""
         now_ms, master = self.world.now_ms, self.machines.master()
         look = broker_on(master) if master is not None else None
         if self.fenced is not None and self.fenced.down_until_ms:
@@ -107,7 +107,7 @@ class CorruptSegment(Fault):
 
 
 def old_bytes(node: Node, chance: random.Random) -> list[BitFlip]:
-    """A byte of each record below the segment from which a start reads."""
+    """One byte of each record below the segment from which a start reads."""
     segments = {
         int(path.removeprefix(LOG)): content
         for path in node.disk.entries

@@ -1,7 +1,8 @@
-"""Files of consume queues that a dead broker's disk loses: emptied, cut short, deleted, zeroed, overwritten, whole folders.
+"""Damage to consume queue files on a dead broker's disk: files are emptied, cut short, deleted, zeroed or overwritten, or
+whole folders are lost.
 
-Invariant Q3: once that broker has started, its queues list the records of its log, at the same queue offsets.
-The expectation is made of the log's bytes as they are on that disk."""
+Invariant Q3: after that broker has started, its queues list the records of its log at the same queue offsets. What is expected
+is computed from the log's bytes on that disk."""
 
 from __future__ import annotations
 
@@ -26,11 +27,11 @@ STATE_MASK = 12
 GAP_MAX = 300_000
 
 Listed = dict[tuple[str, int], dict[int, int]]
-"""By topic and queue id: by queue offset, where the record starts."""
+"""(topic, queue id) -> queue offset -> where the record starts."""
 
 
 class CorruptQueueFiles(Fault):
-    """Comes of itself, from a generator of its own."""
+    """An independent fault with its own random generator."""
 
     name = "rotten queue files"
 
@@ -39,7 +40,7 @@ class CorruptQueueFiles(Fault):
         self.random = random.Random(f"{machines.world.seed}/rotten queues")
         self.active = True
         self.looked_at: dict[str, int] = {}
-        """Node name -> the process whose end was used for a chance."""
+        """Node name -> the last process whose end was a chance for this fault."""
         self.struck = machines.damaged.queues
 
     def next_step(self) -> None:
@@ -75,7 +76,7 @@ class CorruptQueueFiles(Fault):
         node.disk.drop(path)
 
     def delete_folder(self, node: Node, path: str) -> None:
-        """Of the queue, or of the topic."""
+        """Delete the folder of the queue or of the topic."""
         folder = path.rsplit("/", self.random.choice((1, 2)))[0]
         node.disk.drop(f"{folder}/")
 
@@ -124,7 +125,7 @@ class CorruptQueueFiles(Fault):
 
 
 def shown(store: BrokerStore, topic: str, queue_id: int) -> Iterable[tuple[int, int]]:
-    """Entries of the queue, with those of a deleted topic, which readers do not see."""
+    """The entries of the queue, including those of a deleted topic, which readers do not get."""
     queue = store._queues.find(topic, queue_id)
     assert queue is not None
     begin, end = queue.min_queue_offset, queue.max_queue_offset
@@ -138,7 +139,7 @@ def ends(entries: dict[int, int]) -> str:
 
 
 def listed_by_the_log(node: Node, start: int, end: int, segment_bytes: int) -> Listed | None:
-    """The expected entries of the records between two of their boundaries; None where a record is damaged."""
+    """The expected entries of the records between two record boundaries; None if a record is damaged."""
     expected: Listed = {}
     following: dict[tuple[str, int], int] = {}
     position = start

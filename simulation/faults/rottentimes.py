@@ -1,7 +1,8 @@
-"""Bits that flip in store times from which retention reads the age of the segment before.
+"""Bits flip in store times from which retention reads the age of the segment before.
 
-Invariant: one record at a time, of a slave that runs, in a segment that it does not write any more. The bit flips back once a
-few rounds of retention have read it, or when that slave dies or leads: no CRC shows it to readers, or to other replicas."""
+Invariant: one record is damaged at a time, on a running slave, in a segment that the slave no longer writes. The bit flips
+back after a few rounds of retention, or when that slave dies or leads, because no CRC shows the damage to readers or other
+replicas."""
 
 from __future__ import annotations
 
@@ -18,15 +19,15 @@ from simulation.kernel.node import Node
 
 INTERVAL_MS = 2_000
 LASTS_MS = 900
-"""Three rounds of retention."""
+"""The time of three rounds of retention."""
 OLDER_BITS = range(21, 41)
-"""Of a store time, ms: one that flips makes it half an hour older and more."""
+"""Bits of a store time (ms). If one of them flips, the time is at least half an hour older."""
 STORE_TIME_AT = (56, 68)
-"""Of a record, by whether its producer's host has an IPv6 address."""
+"""The position in a record, by whether the producer's host has an IPv6 address."""
 
 
 class CorruptStoreTime(Fault):
-    """Comes of itself, from a generator of its own, so that it changes no other fault of a seed."""
+    """An independent fault with its own random generator, so that it changes no other fault of a seed."""
 
     name = "rotten store time"
 
@@ -40,7 +41,8 @@ class CorruptStoreTime(Fault):
         machines.world.after_each_step(self.ends_with_the_role)
 
     def ends_with_the_role(self) -> None:
-        """Between two looks a slave may be elected and send its log to others."""
+        """Flip the bit back when the slave's role ends. Between two looks the slave may be elected and send its log to
+        others."""
         if self.victim is not None and not self.follows(self.victim):
             self.mend(self.victim)
 
@@ -73,8 +75,8 @@ class CorruptStoreTime(Fault):
         return app is not None and app.membership.role is ReplicaRole.SLAVE
 
     def place(self, node: Node) -> BitFlip | None:
-        """A bit in the newest segment that follows a whole confirmed one, if its first record is too young for the one before
-        to be deleted."""
+        """A bit in the newest segment that follows a whole confirmed segment, if its first record is too young for the segment
+        before to be deleted."""
         look = broker_on(node)
         assert look is not None
         store = look.store

@@ -1,6 +1,6 @@
-"""Disks that hang or fail for good, when nothing else is wrong: another broker must lead before long.
+"""Disks that hang or fail for ever while nothing else is wrong. Another broker must lead soon.
 
-Invariant: all brokers are in the set when a trial begins, so another one has all data; the failing disk is repaired
+Invariant: all brokers are in the set when a trial begins, so another broker has all data. The failing disk is repaired
 afterwards."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FOR_GOOD_TIMES = 10_000
 
 
 class SickDisks:
-    """`whole` is called before each trial and after it; it returns when the cluster is whole again."""
+    """`whole` is called before and after each trial, and returns when the cluster is whole."""
 
     def __init__(self, machines: Machines, whole: Callable[[], None]) -> None:
         self.machines = machines
@@ -37,7 +37,7 @@ class SickDisks:
         self.whole()
 
     def hung_master(self) -> None:
-        """No sync ends any more."""
+        """The master's disk hangs: no sync ends any more."""
         former = self.machines.master()
         assert former is not None, "the cluster is whole"
         former.disk.stall(FOR_GOOD_MS)
@@ -76,7 +76,7 @@ class SickDisks:
             world.run_for_ms(200)
 
     def restarted(self, node: Node) -> None:
-        """On a repaired disk."""
+        """Start the broker again on a repaired disk."""
         node.kill()
         node.disk.stall(0)
         self.machines.restart_at_ms.pop(node.name, None)

@@ -1,6 +1,7 @@
-"""A host that is no broker and acts as one: it shakes hands as a member of the set and acknowledges data that it discards.
+"""A host that is no broker but acts as one. It does the handshake of a member of the set, and acknowledges data that it
+discards.
 
-Invariant: it keeps to the replication protocol, so only its host distinguishes it from that member."""
+Invariant: the host keeps the replication protocol, so only its address distinguishes it from that member."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ STAYS_MS = 6_000
 
 
 class Stranger(Fault):
-    """A slave is cut off from its master or killed, and another host uses its id there for a while."""
+    """A slave is cut off from its master or killed, and another host uses the slave's id at the master for a while."""
 
     name = "stranger with the id of a member"
     until_ms: int | None = None
@@ -47,7 +48,7 @@ class Stranger(Fault):
 
 
 async def speak_as(broker_id: int, master_host: str) -> None:
-    """Again and again, as a slave does."""
+    """Connect again and again, as a slave does."""
     while True:
         with suppress(OSError, asyncio.IncompleteReadError):
             reader, writer = await asyncio.open_connection(master_host, HA_PORT)
@@ -59,7 +60,7 @@ async def speak_as(broker_id: int, master_host: str) -> None:
 
 
 async def acknowledge(broker_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """All that the master has, and all that it sends."""
+    """Acknowledge all that the master has, and all that it sends."""
     writer.write(Handshake(broker_id).encode())
     header = await reader.readexactly(REPLY_HEADER_SIZE)
     await reader.readexactly(HandshakeReply.body_size(header))

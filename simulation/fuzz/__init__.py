@@ -1,1 +1,1 @@
-"""Decoders on hostile bytes, led by the lines that they run."""
+"""Decoders are run on hostile bytes. Inputs that run new lines guide the search."""

@@ -1,10 +1,10 @@
 """Every decoder on hostile bytes, for a while: python -m simulation.fuzz [--seconds 60] [--seed 1] [--only NAME,NAME]
 
-Each target has an equal part of the time, and begins with its examples. Prints how many inputs it had, how many led to new
-lines, and how many lines ran of the functions that it entered. A finding is printed with its input in hexadecimal, which
-`--only NAME --input HEX` runs alone; exits with 1 then. With `--inputs N` each target has so many inputs instead of a time, and
-the same seed does the same anywhere. The compiled module may end the process instead of raising: `--last FILE` keeps each input
-before it is tried."""
+Each target gets an equal part of the time, and begins with its examples. For each target the command prints how many inputs it
+tried, how many of them ran new lines, and how many lines ran of the functions that were entered. A finding is printed with its
+input in hexadecimal, and the exit code is then 1; `--only NAME --input HEX` runs that input alone. With `--inputs N` each
+target gets N inputs instead of a time, and the same seed does the same anywhere. The compiled module may end the process
+instead of raising, so `--last FILE` stores each input before it is tried."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ PACKAGES = (
 
 
 def campaign_of(target: Target, seed: int, keep: Callable[[bytes], None] | None = None) -> Campaign:
-    """The same for the same name and seed, whatever other targets run."""
+    """The campaign of a target. It is the same for the same name and seed, whatever other targets run."""
     return Campaign(target, Lines(ROOT, PACKAGES), Random(f"{seed} {target.name}"), keep)
 
 
 def keeper(path: Path) -> Callable[[bytes], None]:
-    """Store each input in the file before it is tried, whatever happens to the process."""
+    """Store each input in the file before it is tried, so that it is there even if the process ends."""
 
     def keep(data: bytes) -> None:
         path.write_bytes(data)
@@ -42,7 +42,7 @@ def keeper(path: Path) -> Callable[[bytes], None]:
 
 
 def run(campaign: Campaign, *, inputs: int, seconds: float) -> None:
-    """Run `inputs` of them, or as many as `seconds` allow."""
+    """Run `inputs` inputs, or as many as `seconds` allow."""
     ends = time.monotonic() + seconds
     while campaign.inputs < inputs if inputs else time.monotonic() < ends:
         campaign.step()

@@ -1,7 +1,7 @@
-"""A decoder and inputs for it: inputs that ran a new line are kept and mutated.
+"""A decoder and inputs for it. Inputs that ran a new line are kept and mutated.
 
-Invariant: the same seed and number of inputs, the same inputs. An error that the target does not allow, and a run that does not
-end, are findings, reported once for each place where they were raised."""
+Invariant: the inputs follow from the seed and their number. An error that the target does not allow, or a run that does not
+end, is a finding. It is reported once for each place where it was raised."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from simulation.fuzz.mutation import mutated
 
 STEPS = 20_000
 STEPS_A_BYTE = 400
-"""Lines of Python that an input may cost: far more than any decoder needs, far less than one that does not end."""
+"""Lines of Python that an input may run for each byte. This is far more than any decoder needs, and far less than an endless
+loop runs."""
 FRESH_IN = 20
-"""How often an input begins from a seed again: one of so many."""
+"""One of so many inputs begins from an example again."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """`run` decodes, and checks the result: an AssertionError is a finding. `allowed` are the errors of bad input."""
+    """A decoder under test. `run` decodes, and checks the result; an AssertionError is a finding. `allowed` are the errors
+    that bad input may raise."""
 
     name: str
     run: Callable[[bytes], object]
@@ -41,8 +43,8 @@ class Finding:
 
 @dataclass
 class Campaign:
-    """One target's. `lines` may be shared: lines that another target ran are not new then. `keep` gets each input before it is
-    tried."""
+    """The campaign of one target. `lines` may be shared with other targets; lines that these ran are then not new. `keep` gets
+    each input before it is tried."""
 
     target: Target
     lines: Lines
@@ -67,7 +69,7 @@ class Campaign:
             self.corpus.append(data)
 
     def try_input(self, data: bytes) -> bool:
-        """Returns whether it ran a new line."""
+        """Try the input, and return whether it ran a new line."""
         self.inputs += 1
         if self.keep is not None:
             self.keep(data)

@@ -1,6 +1,6 @@
 """Shared parts of targets of both kinds.
 
-Invariant: an input whose first bytes choose a class, or a code, can be made into one that chooses another."""
+Invariant: if the first bytes of an input choose a class or a code, a mutation can make them choose another."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VECTORS = Path(__file__).parents[2] / "tests" / "vectors"
 
 
 CHOICE = 2
-"""The first bytes of some inputs choose the class, or the code, of the rest."""
+"""The first bytes of some inputs, which choose the class or the code of the rest."""
 
 
 def chosen(data: bytes, among: list[Any] | tuple[Any, ...]) -> tuple[Any, bytes]:
@@ -26,7 +26,7 @@ def choose(number: int, data: bytes) -> bytes:
 
 
 def records() -> Iterator[bytes]:
-    """Of a log that Java wrote."""
+    """Records of a log that Java wrote."""
     log = (VECTORS / "spark/raft-mixed/commitlog/00000000000000000000").read_bytes()
     at = 0
     for _ in range(3):

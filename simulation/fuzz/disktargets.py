@@ -1,6 +1,6 @@
-"""Decoders of bytes from disks, with an example of each and the errors that damage may raise.
+"""Decoders of bytes from disks. Each has an example, and the errors that damage may raise.
 
-Invariant: a target checks its result: decoded data can be written and read again as the same."""
+Invariant: a target checks its result. Decoded data that is written and read again is the same."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def key_values(data: bytes) -> None:
 
 
 def members_starts(data: bytes) -> None:
-    """As a message carries them."""
+    """Start numbers of members, as a message contains them."""
     found = startnumbers.decode(data.decode("latin-1"))
     assert startnumbers.decode(startnumbers.encode(found)) == found
 
@@ -180,7 +180,8 @@ def stream_offset(data: bytes) -> None:
 
 
 def tables(data: bytes) -> None:
-    """As a broker reads them at its start, and a slave takes its master's: written again they are the same bytes."""
+    """Tables, as a broker reads them at its start and a slave gets them from its master. Written again they are the same
+    bytes."""
     make, text = chosen(data, TABLES)
     table, again = make(), make()
     table.decode(text)
@@ -189,7 +190,7 @@ def tables(data: bytes) -> None:
 
 
 def tables_journal(data: bytes) -> None:
-    """The records of a journal read again as they were."""
+    """A journal of tables, whose records are read again as they were."""
     found = [*journal.records_of("journal", data)]
     again = b"".join(map(journal.framed, found))
     assert [*journal.records_of("journal", again)] == found
@@ -301,7 +302,7 @@ def nothing() -> None: ...
 
 
 class StillClock:
-    """It is always the same moment: no decoder may depend on it."""
+    """A clock that always shows the same time, because no decoder may depend on the time."""
 
     def now_ms(self) -> int:
         return 1_795_256_518_702

@@ -1,6 +1,6 @@
 """A valid example of each typed header and body, made from its declaration.
 
-Invariant: all declared fields are filled, so that a mutation meets every reader of a field. Pure."""
+Invariant: all declared fields are set, so that mutations reach the reader of every field. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def declared(base: type[T]) -> list[type[T]]:
-    """The classes below `base` that have wire fields, by name."""
+    """The subclasses of `base` that have wire fields, by name."""
     for package in (remoting.bodies, remoting.headers):
         for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
             importlib.import_module(module.name)

@@ -1,6 +1,6 @@
 """The lines of the product that a call runs, and whether it ends.
 
-Invariant: a call that runs more than `steps_max` lines is aborted by TooMuchWork: no clock is used, so the result is the same
+Invariant: a call that runs more than `steps_max` lines is aborted by TooMuchWork. No clock is used, so the result is the same
 on any machine. Only one such watch runs at a time."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Tracer = Callable[[FrameType, str, Any], Any]
 
 
 class TooMuchWork(BaseException):
-    """Beyond `except Exception`: an aborted decoder must not take it for a bad input."""
+    """The call ran too many lines. This is no Exception, because an aborted decoder must not take it for a bad input."""
 
 
 class Lines:
@@ -29,7 +29,7 @@ class Lines:
         self._left = 0
 
     def watched(self, call: Callable[[], object], steps_max: int) -> bool:
-        """Returns whether `call` ran a new line. Raises TooMuchWork and the errors of `call`."""
+        """Run `call`, and return whether it ran a new line. Raises TooMuchWork and the errors of `call`."""
         self._news, self._left = False, steps_max
         before = sys.gettrace()
         sys.settrace(self._entered)
@@ -41,7 +41,7 @@ class Lines:
 
     @property
     def has_news(self) -> bool:
-        """Whether the last call ran a new line, also where it raised."""
+        """Whether the last call ran a new line, even if it raised."""
         return self._news
 
     def counts(self) -> tuple[int, int]:
@@ -51,7 +51,7 @@ class Lines:
         )
 
     def missed(self) -> dict[str, list[int]]:
-        """Lines of entered functions that did not run, by file."""
+        """By file: the lines of entered functions that did not run."""
         found: dict[str, set[int]] = {}
         for code, ran in self.ran.items():
             found.setdefault(code.co_filename, set()).update(lines_of(code) - ran)
@@ -80,5 +80,5 @@ class Lines:
 
 
 def lines_of(code: CodeType) -> set[int]:
-    """The lines that a run of its body can reach."""
+    """The lines that a run of the code's body can reach."""
     return {line for _, _, line in code.co_lines() if line is not None and line != code.co_firstlineno}

@@ -1,6 +1,6 @@
-"""Bytes made of other bytes, as a hostile or broken peer would make them.
+"""Make bytes from other bytes, as a hostile or broken peer would.
 
-Invariant: the same random source, the same input. Pure."""
+Invariant: the result follows from the random source. Pure."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ Mutation = Callable[[bytes, Random], bytes]
 
 
 def mutated(data: bytes, random: Random, others: Sequence[bytes], tokens: Sequence[bytes]) -> bytes:
-    """One to four mutations one after the other; of SIZE_MAX bytes at most. `others` are inputs that ran new lines, `tokens`
-    words of the format."""
+    """Apply one to four mutations one after the other. The result has at most SIZE_MAX bytes. `others` are inputs that ran new
+    lines; `tokens` are words of the format."""
     for _ in range(random.choice((1, 1, 1, 2, 3, 4))):
         kind = random.randrange(len(MUTATIONS) + 2)
         if kind < len(MUTATIONS):
@@ -95,7 +95,7 @@ def _twice(data: bytes, random: Random) -> bytes:
 
 
 def _edge(data: bytes, random: Random) -> bytes:
-    """Set a field of two, four or eight bytes, perhaps one, to a limit of its type."""
+    """Set a field of one, two, four or eight bytes to a limit of its type."""
     width, at = random.choice((1, 2, 4, 4, 8)), _place(data, random)
     value = random.choice(EDGES) * random.choice((1, 1, -1)) + random.choice((0, 0, -1, 1))
     return data[:at] + (value % (1 << 8 * width)).to_bytes(width, "big") + data[at + width :]

@@ -1,7 +1,7 @@
-"""Decoders of bytes from peers and clients, with an example of each and the errors that bad input may raise.
+"""Decoders of bytes from peers and clients. Each has an example, and the errors that bad input may raise.
 
-Invariant: a target checks its result: decoded data can be written and read again as the same, and a stream is decoded the same
-however it is cut."""
+Invariant: a target checks its result. Decoded data that is written and read again is the same, and a stream gives the same
+result however it is cut."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ EXPRESSION_TOKENS = [
 
 
 def frame_stream(data: bytes) -> None:
-    """One reader gets all at once, one gets pieces, and the compiled one reads first, where there is one."""
+    """One reader gets all bytes at once, and another gets pieces. The compiled reader reads first, if there is one."""
     whole, cut, random = FrameReader(), FrameReader(), Random(len(data))
     found = whole.receive(data)
     pieces, at = [], 0
@@ -192,13 +192,13 @@ def subscription(data: bytes) -> None:
 
 
 def expression(data: bytes) -> None:
-    """Parsed without a cache, and evaluated on bytes that are no properties."""
+    """An expression, parsed without a cache, and evaluated on bytes that are no properties."""
     judged = KeptFilters().compiled(data.decode("utf-8", "replace"))
     assert judged(data) in (True, False)
 
 
 def raft_message(data: bytes) -> None:
-    """As a listening member reads it: code, envelope, request, entries; and as the member that asked."""
+    """A Raft message, read as by a listening member (code, envelope, request, entries) and as by the member that asked."""
     code, text = chosen(data, BETWEEN_MEMBERS)
     envelope, fields = messagejson.decode_envelope(text)
     with contextlib.suppress(messagejson.MessageError):
@@ -232,7 +232,7 @@ def tables_version(data: bytes) -> None:
 
 
 def host(data: bytes) -> None:
-    authenticator.parsed.__wrapped__(data.decode("utf-8", "replace"))  # without its cache
+    authenticator.parsed.__wrapped__(data.decode("utf-8", "replace"))  # bypasses the cache
 
 
 def pulled(data: bytes) -> None:

@@ -1,6 +1,6 @@
 """Limits of the tables of a simulated Raft-mode set.
 
-Invariant: as in simulation.kernel.bounds: computed from the requests and the files on disks."""
+Invariant: as in simulation.kernel.bounds. Limits are computed from the requests and the files on disks."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from simulation.workloads.dealers import TOPICS
 
 LOOK_MS = 10_000
 PORTS = Ports(links={RAFT_PORT: 1, BROKER_PORT: 2}, single=RAFT_PORT)
-"""Between members: one for Raft, which followers have with each other to ask for tables. One goes to the broker port for tables
-and one for forwarded requests: six of both ways between two members."""
+"""Connections between two members, counting both directions: six. Each member has one for Raft, which followers use with each
+other to ask for tables, and two to the broker port, for tables and for forwarded requests."""
 NAMES_OF_THEIR_OWN = 16
-"""Topics and groups that brokers and clients have of themselves."""
+"""Topics and groups that brokers and clients make themselves."""
 KINDS_OF_CALLS = 16
 SPOKEN_ON = 3
-"""Of each member: the connection on which it names itself, and earlier ones on which it did so within the last second. It has
-ended those before them."""
+"""Connections on which a member names itself: the present one, and earlier ones on which it did so within the last second. The
+member has ended those before them."""
 DEAD_LINKS = 6
-"""Of each host that lost power, with all others or alone: its former connections, whose end no peer has noticed yet."""
+"""Former connections of each host that lost power, alone or with all others. No peer has noticed their end yet."""
 NOTES_OF_A_MOMENT = 2 * 1_000 // 50 + 2
-"""Of the commit indexes by time: two in 50 ms, for a second, until the next."""
+"""Notes of commit indexes by time: two in 50 ms, kept for a second and until the next."""
 ENTRIES_IN_MEMORY = 4_000
-"""Of the log: all of a run this long."""
+"""Entries of the log in memory: all entries of a run of this length."""
 
 WALKS_ENDED = 16
-"""Of the log, and with its check values."""
+"""Walks over the log that have ended, with and without check values."""
 ROWS_EACH = 4
-"""Rows of a name or a queue: the row itself, its deletion, its lock, and one that is gone."""
+"""Rows for a name or a queue: the row itself, its deletion, its lock, and a row that is gone."""
 HISTORIES_EACH = 3
-"""Messages to a topic, deliveries to a group of it, and messages that the group gave back."""
+"""Histories for a topic: messages to it, deliveries to a group, and messages that the group gave back."""
 
 
 class GroupBounds:
@@ -54,8 +54,8 @@ class GroupBounds:
         deals: Callable[[], int],
         has_deals: bool,
     ) -> None:
-        """`names()`: how many administrators requested, retry topics of groups included; `deals()`: how many transactions
-        began."""
+        """`names()` is how many names administrators requested, including retry topics of groups. `deals()` is how many
+        transactions began."""
         self.world = world
         self.names = names
         self.deals = deals
@@ -70,7 +70,7 @@ class GroupBounds:
             self.bounds.look(self.expected)
 
     def at_the_end(self) -> None:
-        """Check once nobody has sent anything for a while and all is whole."""
+        """Check when nobody has sent anything for a while and the set is whole."""
         self.bounds.look(self.expected, idle=True)
 
     def expected(self, node: Node) -> Numbers:
@@ -85,7 +85,7 @@ class GroupBounds:
         return {
             "FileList.files": ledger,
             "FileList.dirty": ledger,
-            "IndexTable._files": indexes + 1,  # one of them may be on its way from the disk
+            "IndexTable._files": indexes + 1,  # one may be on its way from the disk
             "IndexTable._unsynced": indexes + 1,
             "Connections.peers": DEAD_LINKS * len(self.world.nodes),
             "PeerTransport.calls_max": KINDS_OF_CALLS,

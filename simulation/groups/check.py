@@ -27,12 +27,12 @@ from simulation.kernel.node import Node
 from simulation.kernel.violation import Violation
 
 FILLER_SIZE = 0x7FFFFFFF
-"""Of a queue's entry that points to no message: for one that is gone."""
+"""The size field of a queue entry that points to no message, because the message is gone."""
 
 
 @dataclass
 class GroupCheck:
-    """Of the set on `nodes`, in the order of their ids."""
+    """The check of the set on `nodes`, which are in the order of their ids."""
 
     kind: GroupsKind
     nodes: Sequence[Node]
@@ -42,14 +42,14 @@ class GroupCheck:
     served: list[int] = field(default_factory=list)
     """Terms whose leaders took messages."""
     seen: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Of each process, up to where its shown log was compared."""
+    """For each process: up to where its shown log was compared."""
     listed: dict[tuple[str, int], dict[tuple[str, int], int]] = field(default_factory=dict)
-    """And of its queues."""
+    """For each process: up to where its queues were compared."""
     flipped: set[str] = field(default_factory=set)
-    """Brokers whose log has a flipped bit: of their new processes only entries after the committed ones are compared."""
+    """Brokers whose log has a flipped bit. For their new processes, only entries after the committed ones are compared."""
     answered: int = 0
     broken: Violation | None = None
-    """Found in the midst of a broker's work, where raising it would only end that broker."""
+    """A violation that was found during a broker's work, where raising it would only end that broker."""
 
     def __post_init__(self) -> None:
         self.committed = CommittedLog(self.kind.segment_bytes)
@@ -92,7 +92,8 @@ class GroupCheck:
                 raise Violation("G2", what)
 
     def begins_to_lead(self, look: Look, term: int) -> None:
-        """A new leader need not have entries that leaders of later terms committed: the votes for it may have come late."""
+        """A leader begins. It need not have entries that leaders of later terms committed, because the votes for it may have
+        come late."""
         later = any(other > term for other in self.leaders)
         self.leaders[term] = look.name
         if look.raft.log_end() < self.committed.end and not later:
@@ -146,7 +147,7 @@ class GroupCheck:
             self.committed.take(entry)
 
     def on_disk(self, number: int, entry: CommittedEntry) -> bool:
-        """Whether every power cut leaves the entry there."""
+        """Whether the entry survives every power cut on this node."""
         file_bytes = self.kind.segment_bytes
         at = entry.position % file_bytes
         name = f"dledger-n{number}/data/{entry.position - at:020d}"
@@ -191,7 +192,7 @@ class GroupCheck:
     # Answers
 
     def acknowledges(self, look: Look, end: int, answer: dict[str, Any]) -> None:
-        """A send whose last message ends at `end` is answered OK with these fields. A violation is kept in `broken`."""
+        """A send whose last message ends at `end` gets the answer OK with these fields. A violation is kept in `broken`."""
         try:
             self._acknowledges(look, end, answer)
         except Violation as violation:
@@ -209,7 +210,7 @@ class GroupCheck:
                 "G4", f"{look.name} answers a send that ends at {end}, committed is {self.committed.end}"
             )
         if "msgId" not in answer:
-            return  # the answer to a message that is handed back names no position
+            return  # this answer (to a hand-back) names no position
         for nth, message_id in enumerate(str(answer["msgId"]).split(",")):
             place = int(message_id[-16:], 16)
             found = self.committed.records.get(place)

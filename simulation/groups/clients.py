@@ -1,7 +1,7 @@
-"""The client of a simulated Raft-mode set: it sends single messages to two topics, batches to a third and delayed ones, and
-reads all the while.
+"""The client of a simulated Raft-mode set. It sends single messages to two topics, batches to a third topic, and delayed
+messages, and reads all the time.
 
-Invariant: every message has a key of its own and is sent once."""
+Invariant: every message has its own key and is sent once."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Batches:
 
 
 async def made(admin: AdminClient, topic: str, queues: int, master_address: Callable[[], str | None]) -> None:
-    """Make the topic on the master; returns once the name server routes it."""
+    """Make the topic on the master, and return once the name server has its route."""
     while True:
         try:
             await admin.create_topic(master_address() or "", TopicSettings(topic, queues, queues))
@@ -93,14 +93,14 @@ async def made(admin: AdminClient, topic: str, queues: int, master_address: Call
 
 
 async def topic_made(topic: str, master_address: Callable[[], str | None], clock: Clock) -> None:
-    """The same with one queue, by a client of its own."""
+    """The same for a topic with one queue, by a separate client."""
     admin = AdminClient(clock)
     await made(admin, topic, 1, master_address)
     await admin.close()
 
 
 class ClientApp:
-    """`master_address()` is where topics are made, which is done before anything else."""
+    """The client's app. `master_address()` is where topics are made, which is done before anything else."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class ClientApp:
         )
 
     def attempts(self) -> dict[str, list[SendAttempt]]:
-        """Of all but delayed messages, by topic."""
+        """The attempts of all but delayed messages, by topic."""
         return {load.topic: load.attempts for load in self.loads} | {BATCHES: self.batches.attempts}
 
     async def start(self) -> None:
@@ -179,19 +179,19 @@ class ClientApp:
                 for queue in [queue for topic in PLAIN for queue in await consumer.queues(topic)]:
                     result = await consumer.pull(queue, next_offset.get(str(queue), 0))
                     if not result.messages and result.next_offset > next_offset.get(str(queue), 0):
-                        next_offset[str(queue)] = result.next_offset  # retention has moved the begin up
+                        next_offset[str(queue)] = result.next_offset  # retention has moved the beginning
                     for message in result.messages:
                         found = as_found(queue, message)
                         first_read = found.place not in self.notes.seen
                         self.notes.note(found)
                         next_offset[str(queue)] = message.queue_offset + 1
-                        if message.topic == SINGLE and first_read:  # none is handed back twice
+                        if message.topic == SINGLE and first_read:  # no message is handed back twice
                             self.delayed.newest = message
             except (PullFailed, RouteUnknown):
                 continue
 
     async def finds_master(self, broker_set: str) -> None:
-        """Returns once the route of each topic that has one names the master."""
+        """Return once every topic's route, if there is one, names the master."""
         for topic in (*QUEUES_OF, *self.delayed.attempts):
             while True:
                 self.client.routes.renew(topic)
@@ -204,8 +204,8 @@ class ClientApp:
                     break
 
     async def read_topic(self, topic: str) -> list[Found]:
-        """Each queue from its first to its last readable message. Raises PullFailed, but not for a connection to a broker's
-        last process, which is found dead by its first use."""
+        """Read each queue from its first to its last readable message. Raises PullFailed, but not for a connection to a
+        broker's former process, which fails at its first use."""
         consumer = self.client.consumer("judge")
         try:
             return await read_back(consumer, topic)

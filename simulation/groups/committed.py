@@ -1,7 +1,7 @@
-"""The committed log of a Raft-mode set, kept from the first time that any member showed it: the check's own copy.
+"""The check's own copy of a Raft-mode set's committed log. An entry is copied when a member shows it for the first time.
 
-Invariant: it only grows; its entries were on a majority of disks when they came. Formats are read here without the
-product's help."""
+Invariant: the copy only grows. Its entries were on a majority of disks when they were copied. Formats are read here without
+the product's code."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ TAIL = struct.Struct(">iqi")  # reconsumed, prepared, body size; after the broke
 
 
 class CommittedEntry(NamedTuple):
-    """One of the DLedger log, and its position; the bytes that belong to one disk alone are left out."""
+    """One entry of the DLedger log, and its position. Bytes that differ from disk to disk are left out."""
 
     position: int
     number: int
-    """Its index."""
+    """The entry's index."""
     term: int
     body: bytes
 
@@ -49,7 +49,7 @@ class Record(NamedTuple):
 
 
 def entry_in(data: bytes | bytearray | memoryview, position: int, file_bytes: int) -> CommittedEntry | None:
-    """The entry at `position`, whose file is `data`; None where the file holds no further entry. Raises Violation G3."""
+    """The entry at `position`, whose file is `data`. None if the file holds no further entry. Raises Violation G3."""
     at = position % file_bytes
     if file_bytes - at < BLANK.size or BLANK.unpack_from(data, at)[0] == BLANK_MAGIC:
         return None
@@ -62,7 +62,7 @@ def entry_in(data: bytes | bytearray | memoryview, position: int, file_bytes: in
 
 
 def record_in(entry: CommittedEntry) -> Record | None:
-    """The message of an entry; None for one that opens a term, or lists members. Raises Violation G3."""
+    """The message of an entry; None for an entry that opens a term or lists members. Raises Violation G3."""
     body = entry.body
     if len(body) < RECORD_HEAD.size:
         return None
@@ -90,12 +90,12 @@ class CommittedLog:
     entries: list[CommittedEntry] = field(default_factory=list)
     at: dict[int, CommittedEntry] = field(default_factory=dict)
     begin: int = 0
-    """The position of the first entry: after a plain log, if there was one."""
+    """The position of the first entry, which is after a plain log, if there was one."""
     end: int = 0
     queues: dict[tuple[str, int], list[tuple[int, int]]] = field(default_factory=dict)
     """(topic, queue id) -> (position, size) of each message, in the order of their queue offsets."""
     records: dict[int, tuple[Record, bytes]] = field(default_factory=dict)
-    """By their positions, with their bytes."""
+    """The records by position, with their bytes."""
     newest_ms: int = 0
 
     def follows(self, position: int) -> bool:
@@ -125,7 +125,7 @@ class CommittedLog:
         self.end = entry.end
 
     def count(self, record: Record, content: bytes) -> None:
-        """Add the next message, of the plain log too. Raises Violation G3, G6."""
+        """Add the next message, which may be of the plain log. Raises Violation G3, G6."""
         queue = self.queues.setdefault((record.topic, record.queue_id), [])
         if record.queue_offset != len(queue):
             where = f"{record.topic} {record.queue_id} at {record.place}"

@@ -1,12 +1,12 @@
-"""Records of a Raft-mode set that become corrupt just before they are copied, listed again, or the log is truncated behind
+"""Records of a Raft-mode set become corrupt just before they are copied or listed again, or before the log is truncated behind
 them.
 
-G10  a message that is made of a record (a delayed one that falls due, a committed one, one that a consumer hands back) is the
-     one that was sent, though the record became corrupt after it was checked; queues that are rebuilt over corrupt records list
-     the committed ones; a log that is truncated behind a corrupt entry either has it again as it was written, or its member
-     reports that it is to be emptied, and has changed nothing
+G10  A message that is made from a record is the message that was sent, even if the record became corrupt after it was checked.
+Such messages are delayed messages that fall due, committed messages, and messages that a consumer hands back. Queues that are
+rebuilt over corrupt records list the committed records. If a log is truncated behind a corrupt entry, either the log gets the
+entry again as it was written, or its member reports that it must be emptied, and has changed nothing.
 
-Invariant: bits flip on one disk at a time, in records that all have, and nothing else breaks, so each scene comes to its
+Invariant: bits flip on one disk at a time, in records that all members have. Nothing else breaks, so each scene comes to its
 end."""
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 HOST = "10.0.3.5"
 TOPIC, GROUP = "copied", "copier"
 NAMES = 4
-"""The topic, the group's retry topic, and both groups."""
+"""Names of the scenes: the topic, the group's retry topic, and both groups."""
 ROUNDS = 2
 COPIES = 3 * ROUNDS
 BODY = b"as it was sent " * 12
@@ -49,7 +49,8 @@ NEVER_MS = 1 << 60
 
 
 class Copied:
-    """With the means of `flips`. `start(node)` starts a node again, `restart_at_ms` says when others do by themselves."""
+    """Plays the scenes. `flips` flips the bits and waits for the repairs. `start(node)` starts a stopped node. The world
+    restarts each other stopped node at its time in `restart_at_ms`."""
 
     def __init__(
         self,
@@ -139,7 +140,7 @@ class Copied:
                     await asyncio.sleep(AGAIN_S)
 
     def _flip_at_the_leader(self, key: str, topic: str) -> Flip:
-        """Flip a bit in the body of its record, or in the properties after it."""
+        """Flip a bit in the body of the leader's record, or in the properties after it."""
         self._flips.until(
             lambda: self._message(key, topic) is not None, MENDED_LIMIT_MS, f"{key} was not stored"
         )
@@ -153,7 +154,7 @@ class Copied:
         )
 
     def _message(self, key: str, topic: str) -> StoredMessage | None:
-        """By the check's copy."""
+        """The message according to the check's copy."""
         found = (one for one in messages_in(self._committed_log) if one.topic == topic)
         return next((one for one in found if one.properties.get("KEYS") == key), None)
 
@@ -176,7 +177,7 @@ class Copied:
     # Queues that are rebuilt
 
     def _listed_again(self) -> None:
-        """An operator deletes the queues of a member that is down, and bits flip in two of its old messages."""
+        """While a member is down, an operator deletes its queues, and bits flip in two of its old messages."""
         self._flips.until(self._flips.caught_up, MENDED_LIMIT_MS, "the set has not caught up")
         self._world.run_for_ms(CHECKPOINT_MS)
         node = self._random.choice(self._flips.nodes)
@@ -201,7 +202,7 @@ class Copied:
     # A log that is truncated
 
     def _cut_behind(self) -> None:
-        """A leader is cut off and writes entries that are never committed; a bit flips in the last entry that it is to keep."""
+        """A leader is cut off and writes entries that are never committed. A bit flips in the last entry that it must keep."""
         self._flips.until(self._flips.caught_up, MENDED_LIMIT_MS, "the set has not caught up")
         leader = self._flips.leader()
         assert leader is not None
@@ -242,7 +243,7 @@ class Copied:
         return Client(NAMESRV, clock=SimulatedClock(self._node), random=random.Random(self._random.random()))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`, which runs within the client's process."""
+        """Run `work` within the client's process, and return its result."""
         ended: list[T] = []
 
         async def run() -> None:

@@ -1,6 +1,6 @@
-"""The fate of delayed messages of a Raft-mode set.
+"""Whether the delayed messages of a Raft-mode set are delivered.
 
-Invariant: reads stores and changes nothing."""
+Invariant: this module reads stores and changes nothing."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def messages_in(committed: CommittedLog) -> Iterator[StoredMessage]:
 def judge_delayed_ones(
     ask: Callable[[Any], Any], client: ClientApp, committed: CommittedLog, spread_ms: int
 ) -> int:
-    """Raises Violation D1 to D3. Returns how many messages were delivered once more."""
+    """Judge the delayed messages. Returns how many were delivered more than once. Raises Violation D1 to D3."""
     delays_ms = delay_levels_ms(StoreSettings().message_delay_level)
     waiting, found = [], []
     for message in messages_in(committed):
         if message.topic == SCHEDULE_TOPIC:
             properties = message.properties
             if properties[REAL_TOPIC] not in client.delayed.attempts:
-                continue  # of simulation.groups.copied
+                continue  # a message of simulation.groups.copied
             due_ms = message.store_timestamp_ms + delays_ms[message.queue_id]
             waiting.append(WaitingDelivery(properties[REAL_TOPIC], properties["KEYS"], due_ms))
         elif message.topic in client.delayed.attempts:

@@ -1,12 +1,12 @@
-"""Bits that flip in files of a Raft-mode set that are about to be deleted, or that the log is about to begin with.
+"""Bits flip in files of a Raft-mode set that are about to be deleted, or with which the log is about to begin.
 
 G8   as in simulation.groups.rot: a corrupt record is repaired, or was deleted with its file
-G11  while all is whole, old files are deleted all the same: no member keeps one for KEPT_LIMIT_MS longer than its settings say,
-     and no disk fills
-G12  where a log begins its entries are a chain: the first one continues from the check value that its member keeps
-P5   (in retention.py) and no young file is deleted, whatever the flipped bit says
+G11  while the set is whole, old files are deleted nevertheless: no member keeps a file for KEPT_LIMIT_MS longer than its
+     settings say, and no disk fills
+G12  the entries at a log's beginning are a chain: the first entry continues from the check value that its member keeps
+P5   (in retention.py) no young file is deleted, whatever the flipped bit changes
 
-Invariant: bits flip on one disk at a time, below the entries that its checkpoint has sealed."""
+Invariant: bits flip on one disk at a time, below the entries that the disk's checkpoint has sealed."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ ROUNDS = 4
 EXPIRED_LIMIT_MS = 40_000
 KEPT_LIMIT_MS = 20_000
 STORED_AT = HEADER.size + RECORD_HEAD.size + 8
-"""Of an entry: when its message was stored."""
+"""The position in an entry of its message's store time."""
 TELLING_BYTES = 3
-"""Of a store time, in which a flipped bit makes it younger or older by weeks and more."""
+"""Bytes of a store time in which a flipped bit changes the time by weeks or more."""
 
 
 class Expiring(BitFlips):
-    """Plays while messages come in, so that files expire."""
+    """Flips bits while messages come in, so that files expire."""
 
     def play(self) -> None:
         for node in self._random.sample(self.nodes, len(self.nodes)):
@@ -54,7 +54,7 @@ class Expiring(BitFlips):
         self._until_old_goes()
 
     def old_entries(self, node: Node) -> list[CommittedEntry]:
-        """Entries that may flip, the first and last ones of their file more often than others."""
+        """Entries in which bits may flip, the first and last entries of a file more often than others."""
         found = super().old_entries(node)
         outermost = [
             entry
@@ -82,7 +82,7 @@ class Expiring(BitFlips):
             self._look_at_beginning(look)
 
     def _keeps_old(self, look: Look) -> bool:
-        """Whether its first file was due, by the check's own copy, KEPT_LIMIT_MS ago."""
+        """Whether the member's first file should have been deleted KEPT_LIMIT_MS ago, according to the check's own copy."""
         size, store = look.app.store.segment_size_bytes, look.app.store
         behind = look.raft.log_begin() + size
         kept_ms = look.app.settings.file_reserved_seconds * 1000 + KEPT_LIMIT_MS

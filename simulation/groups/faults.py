@@ -1,8 +1,8 @@
 """Faults of a Raft-mode set, drawn from the seed.
 
-Invariant: synced data is lost on one disk at a time, of a member that was down for a while, the others caught up, and no other
-is lost before it holds all again; so a majority keeps all that was committed. A killed process comes back by itself. A full
-disk ends no broker that serves."""
+Invariant: synced data is lost on one disk at a time, after its member was down for a while and the others have caught up. No
+other disk is lost before that member holds everything again. So a majority keeps all that was committed. A killed process
+comes back by itself. A full disk ends no broker that serves."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ FULL_MS = (1_000, 4_000, 12_000)
 FLEETING_MS = 8_000
 OVERTAKEN_MS = 12_000
 LEADS_MS = (0, 150)
-"""How long a fleeting leader serves: less than its answers are on their way."""
+"""How long a short-lived leader serves, which is less than its answers need to arrive."""
 
 
 class GroupFaults:
-    """`leader()` is the node of the master, `caught_up(down)` whether all but that one hold all that was committed;
-    `depose(node)` makes it transfer leadership."""
+    """Causes the faults. `leader()` is the node of the master. `caught_up(down)` says whether all nodes but `down` hold all
+    that was committed. `depose(node)` makes the node transfer its leadership."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class GroupFaults:
         self.felt_full: set[str] = set()
         """Nodes whose disk was full since they were started."""
         self._served: dict[str, int] = {}
-        """Node name -> its last process that was seen to serve."""
+        """Node name -> the last process that was seen to serve."""
         self._random = random.Random(f"{world.seed}/groupfaults")
         self._leader = leader
         self._caught_up = caught_up
@@ -75,7 +75,7 @@ class GroupFaults:
             self._kinds = {"overtaken follower": self._overtake}
 
     def strike(self) -> None:
-        """Strike with one fault, or none where it is impossible now."""
+        """Cause one fault, or none if it is impossible now."""
         name = self._random.choice(list(self._kinds))
         if self._kinds[name]():
             self.done[name] += 1
@@ -107,7 +107,7 @@ class GroupFaults:
         return self.end(self._one(), power_cut=True)
 
     def _all_lose_power(self) -> bool:
-        """Those that are down come back with them."""
+        """All lose power. Nodes that are down come back with the others."""
         ended = [self.end(node, power_cut=True) for node in self.nodes]
         return any(ended)
 
@@ -127,7 +127,7 @@ class GroupFaults:
         return leader is not None and self._pause_it(leader)
 
     def _overtake(self) -> bool:
-        """A follower is paused for longer than the log is kept, and receives messages from before, and after."""
+        """A follower is paused for longer than the log is kept. Then it gets messages from before and after the pause."""
         node = self._one()
         if node is self._leader() or not self._caught_up(None):
             return False
@@ -151,7 +151,7 @@ class GroupFaults:
         return True
 
     def _cut_leader_off(self) -> bool:
-        """From all others, not from clients and name servers."""
+        """Cut the leader off from all other members, but not from clients and name servers."""
         leader = self._leader()
         for node in self.nodes if leader is not None else ():
             if node is not leader:
@@ -182,7 +182,8 @@ class GroupFaults:
         return True
 
     def _let_none_lead_for_long(self) -> bool:
-        """Transfers by an operator, who does not wait until all know the leader; one way is slow."""
+        """An operator transfers leadership again and again, without waiting until all members know the leader. One way of the
+        network is slow."""
         self.world.network.delay(*self._two(), 150, 500)
         self._fleeting_until_ms = self.world.now_ms + FLEETING_MS
         return True
@@ -200,7 +201,7 @@ class GroupFaults:
     # -- disks and clocks
 
     def _slow_disk(self) -> bool:
-        """Often, and often the leader's: then others have entries that it is missing."""
+        """Slow down a disk, often that of the leader, so that others have entries that the leader is missing."""
         leader = self._leader()
         node = leader if leader is not None and self._random.random() < 0.5 else self._one()
         low, high = self._random.choice(((0.2, 2), (5, 40), (100, 500)))
@@ -212,7 +213,7 @@ class GroupFaults:
         return True
 
     def _fill(self) -> bool:
-        """The leader's, another one's, or those of all."""
+        """Fill the leader's disk, another disk, or all disks."""
         leader = self._leader()
         lasts_ms, room_bytes = self._random.choice(FULL_MS), self._random.choice((0, 4_096, 20_000))
         for node in self._random.choice(([self._one()], [leader or self._one()], self.nodes)):
@@ -222,7 +223,7 @@ class GroupFaults:
         return True
 
     def look_at_ends(self) -> None:
-        """Raises Violation where a full disk ended a process that served."""
+        """Raise Violation if a full disk ended a process that served."""
         for node in self.nodes:
             if serves(node):
                 self._served[node.name] = node.incarnation
@@ -230,7 +231,7 @@ class GroupFaults:
                 raise Violation("V2", f"{node.name} served, and ended on a full disk: {node.failure}")
 
     def _empty(self) -> bool:
-        """Its disk is lost once it has been down for a while."""
+        """The node's disk is lost after it has been down for a while."""
         node = self._one()
         if self._to_wipe is not None or self._wiped is not None or not self._caught_up(None):
             return False
@@ -245,7 +246,7 @@ class GroupFaults:
         return self._to_wipe is None and self._wiped is None and not self._full_until_ms
 
     def loses_disk(self, node: Node) -> None:
-        """No other may lose its disk before all hold everything again."""
+        """The node loses its disk. No other node may lose its disk before all hold everything again."""
         self._wiped = node
 
     def _jump(self) -> bool:

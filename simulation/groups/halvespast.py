@@ -1,10 +1,10 @@
-"""The offset up to which members report the queue of half messages as done.
+"""The offset up to which members report half messages as done.
 
-E6  the committed log says of each half below that offset that it is done: any later master, whatever its table, reads that
-    there, and does not look for a commit that no record names
+E6  the committed log says that each half below that offset is done, so any later master reads that in the log, whatever its
+    table says, and does not look for a commit that no record names
 
-Invariant: reads tables and the check's own copy of the log, whose records it reads as clients do, and uses nothing that brokers
-make of them."""
+Invariant: this module reads only tables and the check's own copy of the log. It decodes records as clients do, and uses
+nothing that brokers derive from records."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from simulation.kernel.violation import Violation
 
 @dataclass
 class HalvesPast:
-    """Of one set."""
+    """The check of one set."""
 
     committed: CommittedLog
     done: set[int] = field(default_factory=set)
-    """Queue offsets of the halves that the log names as done."""
+    """Queue offsets of the halves that are done according to the log."""
     read: int = 0
-    """How many of the records that name them were read."""
+    """How many records that name halves were read."""
     past: int = 0
-    """All below this offset are done."""
+    """All halves below this offset are done."""
 
     def look(self, look: Look) -> None:
         """Raises Violation."""

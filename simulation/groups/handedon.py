@@ -1,8 +1,8 @@
-"""Tables of a Raft-mode set on their way from one leader to the next, where that is hardest: a former leader's copy comes late,
-the member with the newest tables restarts while another has older ones, a lease is old when its leader dies; and members that
+"""The most difficult cases of passing a Raft-mode set's tables from one leader to the next. A former leader's copy comes late.
+The member with the newest tables restarts while another member has older tables. A lease is old when its leader dies. Members
 lose their connections with each other again and again.
 
-Invariant: nothing else breaks meanwhile, so each scene comes to its end. T1 and O1 are judged as in
+Invariant: nothing else breaks meanwhile, so each scene comes to its end. T1 and O1 are as in
 simulation.workloads.tableclients."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from simulation.workloads.lockingclients import GROUP, LEASE_MS, LockingClients
 
 HOST = "10.0.3.4"
 LATE_COPIES = 3
-"""Scenes: in each the voter may be elected itself, and then takes no copy of any member."""
+"""How many such scenes are played. In each the voter may be elected itself, and then copies no member's tables."""
 ASK_GAP_MS = 5
 ASKS_MAX = 10
 LIMIT_MS = 40_000
@@ -42,8 +42,8 @@ LOST_LINKS, LOST_EACH_MS = 5, 1_500
 
 
 class HandedOn:
-    """`master()` is the node that leads, served at `master_address()`, `end(node, back_ms)` ends one for so long, and
-    `caught_up()` says that all run and show the same."""
+    """Plays the scenes. `master()` is the node that leads, and serves at `master_address()`. `end(node, back_ms)` ends a node
+    for so long. `caught_up()` says whether all nodes run and show the same."""
 
     def __init__(
         self,
@@ -78,14 +78,14 @@ class HandedOn:
             raise self._clients.violation
 
     def play(self) -> None:
-        """While messages are sent."""
+        """Play all scenes, while messages are sent."""
         for _ in range(LATE_COPIES):
             self._copies_come_late()
         self._newest_starts_again()
 
     def _copies_come_late(self) -> None:
-        """A leader receives no Raft message any more and still acts for a while, with one change requested after the other.
-        One of the electors of the next leader still copies its tables."""
+        """A leader gets no more Raft messages, but still acts for a while, and one change after the other is requested from
+        it. One of the electors of the next leader still copies its tables."""
         leader, (votes, other) = self._settled()
         self._world.network.cut(leader.host, other.host)
         self._world.network.stall(leader.host, votes.host, RAFT_PORT)
@@ -97,7 +97,8 @@ class HandedOn:
         self._done["copies of a former leader"] += 1
 
     async def _ask_on(self, address: str) -> None:
-        """Until one change is not answered. Of two names in turn: the last one is unknown then, and the other stays."""
+        """Request changes of two names in turn until one is not answered. The outcome of the last change is then unknown, and
+        the other name stays."""
         two = self.facts.add("topic"), self.facts.add("topic")
         async with self._clients.client() as client:
             asked = 0
@@ -122,7 +123,8 @@ class HandedOn:
         return reply.code == ResponseCode.SUCCESS
 
     def _newest_starts_again(self) -> None:
-        """One elector of the next leader has the newest tables and was just started, the other got no copy of them."""
+        """One elector of the next leader has the newest tables and has just restarted. The other elector got no copy of these
+        tables."""
         leader, (newest, outdated) = self._settled()
         self._world.network.stall(leader.host, outdated.host, BROKER_PORT)
         self._until(self._begin(self._ask_once()).is_set, "a request has no end")
@@ -139,8 +141,8 @@ class HandedOn:
             await self._changed(client, fact, self._master_address() or "", 1)
 
     def lease(self) -> None:
-        """A client renews its lock for longer than a lease; then its leader dies, and another client asks the next one for
-        it."""
+        """A client renews its lock for longer than a lease. Then the leader dies, and another client requests the lock from
+        the next leader."""
         self._until(self._caught_up, "the set has not caught up")
         leader = self._master()
         assert leader is not None
@@ -164,7 +166,7 @@ class HandedOn:
             await self._ask_for_it(self._locks(client))
 
     async def _ask_for_it(self, locks: QueueLocks) -> None:
-        """Until a master has answered."""
+        """Request the lock until a master has answered."""
         for _ in range(ASKS_MAX):
             try:
                 await self._clients.ask(locks, [QUEUE])
@@ -177,7 +179,7 @@ class HandedOn:
         return client.locks(GROUP, self._clients.new_name())
 
     def lose_links(self) -> None:
-        """The leader forgets its connections with a follower, which does not notice that, and makes others."""
+        """The leader forgets its connections with a follower, which does not notice it, and makes new connections."""
         leader, (follower, _) = self._settled()
         for _ in range(LOST_LINKS):
             self._world.network.half_open(leader.host, follower.host)
@@ -185,7 +187,7 @@ class HandedOn:
         self._done["connections lost in a row"] += 1
 
     def _settled(self) -> tuple[Node, list[Node]]:
-        """The leader, and the others in any order."""
+        """The leader, and the other members in any order."""
         self._until(self._caught_up, "the set has not caught up")
         self._world.run_for_ms(SETTLED_MS)
         leader = self._master()
@@ -193,7 +195,7 @@ class HandedOn:
         return leader, self._random.sample([node for node in self._nodes if node is not leader], 2)
 
     def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Event:
-        """Set when `work` has ended."""
+        """Start `work`. The returned event is set when `work` has ended."""
         ended = asyncio.Event()
 
         async def run() -> None:

@@ -1,6 +1,6 @@
 """The servers of a simulated Raft-mode set: product apps with settings drawn from the seed.
 
-Invariant: product code runs here unchanged; only timers, file sizes and addresses differ from a real set's."""
+Invariant: product code runs here unchanged. Only timers, file sizes and addresses differ from those of a real set."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FORMER_CLIENT_HOST = "10.0.3.3"
 NAME_SERVER_MS = 30_000
 INDEX_FILE_BYTES = 32 * 256
 ROTS = frozenset({"rot", "rot where a follower needs it", "rot that expires", "rot that is copied"})
-"""Their checks count on nothing else that takes entries away."""
+"""Features whose checks allow nothing else to remove entries."""
 ALONE = frozenset({"rot that expires", "rot that is copied"})
 
 FEATURES = Features(
@@ -42,8 +42,8 @@ FEATURES = Features(
         "rot that expires",
         1 / 31,
         "Bits flip in files that are about to go, in any byte, often of the first or last entry of a file.",
-        "G8: the record is repaired or was deleted with its file. G11: old files are deleted all the same. G12: where a log "
-        "begins, its first entry continues from the kept check value. P5.",
+        "G8: the record is repaired, or was deleted with its file. G11: old files are deleted despite the damage. G12: "
+        "where a log begins, its first entry continues from the kept check value. P5.",
         frozenset({"retention"}),
     ),
     Feature(
@@ -57,7 +57,7 @@ FEATURES = Features(
     Feature(
         "rot where a follower needs it",
         1 / 29,
-        "Bits flip in any byte of an entry, also of one that a follower is missing at that moment.",
+        "Bits flip in any byte of an entry, also of an entry that a follower is missing at that moment.",
         "G9: the leader keeps leading, and the follower gets the entry.",
         excludes=ALONE | {"retention"},
     ),
@@ -72,18 +72,19 @@ FEATURES = Features(
     Feature(
         "handed on",
         1 / 25,
-        "Once all is whole, leaders change where handing on tables is hardest: a former leader that receives no Raft message "
-        "still gives copies, the member with the newest tables restarts while another has older ones, a lease is old when its "
-        "leader dies. Members lose their connections five times in a row.",
+        "Once all is whole, leaders change when it is hardest to hand on tables: a former leader that receives no Raft "
+        "message still sends copies, the member with the newest tables restarts while another has older tables, or a lease "
+        "is old when its leader dies. Members lose their connections five times in a row.",
         "T1, O1 and N2.",
         excludes=ALONE | {"overtaken", "retention", "preferred"},
     ),
     Feature(
         "plain log before",
         1 / 7,
-        "The set begins with a plain log: all members have it, or one does not, or one is missing its end.",
-        "O1: each of its records stays on each disk, in queues and for readers. O2: it is deleted in whole files that are old "
-        "enough. O3: no member leads while one has another log.",
+        "The set begins with a plain log: all members have it, one member does not have it, or one member is missing its "
+        "end.",
+        "O1: each record of the plain log stays on each disk, in queues and for readers. O2: the plain log is deleted in "
+        "whole files that are old enough. O3: no member leads while a member has another log.",
         excludes=ROTS - {"rot"} | {"overtaken"},
     ),
     Feature(
@@ -108,17 +109,17 @@ FEATURES = Features(
     Feature(
         "transactions",
         1 / 8,
-        "Producers of messages in transactions, as in the cluster.",
-        "E1 to E4, and E6: no member's table is past a half that the log does not name as done, because a later master may "
-        "have an older table.",
+        "Producers send messages in transactions, as in the cluster.",
+        "E1 to E4, and E6: no member's table is past a half message that the log does not name as done, because a later "
+        "master may have an older table.",
         excludes=ALONE,
     ),
     Feature(
         "facts",
         1 / 5,
         "Administrators change tables, and clients lock queues.",
-        "T1: the leader of the newest term has all changes that administrators were answered, deletions too. T2: in the end "
-        "all members have them. O1 and O2 of locks, as in the cluster.",
+        "T1: the leader of the newest term has all changes that administrators got an answer to, also deletions. T2: in the "
+        "end all members have them. O1 and O2 of locks, as in the cluster.",
         excludes=ALONE | {"handed on"},
     ),
     Feature(
@@ -130,7 +131,7 @@ FEATURES = Features(
     Feature(
         "five brokers",
         1 / 4,
-        "Five members instead of three.",
+        "There are five members instead of three.",
         excludes=frozenset({"overtaken", "handed on"}),
     ),
 )
@@ -138,7 +139,7 @@ FEATURES = Features(
 
 @dataclass(frozen=True)
 class GroupsKind:
-    """The features and sizes of one seed. `kept_s` None: no file is old enough to be deleted."""
+    """The features and sizes of one seed. If `kept_s` is None, no file is old enough to be deleted."""
 
     played: frozenset[str]
     """Names of FEATURES."""
@@ -150,24 +151,26 @@ class GroupsKind:
     push_bytes: int
     pushes: int
     rots: bool
-    """Bits flip on disks at the end; the log is scrubbed all the time, and its files are small."""
+    """Whether bits flip on disks at the end. The log is then scrubbed all the time, and its files are small."""
     has_facts: bool
-    """Administrators and clients that consume in order are at work."""
+    """Whether administrators and clients that consume in order are at work."""
     hands_on: bool
-    """Tables go from leader to leader where that is hardest, and members lose their connections, at the end."""
+    """Whether, at the end, the most difficult cases of passing tables to the next leader are played, and members lose
+    connections."""
     has_deals: bool
     has_forger: bool
     overtaken: bool
     lags: bool
-    """Bits flip as where it `rots`, in any byte, and where a follower needs it."""
+    """Whether bits flip as with `rots`, but in any byte, and in entries that a follower needs."""
     expires: bool
-    """Bits flip, in any byte, in files that are about to be deleted."""
+    """Whether bits flip, in any byte, in files that are about to be deleted."""
     copies: bool
-    """Bits flip in records just before they are copied, listed again or truncated behind, at the end; nothing else reads
-    them."""
+    """Whether, at the end, bits flip in records just before they are copied, listed again, or the log is truncated behind
+    them. Nothing else reads these records."""
     sets_back: bool
     mixed: str
-    """Empty: no plain log is before the DLedger log; else one member's is "equal" to the others', "empty" or "different"."""
+    """Empty if there is no plain log before the DLedger log. Else one member's plain log is "equal" to the others', "empty" or
+    "different"."""
 
     @property
     def ids(self) -> list[str]:
@@ -240,7 +243,7 @@ def broker_app(number: int, kind: GroupsKind, runtime: Runtime) -> BrokerApp:
         "syncFlushTimeout": 1_500,
         "slaveSyncInterval": 5_000,
         "registerNameServerPeriod": NAME_SERVER_MS,
-        # a disk that fills for a while deletes nothing, and matters only once it is full
+        # a disk that fills for a while causes no deletion, and matters only once it is full
         "cleanFileForciblyEnable": False,
         "diskSpaceWarningLevelRatio": 100,
     }
@@ -259,7 +262,7 @@ def broker_app(number: int, kind: GroupsKind, runtime: Runtime) -> BrokerApp:
 
 
 def small_ledger(kind: GroupsKind) -> Callable[..., DLedgerSettings]:
-    """Replaces raftstore.member.ledger_settings: a member holds little in memory, sends little at once and indexes little in
+    """Replaces raftstore.member.ledger_settings. A member holds little in memory, sends little at once and indexes little in
     one file."""
 
     def smaller(*store: Any, **besides: Any) -> DLedgerSettings:
@@ -276,7 +279,7 @@ def small_ledger(kind: GroupsKind) -> Callable[..., DLedgerSettings]:
 
 @dataclass(frozen=True)
 class Look:
-    """A broker whose log is open, at one moment; `app` and `raft` are live."""
+    """A broker whose log is open, at one moment. `app` and `raft` are the live objects."""
 
     name: str
     number: int
@@ -291,17 +294,17 @@ class Look:
 
     @property
     def leads(self) -> bool:
-        """And takes messages."""
+        """Whether the broker leads and takes messages."""
         return self.app.membership.accepts_sends and self.raft.is_active
 
     @property
     def votes(self) -> bool:
-        """Whether its disk was neither lost nor set back, or a leader has caught it up since."""
+        """Whether the broker votes: its disk was neither lost nor set back, or a leader has caught it up since."""
         return self.raft.core is not None and not self.raft.core.rejoin.newcomer
 
 
 def broker_on(node: Node, number: int) -> Look | None:
-    """None where none runs, its log is not open yet, or not any more; nor for one without Raft mode."""
+    """The broker on the node. None if no broker runs, its log is not open, or it is not in Raft mode."""
     app = node.app
     if not isinstance(app, BrokerApp) or not isinstance(app.store, LedgerStore):
         return None

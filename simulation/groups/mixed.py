@@ -1,12 +1,13 @@
-"""Sets that were a broker without Raft mode before: each member has the same plain log before its DLedger log.
+"""Sets that were a broker without Raft mode before. Each member has the same plain log before its DLedger log.
 
-O1  each record of the plain log is, durably and byte for byte as it was, on every member that shows anything, until
-    retention has deleted its file
-O2  retention deletes it in whole files, the first one first, and each is old enough
-O3  while one of the first members has another plain log, no member leads; once an operator has emptied it, it fills itself
+O1  each record of the plain log is durably on every member that shows anything, byte for byte as it was, until retention has
+    deleted its file
+O2  retention deletes the plain log in whole files, the first one first, and each file is old enough
+O3  while one of the first members has another plain log, no member leads; after an operator has emptied that member, it copies
+    the log
 
-Invariant: the content of the plain log is kept from before the first start in Raft mode: from its producer, and as bytes of
-the files. Formats are read here without the product's help."""
+Invariant: the expected content of the plain log was noted before the first start in Raft mode: what its producer sent, and the
+bytes of the files. Formats are read here without the product's code."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ LOOK_MS = 2_000
 
 @dataclass
 class Mixed:
-    """Of the set on `nodes`. `kind.mixed`: all have the plain log, or one is empty, or one is missing its end."""
+    """The plain logs of the set on `nodes`. According to `kind.mixed`, all members have the plain log, or one is empty, or one
+    is missing its end."""
 
     world: World
     kind: GroupsKind
@@ -58,17 +60,17 @@ class Mixed:
     client_node: Node
     attempts: list[SendAttempt] = field(default_factory=list)
     files: dict[int, bytes] = field(default_factory=dict)
-    """Where each begins, and the records in it."""
+    """Where each file begins, and the records in it."""
     end: int = 0
-    """Where the last of them ends."""
+    """Where the last file ends."""
     apart: Node | None = None
     """The member that begins with another log."""
     begins: dict[str, int] = field(default_factory=dict)
-    """Of each member, up to where retention has deleted the plain log."""
+    """For each member: up to where retention has deleted the plain log."""
     looked_ms: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def prepare(self) -> None:
-        """A broker without Raft mode on the first node takes messages and stops; the others get copies of its disk."""
+        """A broker without Raft mode on the first node takes messages and stops. The other members get copies of its disk."""
         first, *others = self.nodes
         chance = random.Random(f"{self.world.seed}/mixed")
         first.start(partial(plain_broker, self.kind, first.host))
@@ -126,7 +128,7 @@ class Mixed:
                     break
                 self._know(start + at, content[at : at + record_bytes])
                 at += record_bytes
-            if at:  # the next one is made ahead
+            if at:  # the next file is made in advance
                 self.files[start] = content[:at]
                 self.end = start + size
         if len(self.committed.records) < len(self.attempts):
@@ -142,7 +144,7 @@ class Mixed:
         self.committed.count(record, content)
 
     def _shorten(self, node: Node) -> None:
-        """It is missing the last message, as a replica that was behind."""
+        """Cut the last message, as on a replica that was behind."""
         place = max(self.committed.records)
         start = place - place % self.kind.segment_bytes
         path = f"commitlog/{start:020d}"
@@ -153,7 +155,7 @@ class Mixed:
         node.disk.put(path, bytes(content))
 
     def put_right(self, looks: Callable[[], list[Look]]) -> None:
-        """All find the difference, and an operator empties that member."""
+        """All members find the difference, and an operator empties the member that is apart."""
         if self.apart is None:
             return
         self.world.run_until(lambda: len(looks()) == len(self.nodes), LEVEL_LIMIT_MS)
@@ -165,7 +167,7 @@ class Mixed:
         self.apart = None
 
     def is_apart(self, look: Look) -> bool:
-        """Whether it has another plain log, which may end in an earlier file, and takes no part."""
+        """Whether the member has another plain log, which may end in an earlier file, and takes no part."""
         return self.apart is not None and look.name == self.apart.name
 
     def look(self, look: Look) -> None:
@@ -173,7 +175,7 @@ class Mixed:
         store = look.app.store
         begin = min(store.min_offset(), self.end)
         if self.is_apart(look) or store.confirm_offset() < self.end:
-            return  # it takes no part; or it is empty, and gets all of it
+            return  # it takes no part, or is empty and copies everything
         self._look_at_age(look, begin)
         now_ms = self.world.now_ms
         if now_ms < self.looked_ms.get(look.key, -LOOK_MS) + LOOK_MS:

@@ -1,8 +1,8 @@
-"""A Raft-mode broker whose disk is set back to an earlier image: all die, and it comes back first, with the members that are
-missing entries that it had acknowledged.
+"""A Raft-mode broker's disk is set back to an earlier image. All members die, and that broker comes back first, with the
+members that are missing entries that it had acknowledged.
 
-Invariant: all others have kept a newer number of its starts than the image has, and no other disk is lost before the set is
-whole again; no disk is set back while one is full."""
+Invariant: all other members have kept a newer start number of that broker than the image has. No other disk is lost before the
+set is whole again, and no disk is set back while a disk is full."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SET_BACK = "disk set back"
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """An image of the disk of `node`, the number of its starts there, and how often it was emptied before."""
+    """An image of the disk of `node`, the start number in it, and how often the disk was emptied before."""
 
     node: Node
     image: Image
@@ -34,7 +34,7 @@ class Kept:
 
 
 class OldDisks:
-    """Of one set; its chances are its own."""
+    """The images of one set, with a separate random generator."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class OldDisks:
         leader: Callable[[], Node | None],
         is_whole: Callable[[], bool],
     ) -> None:
-        """`is_whole()`: all serve, and hold all that was committed."""
+        """`is_whole()` says whether all members serve and hold all that was committed."""
         self.world = world
         self.nodes = list(nodes)
         self.faults = faults
@@ -55,7 +55,7 @@ class OldDisks:
         self.due_ms: float = world.now_ms + self.random.randint(*FIRST_MS)
         self.kept: Kept | None = None
         self.holds: list[Node] = []
-        """The bare majority that commits without the rest."""
+        """The members of the bare majority that commits without the rest."""
 
     def number(self, node: Node, of: Node) -> int:
         return starts_kept(node, f"n{self.nodes.index(node)}", f"n{self.nodes.index(of)}")
@@ -79,7 +79,7 @@ class OldDisks:
         self.due_ms = self.world.now_ms + self.random.randint(*AGE_MS)
 
     def cut(self, kept: Kept) -> None:
-        """For a moment a bare majority with it commits without the rest."""
+        """For a moment, a bare majority that includes this broker commits without the rest."""
         leader = self.leader()
         fit = self.is_whole() and self.faults.may_lose_disk and kept.node.disk.wipes == kept.wipes
         if leader is None or not fit:

@@ -1,7 +1,8 @@
-"""Retention in some of the sets: each member deletes old files by itself, and a member that is missing them begins again there.
+"""Retention in some of the sets. Each member deletes old files by itself. A member that still needs deleted entries begins its
+log again where another log begins.
 
-Invariant: (P5) deleted entries are committed and old enough by the member's own clock, or another member's log began there
-before."""
+Invariant (P5): deleted entries are committed and old enough by the member's own clock, or another member's log began at that
+place before."""
 
 from __future__ import annotations
 
@@ -18,27 +19,29 @@ ROUND_MS = 2_000
 
 @dataclass
 class GroupRetention:
-    """`kept_s` None: nothing is deleted."""
+    """The check of retention. If `kept_s` is None, nothing is deleted."""
 
     kept_s: int | None
     committed: CommittedLog
     begins: dict[str, int] = field(default_factory=dict)
-    """Of each member, where its log began last."""
+    """For each member: where its log began at the last look."""
     known: set[int] = field(default_factory=lambda: {0})
-    """Where any log did."""
+    """All places where a log began."""
     clocks: dict[str, deque[tuple[int, int]]] = field(default_factory=dict)
-    """Of each member, its monotonic and wall clock at the looks of the last ROUND_MS."""
+    """For each member: its monotonic and wall clock at the looks of the last ROUND_MS."""
     deleted: int = 0
     restarted: int = 0
-    """Logs that began again where another's did, without having had the entries before."""
+    """Logs that began again where another log begins, without having had the entries before."""
 
     def look(self, looks: list[Look]) -> None:
-        """Raises Violation. A member whose clock is ahead deletes first, and others may begin there a moment later."""
+        """Check where logs begin. A member whose clock is ahead deletes first, and other logs may begin there a moment later.
+        Raises Violation."""
         for each in sorted(looks, key=lambda each: -each.app.store._clock.now_ms()):
             self._look(each)
 
     def _latest_ms(self, look: Look) -> int:
-        """What its wall clock showed when a round that has just ended may have begun: it may jump back meanwhile."""
+        """The latest time that the member's wall clock showed during a round that may have just ended. The clock may have
+        jumped back since."""
         clock, read = look.app.store._clock, self.clocks.setdefault(look.name, deque())
         read.append((clock.monotonic_ms(), clock.now_ms()))
         while read[0][0] < read[-1][0] - ROUND_MS:

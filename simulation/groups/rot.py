@@ -1,11 +1,11 @@
-"""Bits that flip on the disks of a Raft-mode set, on one member after the other.
+"""Bits flip on the disks of a Raft-mode set, on one member after the other.
 
-G8  a corrupt entry is found, and repaired on that disk, durably, byte for byte as it was written, whatever member leads and
-    though members die meanwhile
+G8  a corrupt entry is found and durably repaired on that disk, byte for byte as it was written, whichever member leads, even
+    if members die meanwhile
 G9  a leader keeps leading when its follower is missing a corrupt entry, and the follower gets it
 
-Invariant: a bit flips on one disk at a time, below the entries that its checkpoint on disk has sealed. So a majority is intact,
-and no start reads the bit: it begins with the last sealed entry, and takes a check value from the one before."""
+Invariant: a bit flips on one disk at a time, below the entries that the disk's checkpoint has sealed. So a majority is intact.
+No start reads the bit, because a start begins with the last sealed entry and takes a check value from the entry before it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ ROUNDS = 3
 LAGS_MS = 8_000
 FOUND_LIMIT_MS, MENDED_LIMIT_MS = 20_000, 30_000
 BODY_AT = RECORD_HEAD.size + 8 + 8 + 8 + TAIL.size
-"""Of a record: after three hosts and times."""
+"""The position of the body in a record, after hosts and times."""
 PLACE_AT, PLACE_END = 24, 32
-"""Of an entry's header: where it names its position."""
+"""The bytes of an entry's header that contain the entry's position."""
 OWN_AT, OWN_END = 36, 44
-"""And the fields of one disk alone: check value, and how many came before it in its sync."""
+"""The bytes of a header that differ from disk to disk: the check value, and how many entries came before this one in its
+sync."""
 
 
 class Flip(NamedTuple):
@@ -35,17 +36,18 @@ class Flip(NamedTuple):
     path: str
     at: int
     was: bytes
-    """The whole entry."""
+    """The whole entry as it was."""
     begin: int
-    """Of the entry in its file."""
+    """Where the entry begins in its file."""
 
     def __str__(self) -> str:
         return f"{self.node.name}: byte {self.at} of the entry at {self.begin} in {self.path}"
 
 
 class BitFlips:
-    """`entries()` are the committed ones, `looks()` the brokers that run; `end(node, power_cut)` ends one, which comes back by
-    itself; `caught_up()` whether all show what was committed. `flipped` has the brokers with a flipped bit."""
+    """Flips the bits. `entries()` are the committed entries, and `looks()` the running brokers. `end(node, power_cut)` ends a
+    broker, which comes back by itself. `caught_up()` says whether all show what was committed. `flipped` has the brokers with
+    a flipped bit."""
 
     def __init__(
         self,
@@ -77,7 +79,7 @@ class BitFlips:
         self.mended = 0
 
     def play(self) -> None:
-        """While nothing else breaks but members that die. Raises Violation."""
+        """Flip bits, and wait for the repairs. Nothing else happens but deaths of members. Raises Violation."""
         for _ in range(ROUNDS if self._lags else 0):
             self._flip_what_a_follower_misses()
         for node in self._random.sample(self.nodes, len(self.nodes)):
@@ -90,7 +92,8 @@ class BitFlips:
                     self.flipped.discard(node.name)
 
     def _flip_what_a_follower_misses(self) -> None:
-        """A follower is cut off until its leader has forgotten its missing entries, and a bit of one flips at the leader."""
+        """A follower is cut off until the leader no longer has the missing entries in memory. A bit of one of them flips on
+        the leader's disk."""
         self.until(self.caught_up, MENDED_LIMIT_MS, "the set has not caught up")
         leader = self.leader()
         assert leader is not None
@@ -129,7 +132,7 @@ class BitFlips:
         return -1 if look is None else look.raft.last_index
 
     def old_entries(self, node: Node) -> list[CommittedEntry]:
-        """The entries whose bits may flip there."""
+        """The entries on this broker whose bits may flip."""
         look = self.look_at(node)
         store = look.app.store
         sealed = self._sealed(node, f"{look.raft.store.name}/checkpoint")
@@ -157,7 +160,7 @@ class BitFlips:
         return self.flip_at(node, entry, at, self._random.randrange(8))
 
     def flip_at(self, node: Node, entry: CommittedEntry, at: int, bit: int = 0) -> Flip:
-        """Flip a bit of its byte `at`."""
+        """Flip a bit in byte `at` of the entry."""
         number, size = self.nodes.index(node), self._segment_bytes
         start = entry.position - entry.position % size
         path = f"dledger-n{number}/data/{start:020d}"
@@ -177,7 +180,8 @@ class BitFlips:
         )
 
     def _bytes_of(self, entry: CommittedEntry) -> Iterator[int]:
-        """Some bytes that the check of the record, or of the entry's header, covers; or any, often one of the disk's own."""
+        """Bytes in which a bit may flip: bytes that the check of the record or of the entry's header covers, or any bytes,
+        often those that differ from disk to disk."""
         if self._lags:
             yield self._random.randrange(entry.end - entry.position)
             yield self._random.randrange(OWN_AT, OWN_END)
@@ -188,7 +192,8 @@ class BitFlips:
         yield self._random.randrange(PLACE_AT, PLACE_END)
 
     def _until_mended(self, flip: Flip) -> None:
-        """In every other round a member dies meanwhile: the one with the flipped bit, or another."""
+        """Wait until the entry is repaired. In every other round a member dies meanwhile, the one with the flipped bit or
+        another."""
         dies = self._random.choice([flip.node, *self.nodes]) if self._random.random() < 0.5 else None
         self._wait(lambda: self._damages(flip.node) or self.is_intact(flip), FOUND_LIMIT_MS, "found", flip)
         if dies is not None and not self.is_intact(flip):
@@ -202,7 +207,7 @@ class BitFlips:
         return 0 if look is None else len(look.app.store.integrity.damages)
 
     def is_intact(self, flip: Flip) -> bool:
-        """Whether it is intact on the disk itself; retention may have deleted it, or is about to."""
+        """Whether the entry is intact on disk, or retention has deleted it or is about to."""
         look = next((look for look in self.looks() if look.name == flip.node.name), None)
         begin = 0 if look is None else look.app.store.min_offset()
         if flip.path not in flip.node.disk.entries or int(flip.path[-20:]) + flip.begin < begin:

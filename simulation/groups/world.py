@@ -1,7 +1,7 @@
 """A Raft-mode broker set, a name server and a client in one simulated world: load, faults, every invariant.
 
-Invariant: a run follows from its seed alone. Faults stop in the last part of a run; then the set must serve and catch up,
-and the acknowledged messages must be the readable ones.
+Invariant: a run follows from its seed alone. Faults stop in the last part of a run. Then the set must serve and catch up, and
+the readable messages must be the acknowledged ones.
 
     python -m simulation.groups.world --seeds 100 --first 1
     python -m simulation.groups.world --seeds 100 --bug waiting-sends-kept    (succeeds when a seed finds it)
@@ -65,27 +65,27 @@ T = TypeVar("T")
 
 RUN_MS = 40_000
 LONG_RUN_MS = 100_000
-"""In which a lease may end."""
+"""A run of this length may see the end of a lease."""
 START_LIMIT_MS = 20_000
 HEAL_LIMIT_MS = 40_000
 DELIVERY_LIMIT_MS = 30_000
 REGISTERED_LIMIT_MS = 10_000
-"""Less than brokers wait before they register without a cause."""
+"""Limit until a master is registered. It is shorter than the interval at which brokers register without a cause."""
 LOOK_MS = 50
 GATHER_S = 0.03
-"""In sets whose followers are overtaken: there is something to dispatch when another member's log comes."""
+"""In sets whose followers are overtaken, so that records wait for dispatch when another member's log comes."""
 PACE_MS = (400, 2_500)
 SEND_INTERVALS_MS = (40, 90, 150)
 ACKNOWLEDGED_MIN = 50
 READ_LIMIT_MS = 90_000
 COPIED_MS = 10_000
-"""Slaves have their master's tables within this time, and waiting requests have ended."""
+"""Within this time slaves have their master's tables, and waiting requests have ended."""
 CLOCKS_MS = 40_000
-"""The largest distance of clocks so far."""
+"""The largest difference of clocks."""
 
 
 class GroupWorld:
-    """One seed: its kind, faults and load are all drawn from it."""
+    """The world of one seed. Its kind, faults and load are all drawn from the seed."""
 
     def __init__(self, seed: int, totals: Totals | None = None, asked: Asked = NOTHING_ASKED) -> None:
         """Raises FeatureError."""
@@ -257,7 +257,7 @@ class GroupWorld:
         return [look for look in looks if look is not None]
 
     def looks_at_stirred(self) -> list[Look]:
-        """Those that may have changed in the last turn."""
+        """Looks at brokers that may have changed in the last turn."""
         looks = (self.look_on(number, node) for number, node in enumerate(self.nodes) if node.is_stirred)
         return [look for look in looks if look is not None]
 
@@ -273,7 +273,7 @@ class GroupWorld:
         return [look_at(look.name, look.key[1], look.app) for look in self.looks()]
 
     def leader(self) -> Node | None:
-        """The newest leader, where several believe to lead."""
+        """The newest leader, if several believe to lead."""
         leading = [look for look in self.looks() if look.leads]
         newest = max(leading, key=lambda look: look.raft.term, default=None)
         return None if newest is None else self.nodes[newest.number]
@@ -283,7 +283,7 @@ class GroupWorld:
         return None if leader is None else f"{leader.host}:{BROKER_PORT}"
 
     def depose(self, node: Node) -> None:
-        """An operator transfers its leadership to another."""
+        """An operator transfers the node's leadership to another member."""
         look = next((look for look in self.looks() if look.name == node.name), None)
         if look is not None and node.running:
             node.spawn(look.raft.transfer_leadership())
@@ -300,7 +300,7 @@ class GroupWorld:
         )
 
     def serves(self) -> bool:
-        """All are there with their roles, one of them the master of the newest term."""
+        """Whether all members run with their roles, and one of them is the master of the newest term."""
         looks = self.looks()
         roles = [look.app.membership.role for look in looks]
         leaders = [look for look in looks if look.leads]
@@ -368,7 +368,7 @@ class GroupWorld:
             raise Violation("bug", self.errors.bugs[0])
 
     def heal(self) -> None:
-        """End all faults: the set serves within the limit, and again when its leader is killed once more."""
+        """End all faults. Check that the set serves within the limit, and again after its leader is killed once more."""
         self.faults.heal()
         if self.old_disks is not None:
             self.old_disks.heal()
@@ -410,7 +410,7 @@ class GroupWorld:
             raise Violation("G7", f"the name server names {known} as the master, expected {wanted}")
 
     def whole(self, end: int) -> bool:
-        """Whether all vote and show the log to `end` too, and a preferred leader leads."""
+        """Whether all members vote and show the log up to `end`, and a preferred leader leads."""
         leader = self.leader()
         return (
             self.serves()
@@ -421,7 +421,7 @@ class GroupWorld:
         )
 
     def known_master(self) -> str | None:
-        """By the name server's route."""
+        """The master in the name server's route."""
         app = self.namesrv.app
         assert isinstance(app, NamesrvApp)
         group = app.table.groups.get(BROKER_SET)
@@ -511,7 +511,7 @@ class GroupWorld:
             raise Violation("G1", f"{topic} cannot be read: {failure}") from failure
 
     def ever_committed(self) -> dict[MessagePlace, Found]:
-        """By the check's copy."""
+        """All messages that were ever committed, from the check's copy."""
         found = (found_in_queue(message) for message in messages_in(self.check.committed))
         return {message.place: message for message in found}
 

@@ -1,1 +1,1 @@
-"""Bytes that no honest peer sends, as data: whole connections' worth of them, for real ports and for simulated ones."""
+"""Bytes that no honest peer sends, as data. They are whole connections, for real and for simulated ports."""

@@ -1,6 +1,6 @@
-"""A broker without controllers that accepts a notification as one under controllers accepts their answers.
+"""A broker without controllers that accepts a notification as a broker under controllers accepts the controllers' answers.
 
-For the bugs that worlds without controllers plant."""
+This is used by the bugs that worlds without controllers plant."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ started = BrokerApp.start
 
 
 async def hears_notifications(self: BrokerApp) -> None:
-    """A 1008 is not rejected."""
+    """NOTIFY_BROKER_ROLE_CHANGED (1008) is not rejected."""
     self.requests.router.handlers[RequestCode.NOTIFY_BROKER_ROLE_CHANGED] = self._manager.notified
     await started(self)
 
 
 def takes_what_is_notified(self: Membership, grant: Grant, now_ms: int) -> list[Action]:
-    """The master named by a 1008 is accepted, from any sender."""
+    """The master named in NOTIFY_BROKER_ROLE_CHANGED (1008) is accepted from any sender."""
     return self.granted_by_group(grant, now_ms)

@@ -1,6 +1,6 @@
 """Many small requests that any client may send, as bytes of one connection.
 
-Invariant: each flood is whole frames, none of which ends the connection. Pure."""
+Invariant: each flood consists of whole frames, none of which ends the connection. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def small(count: int) -> bytes:
 
 
 def commits(groups: int, topic: str, queues: int) -> bytes:
-    """One-way, of each group in each queue."""
+    """One-way commits of each group in each queue."""
     made = bytearray()
     for group in range(groups):
         for queue_id in range(queues):
@@ -31,7 +31,7 @@ def commits(groups: int, topic: str, queues: int) -> bytes:
 
 
 def tables(count: int) -> bytes:
-    """Requests for all offsets, each of which is answered."""
+    """Requests for the table of all offsets. Each is answered."""
     return b"".join(
         whole(RemotingCommand(RequestCode.GET_ALL_CONSUMER_OFFSET, number)) for number in range(1, count + 1)
     )

@@ -1,6 +1,6 @@
-"""Bytes that are not this protocol, or not frames of it: for every port that reads remoting frames.
+"""Bytes that are not of this protocol, or are no frames of it, for every port that reads remoting frames.
 
-Invariant: each either has to be answered by an error, or ends the connection, or asks for nothing and is not answered. Pure."""
+Invariant: each either must be answered with an error, or ends the connection, or requests nothing and is not answered. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def whole(command: RemotingCommand) -> bytes:
 
 
 def bad_lengths() -> dict[str, bytes]:
-    """Of the frame, and of the header in it."""
+    """Bad lengths of the frame, and of the header in it."""
     found = {f"frame of {size}": sized(size, bytes(8)) for size in LENGTHS}
     for size in (17, HEADER_BYTES_MAX + 1, 2**24 - 1):
         found[f"header of {size} in a frame of 20"] = sized(16, size.to_bytes(4, "big") + bytes(12))
@@ -43,7 +43,7 @@ def bad_lengths() -> dict[str, bytes]:
 
 
 def json_headers() -> dict[str, bytes]:
-    """Of frames that are whole."""
+    """JSON headers of whole frames."""
     headers = {
         "a nest of 30,000": b"[" * 30_000,
         "a nest of objects": b'{"a":' * 10_000,
@@ -68,7 +68,7 @@ def json_headers() -> dict[str, bytes]:
 
 
 def binary_headers() -> dict[str, bytes]:
-    """ROCKETMQ's, with a size of each kind that is none."""
+    """Headers in the ROCKETMQ encoding, each with an impossible size of another kind."""
     command = RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext={"topic": "x"}, serialize_type=ROCKETMQ)
     header = whole(command)[8:]
     found: dict[str, bytes] = {}
@@ -84,7 +84,7 @@ def binary_headers() -> dict[str, bytes]:
 
 
 def begun_frames() -> dict[str, bytes]:
-    """Begun and never ended."""
+    """Frames that are begun and never ended."""
     request = whole(RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO, {"a": "b" * 40}))
     found = {f"the first {count} bytes": request[:count] for count in (1, 3, 4, 7, 8, 20, len(request) - 1)}
     found["16 MiB to come"] = sized(FRAME_BYTES_MAX - 4, bytes(4) + b"x" * 1_000)
@@ -92,6 +92,6 @@ def begun_frames() -> dict[str, bytes]:
 
 
 def not_frames() -> dict[str, bytes]:
-    """All of them, by what they are."""
+    """All of these bytes, by name."""
     parts = (OTHER_PROTOCOLS, bad_lengths(), json_headers(), binary_headers(), begun_frames())
     return {name: data for part in parts for name, data in part.items()}

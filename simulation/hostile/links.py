@@ -1,4 +1,4 @@
-"""Bytes on a replication port that the master of a set must not believe, whatever sender they name. Pure."""
+"""Bytes for a replication port that the master of a set must not believe, whatever sender they name. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def ack(end: int, state: int = 2) -> bytes:
 
 
 def to_masters(stranger: int, master: int) -> dict[str, bytes]:
-    """Valid and invalid messages of a slave; `stranger` is an unused id, `master` that of the master itself."""
+    """Valid and invalid messages of a slave. `stranger` is an unused id, and `master` is the master's id."""
     found = dict(OTHER_PROTOCOLS)
     for state in (-1, 0, 2, 3, 4, 5, I32_MAX):
         found[f"handshake in state {state}"] = handshake(stranger, state)
@@ -38,8 +38,8 @@ def to_masters(stranger: int, master: int) -> dict[str, bytes]:
 
 
 def to_pair_masters(log_end: int) -> dict[str, bytes]:
-    """Bytes that are no report of a slave of a pair whose log ends at `log_end`, or more. Any sender of valid reports is a
-    slave, because their protocol has no names."""
+    """Bytes that are no valid report of a slave to a pair's master whose log ends at or above `log_end`. Any sender of valid
+    reports is a slave, because this protocol has no names."""
     far = {"": REPORT.pack(I64_MAX), " but one": REPORT.pack(I64_MAX - 1), " below": REPORT.pack(-1)}
     found = dict(OTHER_PROTOCOLS) | {f"the furthest report{name}": data for name, data in far.items()}
     found["the lowest report"] = REPORT.pack(-I64_MAX - 1)

@@ -1,7 +1,7 @@
 """Requests between members of a Raft group, and of brokers to controllers, that no server may act on.
 
-Invariant: those that name members claim impossible facts: terms beyond reach, entries and snapshots that do not fit, another
-group. Some of them can be parsed, so that only their sender keeps them from being believed. Pure."""
+Invariant: requests that name members claim impossible facts: terms beyond reach, entries and snapshots that do not fit,
+another group. Some requests can be parsed, so only their sender shows that they must not be believed. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from simulation.hostile.frames import I32_MAX, I64_MAX
 
 TERMS = (I64_MAX, I64_MAX - 1, -1, -I64_MAX - 1, 2**63, 0)
 TERMS_FAR = (1 << 40, TERM_MAX)
-"""Parsed, though no group reaches them."""
+"""Terms that can be parsed, but that no group reaches."""
 TERM_NEAR = 5_000
-"""In reach of one message: only its host distinguishes the sender from a member."""
+"""A term that one message can reach. Only its host distinguishes the sender from a member."""
 
 
 def between_members(group: str, sender: str, receiver: str) -> Iterator[RemotingCommand]:
-    """As if member `sender` asked member `receiver`."""
+    """Requests as if member `sender` asked member `receiver`."""
     yield from believable(group, sender, receiver, TERMS_FAR)
     for claims in (
         {"group": group, "localId": sender, "remoteId": receiver},
@@ -46,7 +46,7 @@ def believable(group: str, sender: str, receiver: str, terms: Sequence[int]) -> 
 
 
 def of_term(term: int, far: int = I64_MAX) -> Iterator[tuple[int, dict[str, Any]]]:
-    """A message of each kind, with indexes that are so `far`."""
+    """One message of each kind for this term. `far` indexes are beyond reach."""
     ledger = {"ledgerEndIndex": far, "ledgerEndTerm": term}
     for pre in (True, False):
         yield MessageCode.VOTE, {"term": term, "preVote": pre, "leadershipTransfer": True, **ledger}
@@ -97,7 +97,8 @@ def of_term(term: int, far: int = I64_MAX) -> Iterator[tuple[int, dict[str, Any]
 
 
 def to_controllers(cluster: str, broker_set: str, master: int, slave: int) -> Iterator[RemotingCommand]:
-    """Of a living set: ids that others hold, sets that its master did not ask for, epochs that are over or never were."""
+    """Requests about a living set: ids that other brokers have, sets that its master did not request, epochs that are over or
+    never were."""
     named = {"clusterName": cluster, "brokerName": broker_set}
     for broker_id in (master, slave, 0, -1, I64_MAX):
         other = {

@@ -1,7 +1,7 @@
-"""Requests of every code with headers and bodies that no server should believe, for all servers of the protocol.
+"""Requests of every code, for all servers of the protocol, with headers and bodies that no server should believe.
 
-Invariant: a request names no living peer, unless a table is made for that; no living peer depends on the state that it would
-change. Pure."""
+Invariant: a request names no living peer, unless its table is made for that. No living peer depends on the state that a
+request would change. Pure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NUMBERS = (
     str(2**63),
     "9" * 5_000,
 )
-"""Values for numeric fields: some are no numbers, some do not fit."""
+"""Values for numeric fields. Some are no numbers, and some do not fit."""
 TEXTS = (
     "",
     " ",
@@ -78,7 +78,7 @@ BODIES = {
     "zlib": zlib.compress(bytes(1 << 20)),
 }
 CHANGE_MUCH = frozenset({RequestCode.RESYNC_BROKER, RequestCode.HAND_OVER})
-"""Operators' own requests, which take effect at once; they are tried only with names of strangers."""
+"""Requests of operators, which take effect at once. They are tried only with names of strangers."""
 
 
 def _is_header(value: object) -> bool:
@@ -86,7 +86,7 @@ def _is_header(value: object) -> bool:
 
 
 def fields_of_headers() -> dict[str, bool]:
-    """Every field that any header has, by its names on the wire: whether it is a number in some header."""
+    """Every wire name of every header's fields -> whether it is a number in some header."""
     found: dict[str, bool] = {}
     for module in HEADER_MODULES:
         for _, each in getmembers(module, _is_header):
@@ -97,7 +97,7 @@ def fields_of_headers() -> dict[str, bool]:
 
 
 def headers(real: dict[str, str]) -> list[dict[str, str]]:
-    """Each has all fields, so it serves for every code. `real` has existing values, such as a topic."""
+    """Headers with all fields, so that each is useful for every code. `real` has existing values, such as a topic."""
     fields = fields_of_headers()
     numbers = {name for name, is_number in fields.items() if is_number}
     found: list[dict[str, str]] = [{}]
@@ -111,13 +111,13 @@ def headers(real: dict[str, str]) -> list[dict[str, str]]:
 
 
 def fitting(header: dict[str, str]) -> dict[str, str]:
-    """Short enough for the parser of headers: longer ones are tried elsewhere."""
+    """Whether a header is short enough for the parser. Longer headers are tried elsewhere."""
     share = 20_000 // max(1, len(header))
     return {name: value[:share] for name, value in header.items()}
 
 
 def requests(codes: Sequence[int], real: dict[str, str]) -> Iterator[RemotingCommand]:
-    """Each code with each header and no body, and with the first valid header and each body."""
+    """Requests of each code, with each header without a body, and with the first valid header and each body."""
     tried = headers(real)
     valid = {
         name: "1" if is_number else real.get(name, "x") for name, is_number in fields_of_headers().items()

@@ -1,7 +1,7 @@
-"""Requests that would change the master, or its set, if they were believed: of living brokers and real epochs.
+"""Requests with living brokers and real epochs that would change the master or its set if they were believed.
 
-Invariant: each is well-formed and names members of the set, so that only its sender, and the controllers' answers, show that it
-is forged. Pure."""
+Invariant: each request is well-formed and names members of the set. Only its sender, and the controllers' answers, show that
+it is forged. Pure."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ EPOCHS_ON = 0, 1, 2, 50, EPOCH_JUMP_MAX, EPOCH_JUMP_MAX + 1
 def notification(
     master: int, address: str, epoch: int, members: frozenset[int], set_epoch: int
 ) -> RemotingCommand:
-    """1008"""
+    """NOTIFY_BROKER_ROLE_CHANGED (1008)."""
     header = NotifyBrokerRoleChangedHeader(address, epoch, set_epoch, master)
     body = SyncStateSetBody(members, set_epoch).encode()
     return RemotingCommand.request(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, header, body)
 
 
 def notifications(addresses: Mapping[int, str], epoch: int, set_epoch: int) -> Iterator[RemotingCommand]:
-    """For a set with these brokers and present epochs: each member as master of this epoch, of the next and of far
-    ones, with smaller sets and all of it."""
+    """Notifications for a set with these brokers and present epochs. They name each member as master of this epoch, the next
+    epoch and far epochs, with smaller sets and the whole set."""
     whole = frozenset(addresses)
     epochs = [*(epoch + on for on in EPOCHS_ON), I32_MAX]
     set_epochs = [*(set_epoch + on for on in SET_EPOCHS_ON), I32_MAX]
@@ -46,7 +46,8 @@ def notifications(addresses: Mapping[int, str], epoch: int, set_epoch: int) -> I
 def registration(
     broker_name: str, broker_id: int, address: str, number: int, incarnation: int
 ) -> RemotingCommand:
-    """A 1003 of a process with this start number, without the check code of its id: strangers do not know it."""
+    """CONTROLLER_REGISTER_BROKER (1003) of a process with this start number. The check code of its id is missing, because
+    strangers do not know it."""
     header = RegisterBrokerToControllerHeader(
         broker_name, broker_id, address, CLUSTER, incarnation=incarnation, start_number=number
     )
@@ -56,8 +57,9 @@ def registration(
 def registrations(
     broker_name: str, processes: Mapping[int, tuple[str, int, int]]
 ) -> Iterator[RemotingCommand]:
-    """To a controller with these registered processes (address, start number, incarnation): new ones of each broker, at its own
-    address and another's, with numbers that follow, that are far and that no disk draws; and the same ones again."""
+    """Registrations for a controller with these registered processes (address, start number, incarnation). They are of new
+    processes of each broker, at its own address and another's, with numbers that follow, that are far, or that no disk draws.
+    The registered processes are repeated, too."""
     for broker_id, (own, number, incarnation) in sorted(processes.items()):
         for address in sorted({own, *(address for address, _, _ in processes.values())}):
             for on in NUMBERS_ON:
@@ -66,7 +68,7 @@ def registrations(
 
 
 def hand_overs(broker_name: str, addresses: Mapping[int, str], epoch: int) -> Iterator[RemotingCommand]:
-    """To a master: requests to make way for each of the members, and to cancel that."""
+    """Requests to a master to hand over to each of the members, and to cancel that."""
     for successor in sorted(addresses):
         for named in (epoch, epoch + 1):
             for called_off in (False, True):

@@ -1,1 +1,1 @@
-"""Virtual time, simulated hosts, their disks and the network between them: the parts of every world."""
+"""The parts of every world: virtual time, simulated hosts, their disks and the network between them."""

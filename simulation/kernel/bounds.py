@@ -1,11 +1,11 @@
-"""Limits of a process in a world: open files, connections, tables, tasks and timers, by the numbers of the world.
+"""Limits of a process's open files, connections, tables, tasks and timers, computed from the numbers of its world.
 
 Invariant: a limit follows from the world's history (hosts, files on the disk, requested names), never from the product's own
 bounds; only sizes are read from the product.
 
-N1 a process has each file open once, and a deleted one not for long · N2 it has few connections with each host ·
-N3 its tables are no larger than the world explains; requests wait no longer than their askers · N4 nor are its tasks and
-timers more."""
+N1 a process has each file open once, and a deleted file not for long · N2 a process has few connections with each host · N3
+tables are no larger than the world explains, and requests wait no longer than their senders · N4 there are no more tasks and
+timers than the world explains."""
 
 from __future__ import annotations
 
@@ -35,20 +35,21 @@ PACKAGES = frozenset(
     }
 )
 GONE_MS_MAX = 60_000
-"""How long a deleted file may stay open: it is still read, or the disk hangs."""
+"""How long a deleted file may stay open, because it is still read or the disk hangs."""
 TABLES_EACH = 4
-"""One of this many looks also checks tables, which takes a walk through all objects of a process."""
+"""One of this many looks also checks tables, which needs a walk through all objects of a process."""
 LINKS_MAX = 24
-"""Between two hosts, of one process: each dials the other for its log, its tables and forwarded requests."""
+"""Connections of one process between two hosts. Each host connects to the other for the log, the tables and forwarded
+requests."""
 LINKS_IDLE_MAX = 8
-"""Of a process whose ports the world does not list."""
+"""The same for a process whose ports the world does not list."""
 LOST_MS_MAX = 130_000
-"""How long a server keeps a connection that the other host has lost silently, as by a power cut: 120 s of silence, two sweeps
-of 5 s."""
+"""How long a server keeps a connection that the other host has lost silently, for example in a power cut: 120 s of silence,
+and two sweeps of 5 s."""
 LOOPS_MAX = 32
-"""Tasks, and timers, of a process that gets no requests."""
+"""Limit of tasks, and of timers, of a process that gets no requests."""
 IN_FLIGHT_MAX = 600
-"""Requests of one moment that wait for their answers: a burst, and the requests that it causes."""
+"""Requests that wait for their answers at one moment: a burst, and the requests that it causes."""
 SETTLED = frozenset(
     {
         "PeerTransport.calls",
@@ -66,7 +67,7 @@ SETTLED = frozenset(
         "Topics._system",
     }
 )
-"""Of a size that neither time nor requests can change."""
+"""Tables whose size neither time nor requests can change."""
 IN_FLIGHT = frozenset(
     {
         "PeerTransport.answers",
@@ -90,37 +91,37 @@ IN_FLIGHT = frozenset(
         "Tasks._tasks",
     }
 )
-"""Requests that wait for an answer, a sync or their time."""
+"""Tables of requests that wait for an answer, a sync or their time."""
 DEADLINES = "Deadlines._heap"
-"""Answered requests stay there until as many wait, or for some seconds."""
+"""Tables of deadlines. Answered requests stay in them until as many wait, or for some seconds."""
 LINKS = frozenset({"Connections.peers", "Mastership._connections", "Gate._links", "Gate._newcomers"})
 LINKS_OLD = 3
-"""Former connections of each link, whose end was not noticed yet."""
+"""Former connections of each link whose end was not noticed yet."""
 IDLE_MAX = 12
-"""Of those, in addition to one of each host, once only brokers and controllers send requests."""
+"""Limit of former connections, in addition to one for each host, when only brokers and controllers send requests."""
 
 
 class Ports(NamedTuple):
-    """The ports where neighbouring hosts meet once no other host sends requests: port -> how many connections each has with
-    another's. Former ones, which the other host has lost, stay for LOST_MS_MAX: on a `single` port, where a host has one
-    connection at a time, one of each loss."""
+    """The ports at which neighbouring hosts connect when no other host sends requests: port -> how many connections a host has
+    with another. Former connections, which the other host has lost, stay for LOST_MS_MAX. On a `single` port, where a host has
+    one connection at a time, each loss leaves one."""
 
     links: Mapping[int, int]
     single: int
 
     @property
     def links_max(self) -> int:
-        """With one host, counting both directions."""
+        """Limit of connections with one host, counting both directions."""
         return 2 * sum(self.links.values())
 
 
 Numbers = Mapping[str, int]
-"""Class.attribute -> how many a table of that name may hold at this moment of the world."""
+"""Class.attribute -> how many items a table of that name may hold at this moment of the world."""
 
 
 @dataclass
 class Bounds:
-    """Of the processes of `nodes`. `found(rule, what)` makes the error that is raised."""
+    """The limits of the processes of `nodes`. `found(rule, what)` makes the error that is raised."""
 
     world: World
     nodes: list[Node]
@@ -131,7 +132,7 @@ class Bounds:
     looks: int = 0
 
     def look(self, expected: Callable[[Node], Numbers], *, idle: bool = False) -> None:
-        """`idle`: no requests were sent for a while, and all is whole."""
+        """Check all limits. `idle` means that no requests were sent for a while, and the world is whole."""
         with_tables = idle or self.looks % TABLES_EACH == 0
         self.looks += 1
         timers = self.world.loop.timers_by_process()

@@ -1,6 +1,6 @@
 """The sizes of all containers that a process's app can reach.
 
-Invariant: a count only reads, and calls nothing of the objects that it walks through."""
+Invariant: a count only reads, and calls no method of the objects."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ PASSED_OVER = (int, str, bytes, bytearray, memoryview, float, type(None), type)
 
 
 def sizes(app: object, packages: frozenset[str]) -> dict[str, int]:
-    """Class.attribute -> size of the largest such container among the objects of these packages; `Class.attribute[]` of the
-    containers in it."""
+    """Class.attribute -> size of the largest such container among the objects of these packages. `Class.attribute[]` is for
+    the containers in it."""
     found: dict[str, int] = {}
     seen: set[int] = set()
     waiting: list[tuple[str, Any]] = [("", app)]

@@ -1,6 +1,6 @@
-"""CPU time of handled requests, as virtual time of their process.
+"""CPU time of handled requests is charged as virtual time of their process.
 
-Invariant: elsewhere work takes no virtual time. While it is charged, a process that has handled requests does nothing else
+Invariant: other work takes no virtual time. While requests are charged, a process that has handled requests does nothing else
 until their time is over, and its `work_us` shows their cost while they are handled."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ deliver, handle = RequestDispatcher.deliver, RequestDispatcher._handle
 
 @contextmanager
 def charged(loop: SimulatedLoop, request_us: int) -> Iterator[None]:
-    """Each request but a send costs that much, in every process."""
+    """In this context, each request but a send costs that much, in every process."""
 
     def handled(
         self: RequestDispatcher, peer: Peer, request: RemotingCommand, replies: list[RemotingCommand]

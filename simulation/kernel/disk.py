@@ -1,10 +1,10 @@
 """The disk of one simulated host; it outlives the processes that use it.
 
-Invariant: bytes that a call of SmallFiles or SegmentFile promised to be durable are there after any crash; bytes that were
-still on their way are there, or not, or half, as the seed says.
+Invariant: bytes that a call of SmallFiles or SegmentFile promised to be durable are there after any crash. Bytes that were
+still on their way are there completely, in part, or not at all, as the seed decides.
 
-Every operation that takes time ends by a timer of its process. So a kill in the middle leaves the finished steps and no
-other, and a caller that is cancelled does not stop the operation on the disk. Folders exist while files are below them."""
+Every operation that takes time ends by a timer of its process. So a kill in the middle leaves only the finished steps, and
+cancelling a caller does not stop the operation on the disk. Folders exist while files are below them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ SYNC_US = (200, 2_000)
 READ_US = (50, 400)
 RESERVE_US = (200, 2_000)
 NEWEST_FILES = 2
-"""Of a folder, which the page cache has."""
+"""So many of the newest files of a folder are in the page cache."""
 CACHED_SHARE = 0.5
-"""Of the older ones, which it has, too, and for how long that stays so."""
+"""The share of older files that are in the page cache, too, and for how long that stays so."""
 CACHED_US = 500_000
 PLENTY_BYTES = 1 << 60
-"""Free where no capacity is set."""
+"""Free space if no capacity is set."""
 OPERATIONS = (
     "read",
     "replace",
@@ -64,7 +64,7 @@ class Fault:
 
 
 class SimulatedDisk:
-    """Files by path; `capacity_bytes` None means that it never fills."""
+    """Files by path. If `capacity_bytes` is None, the disk never fills."""
 
     def __init__(self, name: str, seed: int, loop: SimulatedLoop, trace: Trace) -> None:
         self.name = name
@@ -73,11 +73,11 @@ class SimulatedDisk:
         self.sync_us = SYNC_US
         self.read_us = READ_US
         self.share_kept: float | None = None
-        """Of the writes on their way when the power goes; drawn each time when None."""
+        """The share of writes on their way that survives a power cut. None means that it is drawn each time."""
         self.entries: dict[str, Inode] = {}  # as processes see them
         self._durable: dict[str, Inode] = {}  # names that a power cut leaves
         self.open_files: dict[SimulatedSegmentFile, None] = {}
-        """Of the living process, in the order in which it opened them."""
+        """Open files of the living process, in the order in which they were opened."""
         self._holder: Process | None = None
         self._faults: list[Fault] = []
         self.failures: Counter[str] = Counter()
@@ -99,7 +99,7 @@ class SimulatedDisk:
         self._faults += [Fault(operation, error, where)] * times
 
     def unreadable(self, path: str, ms: int) -> None:
-        """Reads from this file's sectors in the next `ms` get EIO; bytes in memory stay readable."""
+        """In the next `ms`, reads from this file's sectors get EIO. Bytes in memory stay readable."""
         self._unreadable_until_us[path] = self.loop.now_us + ms * 1000
 
     def mend(self) -> None:
@@ -111,7 +111,7 @@ class SimulatedDisk:
         self._unreadable_until_us.clear()
 
     def slow_down(self, min_ms: float, max_ms: float) -> None:
-        """Every sync and every replace takes this long from now on."""
+        """From now on every sync and every replace takes this long."""
         self.sync_us = (int(min_ms * 1000), int(max_ms * 1000))
 
     @property
@@ -120,7 +120,7 @@ class SimulatedDisk:
 
     @property
     def is_well(self) -> bool:
-        """Whether it neither hangs nor is bounded, and no fault waits to strike; for checkers."""
+        """Whether the disk neither hangs nor has a capacity, and no fault waits to strike. For checkers."""
         unreadable = any(self.loop.now_us < until_us for until_us in self._unreadable_until_us.values())
         return not self.stalled and self.capacity_bytes is None and not self._faults and not unreadable
 
@@ -134,13 +134,13 @@ class SimulatedDisk:
         self.drop(prefix)
 
     def drop(self, prefix: str) -> None:
-        """The same, as a process does it."""
+        """Delete files as a process does."""
         for path in [path for path in (*self.entries, *self._durable) if path.startswith(prefix)]:
             self.entries.pop(path, None)
             self._durable.pop(path, None)
 
     def move(self, name: str, to: str) -> bool:
-        """Rename file or folder `name` to `to`, durably, with its durable part; returns whether there was one."""
+        """Rename file or folder `name` durably to `to`, with its durable part. Returns whether it existed."""
         found = False
         for held in (self.entries, self._durable):
             for path in [path for path in held if path == name or path.startswith(f"{name}/")]:
@@ -149,7 +149,7 @@ class SimulatedDisk:
         return found
 
     def put(self, path: str, data: bytes) -> None:
-        """An operator writes a small file, durably."""
+        """Write a small file durably, as an operator."""
         self.entries[path] = self._durable[path] = Inode.durable(data)
 
     def flip_bit(self, path: str, offset: int, bit: int = 0) -> None:
@@ -167,8 +167,7 @@ class SimulatedDisk:
         return any(inode.durably_holds(content) for inode in reversed(inodes))
 
     def durable_part(self, path: str, start: int, end: int) -> bytes:
-        """The bytes that every power cut leaves of [start, end) of the file with that path; none without a file. For
-        checkers."""
+        """The bytes of [start, end) of a file that every power cut leaves. Empty if there is no file. For checkers."""
         inode = self._durable.get(path)
         return b"" if inode is None else inode.durable_part(start, end)
 
@@ -177,13 +176,13 @@ class SimulatedDisk:
         return [(file.path, self.entries.get(file.path) is file.inode) for file in self.open_files]
 
     def is_durable(self, path: str) -> bool:
-        """Whether every power cut would leave this name to the content that processes see under it; for checkers."""
+        """Whether the name would survive every power cut, with the content that processes see under it. For checkers."""
         return path in self.entries and self._durable.get(path) is self.entries[path]
 
     # -- crashes
 
     def process_died(self, process: Process, *, power_cut: bool) -> None:
-        """Prepare the disk for the next process: everything is there, or after a power cut only durable data."""
+        """Prepare the disk for the next process. Everything is there or, after a power cut, only durable data."""
         if self._holder is process:
             self._holder = None
         self.open_files.clear()
@@ -255,7 +254,7 @@ class SimulatedDisk:
             inode.allocated_end = end
 
     def make_durable(self, path: str, inode: Inode | None) -> None:
-        """Make the directory entry of `path` durable as processes see it, if it is still the caller's."""
+        """Make the directory entry of `path` durable as processes see it, if it still belongs to the caller's file."""
         if self.entries.get(path) is inode:
             if inode is None:
                 self._durable.pop(path, None)
@@ -268,7 +267,7 @@ class SimulatedDisk:
                 self.make_durable(path, self.entries.get(path))
 
     def now_and(self, range_us: tuple[int, int], not_before_us: int = 0) -> int:
-        """When an operation ends that starts now (or when an earlier one ends) and takes this long."""
+        """When an operation that takes this long ends, if it starts now or after an earlier one."""
         low, high = range_us
         took_us = low + int(self._random.random() * (high - low))
         return max(max(self.loop.now_us, not_before_us) + took_us, self._stalled_until_us)
@@ -276,7 +275,7 @@ class SimulatedDisk:
     def finish(
         self, at_us: int, process: Process, step: Callable[[], T], kind: str, path: str, size: int = 0
     ) -> asyncio.Future[T]:
-        """Do `step` at that time unless the process has died; its outcome is the future's."""
+        """Do `step` at that time unless the process has died. The future gets the outcome."""
         future: asyncio.Future[T] = self.loop.create_future()
         what = (kind, f"{self.name}/{path}", size)
         self.loop.call_at_us(at_us, self._finish, future, step, what, context=process.context)
@@ -296,7 +295,7 @@ class SimulatedDisk:
                 future.set_result(result)
 
     def caches(self, path: str) -> bool:
-        """Whether the page cache has this file: the newest of its folder always, older ones by chance."""
+        """Whether the page cache has this file. It always has the newest files of a folder, and older files by chance."""
         folder, _, name = path.rpartition("/")
         others = (other.rpartition("/") for other in self.entries)
         if sum(other > name for in_folder, _, other in others if in_folder == folder) < NEWEST_FILES:
@@ -305,7 +304,7 @@ class SimulatedDisk:
         return chance.random() < CACHED_SHARE
 
     def small_file_turn(self, range_us: tuple[int, int]) -> int:
-        """When the next operation on small files is done: they take turns in the order of the calls."""
+        """When the next operation on small files is done. They take turns in the order of the calls."""
         self._small_files_busy_until_us = self.now_and(range_us, self._small_files_busy_until_us)
         return self._small_files_busy_until_us
 
@@ -461,7 +460,7 @@ class SimulatedSmallFiles:
 
 
 def whole_pages(data: bytes) -> int:
-    """The blocks that a small file takes."""
+    """The size of the blocks that a small file takes."""
     return -(-len(data) // PAGE_BYTES) * PAGE_BYTES
 
 
@@ -557,7 +556,7 @@ class SimulatedSegmentFile:
 class SimulatedDirectory:
     """SegmentDirectory below `prefix` ('' or 'folder/.../')."""
 
-    open_max = 3  # few, so that files are opened again all the time
+    open_max = 3  # few, so that files are often opened again
     synced_alone_max = 6
 
     def __init__(self, disk: SimulatedDisk, process: Process, prefix: str = "") -> None:

@@ -1,8 +1,8 @@
-"""Features of a seed, each drawn by itself with a chance of its own.
+"""Features of a seed. Each is drawn independently with its own chance.
 
 This is swarm testing (Groce et al., ISSTA 2012): runs that leave out a part of all features find more than runs that have all
-of them. Invariant: a draw follows from the seed and the feature's name alone, so any two features can meet, and a new feature
-changes no other's draw."""
+of them. Invariant: a draw follows only from the seed and the feature's name. So any two features can meet, and a new feature
+does not change the draws of others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class FeatureError(ValueError):
 
 @dataclass(frozen=True)
 class Asked:
-    """Features that a run has, and features that it does not have, whatever its seed draws."""
+    """Features that a run must have, and features that it must not have, whatever its seed draws."""
 
     added: frozenset[str] = frozenset()
     left_out: frozenset[str] = frozenset()
@@ -50,9 +50,9 @@ NOTHING_ASKED = Asked()
 
 @dataclass(frozen=True)
 class Feature:
-    """`chance`: that a seed draws it. `plays`: its events, and `checks`: the invariants that it adds, for docs/simulation.md.
-    `brings`: features that come with it. `excludes`: features that it cannot be played with, because one breaks the checks of
-    the other."""
+    """One feature. `chance` is the chance that a seed draws it. `plays` are its events and `checks` the invariants that it
+    adds, both for docs/simulation.md. `brings` are features that come with it. `excludes` are features with which it cannot be
+    played, because one breaks the checks of the other."""
 
     name: str
     chance: float
@@ -63,7 +63,7 @@ class Feature:
 
 
 class Features:
-    """All features of a world. Of two that exclude each other, the requested one is played, else the earlier one."""
+    """All features of a world. If two features exclude each other, the requested one is played, else the earlier one."""
 
     def __init__(self, *features: Feature) -> None:
         self._features = {feature.name: feature for feature in features}
@@ -78,8 +78,8 @@ class Features:
         return self._features.values()
 
     def of(self, seed: int, asked: Asked = NOTHING_ASKED) -> frozenset[str]:
-        """The names that `seed` plays. Raises FeatureError where two requested ones exclude each other, or one brings another
-        that is left out; Asked.check reports unknown names."""
+        """The names of the features that `seed` plays. Raises FeatureError if two requested features exclude each other, or
+        one brings a feature that is left out. Asked.check reports unknown names."""
         played: frozenset[str] = frozenset()
         for name, feature in self._features.items():
             if name in asked.added:

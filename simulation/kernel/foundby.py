@@ -1,7 +1,7 @@
 """Which seed finds which planted bug: recorded in foundby.json, which `scripts/refind` rewrites.
 
-A change of timing anywhere changes the events of seeds, and so the seeds that find a bug. So the seeds are data: tests run only
-the recorded ones, and the search for others is a command."""
+A change of timing anywhere changes the events of seeds, and so which seeds find a bug. So the seeds are data. Tests run only
+recorded seeds, and a command searches for others."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from simulation.kernel.seeds import Failure, first_failure
 
 RECORD = Path(__file__).parents[1] / "foundby.json"
 NEAR = 4
-"""How many seeds from the recorded one on are searched before all others."""
+"""This many seeds, from the recorded seed on, are searched before all others."""
 FOUND_WITHIN = 20
-"""How many seeds from it on may find the bug in a test."""
+"""In a test, one of this many seeds, from the recorded seed on, must find the bug."""
 
 
 class NotFoundAnyMore(AssertionError):
@@ -37,7 +37,7 @@ class Find(NamedTuple):
 
 
 class Honest(NamedTuple):
-    """The seed that finds a bug and does not fail without it, or None; `alarms` are failures of seeds without the bug."""
+    """The seed that finds a bug and does not fail without the bug, or None. `alarms` are failures of seeds without the bug."""
 
     seed: int | None
     alarms: tuple[Failure, ...]
@@ -60,7 +60,7 @@ def record(found: Mapping[str, Mapping[str, int]]) -> None:
 
 
 def find(run: Callable[[int], object], seed: int) -> Find:
-    """The failure of `seed`, or of one of the next. Raises NotFoundAnyMore."""
+    """The failure of `seed`, or of one of the next seeds. Raises NotFoundAnyMore."""
     failure = first_failure(run, seed, FOUND_WITHIN)
     if failure is None:
         raise NotFoundAnyMore(seed)
@@ -70,8 +70,8 @@ def find(run: Callable[[int], object], seed: int) -> Find:
 def honest_find(
     run: Callable[[int, str | None], object], bug: str, seed: int, searched: int, failing: frozenset[int]
 ) -> Honest:
-    """Try `seed`, the next ones, and then the first `searched` of all, without those in `failing`, which fail without a bug.
-    A seed counts if it fails with `bug` and not without it."""
+    """Try `seed`, the next seeds, and then the first `searched` of all seeds. Seeds in `failing` are left out, because they
+    fail without a bug. A seed counts if it fails with `bug` and not without it."""
     alarms: list[Failure] = []
     for tried in dict.fromkeys([*range(seed, seed + NEAR), *range(1, searched + 1)]):
         if tried in failing or first_failure(lambda each: run(each, bug), tried, 1) is None:

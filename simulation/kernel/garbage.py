@@ -1,7 +1,7 @@
-"""Python's collector of cycles while a world runs.
+"""Python's garbage collector while a world runs.
 
-Invariant: earlier objects are not looked at, and those of a world seldom; when it ends all is as before. The objects of a
-former world are freed: frozen with the rest, hundreds of worlds would stay."""
+Invariant: objects from before the world are not scanned, and objects of the world seldom. After the world, settings are as
+before. The objects of a former world are freed first, because otherwise they would be frozen with the rest and never freed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SELDOM = (20_000, 10, 100)
-"""A world makes a few hundred thousand objects that live as long as it does; looking at them took a fifth of its time."""
+"""A world makes a few hundred thousand objects that live as long as the world. Scanning them took a fifth of its time."""
 
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """For the length of one world."""
+    """Collect seldom within this context, for the length of one world."""
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()

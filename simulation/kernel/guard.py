@@ -1,8 +1,8 @@
 """Traps for hidden inputs.
 
-Invariant: while a world runs, code of a simulated process that reads the machine's clock, the shared random
-generator or the operating system's randomness raises HiddenInput, and the world fails even where that is
-caught; the test around it is left alone. Logging may read the time: it gets the virtual one."""
+Invariant: while a world runs, code of a simulated process that reads the machine's clock, the shared random generator or the
+operating system's randomness raises HiddenInput. The world fails even if that is caught. The test around the world is not
+affected. Logging may read the time, and gets the virtual time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class HiddenInput(AssertionError):
 
 @contextmanager
 def hidden_inputs_trapped(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """Set the traps while `loop` runs, and take them away however the block ends."""
+    """Set the traps while `loop` runs, and remove them however the block ends."""
     originals = [(module, name, getattr(module, name)) for module, name in TRAPS]
     for module, name, original in originals:
         setattr(module, name, _trap(f"{module.__name__}.{name}", original, loop))

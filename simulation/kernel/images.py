@@ -1,4 +1,4 @@
-"""Images of simulated disks: the content of a volume's snapshot, and a disk that is set back to one.
+"""Images of simulated disks: take one, like a volume's snapshot, and set a disk back to one.
 
 Invariant: an image shares no file with its disk, and is restored once."""
 
@@ -8,17 +8,17 @@ from simulation.kernel.disk import SimulatedDisk
 from simulation.kernel.inode import Inode
 
 Image = dict[str, Inode]
-"""By path."""
+"""An image: the files by path."""
 
 
 def image_of(disk: SimulatedDisk) -> Image:
-    """All files as processes see them; durable once the image is restored."""
+    """All files as processes see them. They are durable once the image is restored."""
     copies = {inode: inode.copy() for inode in disk.entries.values()}
     return {path: copies[inode] for path, inode in disk.entries.items()}
 
 
 def restore(disk: SimulatedDisk, image: Image) -> None:
-    """Set the disk, which no process has, back to its state when `image` was taken."""
+    """Set the disk back to its state when `image` was taken. No process may use the disk."""
     disk.wipe()
     for path, inode in image.items():
         disk.entries[path] = inode

@@ -1,7 +1,7 @@
-"""The content of one simulated file: as its process sees it, and as a power cut would leave it.
+"""The content of one simulated file, as its process sees it and as a power cut would leave it.
 
-Invariant: bytes of a synced page survive every crash; a page that was written and not synced survives a power
-cut or not, as the seed says, and now and then only in part; a process kill alone loses nothing."""
+Invariant: bytes of a synced page survive every crash. Whether a page that was written but not synced survives a power cut,
+perhaps only in part, follows from the seed. A kill of the process alone loses nothing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 PAGE_BYTES = 4096
 SECTOR_BYTES = 512
-TORN_SHARE = 0.1  # of the surviving pages: only some of their sectors survive
+TORN_SHARE = 0.1  # of this share of pages only some sectors survive
 
 
 class Inode:
-    """`data` is the page cache. The copy on disk is made with the first sync (None: all zero)."""
+    """`data` is the page cache. The copy on disk is made at the first sync (None: all zero)."""
 
     def __init__(self, size_bytes: int) -> None:
         self.data = bytearray(size_bytes)
@@ -22,7 +22,7 @@ class Inode:
         self._disk: bytearray | None = None
         self._dropped: dict[
             int, bytes
-        ] = {}  # page number -> content that the kernel wrongly takes for written
+        ] = {}  # page number -> content that the kernel wrongly believes written
 
     @staticmethod
     def durable(content: bytes) -> Inode:
@@ -33,7 +33,7 @@ class Inode:
         return inode
 
     def copy(self) -> Inode:
-        """Another file with this content, all of it on disk."""
+        """Another file with the same content, all of it on disk."""
         copied = Inode.durable(bytes(self.data))
         copied.allocated_end = self.allocated_end
         return copied
@@ -43,7 +43,8 @@ class Inode:
         return start // PAGE_BYTES * PAGE_BYTES, min(-(-end // PAGE_BYTES) * PAGE_BYTES, len(self.data))
 
     def written(self, start: int, end: int) -> list[tuple[int, int]]:
-        """The parts of [start, end) in pages that are not zero, in order: a file system distinguishes pages, not bytes."""
+        """The parts of [start, end) in pages that are not zero, in order, because a file system distinguishes pages and not
+        bytes."""
         found: list[tuple[int, int]] = []
         for page in range(start // PAGE_BYTES * PAGE_BYTES, end, PAGE_BYTES):
             if any(self.data[page : page + PAGE_BYTES]):
@@ -54,7 +55,7 @@ class Inode:
         return found
 
     def persist(self, start: int, content: bytes) -> None:
-        """Write whole pages from `start` to the disk, except those that the kernel thinks it has written."""
+        """Write whole pages from `start` to the disk, except pages that the kernel believes it has written."""
         disk = self._on_disk()
         if not self._dropped:
             disk[start : start + len(content)] = content
@@ -67,12 +68,12 @@ class Inode:
                 disk[start + at : start + at + len(page)] = page
 
     def overwrite(self, content: bytes) -> None:
-        """Write all of a small file, which nobody maps."""
+        """Write all of a small file that nobody maps."""
         self.data = bytearray(content)
 
     def append(self, content: bytes) -> None:
-        """To a small file."""
-        self._on_disk().extend(bytes(len(content)))  # as far as the length is on disk without the content
+        """Append to a small file."""
+        self._on_disk().extend(bytes(len(content)))  # the new length may be on disk without the content
         self.data += content
 
     def persist_all(self) -> None:
@@ -80,8 +81,8 @@ class Inode:
         self._disk = bytearray(self.data)
 
     def drop(self, start: int, content: bytes) -> None:
-        """A sync failed: the kernel marks the pages clean although the disk does not have them. Bytes that it dropped earlier
-        were written over since."""
+        """A sync failed, so the kernel marks the pages clean although the disk does not have them. Bytes that it dropped
+        earlier were overwritten since."""
         disk = self._on_disk()
         for at in range(0, len(content), PAGE_BYTES):
             page, number = content[at : at + PAGE_BYTES], (start + at) // PAGE_BYTES
@@ -90,7 +91,7 @@ class Inode:
                 self._dropped[number] = page
 
     def soil(self, start: int, end: int) -> None:
-        """The kernel knows again that it has to write these pages."""
+        """Make the pages dirty again, so that the kernel writes them."""
         first, last = self.pages(start, end)
         for number in range(first // PAGE_BYTES, -(-last // PAGE_BYTES)):
             self._dropped.pop(number, None)
@@ -99,15 +100,15 @@ class Inode:
         return self._disk is not None and content in self._disk
 
     def durable_part(self, start: int, end: int) -> bytes:
-        """No bytes of a file that was never synced."""
+        """The bytes that every power cut leaves; none for a file that was never synced."""
         return b"" if self._disk is None else bytes(self._disk[start:end])
 
     def survive_kill(self) -> None:
-        """The next process gets the same pages, out of reach of the dead one's views."""
+        """The next process gets copies of the pages, which views of the dead process cannot change."""
         self.data = bytearray(self.data)
 
     def survive_power_cut(self, keeps: Callable[[], bool], chance: random.Random) -> None:
-        """Keep synced pages, and of the others those for which `keeps` returns True."""
+        """Keep synced pages, and other pages for which `keeps` returns True."""
         disk = self._on_disk()
         image = bytearray(disk)
         if self.data != disk:

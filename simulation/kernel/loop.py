@@ -1,7 +1,7 @@
 """An asyncio event loop on virtual time.
 
-Invariant: time moves only when nothing is ready, and then straight to the next timer; the order of callbacks
-depends on the seed and on nothing else (no wall clock, thread, object address or hash seed).
+Invariant: time moves only when nothing is ready, and then directly to the next timer. The order of callbacks depends only on
+the seed, and not on a wall clock, thread, object address or hash seed.
 
 As in asyncio, `call_soon` callbacks of one process run first in, first out, and a stream's bytes, end and loss come in
 order (one pump per direction, see transport.py). The seed decides the order of timers of equal deadline, of processes that are
@@ -51,7 +51,7 @@ class Network(Protocol):
 
 
 class SimulatedTask(asyncio.Task[Any]):
-    """A task that hashes by its number, so a set of tasks (TaskGroup, asyncio.wait) has one order per seed."""
+    """A task whose hash is its number, so that a set of tasks (TaskGroup, asyncio.wait) has one order per seed."""
 
     _hash = 0
 
@@ -63,7 +63,7 @@ class SimulatedTask(asyncio.Task[Any]):
 
 
 class SimulatedHandle(asyncio.Handle):
-    """asyncio's handle, made without its debug bookkeeping: a world makes a thousand for each second it lives."""
+    """asyncio's handle without its debug bookkeeping, because a world makes a thousand handles for each second."""
 
     __slots__ = ()
     _repr = None
@@ -80,7 +80,7 @@ class SimulatedHandle(asyncio.Handle):
 
 
 class SimulatedTimer(asyncio.TimerHandle):
-    """A timer at `when_us` of virtual time, made as plainly."""
+    """A timer at `when_us` of virtual time, also without debug bookkeeping."""
 
     __slots__ = ()
     _repr = None
@@ -111,7 +111,7 @@ class SimulatedTimer(asyncio.TimerHandle):
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """`network` is set before anything connects; a contextvar names the process of a callback."""
+    """The event loop. `network` is set before anything connects. A contextvar names the process of a callback."""
 
     network: Network
     _ready: deque[asyncio.Handle]
@@ -123,7 +123,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.unhandled: list[dict[str, Any]] = []
         self.after_step: list[Callable[[], None]] = []
         self.stirred: set[Process | None] = set()
-        """The processes that ran anything in the turn that has just ended: the memory of others is unchanged."""
+        """The processes that ran anything in the turn that has just ended. The memory of other processes is unchanged."""
         self.outside = Process("outside", "10.255.255.254")  # the test itself; not in any context
         self.processes: list[Process] = [self.outside]
         self._random = random.Random(f"{seed}/loop")
@@ -137,7 +137,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.create_future = partial(asyncio.Future, loop=self)  # type: ignore[method-assign]  # no frame for each
 
     get_debug = staticmethod(bool)  # type: ignore[assignment]
-    """There is no debug mode. Every future, task and handle asks: this answer needs no frame."""
+    """There is no debug mode. Every future, task and handle asks, so the answer must be fast."""
 
     # -- time and callbacks
 
@@ -274,7 +274,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 group[at] = step
 
     def _shuffle(self, items: list[Any]) -> None:
-        """Random.shuffle, the same draws, without its frames."""
+        """The same as Random.shuffle, with the same draws, but faster."""
         bits = self._random.getrandbits
         for at in range(len(items) - 1, 0, -1):
             size = (at + 1).bit_length()
@@ -301,7 +301,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return task
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
-        """Runs `func` at once in this thread; its outcome arrives at a seeded later time."""
+        """Run `func` at once in this thread. Its outcome arrives later, at a time that follows from the seed."""
         future: asyncio.Future[T] = self.create_future()
         delay_us = 1 + int(self._random.random() * EXECUTOR_DELAY_US_MAX)
         try:
@@ -313,7 +313,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return future
 
     def pause(self, process: Process, until_us: int) -> None:
-        """Hold the callbacks of a process until then; of two pauses the one that ends later counts."""
+        """Hold the callbacks of a process until then. If two pauses overlap, the one that ends later counts."""
         if not process.paused:
             process.paused, process.paused_at_us = True, self.now_us
         process.resumes_at_us = max(process.resumes_at_us, until_us)
@@ -380,7 +380,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return error
 
     def lost_exceptions(self) -> list[BaseException]:
-        """Exceptions that ended tasks of living processes and were never retrieved."""
+        """The exceptions that ended tasks of living processes and were never retrieved."""
         return [
             error
             for process in self.processes

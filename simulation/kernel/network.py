@@ -1,7 +1,7 @@
 """The network between simulated hosts.
 
-Invariant: a byte passes from one host to another only while the way there is whole; a connection that is cut is
-held, not lost, and continues in order when the cut heals, as TCP's retransmission makes it."""
+Invariant: a byte passes from one host to another only while the way between them is whole. A connection that is cut is held,
+not lost, and continues in order when the cut heals, as with TCP's retransmission."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Factory = Callable[[], asyncio.BaseProtocol]
 
 
 class Open(NamedTuple):
-    """A connection with `host`, which has `port` here; `lost_us`: since when the other end no longer has it."""
+    """A connection with `host`, at local port `port`. `lost_us` is since when the other end no longer has it."""
 
     host: str
     port: int
@@ -50,7 +50,7 @@ class SimulatedServer(asyncio.AbstractServer):
         return (SimulatedSocket(self._bound),) if self._serving else ()
 
     def takes(self, host: str, *, from_own_host: bool) -> bool:
-        """Whether a connection to `host` reaches the address that this server is bound to."""
+        """Whether a connection to `host` reaches the address to which this server is bound."""
         if self._bound[0] in LOOPBACK:
             return from_own_host and host in (*LOOPBACK, *ANY_HOST)
         return self._bound[0] in ANY_HOST or host == self._bound[0]
@@ -74,12 +74,12 @@ class SimulatedServer(asyncio.AbstractServer):
         await self._network.loop.create_future()
 
     async def wait_closed(self) -> None:
-        """Return once the event loop has gone round, as asyncio's does when no connection is open."""
+        """Return after one turn of the event loop, as asyncio's server does when no connection is open."""
         await asyncio.sleep(0)
 
 
 class SimulatedNetwork(Ways):
-    """Listeners, and connections over the ways; `loop` asks here for both."""
+    """Listeners, and connections over the ways. The event loop gets both here."""
 
     def __init__(self, loop: SimulatedLoop, seed: int, trace: Trace) -> None:
         super().__init__(loop, seed, trace)
@@ -94,8 +94,8 @@ class SimulatedNetwork(Ways):
     # -- faults
 
     def heal(self, host: str | None = None, other: str | None = None) -> None:
-        """Mend both ways between two hosts, all ways of one host, or (no argument) everything: then misdirected connections are
-        reset, too."""
+        """Heal both ways between two hosts, all ways of one host or, without an argument, everything. Only then misdirected
+        connections are reset, too."""
         if host is None:
             self._misdirected.clear()
             for near in self._astray:
@@ -124,7 +124,7 @@ class SimulatedNetwork(Ways):
             self.loop.call_at_us(self.loop.now_us + wait_us, pipe.wake, context=self.context)
 
     def misdirect(self, host: str, other: str, to: str) -> None:
-        """New connections of `host` to `other` reach `to` from now on, as after a change of addresses that it missed."""
+        """From now on, new connections of `host` to `other` reach `to`, as after a change of addresses that `host` missed."""
         self._misdirected[host, other] = to
 
     def reset(self, host: str, other: str) -> None:
@@ -134,8 +134,8 @@ class SimulatedNetwork(Ways):
             transport.out.silence()
 
     def hold_up(self, host: str, port: int, late_ms: int) -> None:
-        """Data that `host` sends from now on over its present connections at its `port` arrives that much later; others are not
-        held up."""
+        """Data that `host` sends from now on over its present connections at its `port` arrives that much later. Other
+        connections are not affected."""
         for pipe in self._pipes:
             if pipe.source.name == (host, port):
                 pipe.late_us = 1000 * late_ms
@@ -167,8 +167,8 @@ class SimulatedNetwork(Ways):
     # -- processes
 
     def process_died(self, process: Process, *, silent: bool) -> None:
-        """The kernel closes the sockets of a killed process; a host that lost power (`silent`) sends nothing, and
-        its peers are reset when they send after it is back."""
+        """The kernel closes the sockets of a killed process. A host that lost power (`silent`) sends nothing, and its peers
+        get resets when they send after it is back."""
         for key, server in list(self._servers.items()):
             if server.process is process:
                 del self._servers[key]
@@ -196,7 +196,7 @@ class SimulatedNetwork(Ways):
     def listen(
         self, factory: Factory, host: Any, port: int | None, options: dict[str, Any]
     ) -> SimulatedServer:
-        """Serve create_server. `port` 0 takes a free one; OSError (EADDRINUSE, EADDRNOTAVAIL) as a kernel."""
+        """Serve create_server. `port` 0 takes a free port. Raises OSError (EADDRINUSE, EADDRNOTAVAIL) as a kernel does."""
         _no_tls(options)
         process = PROCESS.get() or self.loop.outside
         hosts = [host] if host is None or isinstance(host, str) else list(host)
@@ -219,8 +219,8 @@ class SimulatedNetwork(Ways):
     async def connect(
         self, factory: Factory, host: str, port: int, options: dict[str, Any]
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """Serve create_connection: ConnectionRefusedError where no server listens, TimeoutError where no answer
-        comes in the kernel's two minutes."""
+        """Serve create_connection. Raises ConnectionRefusedError if no server listens, and TimeoutError if no answer comes in
+        the kernel's two minutes."""
         _no_tls(options)
         process = PROCESS.get() or self.loop.outside
         target = process.host if host in LOOPBACK or host in ANY_HOST else host
@@ -280,7 +280,7 @@ class SimulatedNetwork(Ways):
         return port
 
     def _forget(self, transport: SimulatedTransport) -> None:
-        """One side is gone; the connection is dropped once both are. A peer that does not notice keeps it."""
+        """One side is gone. The connection is dropped once both sides are gone. A peer that does not notice keeps it."""
         if transport.peer.is_gone():
             self._pipes.pop(transport.out, None)
             self._pipes.pop(transport.peer.out, None)

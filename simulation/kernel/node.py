@@ -1,7 +1,7 @@
 """One simulated server: a host, its disk, its clock and the process that runs on it, if one does.
 
-Invariant: at most one process of a node is alive, and only it uses the node's disk; only the disk keeps the promises of
-a killed process."""
+Invariant: at most one process of a node is alive, and only that process uses the node's disk. Only the disk keeps the promises
+of a killed process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SimulatedClock:
 
 
 class Node:
-    """Start, kill, pause and stop one server. `skew_ms` is how far its wall clock is off; it may be set."""
+    """Start, kill, pause and stop one server. `skew_ms` is how far its wall clock is off, and may be set."""
 
     def __init__(self, seed: int, network: SimulatedNetwork, trace: Trace, name: str, host: str) -> None:
         self.seed = seed
@@ -51,7 +51,7 @@ class Node:
         self.app: App | None = None
         self.failure: BaseException | None = None  # why its last process ended by itself
         self.serving = False  # between start and the end of the process
-        self.leaving = False  # between a graceful end's beginning and the end of the process
+        self.leaving = False  # from the beginning of a graceful end to the end of the process
         self.left_behind: list[str] = []  # tasks that outlived the last graceful stop: a leak
         self.incarnation = 0
         self.boots = 0  # power cuts so far
@@ -68,7 +68,7 @@ class Node:
         return self.process in self.loop.stirred
 
     def runtime(self) -> Runtime:
-        """The outside world of the node's process; a new process if none runs."""
+        """The outside world of the node's process. If none runs, a new process is made."""
         process = self._process()
         return Runtime(
             clock=SimulatedClock(self),
@@ -81,8 +81,8 @@ class Node:
         )
 
     def start(self, make_app: Callable[[Runtime], App]) -> None:
-        """Take the store lock, make the app and start it in a new process. A fatal error ends that process as a
-        crash does and is kept in `failure`; one that only a bug can raise fails the world."""
+        """Take the store lock, make the app and start it in a new process. A fatal error ends that process like a crash, and
+        is kept in `failure`. An error that only a bug can raise fails the world."""
         assert not self.serving, f"{self.name} already serves"
         self.serving, self.leaving = True, False
         runtime = self.runtime()
@@ -116,8 +116,8 @@ class Node:
         return self.loop.create_task(coroutine, name=name, context=process.context.copy())  # type: ignore[arg-type]
 
     def kill(self, *, power_cut: bool = False) -> None:
-        """End the process between two steps: no `finally` block runs. Its sockets are closed by the kernel, or
-        with `power_cut` fall silent until the next start; the disk keeps the data that such a crash leaves."""
+        """End the process between two steps, so that no `finally` block runs. The kernel closes its sockets or, with
+        `power_cut`, they fall silent until the next start. The disk keeps the data that such a crash leaves."""
         process = self.process
         self.boots += power_cut
         if process is None or not process.alive:
@@ -132,12 +132,12 @@ class Node:
         self.disk.process_died(process, power_cut=power_cut)
 
     async def stop(self) -> None:
-        """Graceful end; returns once the process has exited."""
+        """End the process gracefully, and return once it has exited."""
         await self.leave()
 
     def leave(self) -> asyncio.Task[None]:
-        """Begin a graceful end within the process, as mqruntime.serve does: a start under way is cancelled, app.stop() runs,
-        and the process exits, also when the last sync failed."""
+        """Begin a graceful end within the process, as mqruntime.serve does. A start under way is cancelled, app.stop() runs,
+        and the process exits, even if the last sync failed."""
         assert self.running and self.app is not None, f"{self.name} does not run"
         process, app, serving = self._process(), self.app, self._serving_task
         self.leaving = True
@@ -156,7 +156,7 @@ class Node:
         return self.spawn(end())
 
     def pause(self, ms: int) -> None:
-        """The process runs nothing for `ms` (SIGSTOP, a long collection), while its kernel and peers go on."""
+        """The process runs nothing for `ms` (SIGSTOP, a long garbage collection), while its kernel and peers continue."""
         process = self._process()
         assert process.alive, f"{self.name} does not run"
         self.loop.pause(process, self.loop.now_us + ms * 1000)

@@ -1,4 +1,4 @@
-"""Bugs that are planted into product code for the length of a run, to prove that the checks find them.
+"""Bugs that are planted into product code for one run, to prove that the checks find them.
 
 Invariant: nothing is left of a bug when its context ends. A property is replaced by a property."""
 
@@ -15,7 +15,7 @@ Wrong = TypeVar("Wrong", bound=Callable[..., object])
 
 
 class Bugs(dict[str, list[tuple[object, str, Any]]]):
-    """Name of a bug -> its replacements (owner, attribute, new value); a bug may have several."""
+    """Name of a bug -> its replacements (owner, attribute, new value). A bug may have several."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,13 +24,13 @@ class Bugs(dict[str, list[tuple[object, str, Any]]]):
     def bug(
         self, name: str, owner: object, attribute: str, *, plays: tuple[str, ...] = ()
     ) -> Callable[[Wrong], Wrong]:
-        """Replace `owner`'s attribute by the decorated function while the bug is planted. `plays`: features without which no
-        seed finds it.
+        """Replace `owner`'s attribute by the decorated function while the bug is planted. `plays` are features without which
+        no seed finds the bug.
 
         Raises:
             AttributeError: `owner` does not have it.
         """
-        getattr(owner, attribute)  # a run that fails for want of it would count as having found the bug
+        getattr(owner, attribute)  # else a run without it would fail, and count as having found the bug
 
         def noted(wrong: Wrong) -> Wrong:
             self.setdefault(name, []).append((owner, attribute, wrong))
@@ -40,11 +40,11 @@ class Bugs(dict[str, list[tuple[object, str, Any]]]):
         return noted
 
     def playing(self, *plays: str) -> Planting:
-        """For bugs that all need the same features."""
+        """A decorator like `bug`, for bugs that all need the same features."""
         return Planting(self, plays)
 
     def asked(self, name: str, features: Iterable[str]) -> Asked:
-        """The features that a seed of a world with `features` must play so that it may find the bug."""
+        """The features that a seed of a world with `features` must play to find the bug."""
         return Asked(self._plays[name] & frozenset(features))
 
     @contextmanager

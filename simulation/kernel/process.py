@@ -1,7 +1,7 @@
 """One incarnation of a node: everything that a kill ends at once.
 
-Invariant: a callback whose process is dead never runs, and one whose process is paused runs after the pause, in
-the order it was due; a killed process therefore executes nothing more, not even its `finally` blocks."""
+Invariant: a callback of a dead process never runs. A callback of a paused process runs after the pause, in the order in which
+it was due. So a killed process executes nothing more, not even its `finally` blocks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("simulated process", default=None)
 
 SWEEP_EVERY = 64
-CLOSE_ATTEMPTS_MAX = 100  # awaits that finally blocks of one coroutine may still stop at
+CLOSE_ATTEMPTS_MAX = 100  # limit of awaits in finally blocks of one coroutine
 
 
 class Process:
-    """Its tasks and callbacks carry it in their context; `host` is where its sockets live; `pauses` are its pauses as (from,
-    to) in us; `worked_us` is the charge for its work (simulation.kernel.cpu)."""
+    """A process. Its tasks and callbacks have it in their context. `host` has its sockets. `pauses` are (from, to) in us;
+    `worked_us` is the charge for its work (simulation.kernel.cpu)."""
 
     def __init__(self, name: str, host: str) -> None:
         self.name = name
@@ -37,7 +37,7 @@ class Process:
         self.context.run(PROCESS.set, self)
 
     def adopt(self, task: asyncio.Task[Any]) -> None:
-        """Keep a strong reference: the collector must never decide when a task ends."""
+        """Keep a strong reference to the task, so that the garbage collector never decides when a task ends."""
         if len(self.tasks) >= self._sweep_at:
             self.tasks = self.pending()
             self._sweep_at = 2 * len(self.tasks) + SWEEP_EVERY
@@ -48,8 +48,8 @@ class Process:
         return [task for task in self.tasks if not task.done()]
 
     def bury(self) -> None:
-        """Close the remaining coroutines. Only for the end of the world: their `finally` blocks run now,
-        on a loop, network and disk that no longer do anything."""
+        """Close the remaining coroutines, only at the end of the world. Their `finally` blocks run now, with a loop, network
+        and disk that no longer do anything."""
         self.alive = False
         for task in self.pending():
             task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -59,9 +59,9 @@ class Process:
 
 
 def close_quietly(coroutine: Any, context: contextvars.Context) -> None:
-    """Close a coroutine whatever its `finally` blocks raise or wait for: it belongs to a dead process."""
+    """Close a coroutine of a dead process, whatever its `finally` blocks raise or wait for."""
     if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
-        for argument in inspect.getcoroutinelocals(coroutine).values():  # it never came to await them
+        for argument in inspect.getcoroutinelocals(coroutine).values():  # not awaited yet
             if inspect.iscoroutine(argument):
                 close_quietly(argument, context)
     close: Callable[[], None] = coroutine.close

@@ -1,4 +1,4 @@
-"""Runs of seeds, one after another until one fails: for tests, and for a command line."""
+"""Run seeds one after another until one fails, for tests and for a command line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def described(error: Exception) -> str:
 
 
 def features_options(parser: argparse.ArgumentParser) -> None:
-    """`--with` and `--without`: arguments.with_ and arguments.without are lists of names."""
+    """Add `--with` and `--without`. Then arguments.with_ and arguments.without are lists of names."""
     for option, destination, help_ in (
         ("--with", "with_", "a feature that each seed plays, whatever it draws; may be repeated"),
         ("--without", "without", "a feature that none plays; may be repeated"),
@@ -49,7 +49,7 @@ def features_options(parser: argparse.ArgumentParser) -> None:
 
 
 def options_of(asked: Asked) -> str:
-    """The options that request these features, as a shell reads them, each after a blank."""
+    """The options that request these features, for a shell, each after a blank."""
     pairs = [("--with", name) for name in sorted(asked.added)]
     pairs += [("--without", name) for name in sorted(asked.left_out)]
     return "".join(f" {option} {shlex.quote(name)}" for option, name in pairs)
@@ -61,9 +61,10 @@ def main(
     count: int,
     run: Callable[[int, str | None, Totals, Asked], object],
 ) -> int:
-    """Run a world's command: `count` seeds by default, with a bug of `bugs` planted if an option names one, then print totals.
+    """Run a world's command: run `count` seeds by default, with a bug of `bugs` planted if an option names one, and print
+    totals.
 
-    Returns the exit code: 0 when no seed failed, or when a seed found the bug."""
+    Returns the exit code, which is 0 if no seed failed or a seed found the bug."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=count, help="how many")
     parser.add_argument("--first", type=int, default=1, help="the first of them")

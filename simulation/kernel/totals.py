@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Totals:
-    """`faults` are those that happened, by kind; `began_s` is the CPU time of this process when counting began."""
+    """`faults` are the faults that happened, by kind. `began_s` is the CPU time of this process when counting began."""
 
     counts: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)

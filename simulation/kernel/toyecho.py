@@ -1,4 +1,4 @@
-"""A toy service, to test the kernel with: every line that comes in is written to disk and sent back.
+"""A toy service to test the kernel: every received line is written to disk and sent back.
 
 Invariant: a line is on disk before it is echoed."""
 
@@ -14,7 +14,7 @@ LOG_BYTES = 64 * 1024
 
 
 class EchoApp:
-    """Lines over TCP port `port`; the log is a segment of 64 KiB in which a zero byte ends the text."""
+    """Echoes lines at TCP port `port`. The log is a segment of 64 KiB in which a zero byte ends the text."""
 
     def __init__(self, runtime: Runtime, port: int) -> None:
         self._runtime = runtime
@@ -58,7 +58,7 @@ class EchoApp:
                 await writer.drain()
                 self.echoed += 1
         except ConnectionError:
-            return  # the client went away; it asks again elsewhere
+            return  # the client is gone, and asks elsewhere
         finally:
             writer.close()
 

@@ -1,7 +1,7 @@
 """The running hash of all events of a world.
 
-Invariant: two runs of one seed that delivered the same bytes at the same virtual times have the same digest, in
-any process and under any PYTHONHASHSEED; the first difference changes every later digest."""
+Invariant: two runs of one seed that delivered the same bytes at the same virtual times have the same digest, in any process
+and under any PYTHONHASHSEED. The first difference changes every later digest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RECENT_MAX = 200
 
 
 class Trace:
-    """`digest` is a CRC over all events so far; `recent` holds the last of them for a failure report."""
+    """`digest` is a CRC over all events so far. `recent` holds the last events for a failure report."""
 
     def __init__(self) -> None:
         self.digest = 0
@@ -20,7 +20,7 @@ class Trace:
         self.recent: deque[tuple[int, str, str, int]] = deque(maxlen=RECENT_MAX)
 
     def event(self, at_us: int, kind: str, where: str, size: int = 0, data: bytes | memoryview = b"") -> None:
-        """One delivered chunk, connection change or disk operation at virtual time `at_us`."""
+        """Add one delivered chunk, connection change or disk operation at virtual time `at_us`."""
         self.digest = zlib.crc32(data, zlib.crc32(f"{at_us} {kind} {where} {size};".encode(), self.digest))
         self.events += 1
         self.recent.append((at_us, kind, where, size))

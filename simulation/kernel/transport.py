@@ -1,10 +1,10 @@
 """One end of a simulated TCP connection, and the two pipes between the ends.
 
-Invariant: a pipe delivers its items in the order of the writes, each once: bytes, then the end or the loss; a
-chunk that cannot pass (partition, paused or slow reader) holds back everything behind it and never reorders.
+Invariant: a pipe delivers each item once, in the order of the writes: bytes, then the end or the loss. A chunk that cannot
+pass (because of a partition, or a paused or slow reader) holds back everything behind it.
 
-Accepted bytes are copied, as into a kernel's socket buffer; bytes without room stay with the transport
-as the caller's own buffers and count towards the high-water mark."""
+Accepted bytes are copied, as into a kernel's socket buffer. Bytes without room stay with the transport, as the caller's own
+buffers, and count towards the high-water mark."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from simulation.kernel.loop import SimulatedLoop
 from simulation.kernel.process import Process
 from simulation.kernel.ways import Ways
 
-WINDOW_BYTES = 256 * 1024  # send buffer of one side and receive buffer of the other together
+WINDOW_BYTES = 256 * 1024  # one side's send buffer and the other's receive buffer
 READ_BYTES_MAX = 256 * 1024
-SPLIT_SHARE = 0.15  # of deliveries that stop at a random byte
+SPLIT_SHARE = 0.15  # share of deliveries that stop at a random byte
 SPLIT_GAP_US_MAX = 300
 
 DATA, END, LOSS = "data", "end", "loss"
@@ -41,11 +41,11 @@ class SimulatedSocket:
         return self._peer
 
     def setsockopt(self, *option: Any) -> None:
-        """Options change nothing here: no delay, keep-alive and buffer sizes are the network's to choose."""
+        """Options have no effect: the simulated network decides delays, keep-alive and buffer sizes."""
 
 
 class Pipe:
-    """One direction. `in_flight` bytes are sent and not yet taken by the reader (or not yet acknowledged)."""
+    """One direction of a connection. `in_flight` bytes are sent and not yet taken by the reader (or not yet acknowledged)."""
 
     def __init__(self, ways: Ways, source: SimulatedTransport, sink: SimulatedTransport) -> None:
         self._ways = ways
@@ -64,7 +64,7 @@ class Pipe:
         return WINDOW_BYTES - self._in_flight - self._unacknowledged
 
     def send(self, kind: str, data: bytes = b"") -> None:
-        """Put one item on its way; after LOSS nothing more goes."""
+        """Send one item. After LOSS nothing more is sent."""
         if self._closed:
             return
         self._closed = kind == LOSS
@@ -79,19 +79,20 @@ class Pipe:
         self._items.clear()
 
     def reset(self) -> None:
-        """The source is closed and bytes came for it: its kernel answers with a reset."""
+        """The source is closed and got bytes, so its kernel answers with a reset."""
         self._closed = False
         self.send(LOSS)
 
     def sink_died(self) -> None:
-        """Items on their way now meet a closed socket; its process cannot run `_deliver` any more."""
+        """The sink's process died. Items on their way reach a closed socket, because the process cannot run `_deliver` any
+        more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
             self.wake()
 
     def wake(self, at_us: int | None = None) -> None:
-        """The path is whole again, or the reader reads again: continue with the head."""
+        """The path is whole again, or the reader reads again: continue with the first item."""
         if self._unacknowledged and not self._ways.is_cut(self.hosts[1], self.hosts[0]):
             self._unacknowledged = 0
             self.source.room_made()
@@ -134,7 +135,7 @@ class Pipe:
             self._deliver_bytes()
 
     def _deliver_bytes(self) -> None:
-        """Hand over the arrived bytes: all of them joined, or up to a random byte."""
+        """Deliver the arrived bytes, all of them joined or up to a random byte."""
         ways, items = self._ways, self._items
         now_us = ways.loop.now_us
         data = items.popleft()[2]
@@ -155,7 +156,7 @@ class Pipe:
             items.appendleft((now_us + gap_us, DATA, view[take:]))
             data = view[:take]
         if ways.is_cut(self.hosts[1], self.hosts[0]):
-            self._unacknowledged += take  # the acknowledgement is lost with the way back
+            self._unacknowledged += take  # no acknowledgement comes back
         ways.trace(DATA, self.label, data)
         unread = self.sink.bytes_received(bytes(data))
         self._in_flight -= take
@@ -197,13 +198,13 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):  # type: ignore[
         self._unsent_size = 0
         self._paused = False
         self._closing = False  # close() or abort() was called, or the connection is lost
-        self._ending = False  # the end is to be sent once all bytes are
+        self._ending = False  # whether the end follows once all bytes are sent
         self._end_sent = False
         self._end_received = False
-        self._gone = False  # no bytes come in or leave any more; connection_lost is called or under way
+        self._gone = False  # whether connection_lost was called or is under way
         self._made = False
         self.gone_us = 0
-        """Since when, once it is."""
+        """Since when it is gone."""
 
     # -- called by the protocol
 
@@ -289,14 +290,14 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):  # type: ignore[
         return self._gone
 
     def made(self, protocol: asyncio.BaseProtocol) -> None:
-        """Call connection_made; bytes have waited for it."""
+        """Call connection_made. Bytes have waited for this."""
         self._protocol = protocol
         self._made = True
         protocol.connection_made(self)
         self.peer.out.wake()
 
     def bytes_received(self, data: bytes) -> memoryview | None:
-        """Hand them to the protocol; returns those that it must not have yet, because it has stopped reading."""
+        """Pass the bytes to the protocol. Returns the bytes that it must not get yet, because it has stopped reading."""
         protocol = self._protocol
         if isinstance(protocol, asyncio.BufferedProtocol):
             rest, size = memoryview(data), len(data)
@@ -328,7 +329,7 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):  # type: ignore[
             self.close()
 
     def lost(self, error: Exception | None) -> None:
-        """The connection is over for this side; connection_lost follows in its own callback."""
+        """The connection has ended for this side. connection_lost follows in its own callback."""
         if self._gone:
             return
         self._gone = self._closing = self._ending = True

@@ -1,6 +1,6 @@
 """The error that every check raises.
 
-Invariant: `rule` names the rule that does not hold, as the checks' docstrings do."""
+Invariant: `rule` is the name, in the checks' docstrings, of the rule that does not hold."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ class Violation(AssertionError):
 
 
 def expect(rule: str, holds: bool, what: str) -> None:
-    """Raises Violation."""
+    """Raise Violation unless the condition holds."""
     if not holds:
         raise Violation(rule, what)

@@ -14,11 +14,11 @@ LOOPBACK_DELAY_US = (10, 40)
 DELAY_US = (100, 500)
 
 Way = tuple[str, str]
-"""(from host, to host)"""
+"""(from host, to host)."""
 
 
 class Ways:
-    """The state of each way. `context` is that of the hosts' kernels: of no process."""
+    """The state of each way. `context` is that of the hosts' kernels, which belongs to no process."""
 
     def __init__(self, loop: SimulatedLoop, seed: int, trace: Trace) -> None:
         self.loop = loop
@@ -31,28 +31,28 @@ class Ways:
         self._stalled: dict[tuple[str, str, int], None] = {}
 
     def cut(self, host: str, other: str, *, both: bool = True) -> None:
-        """Nothing passes from `host` to `other` (and back, if `both`) until `heal`; senders notice nothing."""
+        """Nothing passes from `host` to `other` (and back, if `both`) until `heal`. Senders notice nothing."""
         for way in ((host, other), (other, host)) if both else ((host, other),):
             self._cut_since_us.setdefault(way, self.loop.now_us)
 
     def stall(self, host: str, other: str, port: int) -> None:
-        """Nothing passes between two hosts on connections with `port` of either until `heal`, as their packets are lost; other
-        connections work."""
+        """Nothing passes between two hosts on connections with `port` of either host until `heal`, because the packets are
+        lost. Other connections work."""
         self._stalled[host, other, port] = self._stalled[other, host, port] = None
 
     def is_stalled(self, name: tuple[str, int], other: tuple[str, int]) -> bool:
-        """Of a connection between these two."""
+        """Whether a connection between these two hosts is stalled."""
         stalled, hosts = self._stalled, (name[0], other[0])
         return bool(stalled) and ((*hosts, name[1]) in stalled or (*hosts, other[1]) in stalled)
 
     def delay(self, host: str, other: str, min_ms: float, max_ms: float) -> None:
-        """One-way delay between two hosts, both ways, drawn evenly for each write."""
+        """Set the one-way delay between two hosts, in both directions. It is drawn evenly for each write."""
         assert 0 < min_ms <= max_ms
         for way in ((host, other), (other, host)):
             self._delays_us[way] = (int(min_ms * 1000), int(max_ms * 1000))
 
     def usual_delays(self) -> None:
-        """As at the beginning, between all hosts."""
+        """Reset the delays between all hosts to those at the beginning."""
         self._delays_us.clear()
 
     def is_cut(self, host: str, other: str) -> bool:

@@ -1,6 +1,6 @@
 """One seed's world: its loop, network, trace and nodes.
 
-Invariant: everything that happens in it follows from the seed and from the calls of the test; the same two give
+Invariant: everything that happens in the world follows from the seed and the calls of the test. The same seed and calls give
 the same trace digest.
 
     with World(seed) as world:
@@ -28,11 +28,11 @@ RUN_LIMIT_MS = 600_000
 
 
 class NotReached(SimulationError):
-    """The condition of `run_until` was not met; shows the seed and the position of every task."""
+    """The condition of `run_until` was not met. The text has the seed and the position of every task."""
 
 
 class World:
-    """Use as a context manager: at its end the remaining processes are buried."""
+    """One world, used as a context manager. At the end the remaining processes are buried."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -53,7 +53,7 @@ class World:
         return self.loop.now_us // 1000
 
     def after_each_step(self, check: Callable[[], None]) -> None:
-        """Call `check` after each turn of the event loop: the place for invariants."""
+        """Call `check` after each turn of the event loop. This is the place for invariants."""
         self.loop.after_step.append(check)
 
     def run_for_ms(self, ms: int) -> None:
@@ -61,7 +61,7 @@ class World:
         self._run(asyncio.sleep(ms / 1000))
 
     def run_until(self, predicate: Callable[[], bool], limit_ms: int) -> None:
-        """Run until `predicate`, asked after each step, holds; NotReached when it does not within `limit_ms`."""
+        """Run until `predicate`, called after each step, holds. Raises NotReached if that does not happen within `limit_ms`."""
         if predicate():
             return
         reached = self.loop.create_future()
@@ -77,7 +77,7 @@ class World:
             self.loop.after_step.remove(ask)
 
     def run(self, coroutine: Coroutine[Any, Any, T], *, limit_ms: int = RUN_LIMIT_MS) -> T:
-        """Run a coroutine of the test, which lives on a host of its own outside all nodes, to its end."""
+        """Run a coroutine of the test to its end. The test has its own host outside all nodes."""
         return self._run(self._within(coroutine, limit_ms))
 
     def run_on(self, node: Node, coroutine: Coroutine[Any, Any, T], *, limit_ms: int = RUN_LIMIT_MS) -> T:
@@ -103,7 +103,7 @@ class World:
             self.network.heal(host, other)
 
     def close(self) -> None:
-        """Bury all processes; the world cannot run again."""
+        """Bury all processes. The world cannot run again."""
         self.loop.close()
 
     def __enter__(self) -> Self:

@@ -1,1 +1,1 @@
-"""Bugs that are planted into the product for the length of a run, by the world whose checks must find them."""
+"""Bugs that are planted into the product for one run. There is one package for each world whose checks must find them."""

@@ -1,1 +1,1 @@
-"""Pairs of master and slaves without controllers in one simulated world, and their invariants."""
+"""Pairs (a master and its slaves without controllers) in one simulated world, and their invariants."""

@@ -2,10 +2,10 @@
 
 P1  a slave's log is a part of one history of its master's log: one log never has bytes of two histories
 P2  a slave has held each message that a SYNC_MASTER answers OK
-P3  no broker shows more than is held: dispatched <= confirmed <= the log's end; during a truncation, which lowers one before
-    the other, the bytes between them are no message but the rest of a segment
+P3 no broker shows more than it holds: dispatched <= confirmed <= the log's end; a truncation lowers them one after the other,
+and meanwhile the bytes between them are only the rest of a segment
 
-A history is the log that one broker wrote as master; one that lost its tail begins another there."""
+A history is the log that one broker wrote as master. A master that lost its tail begins another history at its new end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Span:
 
 @dataclass
 class Watched:
-    """One slave's log: up to where it was compared, and with which history."""
+    """One slave's log: up to where it was compared, and with which history it was compared."""
 
     checked_end: int = 0
     history: int = 0
@@ -34,10 +34,10 @@ class Watched:
 
 @dataclass
 class PairCheck:
-    """Fed with the stores of running brokers."""
+    """The check of a pair. It gets the stores of running brokers."""
 
     histories: list[bytearray] = field(default_factory=lambda: [bytearray()])
-    held: list[Span] = field(default_factory=list)  # of the present history, by any slave at any time
+    held: list[Span] = field(default_factory=list)  # spans of the present history that any slave ever held
     broken: Violation | None = None
     watched: dict[str, Watched] = field(default_factory=dict)
 
@@ -46,7 +46,7 @@ class PairCheck:
         return max((span.end for span in self.held), default=0)
 
     def leads(self, store: BrokerStore) -> None:
-        """A process begins to lead with this log. It begins another history where bytes are missing, or differ."""
+        """A process begins to lead with this log. Another history begins where bytes are missing or differ."""
         begins = store.min_offset()
         log = bytes(self.histories[-1][:begins]) + content(store, begins, store.max_offset())
         if log[: len(self.histories[-1])] != self.histories[-1]:
@@ -57,12 +57,12 @@ class PairCheck:
     def wrote(self, store: BrokerStore) -> None:
         """The log of the master, as far as it has grown."""
         known = self.histories[-1]
-        if not store.has_segments():  # none yet, or none any more: its broker stops
+        if not store.has_segments():  # no segments yet, or the broker stops
             return
         known += content(store, len(known), store.max_offset())
 
     def holds(self, store: BrokerStore) -> None:
-        """A slave's log, at every step: the part of the present history that it holds counts for ever."""
+        """Called for a slave's log at every step. The part of the present history that it holds counts for ever."""
         if not store.has_segments():
             return
         history = self.histories[-1]
@@ -77,8 +77,8 @@ class PairCheck:
             span.end = end
 
     def answered(self, end: int) -> None:
-        """A SYNC_MASTER answers OK to a send that ends there: a violation is raised at the next look, not in the midst of its
-        work."""
+        """A SYNC_MASTER answers OK to a send that ends at this offset. A violation is raised at the next look, not during the
+        broker's work."""
         if not any(span.start < end <= span.end for span in self.held):
             why = f"a send that ends at {end} is answered OK, slaves have only held {self.held}"
             self.broken = self.broken or Violation("P2", why)
@@ -118,7 +118,7 @@ def content(store: BrokerStore, start: int, end: int) -> bytes:
 
 
 def is_rest_of_segment(data: bytes) -> bool:
-    """Whether all of it is the filler after a segment's last record: its size, and this magic number."""
+    """Whether the bytes are only the filler after a segment's last record, which has its size and this magic number."""
     return len(data) < BLANK.size or BLANK.unpack_from(data) == (len(data), 0xCBD43194)
 
 

@@ -1,7 +1,9 @@
-"""Producers of messages in transactions in some of the pairs, and a consumer of what they commit, from master and slaves alike.
+"""In some of the pairs: producers of messages in transactions, and a consumer that reads committed messages from master and
+slaves.
 
-Invariants: E1 to E4 (simulation.workloads.dealers), of the history that is left in the end: only the log counts that a slave
-held when it took its master's place; and E3 also: every message that any broker ever shows a consumer was committed."""
+Invariants: E1 to E4 (simulation.workloads.dealers) of the history that is left in the end. When a slave takes its master's
+place, only the log that it held counts. E3 also says that every message that any broker ever shows to a consumer was
+committed."""
 
 from __future__ import annotations
 
@@ -71,12 +73,13 @@ class PairDealing:
         self.dealers.healed = True
 
     def settle(self) -> None:
-        """Of a whole pair. Raises Violation."""
+        """Wait until the transactions of a whole pair are ended. Raises Violation."""
         self.dealers.settle(self.world)
         self._stops = True
 
     def judge(self, log: bytearray, begins: int, segment_bytes: int, found: list[StoredMessage]) -> None:
-        """`log`: the history that is left; `found`: what consumers find above its first `begins` bytes. Raises Violation."""
+        """Judge all transactions. `log` is the history that is left, and `found` are the messages that consumers find above
+        its first `begins` bytes. Raises Violation."""
         self.look()
 
         def ever() -> Iterator[StoredMessage]:

@@ -1,8 +1,8 @@
-"""A producer of delayed messages in some of the pairs; the log comes late to slaves, and masters die behind deliveries.
+"""In some of the pairs: a producer of delayed messages. The log comes late to slaves, and masters die after deliveries.
 
-Invariants: D1 to D3 (simulation.checkers.delaycheck), of the history that is left in the end: only the log counts that a slave
-held when it took its master's place, or that the disk of a continuing master held; and all messages that ever waited in that
-history are delivered in it, whatever their producer was answered."""
+Invariants: D1 to D3 (simulation.checkers.delaycheck) of the history that is left in the end. When a slave takes its master's
+place, only the log that it held counts; when a master continues after a loss, only the log that its disk held. All messages
+that ever waited in that history are delivered in it, whatever their producer was answered."""
 
 from __future__ import annotations
 
@@ -30,24 +30,25 @@ HOST = "10.0.3.5"
 HA_PORT = BROKER_PORT + 1
 INTERVAL_MS = (300, 1_200)
 LATE_MS = (400, 700, 900)
-"""Less than a delay of the first level: a table that is ahead of a whole queue is not believed."""
+"""The log comes late by less than a delay of the first level, because a table that is ahead of a whole queue is not trusted."""
 LATE_CHANCE, DIES_CHANCE = 0.5, 0.4
 DIES_AT_COPY_CHANCE = 0.7
-"""The chance that a master dies as soon as a slave has copied that messages are delivered, and all are missing the last one."""
+"""The chance that a master dies as soon as a slave has copied the table that says that messages are delivered, while all
+slaves are missing the last delivery."""
 DIES_WITHIN_MS = 1_500
 CHOICES_APART_MS = 1_000
 SPARED_MS = 10_000
-"""After each death of a master, because there are other faults."""
+"""The next master is spared for this time after each death, because there are other faults."""
 LIMIT_MS = 60_000
 
 
 def delivered_by(broker: BrokerApp) -> int:
-    """How many messages are delivered, by its table."""
+    """How many messages are delivered according to the broker's table."""
     return sum(broker.tables.delays.next_offset(level) for level in LEVELS)
 
 
 class PairDelaying:
-    """`leads()` is the master while it takes messages; `goes_on`: it also leads after the loss of its memory."""
+    """`leads()` is the master while it takes messages. With `goes_on` the master keeps leading after it lost memory."""
 
     def __init__(
         self, world: World, faults: PairFaults, leads: Callable[[], BrokerApp | None], *, goes_on: bool
@@ -63,8 +64,8 @@ class PairDelaying:
         self.work = DelayedWork(self._client, self._random, SEND_TIMEOUT_MS, INTERVAL_MS)
         self._goes_on = goes_on
         self._begun = self._healed = False
-        self._delivered = 0  # by the master's table
-        self._copied = 0  # by the newest table of a slave
+        self._delivered = 0  # according to the master's table
+        self._copied = 0  # according to the newest table of a slave
         self._spared_until_ms = self._next_choice_ms = 0
         self._dies_at_ms: int | None = None
 
@@ -128,7 +129,7 @@ class PairDelaying:
         await admin.close()
 
     async def _stop(self) -> None:
-        """A slave that took its master's place may not have copied the topic."""
+        """Stop the producer. A slave that took its master's place may not have copied the topic."""
         await self.work.stop()
         await self._make_topic()
 
@@ -138,7 +139,7 @@ class PairDelaying:
             self.world.network.hold_up(node.host, HA_PORT, 0)
 
     def settle(self) -> None:
-        """Of a whole pair: wait until all waiting messages are delivered."""
+        """Wait until all waiting messages of a whole pair are delivered."""
         self.world.run_on(self.node, self._stop(), limit_ms=LIMIT_MS)
 
         def all_delivered() -> bool:
@@ -152,8 +153,8 @@ class PairDelaying:
         self.world.run_until(all_delivered, LIMIT_MS)
 
     def judge(self, log: bytearray, begins: int, segment_bytes: int, found: list[StoredMessage]) -> int:
-        """`log`: the history that is left; `found`: what consumers find above its first `begins` bytes. Raises Violation.
-        Returns how many messages were delivered once more."""
+        """Judge the deliveries. `log` is the history that is left, and `found` are the messages that consumers find above its
+        first `begins` bytes. Returns how many messages were delivered more than once. Raises Violation."""
 
         def ever() -> Iterator[StoredMessage]:
             for content in records_below(log, len(log), segment_bytes):
@@ -182,7 +183,7 @@ class PairDelaying:
             if (each.topic, each.key) not in copies:
                 raise Violation("D1", f"{each} waits in the log and was never delivered")
         asked = self.work.attempts
-        if self._goes_on:  # messages that were only in its memory are gone
+        if self._goes_on:  # messages only in its memory are gone
             left = {(each.topic, each.key) for each in waiting}
             asked = {
                 topic: [attempt for attempt in attempts if (topic, attempt.message_id) in left]

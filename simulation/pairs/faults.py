@@ -1,6 +1,6 @@
 """Faults of a pair, drawn from the seed, and the operator who promotes a slave when a master has lost its memory.
 
-Invariant: one machine loses its memory at a time, and no other before the pair is whole again; so under a SYNC_MASTER a slave
+Invariant: one machine at a time loses its memory, and no other before the pair is whole again. So a slave of a SYNC_MASTER
 holds all that was answered OK. A killed process comes back by itself."""
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ OPERATOR_MS = (10, 5_000, 15_000)
 
 
 class PairFaults:
-    """`ids`: the broker id with which each node starts; `held_end()`: the end that slaves have held; `start` starts a node."""
+    """Causes the faults. `ids` are the broker ids with which nodes start. `held_end()` is the end that slaves have held.
+    `start` starts a node."""
 
     def __init__(
         self,
@@ -35,12 +36,12 @@ class PairFaults:
         self.ids = {node.name: number for number, node in enumerate(nodes)}
         self.done: Counter[str] = Counter()
         self.restart_at_ms: dict[str, int] = {}
-        self.operator_at_ms: int | None = None  # a master's memory was lost
+        self.operator_at_ms: int | None = None  # set after a master's memory was lost
         self._random = random.Random(f"{world.seed}/pairfaults")
         self._loses_masters = loses_masters
         self._held_end = held_end
         self._whole = whole
-        self._memory_lost = False  # since the pair was whole
+        self._memory_lost = False  # whether memory was lost since the pair was whole
 
     @property
     def master(self) -> Node:
@@ -51,7 +52,7 @@ class PairFaults:
         return [node for node in self.nodes if self.ids[node.name]]
 
     def strike(self) -> None:
-        """Strike with one fault, or none where it is impossible now."""
+        """Cause one fault, or none if it is impossible now."""
         if self._memory_lost and self.operator_at_ms is None and self._whole():
             self._memory_lost = False
         kinds = {
@@ -82,7 +83,7 @@ class PairFaults:
         return True
 
     def end_master(self, master: Node, *, spares_memory: float = 0.5) -> bool:
-        """It may lose memory with it; `spares_memory` is the chance that it loses nothing."""
+        """End the master. It may lose memory; `spares_memory` is the chance that it loses nothing."""
         return self._random.random() < 1 - spares_memory and self._master_power_cut() or self.end(master)
 
     def _stop(self) -> bool:
@@ -134,7 +135,8 @@ class PairFaults:
         return True
 
     def empty(self, slave: Node) -> bool:
-        """The operator empties a slave that was left behind; not while he waits for another to take the master's place."""
+        """The operator empties a slave that was left behind, but not while waiting for another slave to take the master's
+        place."""
         if self.operator_at_ms is not None:
             return False
         self._memory_lost = True
@@ -149,7 +151,7 @@ class PairFaults:
         return self.end(self._random.choice(self.slaves), power_cut=True)
 
     def may_lose_master(self) -> bool:
-        """Only where a slave could take its place: one that has the log from its beginning on."""
+        """Whether the master may be lost: a slave that has the log from its beginning on could take its place."""
         return self._loses_masters and self._may_lose() and self._successor() is not None
 
     def _master_power_cut(self) -> bool:
@@ -158,12 +160,12 @@ class PairFaults:
         self._memory_lost = True
         self.operator_at_ms = self.world.now_ms + self._random.choice(OPERATOR_MS)
         ended = self.end(self.master, power_cut=True)
-        if len(self.slaves) > 1:  # one might lead with less than the other holds
+        if len(self.slaves) > 1:  # one slave might lead with less than the other holds
             self.restart_at_ms[self.master.name] = NEVER_MS
         return ended
 
     def master_goes_on(self) -> bool:
-        """The master loses unsynced data and keeps leading; the operator empties its slaves, whose log differs now."""
+        """The master loses unsynced data and keeps leading. The operator empties its slaves, because their logs differ now."""
         if not self._may_lose():
             return False
         self._memory_lost = True
@@ -174,7 +176,7 @@ class PairFaults:
         return True
 
     def _successor(self) -> Node | None:
-        """The slave with the longest log, once all are there; None where that does not go back to the beginning."""
+        """The slave with the longest log, once all slaves run. None if that log does not go back to the beginning."""
         logs = [
             (node.app.store.max_offset(), node.app.store.min_offset(), node)
             for node in self.slaves
@@ -188,7 +190,7 @@ class PairFaults:
     # -- restarts
 
     def due(self) -> list[Node]:
-        """The nodes to start now; all of them, with their new roles, when the operator has acted."""
+        """The nodes to start now. After the operator has acted, these are all nodes, with their new roles."""
         if self.operator_at_ms is not None and self.world.now_ms >= self.operator_at_ms:
             self._operator_acts()
         now_ms = self.world.now_ms
@@ -198,10 +200,10 @@ class PairFaults:
         return due
 
     def _operator_acts(self) -> None:
-        """A slave becomes the master, and the master that lost its memory a slave without a log."""
+        """A slave becomes the master, and the master that lost its memory becomes a slave without a log."""
         successor = self._successor()
         if successor is None:
-            return  # it is down; later, once it is back
+            return  # it is down; act later, when it is back
         self.operator_at_ms = None
         former = self.master
         for node in self.nodes:
@@ -213,7 +215,7 @@ class PairFaults:
         self.done["slave in the master's place"] += 1
 
     def heal(self) -> None:
-        """End all faults; the operator does the remaining work."""
+        """End all faults. The operator does the remaining work."""
         self.world.network.heal()
         self.world.network.usual_delays()
         self.restart_at_ms = {name: at for name, at in self.restart_at_ms.items() if at == NEVER_MS}

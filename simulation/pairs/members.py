@@ -1,6 +1,6 @@
 """The servers and the client of a simulated pair: product apps with settings drawn from the seed.
 
-Invariant: product code runs here unchanged; only timers, file sizes and addresses differ from a real pair's."""
+Invariant: product code runs here unchanged. Only timers, file sizes and addresses differ from those of a real pair."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BROKER_SET = "broker-a"
 
 @dataclass(frozen=True)
 class PairsKind:
-    """The features and sizes of one seed; the master waits for a slave where it is `sync`."""
+    """The features and sizes of one seed. With `sync` the master waits for a slave."""
 
     sync: bool
     slaves: int
@@ -49,14 +49,14 @@ class PairsKind:
     played: frozenset[str]
     """Names of FEATURES."""
     has_facts: bool
-    """Administrators and clients that consume in order are at work."""
+    """Whether administrators and clients that consume in order are at work."""
     has_deals: bool
     has_delays: bool
     has_forger: bool
     goes_on: bool
-    """A master that loses unsynced data keeps leading, with slaves that are emptied."""
+    """Whether a master that loses unsynced data keeps leading, with slaves that are emptied."""
     has_retention: bool
-    """Old segments are deleted."""
+    """Whether old segments are deleted."""
 
 
 FEATURES = Features(
@@ -85,18 +85,18 @@ FEATURES = Features(
         "facts",
         1 / 10,
         "Administrators change tables, and clients lock queues.",
-        "T1, O1 and O2 of a master's answers, while it is the master: a promoted slave has its last copy.",
+        "T1, O1 and O2 of a master's answers, while it is the master: a promoted slave only has its last copy.",
     ),
     Feature(
         "transactions",
         1 / 8,
-        "Producers of messages in transactions, as in the cluster.",
+        "Producers send messages in transactions, as in the cluster.",
         "E1 to E4 of the history that is left in the end; each message that any broker shows a consumer was committed.",
     ),
     Feature(
         "delayed messages",
         1 / 9,
-        "A producer of delayed messages; the log reaches slaves late, and masters die behind deliveries.",
+        "A producer sends delayed messages; the log reaches slaves late, and masters die right after deliveries.",
         "D1 to D3 of the history that is left, and all messages that waited in it are delivered.",
     ),
     Feature(
@@ -177,7 +177,7 @@ def broker_app(
 
 
 async def topic_made(admin: AdminClient, topic: str, queues: int, master_address: Callable[[], str]) -> None:
-    """On the master; returns once the name server routes it."""
+    """Create the topic on the master, and return once the name server has its route."""
     while True:
         try:
             await admin.create_topic(master_address(), TopicSettings(topic, queues, queues))
@@ -221,9 +221,9 @@ class ClientApp:
         return await self.never_fails
 
     async def read_everything(self) -> list[Found]:
-        """Each queue from its first to its last readable message. Raises PullFailed."""
+        """Read each queue from its first to its last readable message. Raises PullFailed."""
         return await read_back(self.client.consumer("judge"), TOPIC)
 
     async def read_messages(self, topic: str) -> list[StoredMessage]:
-        """The same of another topic."""
+        """Read another topic in the same way."""
         return [message async for _, message in read_messages(self.client.consumer("judge"), topic)]

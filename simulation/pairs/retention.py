@@ -1,4 +1,4 @@
-"""Retention in some of the pairs: master and slaves delete old segments, and an operator empties slaves that were left behind.
+"""Retention in some of the pairs. Master and slaves delete old segments, and an operator empties slaves that were left behind.
 
 P5  deleted records are confirmed and old enough, and no connected slave within the reserve has still to read them"""
 
@@ -26,7 +26,8 @@ PATIENCE_MS = 2_000
 
 
 class PairRetention:
-    """`empty` kills and empties a slave, if that is possible now; `on`: files are deleted in this seed."""
+    """The check of retention. `empty` kills and empties a slave, if that is possible now. `on` means that files are deleted in
+    this seed."""
 
     def __init__(self, seed: int, nodes: list[Node], empty: Callable[[Node], bool], *, on: bool) -> None:
         chance = random.Random(f"{seed}/pair-retention")
@@ -72,7 +73,7 @@ class PairRetention:
             yield
 
     def judge(self, name: str, app: BrokerApp, offset: int) -> None:
-        """The log of `app` is about to begin at `offset`. Raises Violation."""
+        """Check that the log of `app` may begin at `offset` now. Raises Violation."""
         store = app.store
         if offset > store.confirm_offset():
             raise Violation("P5", f"{name} deletes up to {offset}, confirmed is {store.confirm_offset()}")

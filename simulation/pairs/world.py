@@ -1,7 +1,7 @@
 """A master, one or two slaves, a name server and a client in one simulated world: load, faults, every invariant.
 
-Invariant: a run follows from its seed alone. Faults stop in the last part of a run; then the pair must become whole, every
-slave's log a part of its master's, and the messages that a SYNC_MASTER answered OK must be the readable ones.
+Invariant: a run follows from its seed alone. Faults stop in the last part of a run. Then the pair must become whole, every
+slave's log must be a part of its master's log, and the readable messages must be those that a SYNC_MASTER answered OK.
 
     python -m simulation.pairs.world --seeds 100 --first 1
     python -m simulation.pairs.world --seeds 100 --bug logs-not-compared    (succeeds when a seed finds it)
@@ -60,11 +60,11 @@ T = TypeVar("T")
 
 RUN_MS = 60_000
 LONG_RUN_MS = 100_000
-"""In which a lease may end."""
+"""A run of this length may see the end of a lease."""
 HEAL_LIMIT_MS = 60_000
 LOOK_MS = 50
 ONE_EPOCH = 1
-"""Of the one role that a member of a pair ever takes."""
+"""The epoch of the one role that a member of a pair ever takes."""
 PACE_MS = (700, 4_000)
 SEND_INTERVAL_MS = 60
 ACKNOWLEDGED_MIN = 50
@@ -72,7 +72,7 @@ READ_LIMIT_MS = 60_000
 
 
 class PairWorld:
-    """One seed: its kind, faults and load are all drawn from it."""
+    """The world of one seed. Its kind, faults and load are all drawn from the seed."""
 
     def __init__(self, seed: int, totals: Totals | None = None, asked: Asked = NOTHING_ASKED) -> None:
         """Raises FeatureError."""
@@ -92,7 +92,7 @@ class PairWorld:
         self.faults = PairFaults(
             self.world,
             self.nodes,
-            # with retention, a log's beginning does not show whether it may take the master's place
+            # with retention, a log's beginning does not show whether its slave may take the master's place
             loses_masters=self.kind.sync and not self.retention.on,
             held_end=lambda: self.check.held_end,
             whole=self.whole,
@@ -102,8 +102,8 @@ class PairWorld:
         self.delaying = self.made_delaying() if self.kind.has_delays else None
         self.forger = self.made_forger() if self.kind.has_forger else None
         self.looked_us = 0
-        self.answering = self.faults.master.name  # for the answers to administrators and clients
-        self.led: tuple[str, int] | None = None  # whose log is the present history
+        self.answering = self.faults.master.name  # the node that answers administrators and clients
+        self.led: tuple[str, int] | None = None  # the process whose log is the present history
 
     def run(self) -> None:
         """Raises Violation, or what the world raises for a bug."""
@@ -167,8 +167,8 @@ class PairWorld:
         return PairDelaying(self.world, self.faults, self.master, goes_on=self.kind.goes_on)
 
     def look_at_tables(self) -> None:
-        """A slave copies them now and then: only its copy is left when the operator promotes it. Until then the master's
-        answers hold for as long as it is the master. Raises Violation T1, O1."""
+        """Check the tables. A slave copies them from time to time, and only its copy is left when the operator promotes it.
+        Until then the master's answers hold. Raises Violation T1, O1."""
         if self.tables is None or not self.is_loaded():
             return
         if self.faults.master.name != self.answering:
@@ -205,7 +205,7 @@ class PairWorld:
     # The run
 
     def each_step(self) -> None:
-        """Check at once what a slave holds, the rest each LOOK_MS of virtual time."""
+        """Check at each step what slaves hold, and everything else each LOOK_MS of virtual time."""
         self.follow_the_logs()
         now_us = self.world.loop.now_us
         if now_us < self.looked_us + 1000 * LOOK_MS:
@@ -227,7 +227,7 @@ class PairWorld:
                 forgot = len(self.check.histories) > histories and not self.kind.sync
                 if forgot and self.dealing is not None:
                     self.dealing.dealers.memory_lost()
-                # a master may be killed in the very turn in which it appended
+                # a master may be killed in the same turn in which it appended
                 master.store.on_append(partial(self.check.wrote, master.store))
             self.check.wrote(master.store)
         for _, slave in self.slaves():
@@ -359,7 +359,7 @@ class PairWorld:
         return self.read_settled(self.client.read_everything)
 
     def read_settled(self, read: Callable[[], Coroutine[Any, Any, list[T]]]) -> list[T]:
-        """Read while retention deletes nothing: a message that it deletes under a reader is no finding."""
+        """Read while retention deletes nothing, because a message that is deleted while it is read is no finding."""
         master = self.master()
         assert master is not None
         while True:
@@ -374,7 +374,7 @@ class PairWorld:
                 return found
 
     def deleted(self) -> list[Found]:
-        """Readable messages that were deleted with old segments, by the check's copy of the log."""
+        """The readable messages that were deleted with old segments, from the check's copy of the log."""
         master = self.master()
         assert master is not None
         log, begins = self.check.histories[-1], master.store.min_offset()

@@ -1,8 +1,8 @@
-"""Changes of a simulated group's members: servers are added as learners, vote once they are caught up, and are removed, at
-random moments.
+"""Change a simulated group's members at random moments. Servers are added as learners, vote once they have caught up, and are
+removed.
 
-Invariant: a disk is wiped only where its member's removal is committed. A removed member runs until the world is healed, as an
-operator may have forgotten it."""
+Invariant: a disk is wiped only after its member's removal is committed. A removed member runs until the world is healed, as if
+an operator had forgotten it."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ class ChangesWorld(Protocol):
 
 
 class Changes:
-    """Of the world of one seed, which `plays` them or not."""
+    """The changes in the world of one seed, if the seed `plays` them."""
 
     def __init__(self, raft: ChangesWorld, seed: int, *, plays: bool) -> None:
         self.raft = raft
         self.random = random.Random(f"{seed}/members")
         self.plays = plays
         self.lists: dict[str, dict[str, str]] = {}
-        """The list with which each member that was added later is started."""
+        """For each member that was added later: the list with which it is started."""
         self.removed: set[str] = set()
         """Members whose removal is committed, or that were never added."""
         self.next_ms = 1_500.0
         self.making: list[DLedgerNode] = []
-        """Leaders that were asked for a change, and have not reported its end."""
+        """Leaders that were asked for a change and have not reported the end of the change."""
         raft.group.check.members.begun_with = frozenset(raft.group.peers)
         raft.group.check.looks_at_members = self.plays
 
     def leader(self) -> DLedgerNode | None:
-        """A member that believes to lead, whether it may serve or not."""
+        """A member that believes it leads, whether it may serve or not."""
         leads = [
             node
             for node in self.raft.group.members()
@@ -88,11 +88,12 @@ class Changes:
                 self.raft.crash(self.raft.world.nodes[leader.self_id], power_cut=self.random.random() < 0.5)
 
     def someone_is_emptied(self) -> bool:
-        """Then a change could leave too few voters for good: the leader may not know of the emptied member yet."""
+        """Whether a member is emptied. A change could then leave too few voters for ever, because the leader may not know of
+        the emptied member yet."""
         return any(node.name in self.raft.wiped and not self.raft.votes(node) for node in self.raft.nodes)
 
     def may_empty(self, names: set[str]) -> bool:
-        """Whether all members use one committed list, and these and the emptied ones are a minority of it."""
+        """Whether all members use one committed list, and `members` and the emptied members are a minority of it."""
         cores = self.raft.group.running_cores()
         lists = {core.membership.index for core in cores}
         committed = all(core.members_committed for core in cores)
@@ -124,7 +125,7 @@ class Changes:
             node = self.raft.world.nodes[self.random.choice(gone)]
             self.removed.discard(node.name)
             address = f"{node.host}:{PORT}"
-            if self.random.random() < 0.7:  # else it keeps the list that it voted by
+            if self.random.random() < 0.7:  # else it keeps its last list
                 self.raft.exchange_disk(node)
                 self.lists[node.name] = self.committed_list() | {node.name: address}
         else:
@@ -136,7 +137,7 @@ class Changes:
         return Change(Step.ADD, node.name, address)
 
     def committed_list(self) -> dict[str, str]:
-        """The newest committed list, as an operator finds it who asks all running members."""
+        """The newest committed list, as an operator finds it by asking all running members."""
         cores = [core for core in self.raft.group.running_cores() if core.members_committed]
         newest = max(cores, key=lambda core: core.membership.index, default=None)
         return dict(self.raft.group.peers) if newest is None else newest.membership.members.addresses
@@ -160,7 +161,7 @@ class Changes:
     # The end
 
     def settled(self) -> bool:
-        """Whether only voters are left, and nothing else runs. Arranges the rest."""
+        """Arrange that only voters are left and nothing else runs. Returns whether that is so."""
         if not self.plays:
             return True
         active = self.raft.group.active()

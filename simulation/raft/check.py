@@ -1,7 +1,7 @@
-"""What must hold for a Raft group at every moment, checked from outside with knowledge that no member has.
+"""Rules that must hold for a Raft group at every moment. They are checked from outside, with knowledge that no member has.
 
-Invariant: a checker only reads. It computes what it expects from the messages, votes, answers and syncs of all incarnations of
-all members, so it notices what a restart, or another disk, made a member forget.
+Invariant: a checker only reads. It computes its expectations from the messages, votes, answers and syncs of all incarnations
+of all members. So it notices what a member forgot after a restart or a change of its disk.
 
 Besides R1 to R10: R11, a member accepts only messages that a member sent; R12, a committed entry is durable on a majority of
 disks; R13, no member truncates a committed entry; R14, only the leader of a member's own term makes it campaign; R15, entries
@@ -45,7 +45,7 @@ from simulation.raft.positions import PositionsCheck
 
 
 def entry_of(node: DLedgerNode, index: int) -> Entry:
-    """Entry `index` of a running member's log: from memory, or from its disk where the member does not keep it in memory."""
+    """Entry `index` of a running member's log, from memory or, if the member does not keep it in memory, from the disk."""
     core, disk = node.core, node.store.log
     assert core is not None and disk is not None
     if core.log.holds(index):
@@ -59,13 +59,13 @@ def entry_of(node: DLedgerNode, index: int) -> Entry:
 
 
 def entries_of(node: DLedgerNode) -> dict[int, Entry]:
-    """All entries of its log, which begins after `prev_index`."""
+    """All entries of the member's log, which begins after `prev_index`."""
     assert node.core is not None
     return {index: entry_of(node, index) for index in range(node.core.log.first_index, node.last_index + 1)}
 
 
 def limit_of_one(core: Raft) -> int:
-    """Bytes in one PUSH at most."""
+    """The greatest number of bytes in one PUSH."""
     return max(core.settings.push_bytes_max, core.settings.entry_bytes_max)
 
 
@@ -81,42 +81,43 @@ class RaftCheck:
         """Called with each request that is sent and each answer that arrives."""
         self.terms: dict[str, int] = {}
         self.appended: dict[tuple[int, int], tuple[int, int]] = {}
-        """(index, term) of each entry that any log ever had -> the term of the one before it, and a hash of its body."""
+        """(index, term) of each entry that any log ever had -> the term of the entry before it, and a hash of its body."""
         self.committed_log: list[Entry] = []
         self.applied: list[tuple[int, int]] = []
-        """(index, hash of all bodies so far) of each applied entry; no-ops are not applied."""
+        """(index, hash of all bodies so far) of each applied entry. No-ops are not applied."""
         self.answered: dict[bytes, int] = {}
         self.refused: set[bytes] = set()
         self.committed: dict[int, int] = {}
-        """Commit index seen last, by core number: one number per incarnation."""
+        """By core number: the commit index that was seen last. Each incarnation has its own core number."""
         self.led: dict[int, int] = {}
-        """Term in which the core led when it was seen last, by core number."""
+        """By core number: the term in which the core led when it was seen last."""
         self.cores: list[Raft] = []
         self.nodes: dict[Raft, DLedgerNode] = {}
         self.moved: set[Raft] = set()
         """Cores that have run since the last look at them."""
         self.snapshots: Counter[str] = Counter()
-        """How many were loaded, how many installed, and how often the beginning of a log was deleted."""
+        """How many snapshots were loaded, how many were installed, and how often the beginning of a log was deleted."""
         self.answered_ends: dict[tuple[str, int, int], int] = {}
         """(member, term, session) -> the index up to which the member has answered that its log matches the leader's."""
         self.pipelined = 0
-        """Looks at leaders that had several PUSHes under way to one follower."""
+        """How many looks saw a leader with several PUSHes under way to one follower."""
         self.batched = 0
-        """Calls in which a state machine applied several entries."""
+        """How many calls applied several entries to a state machine."""
         self.said: set[tuple[str, Message]] = set()
         self.holders: Callable[[bytes, set[str]], set[str]] | None = None
-        """The members on whose disks an entry with this body is durable; the given ones are assumed to hold it. None: not
-        checked."""
+        """Returns the members on whose disks an entry with this body is durable. The given members are assumed to hold it.
+        None: not checked."""
         self.said_since_loss: dict[str, set[Message]] = {}
         self.lives: dict[str, set[int]] = {}
-        """Of each member that lost its disk: the sessions of its recovery requests since, and the members that received one."""
+        """For each member that lost its disk: the sessions of its recovery requests since then, and the members that got
+        one."""
         self.notified_of_loss: dict[str, set[str]] = {}
         self.members = MembersCheck(self.found)
         self.positions = PositionsCheck(self.found)
         self.looks_at_members = False
         """Whether the members of the group may change."""
         self.violation: Violation | None = None
-        """The first one. The world asks for it: raised inside a member it would only end that member."""
+        """The first violation. The world raises it, because raised inside a member it would only end that member."""
 
     def found(self, rule: str, what: str) -> Violation:
         violation = Violation(rule, what)
@@ -135,7 +136,7 @@ class RaftCheck:
             self.answered_ends[key] = max(end, self.answered_ends.get(key, NO_INDEX))
 
     def is_of_present_life(self, sender: str, message: Message) -> bool:
-        """Whether `sender` sent it with the disk that it has now."""
+        """Whether `sender` sent the message with its present disk."""
         return sender not in self.said_since_loss or message in self.said_since_loss[sender]
 
     def believes(self, receiver: str, sender: str, message: Message) -> None:
@@ -146,7 +147,8 @@ class RaftCheck:
             self.notified_of_loss[sender].add(receiver)
 
     def appends(self, core: Raft, entries: Iterable[Entry]) -> None:
-        """Entries are appended to its log (R3): equal index and term mean the same body, and the same entries before it."""
+        """Entries are appended to a member's log (R3): equal index and term mean the same body and the same entries before
+        it."""
         before = core.log.last_term
         for entry in entries:
             made = before, crc32(entry.body)
@@ -159,8 +161,8 @@ class RaftCheck:
             before = entry.term
 
     def cuts(self, core: Raft, index: int) -> None:
-        """A member truncates its log from `index` on (R13). A member that has just started and was not looked at yet is checked
-        only for the entries that it keeps in memory."""
+        """A member truncates its log from `index` on (R13). If the member has just started and was not looked at yet, only the
+        entries that it keeps in memory are checked."""
         node = self.nodes.get(core)
         for at in range(index, min(core.log.last_index + 1, len(self.committed_log))):
             if node is None and not core.log.holds(at):
@@ -172,7 +174,7 @@ class RaftCheck:
                 )
 
     def arrived(self, receiver: str, sender: str, message: Message) -> None:
-        """A message arrived. The vote that it reports must agree with each earlier report (R2)."""
+        """A message arrived. The vote in it must agree with each earlier report of the vote (R2)."""
         match message:
             case VoteRequest(pre_vote=False):
                 self.voted(sender, message.term, sender)
@@ -190,7 +192,7 @@ class RaftCheck:
     def handed_over(
         self, core: Raft, before: tuple[int, str | None], sender: str, asked: TransferRequest
     ) -> None:
-        """A member received a request to campaign: only the leader of its own term makes it do so (R14)."""
+        """A member got a request to campaign. Only the leader of its own term may make it campaign (R14)."""
         if core.term != before[0] and (asked.term, sender) != before:
             raise self.found(
                 "R14",
@@ -199,14 +201,13 @@ class RaftCheck:
             )
 
     def emptied(self, member: str) -> None:
-        """Its disk is lost: it may begin in term 0, and must still never vote twice in a term."""
+        """The member's disk is lost. It may begin in term 0, but must still never vote twice in a term."""
         self.terms.pop(member, None)
         self.said_since_loss[member] = set()
         self.lives[member], self.notified_of_loss[member] = set(), set()
 
     def new_core(self, node: DLedgerNode) -> int:
-        """A member started. The state that it recovered must reach as far as its disk once promised (R2, terms only
-        rise)."""
+        """A member started. The recovered state must reach as far as its disk once promised (R2, terms only rise)."""
         core = node.core
         assert core is not None
         self.nodes[core] = node
@@ -217,7 +218,7 @@ class RaftCheck:
         return len(self.cores) - 1
 
     def look(self, number: int, node: DLedgerNode) -> None:
-        """Check a running member after a step: cheap unless it ran."""
+        """Check a running member after a step. This is cheap unless the member ran."""
         core = self.cores[number]
         if node.applied_index > core.committed_index:
             raise self.found(
@@ -240,7 +241,7 @@ class RaftCheck:
         if core.role is Role.LEADER:
             self.look_at_leader(core, node)
             self.look_at_progress(core)
-            if not core.disk.has_vote:  # a sole voter sends nothing until its vote is durable
+            if not core.disk.has_vote:  # a single voter sends nothing until its vote is durable
                 self.look_at_calls(core, node)
         seen = self.committed.get(number, NO_INDEX)
         if core.committed_index != seen:
@@ -320,7 +321,8 @@ class RaftCheck:
             raise self.found("R1", f"{known} and {core.self_id} both lead in term {core.term}")
 
     def look_at_commit(self, core: Raft, node: DLedgerNode, seen: int, *, led: bool) -> None:
-        """`led`: it led in this term at the last look, so it committed the new entries as its leader."""
+        """Check the commit index. `led` means that the member led in this term at the last look, so it committed the new
+        entries as leader."""
         index = core.committed_index
         if index < seen:
             raise self.found("R6", f"{core.self_id} took its commit index back from {seen} to {index}")
@@ -342,7 +344,7 @@ class RaftCheck:
                 raise self.found("R5", f"{what} from the committed one of term {known}")
 
     def look_at_begin(self, core: Raft) -> None:
-        """A log that begins after a snapshot: the entry that the snapshot ends with is committed (R16)."""
+        """Check a log that begins after a snapshot: the snapshot's last entry is committed (R16)."""
         index = core.log.prev_index
         if index == NO_INDEX:
             return
@@ -363,11 +365,11 @@ class RaftCheck:
                 raise self.found("R12", what)
 
     def saw_durable_term(self, member: str, term: int) -> None:
-        """A member sent something in `term`: it must never live in an older one again."""
+        """A member sent something in `term`, so it must never live in an older term again."""
         self.terms[member] = max(self.terms.get(member, 0), term)
 
     def saw_apply(self, member: str, position: int, index: int, body: bytes, previous: int) -> int:
-        """A member applied its `position`-th entry; returns the hash of its state."""
+        """A member applied its `position`-th entry. Returns the hash of its state."""
         state = crc32(body, previous)
         if position == len(self.applied):
             self.applied.append((index, state))
@@ -376,13 +378,13 @@ class RaftCheck:
         return state
 
     def saw_load(self, member: str, count: int, index: int, state: int) -> None:
-        """A member loads a state of `count` applied entries, the last of them `index`."""
+        """A member loads a state of `count` applied entries, of which the last is `index`."""
         self.snapshots["loaded"] += 1
         if count and (count > len(self.applied) or self.applied[count - 1] != (index, state)):
             raise self.found("R16", f"{member} loads a state that no {count} entries up to {index} made")
 
     def look_at_state(self, node: DLedgerNode, index: int) -> None:
-        """The last change in the state of `node` is that of entry `index`."""
+        """Check that the last change in the state of `node` is that of entry `index`."""
         at = bisect_right(self.applied, (node.applied_index, 1 << 32)) - 1
         wanted = self.applied[at][0] if at >= 0 else NO_INDEX
         if index != wanted:
@@ -396,7 +398,7 @@ class RaftCheck:
         self.answered[body] = index
 
     def logs_match(self, members: Iterable[DLedgerNode]) -> None:
-        """R3 over the running members: equal index and term means equal prefix."""
+        """Check R3 for all running members: equal index and term mean equal prefix."""
         logs = [entries_of(member) for member in members]
         for number, one in enumerate(logs):
             for other in logs[number + 1 :]:
@@ -409,7 +411,7 @@ class RaftCheck:
                     )
 
     def at_the_end(self) -> None:
-        """Answered entries are still committed, and rejected ones never appeared (R8)."""
+        """Check that answered entries are still committed, and that rejected entries never appeared (R8)."""
         bodies = {entry.body: entry.index for entry in self.committed_log}
         for body, index in self.answered.items():
             if bodies.get(body) != index:

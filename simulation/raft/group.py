@@ -1,4 +1,4 @@
-"""Raft members by name in a world, without faults of their own: scenario tests move them by hand.
+"""Raft members by name in a world without random faults, which scenario tests control by hand.
 
 Invariant: every member's messages and entries pass the same checker as in `simulation.raft.world`."""
 
@@ -32,19 +32,19 @@ class RaftGroup:
         self.check = RaftCheck()
         self.check.positions.holds = self.holds
         self.old: set[str] = set()
-        """Members that run the version before frames when they start next."""
+        """Members that run the version without frames at their next start."""
         self.batches = False
-        """Whether their state machines take several entries at a call."""
+        """Whether state machines take several entries in one call."""
         self.overtaking_ms = 0
-        """How long each of their calls may wait before it goes out."""
+        """How long each call of a member may wait before it is sent."""
         self.checkpoints: dict[str, bytes] = {}
-        """Of each member, the core that was looked at last."""
+        """For each member: the core that was looked at last."""
         self.peers = {f"n{number}": f"10.0.0.{number + 1}:{PORT}" for number in range(size)}
         self.nodes = [world.node(name, address.partition(":")[0]) for name, address in self.peers.items()]
         world.after_each_step(self.look)
 
     def start(self, node: Node, *, peers: Mapping[str, str] | None = None) -> None:
-        """With the group's list of members, or with another."""
+        """Start a member with the group's list of members, or with another list."""
 
         def make_app(runtime: Runtime) -> MemberApp:
             core_class = watched(DLedgerNode.core_class, self.check)
@@ -85,7 +85,7 @@ class RaftGroup:
         return self.world.nodes[member].disk.durably_holds(f"dledger-{member}/data/", data)
 
     def look_at_checkpoint(self, node: Node, member: DLedgerNode) -> None:
-        """The index units of the entries that a new checkpoint covers survive every power cut (R15)."""
+        """Check that the index units of the entries that a new checkpoint covers survive every power cut (R15)."""
         name, log = f"dledger-{node.name}", member.store.log
         data = node.disk.content(f"{name}/checkpoint")
         if data is None or log is None or data == self.checkpoints.get(node.name):
@@ -103,7 +103,7 @@ class RaftGroup:
             )
 
     def member(self, node: Node) -> DLedgerNode | None:
-        """The running DLedgerNode of `node`, once it is started."""
+        """The running DLedgerNode of `node`, after its start."""
         app = node.app
         return app.node if isinstance(app, MemberApp) and app.core_number is not None else None
 
@@ -114,10 +114,10 @@ class RaftGroup:
         return [member.core for member in self.members() if member.core is not None]
 
     def active(self) -> list[Node]:
-        """The nodes that believe to be the leader and may serve."""
+        """The nodes that believe they lead and may serve."""
         return [node for node in self.nodes if (member := self.member(node)) is not None and member.is_active]
 
     def agreed(self) -> bool:
-        """Everybody runs, one leads, and all have applied the same."""
+        """Whether all members run, one leads, and all have applied the same."""
         ends = {(member.applied_index, member.last_index) for member in self.members()}
         return len(self.members()) == len(self.nodes) and len(ends) == 1 and bool(self.active())

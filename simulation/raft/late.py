@@ -1,6 +1,6 @@
-"""Messages between members that come late, twice, or from nobody.
+"""Messages between members that come late, twice, or from no member.
 
-Invariant: a message that is delivered late was sent by a member; a forged one was not, and must change nothing."""
+Invariant: a message that is delivered late was sent by a member. A forged message was not, and must change nothing."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from simulation.raft.member import PORT
 KEPT_MAX = 3_000
 NEW = 12
 ELECTIONS_MEANWHILE = 20
-"""How long a forged term may be on its way."""
+"""How many elections a forged term may be on its way."""
 
 
 class Post:
-    """The messages that members sent, whether they arrived or not: (receiver, sender, message), the newest last."""
+    """The messages that members sent, whether they arrived or not, as (receiver, sender, message), newest last."""
 
     def __init__(self, group: RaftGroup, choose: random.Random) -> None:
         self.group = group
         self.choose = choose
         self.sent: deque[tuple[str, str, Message]] = deque(maxlen=KEPT_MAX)
         self.ambushes = 0
-        """So many times, a follower whose acknowledgement arrives gets at once what a former leader had sent to it."""
+        """How many more times a follower whose acknowledgement arrives gets at once what a former leader had sent to it."""
         group.check.on_message = self.note
 
     def note(self, receiver: str, sender: str, message: Message) -> None:
@@ -59,7 +59,7 @@ class Post:
                 return
 
     def deliver_late(self, count: int) -> None:
-        """Deliver some messages again, or for the first time: half of them are old, half are recent."""
+        """Deliver some messages again, or for the first time. Half of them are old, and half are recent."""
         for _ in range(min(count, len(self.sent))):
             age = self.choose.randint(
                 1, min(NEW, len(self.sent)) if self.choose.random() < 0.5 else len(self.sent)
@@ -67,7 +67,7 @@ class Post:
             self.deliver(*self.sent[-age])
 
     def deliver(self, receiver: str, sender: str, message: Message) -> None:
-        """To the member, if it runs."""
+        """Deliver the message to the member, if it runs."""
         node = self.group.world.nodes[receiver]
         member = self.group.member(node)
         if member is not None and node.running:
@@ -75,14 +75,14 @@ class Post:
 
 
 async def hand_over(receive: object, sender: str, message: Message) -> None:
-    """No answer is wanted."""
+    """Pass the message on without expecting an answer."""
     assert callable(receive)
     receive(sender, message, 0)
 
 
 def forge(group: RaftGroup, choose: random.Random, stranger: Node) -> None:
-    """The first member, broken, speaks in a term far too high (two such members would be a majority), or a foreign host speaks
-    in a member's name."""
+    """Send a forged message. Either the first member is broken and sends a term far too high (two such members would be a
+    majority), or a foreign host sends in a member's name."""
     broken = choose.random() < 0.5 and group.nodes[0].running
     member = group.nodes[0] if broken else choose.choice(group.nodes)
     receiver = choose.choice([node for node in group.nodes if node is not member])

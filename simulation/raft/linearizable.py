@@ -1,6 +1,7 @@
-"""Whether what clients saw of a register can have happened one operation after the other, each between its call and its answer.
+"""Check whether a register's history is linearizable: all operations, as clients saw them, could have happened one after the
+other, each between its call and its answer.
 
-After Wing and Gong (1993), with Lowe's memory of tried states. Shares no rule with the product.
+The algorithm is that of Wing and Gong (1993), with Lowe's memory of tried states. It shares no code with the product.
 Invariant: an operation of unknown outcome may have taken effect at any moment after its call, or never. Pure."""
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ class OperationKind(Enum):
 
 @dataclass(slots=True)
 class Operation:
-    """`value` is what was read, or is written; a SWAP writes it where the register has `expected`, and returns whether it did.
-    `returned` is NEVER while the outcome is unknown."""
+    """One operation. `value` is the value that was read or is written. A SWAP writes it if the register has `expected`, and
+    returns whether it did. `returned` is NEVER while the outcome is unknown."""
 
     kind: OperationKind
     key: str
@@ -33,7 +34,7 @@ class Operation:
     returned: float = NEVER
 
     def after(self, state: str | None) -> tuple[bool, str | None]:
-        """Whether it can take effect on a register that has `state`, and the register's state afterwards."""
+        """Whether the operation can take effect on a register that has `state`, and the register's state afterwards."""
         match self.kind:
             case OperationKind.READ:
                 return self.value == state, state
@@ -56,7 +57,7 @@ class Operation:
 
 @dataclass
 class OperationHistory:
-    """The operations of clients, by register; reads without an answer are taken back."""
+    """The operations of clients, by register. Reads without an answer are taken back."""
 
     by_key: dict[str, list[Operation]] = field(default_factory=dict)
 
@@ -65,12 +66,12 @@ class OperationHistory:
         return operation
 
     def take_back(self, operation: Operation) -> None:
-        """It certainly did not happen, or nobody knows what it saw."""
+        """Remove an operation that certainly did not happen, or whose result nobody knows."""
         mine = self.by_key[operation.key]
         del mine[next(at for at, each in enumerate(mine) if each is operation)]
 
     def unexplained(self) -> list[Operation] | None:
-        """The operations on a register whose history no order explains, up to the first one that cannot be placed."""
+        """The operations on a register whose history no order explains, up to the first operation that cannot be placed."""
         return next(filter(None, (first_unexplained(mine) for mine in self.by_key.values())), None)
 
     @property
@@ -82,7 +83,7 @@ class OperationHistory:
 
 
 def first_unexplained(operations: Sequence[Operation]) -> list[Operation] | None:
-    """None when the history of one register, which begins empty, is linearizable; else its operations up to the first one that
+    """None if the history of one register, which begins empty, is linearizable. Else its operations up to the first one that
     the longest order cannot place."""
     ordered = sorted(operations, key=lambda each: each.called)
     stuck = Search(ordered).stuck()
@@ -93,12 +94,12 @@ UNSEEN = "a value that no operation names"
 
 
 class Search:
-    """For an order of the answered operations, and as few as possible of those whose outcome is unknown.
+    """A search for an order of all answered operations and as few unknown operations (whose outcome is unknown) as possible.
 
-    An unknown one takes effect just before an answered operation that would not be possible without it: at any other moment it
-    does nothing that it could not do later. Of two ways to the same placed operations and register, the one whose used unknown
-    operations contain those of the other is dropped. Of operations that do the same the one that was called first is used
-    first."""
+    An unknown operation takes effect just before an answered operation that would not be possible without it, because at any
+    other moment it does nothing that it could not do later. If two ways lead to the same placed operations and register, the
+    way whose unknown operations contain those of the other way is dropped. Among operations that do the same, the one that was
+    called first is used first."""
 
     def __init__(self, ordered: Sequence[Operation]) -> None:
         seen = {each.value for each in ordered if each.kind is OperationKind.READ} | {
@@ -108,10 +109,10 @@ class Search:
         self.answered = [each for each in renamed if each.returned != NEVER]
         self.unknown = [each for each in renamed if each.returned == NEVER]
         self.least: dict[tuple[int, str | None], list[int]] = {}
-        """(placed answered ones, register) -> the unknown ones that were used, for each way that may count."""
+        """(placed answered operations, register) -> the unknown operations used, for each way that may count."""
 
     def stuck(self) -> Operation | None:
-        """The answered operation that none of the longest orders could place; None where one order placed all."""
+        """The answered operation that none of the longest orders could place; None if one order placed all."""
         waiting: list[tuple[int, str | None, int]] = [(0, None, 0)]
         furthest = 0
         while waiting:
@@ -131,13 +132,11 @@ class Search:
     def before(
         self, operation: Operation, state: str | None, used: int, ended: float
     ) -> Iterator[tuple[str | None, int]]:
-        """The states from which `operation` is possible, reached from `state`, each with the unknown operations used by
+        """The states, reached from `state`, in which `operation` is possible, each with the unknown operations used up to
         then."""
         if operation.after(state)[0]:
             yield state, used
-        elif (
-            operation.kind is OperationKind.SWAP and not operation.swapped
-        ):  # any other value than the expected one
+        elif operation.kind is OperationKind.SWAP and not operation.swapped:  # any value but the expected one
             for at in self.usable(used, ended):
                 _, result = self.unknown[at].after(state)
                 if result != state:
@@ -161,7 +160,7 @@ class Search:
                 yield from self.chains(last.expected, state, using, ended, behind | {wanted})
 
     def usable(self, used: int, ended: float) -> Iterator[int]:
-        """Of those that do the same the first one that is not used yet, if it was called before `ended`."""
+        """The first unused one of the operations that do the same, if it was called before `ended`."""
         alike: set[tuple[OperationKind, str | None, str | None]] = set()
         for at, each in enumerate(self.unknown):
             if each.called > ended:
@@ -172,7 +171,7 @@ class Search:
                 yield at
 
     def counts(self, reached: tuple[int, str | None], used: int) -> bool:
-        """Whether no way led there with a part of `used`; notes this one then."""
+        """Note this way, unless another way led to the same point with only a part of `used`. Returns whether it was noted."""
         ways = self.least.setdefault(reached, [])
         if any(way & used == way for way in ways):
             return False
@@ -186,7 +185,8 @@ def _first_missing(placed: int) -> int:
 
 
 def _next(ordered: Sequence[Operation], placed: int) -> tuple[list[int], float]:
-    """The operations that may come next: no unplaced one has ended before they were called; and when the first of them ends."""
+    """The operations that may come next, because no unplaced operation ended before they were called, and when the first of
+    them ends."""
     found: list[int] = []
     ended = NEVER
     for at in range(_first_missing(placed), len(ordered)):

@@ -1,6 +1,6 @@
-"""One member of a simulated Raft group as a server of its own: DLedgerNode on its port, nothing else.
+"""One member of a simulated Raft group as a server: only DLedgerNode on its port.
 
-Invariant: product code runs here unchanged, but for what `simulation.mutants.raft.bugs` plants."""
+Invariant: product code runs here unchanged, except for bugs that `simulation.mutants.raft.bugs` plants."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PORT = 9877
 
 
 class HashedState:
-    """A state machine whose whole state is the hash of what it applied."""
+    """A state machine whose only state is the hash of the entries that it applied."""
 
     def __init__(self, check: RaftCheck, member: str) -> None:
         self.check = check
@@ -57,7 +57,7 @@ class HashedState:
 
 
 class BatchedState(HashedState):
-    """A state machine that applies some of a batch, often all of it."""
+    """A state machine that applies a part of a batch, often all of it."""
 
     def __init__(self, check: RaftCheck, member: str, chance: random.Random) -> None:
         super().__init__(check, member)
@@ -70,8 +70,8 @@ class BatchedState(HashedState):
 
 
 class DroppingClient(RemotingClient):
-    """Rejects `drop_share` of all calls: as a full queue would, or a peer's closed port. Each call waits up to `overtaking_ms`
-    before it goes out, so later ones overtake it."""
+    """A client that rejects `drop_share` of all calls, like a full queue or a peer's closed port. Each call waits up to
+    `overtaking_ms` before it is sent, so later calls overtake it."""
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(clock=runtime.clock)
@@ -111,7 +111,7 @@ class MemberApp(NodeListener):
         self.roles: list[tuple[Role, int]] = []
         self.core_number: int | None = None
         self.placed: deque[Placed] = deque()
-        """Entries that it has appended as the leader without a waiting caller, until they are readable."""
+        """Entries that the member has appended as leader without a waiting caller, until they are readable."""
         machine = BatchedState(check, self_id, runtime.random) if batches else HashedState(check, self_id)
         self.machine: HashedState | None = None if settings.same_positions else machine
         self.node = self.node_class(core_class, transport_class)(
@@ -170,7 +170,7 @@ class MemberApp(NodeListener):
 
 
 def watched(base: type[Raft], check: RaftCheck) -> type[Raft]:
-    """`base`, which reports each message that arrives to `check`."""
+    """A subclass of `base` that reports each arriving message to `check`."""
 
     class WatchedRaft(base):  # type: ignore[misc, valid-type]
         def receive(self, sender: str, message: Message, now_ms: int, ticket: int = 0) -> list[Action]:
@@ -222,6 +222,6 @@ def watched(base: type[Raft], check: RaftCheck) -> type[Raft]:
 
 
 def check_term(message: Message) -> int:
-    """The term that the sender of `message` certainly lives in; a pre-vote names the next one."""
+    """The term in which the sender of `message` certainly lives. A pre-vote names the next term."""
     ahead = isinstance(message, VoteRequest) and message.pre_vote
     return message.term - 1 if ahead else message.term

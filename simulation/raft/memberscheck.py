@@ -1,4 +1,4 @@
-"""The members of a group, as a checker reads them in the entries of the logs, with a reader of its own.
+"""Check the members of a group. The checker reads the lists of members in the log entries with its own reader.
 
 Invariant: a member's own list is only compared, never used.
 
@@ -21,7 +21,7 @@ BEGINS = b"\x00dledger members\x00\x01"
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A list of members, of entry `index`; NO_INDEX: of a setting."""
+    """A list of members, from entry `index`, or from a setting (NO_INDEX)."""
 
     index: int
     voters: frozenset[str]
@@ -36,17 +36,17 @@ def listed_by(entry: Entry) -> Listed | None:
 
 
 class MembersCheck:
-    """`begun_with` are the voters of the group's first list; `found(rule, what)` makes what is raised."""
+    """`begun_with` are the voters of the group's first list. `found(rule, what)` makes the error that is raised."""
 
     def __init__(self, found: Callable[[str, str], AssertionError]) -> None:
         self.found = found
         self.begun_with: frozenset[str] = frozenset()
         self.committed: list[Listed] = []
         self.logs: dict[Raft, list[Listed]] = {}
-        """Of each member the lists in its log, and the one that was in force where its log begins."""
+        """For each member: the lists in its log, and the list that was in use where its log begins."""
 
     def started(self, core: Raft, entries: Sequence[Entry]) -> None:
-        """`entries` is all of its log."""
+        """A member started. `entries` are all entries of its log."""
         self.logs[core] = self.committed_up_to(core.log.prev_index)
         self.logs[core] += filter(None, map(listed_by, entries))
 
@@ -77,7 +77,7 @@ class MembersCheck:
         self.logs[core] = [each for each in self.logs.get(core, []) if each.index < index]
 
     def restarts(self, core: Raft, index: int) -> None:
-        """A snapshot that ends with that entry replaced its log."""
+        """A snapshot that ends with this entry replaced the member's log."""
         self.logs[core] = self.committed_up_to(index)
 
     def newest(self, core: Raft) -> Listed:
@@ -85,8 +85,7 @@ class MembersCheck:
         return lists[-1] if lists else Listed(NO_INDEX, self.begun_with, frozenset())
 
     def groups(self, core: Raft) -> list[frozenset[str]]:
-        """The lists by one of which a majority may have committed the entries that `core` takes for committed: the newest
-        two."""
+        """The newest two lists. By one of them a majority may have committed the entries that `core` takes for committed."""
         lists = self.logs.get(core, [])[-2:]
         before = [self.begun_with] if len(lists) < 2 else []
         return [*before, *(each.voters for each in lists)]

@@ -1,8 +1,8 @@
-"""A member's disk is set back to an earlier image of itself. It comes back first, with the members that are missing entries
-that it had acknowledged, while those that hold them are away.
+"""A member's disk is set back to an earlier image. The member comes back first, with members that are missing entries which it
+had acknowledged, while the members that hold these entries are away.
 
-Invariant: after the image was taken all members have run without a fault for so long that each has received and kept a newer
-start number of that member; everything that was committed is on other disks."""
+Invariant: after the image was taken, all members have run without a fault until each has received and stored a newer start
+number of that member. Everything that was committed is on other disks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from simulation.raft.stories import Cast, StoriesWorld, begun, cut_between
 FIRST_MS = (1_500, 3_000)
 AGE_MS = (300, 2_000)
 HEARD_MS = 4_600
-"""An image may be of a folder in use: by then members have drawn a number again, sent and kept it (dledger.node.starts)."""
+"""An image may be of a folder in use. After this time the member has drawn and sent a new number, and the others have stored
+it (dledger.node.starts)."""
 AWAY_MS = 4_500
 
 
 class OldDiskStage(StoriesWorld, Protocol):
-    """What a disk that is set back needs of a world in addition."""
+    """What else setting a disk back needs of a world."""
 
     wiped: set[str]
     healed_at_ms: dict[str, int]
@@ -38,7 +39,7 @@ class Kept:
 
 
 class OldDisks:
-    """Of the world of one seed, which `plays` them or not."""
+    """The images in the world of one seed, if the seed `plays` this fault."""
 
     def __init__(self, raft: OldDiskStage, seed: int, *, plays: bool) -> None:
         self.raft = raft
@@ -99,7 +100,8 @@ class OldDisks:
         raft.play(AWAY_MS)
 
     def parts(self, cast: Cast, node: Node) -> tuple[list[Node], list[Node]]:
-        """The members that make a majority with the one whose disk is set back, a leader among them, and the rest."""
+        """The members that make a majority with the member whose disk is set back, a leader among them, and the other
+        members."""
         others = [each for each in self.raft.nodes if each not in (node, cast.leader)]
         self.random.shuffle(others)
         if cast.leader is not node:
@@ -109,7 +111,7 @@ class OldDisks:
 
 
 def starts_kept(node: Node, self_id: str, member: str) -> int:
-    """The start number of `member` on the disk of member `self_id`, which runs on `node`; 0 where there is none."""
+    """The start number of `member` on the disk of member `self_id`, which runs on `node`; 0 if there is none."""
     data = node.disk.content(f"dledger-{self_id}/starts") or b""
     key = "own" if self_id == member else f"of.{member}"
     rows = dict(line.split("=", 1) for line in data.decode().splitlines())

@@ -1,6 +1,6 @@
-"""A member of the version before frames: it writes JSON only, does not announce frames, and rejects them as malformed JSON.
+"""A member of the version without frames. It writes only JSON, does not announce frames, and rejects frames as malformed JSON.
 
-Invariant: nothing else differs from the present version."""
+Invariant: everything else is as in the present version."""
 
 from __future__ import annotations
 

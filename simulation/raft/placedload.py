@@ -1,6 +1,7 @@
-"""Load on a log with each entry at one position: bodies that name their position, and log starts that move up.
+"""Load on a log whose entries have the same positions on all members: bodies that contain their position, and log beginnings
+that move up.
 
-Invariant: its draws follow from the seed, and do not change the draws of the world's other parts."""
+Invariant: the load's draws follow from the seed, and do not change the draws of other parts of the world."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from simulation.raft.positions import SAYS_BYTES, Placed, bodies_naming
 
 
 class PlacedLoad:
-    """It `plays` where the group's settings say `same_positions`."""
+    """The load. It `plays` if the group's settings say `same_positions`."""
 
     def __init__(self, group: RaftGroup, chance: random.Random) -> None:
         self.group = group
@@ -28,7 +29,7 @@ class PlacedLoad:
         """How many times the beginning of a log moved up."""
 
     def takes(self, node: Node, member: DLedgerNode, texts: list[bytes]) -> bool:
-        """Whether it proposes them instead of the world."""
+        """Whether this load, and not the world, proposes the bodies."""
         if not self.plays or self.random.random() < 0.3:
             return False
         node.spawn(self.place(node, member, texts))
@@ -49,7 +50,7 @@ class PlacedLoad:
         self.count += len(bodies)
 
     def turn(self) -> None:
-        """Now and then a member no longer needs the log before one of its files."""
+        """Now and then, let a member no longer need the log before one of its files."""
         if not self.plays or self.random.random() > 0.05:
             return
         node = self.random.choice(self.group.nodes)

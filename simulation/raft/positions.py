@@ -1,6 +1,7 @@
-"""Bodies that name the position of their entry, as records of a commit log do; and the check of positions in a group (R18).
+"""Test entries whose body contains the entry's position, as a commit log record does. `PositionsCheck` checks that a committed
+entry has the same position on all members (rule R18).
 
-Invariant: a checker only reads. It compares the positions on one member with those that any member had before."""
+Invariant: a checker only reads. It compares the positions on one member with the positions that any member had before."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def position_in_body(body: bytes) -> int | None:
 
 
 class Placed(NamedTuple):
-    """An entry that a leader has placed: `number`, which ends at `end`."""
+    """The entry `number`, which a leader has placed and which ends at `end`."""
 
     number: int
     end: int
@@ -36,22 +37,23 @@ class Placed(NamedTuple):
 
 
 class PositionsCheck:
-    """R18: every committed entry is at one position on all members, the one that its body names. What is readable is committed
-    and durable, and does not shrink while a member lives. Its observers are notified of all of that."""
+    """R18: every committed entry is at the same position on all members, and that is the position in its body. Readable
+    entries are committed and durable, and stay readable while a member lives. Observers are notified of all readable
+    entries."""
 
     def __init__(self, found: Callable[[str, str], AssertionError]) -> None:
         self.found = found
         self.holds: Callable[[str, bytes], bool] = lambda member, data: True
         """Whether a member's disk durably has these bytes in its data files."""
         self.positions: dict[int, int] = {}
-        """Of each entry that was readable somewhere, and of the first one of each log."""
+        """The position of each entry that was readable on some member, and of the first entry of each log."""
         self.seen: dict[DLedgerNode, tuple[int, int]] = {}
         self.notified_end: dict[DLedgerNode, int] = {}
         """The end that `on_readable` reported last."""
         self.restarted: set[DLedgerNode] = set()
         """Members that were notified of a restart since the last look at them."""
         self.answered: deque[Placed] = deque()
-        """Entries that their leader has seen readable, and would answer."""
+        """Entries that their leader has seen as readable, and would answer."""
         self.readable = 0
         """How many readable entries were checked."""
 
@@ -60,7 +62,7 @@ class PositionsCheck:
         self.seen[node] = (
             max(NO_INDEX, index - 1),
             0,
-        )  # the last one is checked again, those before it were checked
+        )  # the last entry is checked again; earlier ones were checked
         self.notified_end[node] = end
 
     def on_readable(self, node: DLedgerNode, end: int) -> None:
@@ -77,7 +79,7 @@ class PositionsCheck:
             self.found("R18", f"{node.self_id} restarts at {position}, {seen}")
 
     def look(self, node: DLedgerNode, committed: int) -> None:
-        """`committed`: how many entries are committed, counting those that any member has committed."""
+        """Check a member. `committed` is how many entries any member has committed."""
         log, (index, end) = node.store.log, node.readable()
         seen, seen_end = self.seen.get(node, (NO_INDEX, 0))
         if log is None or (index, end) == (seen, seen_end):
@@ -124,7 +126,7 @@ class PositionsCheck:
             )
 
     def answers(self, answer: Callable[[bytes, int], None]) -> None:
-        """Once all members were looked at: entries that their owners answered are committed."""
+        """Called after all members were looked at: check that answered entries are committed."""
         while self.answered:
             placed = self.answered.popleft()
             answer(placed.body, placed.number)
@@ -136,6 +138,6 @@ class PositionsCheck:
 
 
 def bodies_naming(texts: Sequence[bytes], positions: Sequence[int]) -> Iterator[bytes]:
-    """These texts as bodies that name their positions."""
+    """These texts as bodies that contain their positions."""
     for text, position in zip(texts, positions, strict=True):
         yield placed_body(position, text)

@@ -1,8 +1,8 @@
-"""Registers over a DLedger group, and clients that record their operations: one workload, for the simulator and for real
+"""Registers on a DLedger group, and clients that record their operations. The workload runs in the simulator and on real
 processes.
 
-Invariant: a client records an operation before it sends it. It takes back only an operation that certainly did nothing, or a
-read that saw nothing."""
+Invariant: a client records an operation before sending it. It takes back only an operation that certainly did nothing, or a
+read without a result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CODE = 59999
 """DLedger's USER_DEFINE_REQUEST."""
 KEYS = 3
 OPERATIONS_A_KEY = 100
-"""Then another register takes its place: the search of a history takes time that grows with overlapping operations."""
+"""After so many operations another register is used, because the time to search a history grows with overlapping operations."""
 VALUES = 4
 CALL_MS = 3000
 ASTRAY = 0.1
@@ -80,7 +80,7 @@ class RegisterService:
 
 
 class Keys:
-    """The registers that are in use, each for a while."""
+    """The registers in use. Each is used for a while."""
 
     def __init__(self) -> None:
         self._current = [f"r{number}" for number in range(KEYS)]
@@ -98,7 +98,7 @@ class Keys:
 
 
 class RegisterClient:
-    """One operation after the other; `now` returns a time that all clients share."""
+    """A client, which sends one operation after the other. `now` returns a time that all clients share."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class RegisterClient:
         self._written = 0
 
     async def operate(self) -> None:
-        """Send one operation to the supposed leader, or to another member, which may also believe to lead."""
+        """Send one operation to the supposed leader, or to another member, which may also believe that it leads."""
         if self.chance.random() < ASTRAY:
             self._member = self.chance.choice(sorted(self.peers))
         kind = self.chance.choice(
@@ -143,7 +143,7 @@ class RegisterClient:
             self._unknown(operation)
 
     def _new_value(self) -> str:
-        """Small enough for swaps to match it, and unique where that counts."""
+        """A value that is small enough for swaps to match it, and unique if that matters."""
         self._written += 1
         return f"{self.chance.randrange(VALUES)}" if self._written % 2 else f"{self.number}.{self._written}"
 

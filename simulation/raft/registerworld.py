@@ -1,7 +1,8 @@
-"""Registers over a simulated DLedger group: members die, hang and lose each other, and the clients' history must have an order.
+"""Registers on a simulated DLedger group. Members die, hang and lose each other, and the history that clients saw must be
+linearizable.
 
-Invariant: a run follows from its seed alone. L1: each register's history is linearizable, as clients saw it. L2: in the end,
-where some members are preferred, one of them leads within ten seconds and the longest back-off after a failed transfer.
+Invariant: a run follows from its seed alone. L1: each register's history, as clients saw it, is linearizable. L2: in the end,
+if some members are preferred, one of them leads within ten seconds plus the longest back-off after a failed transfer.
 
     python -m simulation.raft.registerworld --seeds 50 --first 1
     python -m simulation.raft.registerworld --seeds 300 --bug read-without-round   (succeeds when a seed finds it)
@@ -52,7 +53,7 @@ class Unordered(AssertionError):
 
 
 class HeldLock:
-    """The node has locked its disk already."""
+    """A lock that does nothing, because the node has locked its disk already."""
 
     def acquire(self) -> None:
         pass
@@ -62,7 +63,7 @@ class HeldLock:
 
 
 class RegisterWorld:
-    """One seed."""
+    """The world of one seed."""
 
     def __init__(self, seed: int, totals: Totals) -> None:
         self.world = World(seed)
@@ -91,7 +92,7 @@ class RegisterWorld:
         self.kinds = self.random.sample(FAULTS, self.random.randint(2, 5))
 
     def run(self) -> None:
-        """Run load and faults, heal, and judge. Raises Unordered, or what a broken member raised."""
+        """Run load and faults, heal, and judge. Raises Unordered, or the error that a broken member raised."""
         with self.world as world:
             for node in self.nodes:
                 self.start(node)
@@ -114,7 +115,7 @@ class RegisterWorld:
             raise Unordered(f"L1: no order of the operations explains the last one\n{operations}")
 
     def heal(self) -> None:
-        """All members run and reach each other, and clients are answered."""
+        """End all faults. Then all members run and reach each other, and clients get answers."""
         self.world.network.heal()
         self.back_at_ms.clear()
         before = self.history.answered
@@ -239,12 +240,12 @@ def member(
 
 
 def features() -> frozenset[str]:
-    """It has none."""
+    """This world has no features."""
     return frozenset()
 
 
 def run_seed(seed: int, bug: str | None, totals: Totals, asked: Asked = NOTHING_ASKED) -> None:
-    """Raises FeatureError: it has no features; and what the run finds."""
+    """Run one seed. Raises FeatureError for any feature, and what the run finds."""
     asked.check(features())
     with planted(bug):
         RegisterWorld(seed, totals).run()

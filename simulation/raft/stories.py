@@ -1,6 +1,6 @@
-"""Interleavings that random faults seldom meet: each story drives a group to the edge of one promise, under constant load.
+"""Interleavings that random faults seldom produce. Each story brings a group to the limit of one promise, under constant load.
 
-Invariant: a story breaks no more than the group tolerates: the members that it empties are a minority, those it kills
+Invariant: a story breaks no more than the group tolerates. The members that it empties are a minority, and killed members
 restart."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class StoriesWorld(Protocol):
     random: random.Random
 
     def play(self, ms: int) -> None:
-        """Run load without further faults, for one step at least."""
+        """Run load without further faults, for at least one step."""
         ...
 
     def calm(self) -> None:
@@ -36,17 +36,17 @@ class StoriesWorld(Protocol):
     def isolate(self, node: Node, *, both: bool = True) -> None: ...
 
     def may_empty(self, nodes: list[Node]) -> bool:
-        """Whether these and the members that are not caught up yet are a minority."""
+        """Whether these members and the members that have not caught up yet are a minority."""
         ...
 
     def empty(self, node: Node) -> None:
-        """Replace the disk, and start at once."""
+        """Replace the member's disk, and start it at once."""
         ...
 
     def votes(self, node: Node) -> bool: ...
 
     def ambush(self, count: int) -> None:
-        """So many times, a follower that acknowledges gets at once what a former leader had sent to it."""
+        """For the next `count` times, a follower that acknowledges gets at once what a former leader had sent to it."""
         ...
 
     def deliver_late(self, count: int) -> None:
@@ -55,7 +55,7 @@ class StoriesWorld(Protocol):
 
 
 class Cast:
-    """The parts of the members: a leader, as many followers as make a majority with it, and the rest."""
+    """The parts that members play: a leader, just enough followers for a majority with it, and the rest."""
 
     def __init__(self, raft: StoriesWorld, leader: Node) -> None:
         others = [node for node in raft.nodes if node is not leader]
@@ -65,8 +65,8 @@ class Cast:
 
 
 def short_majority(raft: StoriesWorld) -> None:
-    """A bare majority commits while its leader's disk is slow. Then the leader loses power, and all but one of the others that
-    acknowledged are away while the rest elect."""
+    """A bare majority commits while its leader's disk is slow. Then the leader loses power. All other members of that majority
+    but one are away while the rest elect."""
     cast = begun(raft)
     if cast is None:
         return
@@ -81,7 +81,7 @@ def short_majority(raft: StoriesWorld) -> None:
 
 
 def emptied_acker(raft: StoriesWorld) -> None:
-    """A bare majority commits. One of it loses its disk, the others of it are away, and the rest come back."""
+    """A bare majority commits. One of its members loses its disk, its other members are away, and the rest come back."""
     cast = begun(raft)
     if cast is None or not raft.may_empty(cast.near[:1]):
         return
@@ -96,7 +96,7 @@ def emptied_acker(raft: StoriesWorld) -> None:
 
 
 def emptied_under_its_leader(raft: StoriesWorld) -> None:
-    """A follower loses its disk and returns to the leader that it has acknowledged to, whose own disk is slow."""
+    """A follower loses its disk and returns to the same leader, to which it has acknowledged and whose disk is slow."""
     cast = begun(raft)
     if cast is None or not raft.may_empty(cast.near[:1]):
         return
@@ -109,7 +109,7 @@ def emptied_under_its_leader(raft: StoriesWorld) -> None:
 
 
 def emptied_and_caught_up(raft: StoriesWorld) -> None:
-    """A leader and near followers commit without the rest. One of them loses its disk and is caught up. As soon as it votes,
+    """A leader and some followers commit without the rest. One of them loses its disk and is caught up. As soon as it votes,
     the members that held everything are away."""
     cast = begun(raft)
     if cast is None or not raft.may_empty(cast.near[:1]):
@@ -129,7 +129,8 @@ def emptied_and_caught_up(raft: StoriesWorld) -> None:
 
 
 def emptied_beside_a_stale_leader(raft: StoriesWorld) -> None:
-    """A leader is cut off, another is elected and commits; followers of it lose their disks and return to the old one."""
+    """A leader is cut off, and another is elected and commits. Followers of the new leader lose their disks and return to the
+    old leader."""
     cast = begun(raft)
     if cast is None or not raft.may_empty(cast.near):
         return
@@ -157,7 +158,7 @@ def emptied_beside_a_stale_leader(raft: StoriesWorld) -> None:
 
 
 def deposed_leader(raft: StoriesWorld) -> None:
-    """A leader is cut off, one way or both, and asked for reads while the others elect and commit."""
+    """A leader is cut off, one way or both ways, and gets reads while the others elect and commit."""
     cast = begun(raft)
     if cast is None:
         return
@@ -181,7 +182,7 @@ STORIES = {
 
 
 def begun(raft: StoriesWorld) -> Cast | None:
-    """The parts, once all run and one leads unhindered; None where that does not happen soon."""
+    """The parts, once all members run and one leads undisturbed; None if that does not happen soon."""
     raft.calm()
     for _ in range(60):
         raft.play(80)

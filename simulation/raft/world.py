@@ -1,7 +1,7 @@
 """A Raft group of real nodes in a simulated world: load, faults, and every invariant checked after each step.
 
-Invariant: a run follows from its seed alone. Faults never destroy a disk for good, so after the last one is
-healed the group must elect a leader and agree.
+Invariant: a run follows from its seed alone. Faults never leave a majority without its data, so the group must elect a leader
+and agree after the last fault is healed.
 
     python -m simulation.raft.world --seeds 100 --first 1
     python -m simulation.raft.world --seeds 300 --bug vote-not-persisted   (succeeds when a seed finds it)
@@ -61,7 +61,7 @@ FAULTS = (
 RUN_MS = 15_000
 HEAL_LIMIT_MS = 15_000
 PUSH_MS = 25
-"""In which a member that is behind takes one push and has it on disk."""
+"""The time in which a member that is behind gets one push and has it on disk."""
 KIND_OF_FAULT = "A kind of fault."
 FEATURES = Features(
     Feature(
@@ -73,8 +73,8 @@ FEATURES = Features(
     Feature(
         "old disks",
         1 / 5,
-        "A disk is set back to an image that is 5 s old or older, all members die, and it comes back first, "
-        "with those that are behind.",
+        "A disk is set back to an image that is 5 s old or older, all members die, and the member with that disk comes back "
+        "first, with the members that are behind.",
         "R1 to R17.",
         excludes=frozenset({"changes"}),
     ),
@@ -90,7 +90,8 @@ FEATURES = Features(
 
 
 class RaftWorld:
-    """One seed: its size, its settings, the kinds of fault it uses and how often, all drawn from it."""
+    """The world of one seed. Its size, its settings, the kinds of faults and how often they strike are all drawn from the
+    seed."""
 
     def __init__(self, seed: int, totals: Totals | None = None, asked: Asked = NOTHING_ASKED) -> None:
         """Raises FeatureError."""
@@ -147,7 +148,7 @@ class RaftWorld:
         return self.totals.counts
 
     def run(self, run_ms: int = RUN_MS) -> None:
-        """Run load and faults for `run_ms`, then heal and require agreement. Raises Violation or what a broken
+        """Run load and faults for `run_ms`, then heal and require agreement. Raises Violation or the error that a broken
         member raised."""
         with self.world as world:
             for node in self.nodes:
@@ -182,7 +183,7 @@ class RaftWorld:
         )
 
     def play(self, ms: int) -> None:
-        """Run load without further faults, for one step at least."""
+        """Run load without further faults, for at least one step."""
         end_ms = self.world.now_ms + ms
         while True:
             self.world.run_for_ms(self.random.randint(5, 60) if not ms else self.random.randint(2, 20))
@@ -214,7 +215,7 @@ class RaftWorld:
         return self.random.choice(active) if active else None
 
     def read_from_deposed(self) -> None:
-        """Read most from members that believe to lead although a newer leader exists."""
+        """Read mostly from members that believe that they lead although a newer leader exists."""
         members = [member for node in self.group.active() if (member := self.group.member(node)) is not None]
         newest = max((member.term for member in members), default=0)
         for member in members:
@@ -333,7 +334,7 @@ class RaftWorld:
         return [app for node in self.nodes if isinstance(app := node.app, MemberApp)]
 
     def mend(self) -> None:
-        """Disks are fast again and no call is dropped."""
+        """Make disks fast again, and drop no more calls."""
         for node in self.nodes:
             node.disk.slow_down(0.2, 2)
         for app in self.apps():
@@ -347,7 +348,7 @@ class RaftWorld:
             node.spawn(member.transfer_leadership(self.random.choice((None, target.name))))
 
     def late_transfer(self) -> None:
-        """A leader is cut off while its transfer request is on its way; the request arrives when others have led for long."""
+        """A leader is cut off while its transfer request is on its way. The request arrives when others have led for long."""
         node = self.leader()
         member = self.group.member(node) if node is not None else None
         if node is None or member is None or member.core is None:
@@ -365,7 +366,7 @@ class RaftWorld:
         self.world.network.delay(node.host, target.host, 0.1, 0.5)
 
     def on_vote_visible(self, voter: str) -> None:
-        """A vote has just become visible to others: from now on the voter must not forget it."""
+        """A vote has just become visible to others, so from now on the voter must not forget it."""
         if self.voters_to_kill:
             self.voters_to_kill -= 1
             node = self.world.nodes[voter]
@@ -374,7 +375,7 @@ class RaftWorld:
             self.world.loop.call_later(0.001, self.restart_some, context=self.world.network.context)
 
     def contest(self, node: Node, other: Node) -> None:
-        """Two candidates that do not reach each other. One voter is near to both and dies after its first vote. The others
+        """Two candidates do not reach each other. One voter is close to both, and dies after its first vote. The other voters
         are slow, so neither candidate wins before the voter is back."""
         network = self.world.network
         network.heal()
@@ -384,7 +385,7 @@ class RaftWorld:
         network.cut(node.host, other.host)
         near, *slow = [each for each in self.nodes if each not in (node, other)]
         for voter in (near, *slow):
-            self.healed_at_ms[voter.name] += 300  # its own election timeout comes later than theirs
+            self.healed_at_ms[voter.name] += 300  # its own election timeout is later than theirs
             for candidate in (node, other):
                 network.delay(voter.host, candidate.host, *((0.1, 0.5) if voter is near else (1, 100)))
         self.voters_to_kill = 1
@@ -406,7 +407,7 @@ class RaftWorld:
         self.post.ambushes = count
 
     def may_empty(self, nodes: list[Node]) -> bool:
-        """Whether these and the members that are not caught up yet are a minority."""
+        """Whether these members and the members that have not caught up yet are a minority."""
         without = {node.name for node in nodes} | {
             node.name for node in self.nodes if node.name in self.wiped and not self.votes(node)
         }
@@ -415,7 +416,7 @@ class RaftWorld:
         return 2 * len(without) < len(self.nodes)
 
     def votes(self, node: Node) -> bool:
-        """Whether it votes now, and would after a kill."""
+        """Whether the member votes now, and would vote after a kill."""
         member = self.group.member(node)
         if member is None or member.core is None or member.core.rejoin.newcomer:
             return False
@@ -423,7 +424,7 @@ class RaftWorld:
         return kept is not None and b"newcomer=true" not in kept
 
     def empty(self, node: Node) -> None:
-        """Replace the disk and start at once; not where members have changed since this was planned."""
+        """Replace the disk and start at once, unless members have changed since this was planned."""
         if not self.changes.plays or self.changes.may_empty({node.name}):
             self.exchange_disk(node)
 
@@ -449,7 +450,8 @@ class RaftWorld:
         self.healed_at_ms.clear()
 
     def heal(self) -> None:
-        """Require a leader within a few election timeouts, all members at one index, and all voting (V1)."""
+        """End all faults, and require (V1) that there is a leader within a few election timeouts, all members are at one
+        index, and all vote."""
         self.calm()
         self.old_disks.plays = False
 

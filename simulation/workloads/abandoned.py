@@ -1,9 +1,9 @@
-"""Transactions that nobody ends: of producers that leave and never come back, and of one that stays and never knows the
-outcome; and the halves that brokers give up.
+"""Transactions that nobody ends. Some producers leave and never come back, and one producer stays and never knows the outcome.
+Brokers give up the halves.
 
-Invariants, judged against the check's own copy of all confirmed messages: E4 a half that nobody ends is given up, and the topic
-for that has it as it was sent; E5 a half is given up only once it is as old as the log is kept or was checked often enough, and
-is not checked more often."""
+Invariants, judged with the check's own copy of all confirmed messages: E4 a half that nobody ends is given up, and the topic
+for such halves has it as it was sent; E5 a half is given up only when it is older than the log is kept, or was checked often
+enough, and it is not checked more often."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ from simulation.kernel.violation import Violation
 
 NAME = "abandoned transaction"
 STAYS = "undecided"
-"""The group of the producer that stays."""
+"""The group of the producer that stays connected."""
 LEAVE, STAY = 6, 2
-"""How many halves are answered: of the producers that leave, and of the one that stays."""
+"""How many halves must be acknowledged: of the producers that leave, and of the producer that stays."""
 PAUSE_MS = (1_000, 6_000)
 CALL_MS = 1_500
 ASKED_MAX = 15
-"""As transactionCheckMax is by default."""
+"""The default of transactionCheckMax."""
 
 
 class Abandoned:
-    """From a generator of its own. `kept_ms`: how long the log is kept. `plays`: whether there are such producers."""
+    """The abandoned transactions, with a separate random generator. `kept_ms` is how long the log is kept. `plays` says
+    whether there are such producers."""
 
     def __init__(self, seed: int, kept_ms: int, *, plays: bool) -> None:
         self.random = random.Random(f"{seed}/abandoned")
@@ -42,7 +43,7 @@ class Abandoned:
         self.asked: Counter[str] = Counter()
         self.given_up: set[str] = set()
         self.sent: dict[str, int] = {}
-        """By key, the CRC-32 of the body."""
+        """Key -> CRC-32 of the body."""
         self.acknowledged: set[str] = set()
 
     # -- producers
@@ -50,7 +51,7 @@ class Abandoned:
     async def leave(
         self, client: Callable[[], Client], topic: str, healed: Callable[[], bool], done: Counter[str]
     ) -> None:
-        """Each producer in turn begins a transaction, and leaves."""
+        """Let one producer after the other begin a transaction and leave."""
         begun = 0
         for number in count():
             await self._pause()
@@ -68,7 +69,8 @@ class Abandoned:
         stopping: Callable[[], bool],
         done: Counter[str],
     ) -> None:
-        """It begins when faults end, because masters that change often hardly come to check, and stays until the end."""
+        """Let the producer that stays begin when faults end, because masters that change often hardly ever check. It stays
+        until the end."""
         begun = 0
         async with client() as here, here.transactions(STAYS, self._unknown, topics=[topic]) as producer:
             while not stopping():
@@ -80,7 +82,7 @@ class Abandoned:
         await asyncio.sleep(self.random.randint(*PAUSE_MS) / 1000)
 
     async def _begin(self, producer: TransactionProducer, topic: str, key: str, done: Counter[str]) -> bool:
-        """Whether the half was answered."""
+        """Begin a transaction. Returns whether the half was acknowledged."""
         body = self.random.randbytes(self.random.randint(16, 600))
         self.sent[key] = zlib.crc32(body)
         try:
@@ -88,7 +90,7 @@ class Abandoned:
         except (SendRefused, SendOutcomeUnknown):
             return False
         done[NAME] += 1
-        if transaction.result.acknowledged:  # else it may be gone with its master
+        if transaction.result.acknowledged:  # else it may be lost with its master
             self.acknowledged.add(key)
         return True
 
@@ -99,7 +101,8 @@ class Abandoned:
     # -- judgement
 
     def judge(self, ever: Iterable[StoredMessage], spread_ms: int) -> None:
-        """`ever`: all messages ever confirmed; `spread_ms`: how far clocks were apart. Raises Violation."""
+        """Judge the halves. `ever` are all messages ever confirmed; `spread_ms` is how far clocks were apart. Raises
+        Violation."""
         halves: dict[str, StoredMessage] = {}
         for message in ever:
             key = message.properties.get("KEYS", "")
@@ -131,6 +134,6 @@ class Abandoned:
 
 
 def _own(message: StoredMessage) -> dict[str, str]:
-    """Its properties without those that checks add."""
+    """The half's properties without those that checks add."""
     added = ("TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET", "__CRC32#")
     return {name: value for name, value in message.properties.items() if name not in added}

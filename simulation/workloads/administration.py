@@ -1,7 +1,7 @@
-"""An administrator at work: makes, changes and deletes topics and groups, one request at a time.
+"""An administrator who creates, changes and deletes topics and groups, one request at a time.
 
-Invariant: for each name the last request and answer are noted. A name is not touched again when its answer left the outcome
-open, nor while messages or commits of it may still be on their way."""
+Invariant: for each name the last request and its answer are noted. A name is not used again if the answer left the outcome
+open, or while messages or commits for it may still be on their way."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from simulation.workloads.facts import Fact, Facts
 INTERVAL_MS = (600, 2_500)
 ANSWER_MS_MAX = 2_500
 NAMES_MAX = 4
-"""How many of a kind are made, deleted and made again; others are open."""
+"""How many names of a kind are created, deleted and created again. Names whose outcome is open do not count."""
 VALUE_MAX = 9
 
 
 class Administration:
-    """`find_master(admin)` returns the master to ask; groups commit in `topic`."""
+    """The administrator. `find_master(admin)` returns the master to ask. Groups commit in `topic`."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Administration:
         return self._random.choice(known)
 
     async def _change(self, fact: Fact, master: str) -> None:
-        """Make an absent one; change or delete one that is there."""
+        """Create an absent topic or group, or change or delete an existing one."""
         wanted = self._random.randint(1, VALUE_MAX)
         if fact.value and self._random.random() < 0.6:
             wanted = 0
@@ -100,7 +100,7 @@ class Administration:
                 fact.give_up()
 
     async def _used(self, fact: Fact, master: str) -> bool:
-        """Put a message in the topic, or commit for the group; returns whether that has certainly ended."""
+        """Send a message to the topic, or commit for the group. Returns whether that has certainly ended."""
         if fact.kind == "topic":
             try:
                 return (await self._producer.send(fact.name, b"x", timeout_ms=ANSWER_MS_MAX)).acknowledged
@@ -134,7 +134,7 @@ def request(fact: Fact, wanted: int) -> RemotingCommand:
 
 
 def named_by(controllers: str, broker_set: str) -> Callable[[AdminClient], Awaitable[str | None]]:
-    """The master that the controllers name."""
+    """The master according to the controllers."""
 
     async def find(admin: AdminClient) -> str | None:
         try:

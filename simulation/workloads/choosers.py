@@ -1,11 +1,12 @@
-"""Consumers that choose messages by SQL92 expressions, and administrators who reset their offsets.
+"""Consumers that select messages by SQL92 expressions, and administrators who reset the consumers' offsets.
 
-They come of themselves, from a generator of their own, on a host without faults. A consumer that is notified of a reset commits
-its former offset once more, as clients do, and others commit late all the time.
+They are independent of the fault plan, have their own random generator, and run on a host without faults. A consumer that is
+notified of a reset commits its former offset once more, as clients do. Other consumers commit late all the time.
 
-Invariants: F1 each pull returns exactly the confirmed messages in its range that its expression takes, by the check's own
-evaluation; F2 when they stop, the master keeps each group's expression; V1 a group whose reset was answered is at that offset
-under the master of the newest epoch until it continues from there; V2 no other offset is sent to it."""
+Invariants: F1 each pull returns exactly the confirmed messages in its range that match its expression, which the check
+evaluates itself; F2 the master keeps each group's expression when the consumers stop; V1 after a reset is confirmed, the
+master of the newest epoch has the group at the new offset until the group continues from there; V2 no other offset is sent to
+the group."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ NAME = "group moved"
 CHOSEN = "chosen"
 QUEUE = MessageQueue(CHOSEN, BROKER_SET, 0)
 SETTINGS: dict[str, object] = {"enablePropertyFilter": True}
-"""Of brokers."""
+"""Settings of brokers."""
 GROUPS = 3
 NAMES = 1 + 2 * (GROUPS + 1)
 """A topic; groups and their retry topics."""
@@ -54,16 +55,16 @@ READ_EACH_MS = (300, 2_500)
 LATE_EACH_MS = (100, 1_500)
 MOVE_EACH_MS = (1_000, 4_000)
 UNKNOWN_MS = 15_000
-"""After this time a request without an answer takes effect no more."""
+"""After this time a request without an answer can no longer take effect."""
 CALL_MS = 2_500
 MASTER_DIES = 0.2
 SPARED_MS = 15_000
 PULLS_MAX = 2
-"""How many pulls may be notified of a reset before it is over, whatever happened to the answers."""
+"""How many pulls may be notified of a reset before the reset is over, whatever happens to the answers."""
 
 
 class NotKnownToAll(Exception):
-    """The master answered that not all members have the change yet."""
+    """The master answered that not all members have the change yet, so its outcome is open."""
 
 
 class Pulled(NamedTuple):
@@ -75,7 +76,8 @@ class Pulled(NamedTuple):
 
 
 class Group:
-    """`moved_to`: the offset that an administrator was answered, which the group has not used yet; None while it is unknown."""
+    """One consumer group. `moved_to` is the offset of a confirmed reset from which the group has not continued yet; None while
+    that is unknown."""
 
     def __init__(self, name: str, chance: random.Random) -> None:
         self.name = name
@@ -169,7 +171,7 @@ class Choosers(Fault):
         self.working -= 1
 
     async def read(self, group: Group) -> None:
-        """Read by its expression, which it also sends in heartbeats."""
+        """Read with the group's expression, which the consumer also sends in heartbeats."""
         async with self.client() as client:
             consumer = client.consumer(group.name)
             while not self.stopping:
@@ -236,8 +238,8 @@ class Choosers(Fault):
         self.working -= 1
 
     async def moved(self, client: Client, group: Group, other: Group) -> int | None:
-        """The offset that it was reset to, if that was answered. Raises RemotingError and NotKnownToAll where it may come
-        later."""
+        """Reset the group, and return the new offset if the reset was confirmed. Raises RemotingError and NotKnownToAll if it
+        may still take effect."""
         kind = self.random.randrange(4)
         if kind == 0:
             header = CloneGroupOffsetHeader(other.name, group.name, CHOSEN, offline=True)
@@ -254,7 +256,7 @@ class Choosers(Fault):
         return next(iter(ResetOffsetBody.decode(reply.body or b"").offset_table.values()))
 
     def reset_on_master(self, group: Group) -> int | None:
-        """The offset that a clone set: only the brokers know it."""
+        """The offset that a clone has set, which only the brokers know."""
         master = self.machines.master()
         for look in self.machines.broker_looks():
             if master is not None and look.name == master.name and look.tables is not None:
@@ -264,7 +266,7 @@ class Choosers(Fault):
     async def ask(
         self, client: Client, code: RequestCode, header: Header | None, body: bytes | None = None
     ) -> RemotingCommand | None:
-        """Send a request to the master; None where it was rejected. Raises RemotingError, NotKnownToAll."""
+        """Send a request to the master; None if it was rejected. Raises RemotingError, NotKnownToAll."""
         master = self.machines.master()
         if master is None:
             return None
@@ -277,7 +279,7 @@ class Choosers(Fault):
     # -- judgement
 
     def stop(self) -> None:
-        """End the load once all is whole. Raises Violation."""
+        """End the load when the cluster is whole. Raises Violation."""
         self.world.run_for_ms(10_000)
         self.stopping = True
         self.world.run_until(lambda: self.working <= 0, 60_000)
@@ -285,7 +287,7 @@ class Choosers(Fault):
         self.judge_filters(self.machines.broker_looks())
 
     def judge_filters(self, looks: Iterable[BrokerLook]) -> None:
-        """A later master receives no heartbeat of these consumers. Raises Violation."""
+        """Check F2. A later master gets no heartbeat of these consumers. Raises Violation."""
         for look in looks:
             if not look.accepts_sends or look.tables is None:
                 continue
@@ -297,7 +299,7 @@ class Choosers(Fault):
                     )
 
     def at_the_end(self, ever: Iterable[StoredMessage]) -> None:
-        """`ever`: all messages ever confirmed. Raises Violation."""
+        """Check the rest. `ever` are all messages ever confirmed. Raises Violation."""
         messages = [message for message in ever if message.topic == CHOSEN]
         for group in self.groups:
             taken = {

@@ -1,12 +1,13 @@
-"""Consumer groups that commit rising offsets and query them. Members that were rebalanced away still send older ones to a
-former master, one-way, as Java's clients do.
+"""Consumer groups that commit rising offsets and query them. After a rebalance, former members still send older offsets
+one-way to a former master, as Java's clients do.
 
-Invariants: O4 within one master epoch an answered offset never goes back; O5 an offset that was answered while all was whole,
-long enough before a change of master for slaves to copy it, is there under the next master, and on all brokers in the end.
+Invariants: O4 within one master epoch a confirmed offset never goes back; O5 if an offset was confirmed while the cluster was
+whole, and long enough before a change of master for slaves to copy it, the next master has it, and in the end all brokers have
+it.
 
-Invariant of the check: its expectations come from requests and answers that it saw. An answer is an epoch's if the same process
-led that epoch before and after it. A master accepts a lower commit, so an offset that was sent to a broker and may still wait
-there lowers the expectation of that broker, and of no other."""
+Invariant of the check: its expectations come from the requests and answers that it saw. An answer belongs to an epoch if the
+same process led that epoch before and after the answer. A master accepts a lower commit. So an offset that was sent to a
+broker and may still wait there lowers what is expected of that broker, but not of others."""
 
 from __future__ import annotations
 
@@ -43,18 +44,18 @@ WAS_PAUSED = "master stands still before a commit"
 EACH_MS = (200, 1_200)
 CALL_MS = 1_500
 NAMES = 40
-"""Of groups, at most."""
+"""The greatest number of group names."""
 FORMER_MS = 35_000
 """How long a former master forwards requests."""
 SAYS_OLDER = 0.5
-"""The chance that an older offset is sent first, where there is a former master."""
+"""The chance that an older offset is sent first, if there is a former master."""
 BY_ROUTE = 0.3
 """The chance that a commit goes to the broker that the client takes for the master."""
 ONE_WAY = 0.2
 MASTER_IS_PAUSED = 0.05
 SPARED_MS = 15_000
 COPIED_MS = 3 * SLAVE_SYNC_MS
-"""Slaves have their master's offsets within this time, also if one poll fails."""
+"""Slaves have their master's offsets within this time, even if one poll fails."""
 ANSWERS_MIN = 20
 LAST_COMMITS = 3
 CHANGE_LIMIT_MS = 20_000
@@ -75,9 +76,9 @@ class Group:
     name: str
     queue_id: int
     said: int = 0
-    """The highest offset so far."""
+    """The highest offset that was sent so far."""
     floors: dict[int, int] = field(default_factory=dict)
-    """Master epoch -> the highest offset that was answered in it."""
+    """Master epoch -> the highest offset that was confirmed in it."""
     waiting: dict[str, list[int]] = field(default_factory=dict)
     """Node -> offsets that were sent to it and may still take effect there."""
     copied: int = 0
@@ -92,7 +93,7 @@ class Group:
 
 
 class Committers(Fault):
-    """They come of themselves, from a generator of their own, on a host without faults."""
+    """The groups. They are independent of the fault plan, have their own random generator, and run on a host without faults."""
 
     name = NAME
 
@@ -130,7 +131,7 @@ class Committers(Fault):
     # -- members of the groups
 
     async def work(self, queue_id: int) -> None:
-        """Work on one group after the other, as long as there are names."""
+        """Work with one group after the other, as long as there are names."""
         while not self.stopping:
             async with self.client() as client:
                 group = self.new_group(queue_id)
@@ -149,7 +150,7 @@ class Committers(Fault):
         return group
 
     def is_spoiled(self, group: Group) -> bool:
-        """Whether little can be expected of the present master any more."""
+        """Whether little can still be expected of the present master."""
         leading = self.leading()
         return (
             leading is not None
@@ -158,7 +159,7 @@ class Committers(Fault):
         )
 
     async def turn(self, client: Client, group: Group) -> None:
-        """Commit and query; now and then the member that had the queue before commits an older offset."""
+        """Commit and query. Now and then the member that had the queue before commits an older offset."""
         former = self.former()
         if former is not None and group.said > 1 and self.random.random() < SAYS_OLDER:
             await self.say(client, group, former, self.random.randint(1, group.said - 1))
@@ -185,7 +186,7 @@ class Committers(Fault):
         return None if master is None else f"{master.host}:{BROKER_PORT}"
 
     def former(self) -> str | None:
-        """A broker that led a while ago and runs."""
+        """A running broker that led a while ago."""
         master, since_ms = self.machines.master(), self.world.now_ms - FORMER_MS
         formers = [
             address
@@ -195,7 +196,7 @@ class Committers(Fault):
         return self.random.choice(formers) if formers else None
 
     async def say(self, client: Client, group: Group, address: str, offset: int) -> None:
-        """One-way."""
+        """Send a commit one-way."""
         self.waits(group, address, offset)
         with suppress(RemotingError):
             await client.remoting.one_way(address, self.update(group, offset))
@@ -258,14 +259,15 @@ class Committers(Fault):
         return None if look is None else Leading(look.name, look.incarnation, look.master_epoch)
 
     def same_leads(self, before: Leading | None, address: str) -> Leading | None:
-        """The process that led before and leads now, if it received the request."""
+        """The process that led before and leads now, if it got the request."""
         now = self.leading()
         return now if now is not None and now == before and now.node == self.nodes[address].name else None
 
     # -- judgement
 
     def stop(self) -> None:
-        """All is whole, and stays so: elect another broker once slaves have had time to copy. Raises Violation."""
+        """Called when the cluster is whole and stays whole: elect another broker after slaves had time to copy. Raises
+        Violation."""
         if self.answers < ANSWERS_MIN:
             raise Violation("O4", f"{self.answers} commits were answered, expected {ANSWERS_MIN}")
         self.stopping = True
@@ -319,7 +321,7 @@ class Committers(Fault):
             await self.ask(client, group)
 
     def at_the_end(self, brokers: Iterable[BrokerLook]) -> None:
-        """Check all brokers, once slaves have copied all. Raises Violation."""
+        """Check all brokers after slaves have copied everything. Raises Violation."""
         for broker in brokers:
             for group in self.groups:
                 found = (

@@ -1,12 +1,13 @@
-"""Producers of messages in transactions that die at every step, and masters that die with them.
+"""Producers of messages in transactions. The producers die at every step, and masters die with them.
 
-Producers remember the outcome of a transaction as a database does: the first living producer that is asked makes the decision,
-once, and the decision outlives it. Some ends are sent twice, by two producers, late, to brokers that are no master, and some
-are the opposite of the answered one.
+Producers remember the outcome of a transaction as a database does. The first living producer that is asked makes the decision
+once, and the decision outlives that producer. Some ends are sent twice, by two producers, late, or to brokers that are no
+master. Some ends are the opposite of a confirmed end.
 
-Invariants, judged against the check's own copy of all confirmed messages: E1 a transaction is committed at most once; E2 an
-answered end stays: committed messages are there, others never; E3 a message that is there was sent and committed; E4 once all
-is whole none waits for ever, except those that were given up after checks (simulation.workloads.abandoned)."""
+Invariants, judged with the check's own copy of all confirmed messages: E1 a transaction is committed at most once; E2 a
+confirmed end stays: messages that were committed are there, and messages that were rolled back never; E3 a message that is
+there was sent and committed; E4 once the cluster is whole, no transaction waits for ever, except those that were given up
+after checks (simulation.workloads.abandoned)."""
 
 from __future__ import annotations
 
@@ -37,9 +38,9 @@ NAME = "transaction"
 GROUP = "deals"
 DEALS = "deals"
 SETTINGS: dict[str, object] = {"transactionTimeOut": 1_000, "transactionCheckInterval": 1_500}
-"""Of brokers."""
+"""Settings of brokers."""
 TOPICS = (DEALS, f"%RETRY%{DEALS}", HALF_TOPIC, OP_HALF_TOPIC, CHECKED_TOO_OFTEN_TOPIC)
-"""Topics and groups that exist because of them."""
+"""Topics and groups that exist because of the dealers."""
 PRODUCERS = 2
 STAYS = (0.7, 0.9, 0.97)
 """The chance that a producer makes one more transaction."""
@@ -48,7 +49,7 @@ PAUSE_MS = (50, 1_500)
 CALL_MS = 1_500
 MASTER_DIES = 0.06
 SPARED_MS = 12_000
-"""After each death of a master, because there are other faults."""
+"""The next master is spared for this time after each death, because there are other faults."""
 SETTLED_MS = 60_000
 COMMIT, ROLLBACK, UNKNOWN = TransactionState.COMMIT, TransactionState.ROLLBACK, TransactionState.UNKNOWN
 COMMIT_FLAG, FLAGS = 0x8, 0xC
@@ -56,7 +57,7 @@ COMMIT_FLAG, FLAGS = 0x8, 0xC
 
 @dataclass
 class Deal:
-    """One transaction, as its producers know it. `answered` is the end that was confirmed to one of them, `said` are all ends
+    """One transaction, as its producers know it. `answered` is the end that was confirmed to one of them. `said` are all ends
     that were ever sent for it."""
 
     crc: int
@@ -68,9 +69,9 @@ class Deal:
 
 
 class Dealers:
-    """On a host without faults, from a generator of their own. `master()` returns the leading node, `kill(node)` ends it,
-    `create_topic()` makes the topic; `done` counts. `keeps`: a stored half stays until it is ended, or given up, which
-    `abandoned` knows."""
+    """The producers, with their own random generator, on a host without faults. `master()` returns the leading node,
+    `kill(node)` kills it, and `create_topic()` creates the topic. `done` counts. With `keeps`, a stored half stays until it is
+    ended, or given up, which `abandoned` knows."""
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class Dealers:
         """Keys that some broker checked."""
         self.halves_at_risk: set[str] = set()
         self.ends_at_risk: set[str] = set()
-        """Keys of transactions that began, and that ended, before a master lost the end of its log and went on."""
+        """Keys of transactions that began, and of those that ended, before a master lost the end of its log and continued."""
         self.keeps = keeps
         self.abandoned = abandoned
         self.violation: Violation | None = None
@@ -109,7 +110,7 @@ class Dealers:
         self.living = 0
 
     def memory_lost(self) -> None:
-        """A master that answers alone goes on without the end of its log."""
+        """A master that acknowledges alone continues without the end of its log."""
         self.halves_at_risk |= self.deals.keys()
         self.ends_at_risk |= {key for key, deal in self.deals.items() if deal.answered}
 
@@ -134,7 +135,7 @@ class Dealers:
     # -- producers
 
     async def produce(self) -> None:
-        """One producer after the other; the last one lives until the end, to answer checks."""
+        """Run one producer after the other. The last producer lives until the end, to answer checks."""
         while not self.stopping:
             async with (
                 self.client() as client,
@@ -153,7 +154,7 @@ class Dealers:
             await asyncio.sleep(self.random.randint(*PAUSE_MS) / 1000)
 
     async def deal(self, client: Client, producer: TransactionProducer) -> None:
-        """One transaction, as far as it gets."""
+        """Make one transaction, as far as possible."""
         key = f"deal-{len(self.deals)}"
         body = self.random.randbytes(self.random.randint(16, 600))
         deal = self.deals[key] = Deal(zlib.crc32(body))
@@ -169,9 +170,9 @@ class Dealers:
         self.let_master_die("a half")
         fate = self.random.random()
         if fate < 0.2:
-            return  # it never ends the transaction, or dies before
+            return  # the producer never ends the transaction, or dies before
         if fate < 0.4:
-            await asyncio.sleep(self.random.randint(*PAUSE_MS) / 200)  # checked before it ends by itself
+            await asyncio.sleep(self.random.randint(*PAUSE_MS) / 200)  # lets a broker check before the end
         state = self.decision(deal)
         if fate > 0.9:
             self.send_to_all(client, transaction, deal, state)
@@ -243,7 +244,7 @@ class Dealers:
         return deal.decision
 
     def let_master_die(self, behind: str) -> None:
-        """Its successor must know the end that was answered this moment."""
+        """Perhaps kill the master. Its successor must know the end that was confirmed at this moment."""
         master, now_ms = self._master(), self.node.loop.now_us // 1000
         if self.healed or master is None or now_ms < self.spared_until_ms:
             return
@@ -264,7 +265,7 @@ class Dealers:
     # -- judgement
 
     def contradiction(self, message: StoredMessage) -> str | None:
-        """Why no consumer should be able to read this message of the topic."""
+        """Why no consumer should be able to read this message of the topic, or None."""
         key = message.properties.get("KEYS", "")
         deal = self.deals.get(key)
         if deal is None or zlib.crc32(message.body) != deal.crc:
@@ -279,7 +280,7 @@ class Dealers:
             self.broken("E3", why)
 
     def settle(self, world: World) -> None:
-        """All is whole, and producers are there to answer checks. Raises Violation."""
+        """Wait until all transactions are ended. The cluster is whole, and producers answer checks. Raises Violation."""
         self.healed = True
         world.run_for_ms(SETTLED_MS)
         self.stopping = True
@@ -287,8 +288,8 @@ class Dealers:
         self.look()
 
     def judge(self, ever: Iterable[StoredMessage], *, checks_due: bool = True) -> None:
-        """`ever`: all messages ever confirmed. `checks_due`: clocks are close enough that a half is checked before it is as old
-        as the log is kept. Raises Violation."""
+        """Judge all transactions. `ever` are all messages ever confirmed. `checks_due` means that clocks are close enough for
+        a half to be checked before it is as old as the log is kept. Raises Violation."""
         given_up = set() if self.abandoned is None else self.abandoned.given_up
         if checks_due and not self.asked and (unasked := given_up & self.deals.keys()):
             raise Violation("E4", f"{len(unasked)} were given up, and no transaction was ever checked")

@@ -1,6 +1,6 @@
-"""Delayed messages and messages that a consumer hands back, as a client sends them.
+"""A client's delayed messages, and messages that a consumer hands back.
 
-Invariant: every message has a key of its own in its topic and is delayed or handed back once."""
+Invariant: every message has its own key in its topic, and is delayed or handed back once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROUTE_RETRY_MS = 500
 
 
 class DelayedWork:
-    """Sends a delayed message now and then, and hands back the message that the reader last read."""
+    """Now and then sends a delayed message, or hands back the message that the reader read last."""
 
     def __init__(
         self,
@@ -39,9 +39,9 @@ class DelayedWork:
         interval_ms: tuple[int, int] = INTERVAL_MS,
     ) -> None:
         self.attempts: dict[str, list[SendAttempt]] = {LATER: [], RETRY: []}
-        """Topic of the delivery -> the attempts."""
+        """Topic of the delivery -> the attempts to send."""
         self.newest: StoredMessage | None = None
-        """The message that the reader read last; it is handed back at most once."""
+        """The message that the reader read last. It is handed back at most once."""
         self._client = client
         self._producer = client.producer("delayer")
         self._random = chance
@@ -129,8 +129,8 @@ class DelayedWork:
         self.attempts[topic].append(SendAttempt(key, body_hash(body), outcome, began_ms, ended_ms, why=why))
 
     async def delivered(self, promised: dict[str, list[SendAttempt]]) -> list[StoredMessage]:
-        """All messages in the topics that delayed messages are delivered to. A topic may be gone if all its messages may be.
-        Raises PullFailed."""
+        """All messages in the topics to which delayed messages are delivered. A topic may be gone if all its messages may be
+        gone. Raises PullFailed."""
         consumer = self._client.consumer(GROUP)
         messages: list[StoredMessage] = []
         for topic, attempts in promised.items():

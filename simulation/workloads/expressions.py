@@ -1,6 +1,6 @@
-"""Random SQL92 expressions, each with its meaning: true, false or unknown.
+"""Random SQL92 expressions, each with its evaluation to true, false or unknown.
 
-Invariant: evaluates an expression on a message's properties itself, without the product's parser. Pure."""
+Invariant: an expression is evaluated on a message's properties without the product's parser. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Expression(NamedTuple):
     meaning: Meaning
 
     def takes(self, properties: Mapping[str, str]) -> bool:
-        """Whether it is true; unknown is not enough."""
+        """Whether the expression is true. Unknown is not enough."""
         return self.meaning(properties) is True
 
 

@@ -1,7 +1,7 @@
 """Requests of administrators, and their answers.
 
-Invariant: a fact is open, and nothing is expected of it, when its last request has no answer or a message or commit of it is on
-its way."""
+Invariant: a fact is open, and nothing is expected of it, if its last request has no answer, or a message or commit for it is
+on its way."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 class Fact:
-    """One topic (`value` queues) or group (`value` retries at most); 0: it is deleted, or was never there."""
+    """One topic with `value` queues, or one group with at most `value` retries. 0 means that it is deleted or never existed."""
 
     def __init__(self, kind: str, name: str) -> None:
         self.kind = kind
@@ -32,12 +32,12 @@ class Fact:
         self.is_open = False
 
     def give_up(self) -> None:
-        """Something is on its way that may change it."""
+        """Something that may change the fact is on its way, so the fact is open."""
         self.is_open = True
 
 
 class Facts:
-    """Every fact of a run. `on_answered` is called as a client receives a success."""
+    """Every fact of a run. `on_answered` is called when a client gets a success."""
 
     def __init__(self) -> None:
         self.all: list[Fact] = []

@@ -1,7 +1,7 @@
-"""Readers in order that handle what they read, as drills have them, while faults hit their brokers.
+"""Ordered readers that handle what they read, as in drills, while faults hit their brokers.
 
-Invariant O3, of all confirmed messages: each message of a queue was handled, none before the one in front of it, and only by
-the holder of the queue; a repetition begins at a committed offset (localcluster.order)."""
+Invariant O3, for all confirmed messages: each message of a queue was handled by the holder of the queue, and not before the
+message in front of it. A repetition begins at a committed offset (localcluster.order)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from simulation.kernel.violation import Violation
 
 NAME = "reader that handles in order"
 TOPICS = (f"%RETRY%{GROUP}", f"%DLQ%{GROUP}", GROUP)
-"""Topics and groups that exist because of them."""
+"""Topics and groups that exist because of the readers."""
 AGAIN_MS = 200
 LOCKS_MS_MAX = 90_000
 """A lease and a half, as in drills."""
 
 
 class Handlers(Fault):
-    """They come of themselves, from a generator of their own, on a host without faults."""
+    """The readers. They are independent of the fault plan, have their own random generator, and run on a host without
+    faults."""
 
     name = NAME
 
@@ -37,7 +38,7 @@ class Handlers(Fault):
         self.random = random.Random(f"{machines.world.seed}/handlers")
         self.begun = False
         self.sent = asyncio.Event()
-        """Nothing is sent any more."""
+        """Whether everything is sent."""
         self.verdict: OrderVerdict | None = None
 
     def next_step(self) -> None:
@@ -65,12 +66,12 @@ class Handlers(Fault):
                     await asyncio.sleep(AGAIN_MS / 1000)
 
     def stop(self) -> None:
-        """Stop once all is whole."""
+        """Stop when the cluster is whole."""
         self.sent.set()
         self.world.run_until(lambda: self.verdict is not None, 2 * LOCKS_MS_MAX)
 
     def at_the_end(self) -> int:
-        """Returns how many messages were handled. Raises Violation."""
+        """Judge, and return how many messages were handled. Raises Violation."""
         if self.verdict is None or not self.verdict.handled:
             raise Violation("O3", f"no message was handled: {self.verdict}")
         if not self.verdict.holds:

@@ -1,9 +1,9 @@
-"""Clients that consume in order: they lock queues, renew, unlock, fall silent and come back, while faults hit their brokers.
-Now and then their master dies as they are answered that a queue is theirs.
+"""Clients that consume in order. They lock queues, renew, unlock, fall silent and come back, while faults hit their brokers.
+Now and then the master dies just when it confirms a lock.
 
-Invariant O1: two clients never hold one queue. Each counts from its request, by the answer. It holds a queue until it unlocks
-it, is answered that it does not, or its trust is over. O2: once all is whole, any client gets every queue that nobody renews,
-after a lease."""
+Invariant O1: two clients never hold one queue. A client that gets a lock holds the queue from its request on, until it unlocks
+the queue, gets the answer that it does not hold it, or its trust is over. O2: once the cluster is whole, any client gets every
+queue that nobody renews, after a lease."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ STAYS = (0.9, 0.99)
 """The chance that a reader asks once more."""
 MASTER_DIES = 0.15
 SPARED_MS = 12_000
-"""After each death of a master, because there are other faults."""
+"""The next master is spared for this time after each death, because there are other faults."""
 MASTER_IS_PAUSED = 0.3
-"""The chance that a master is paused as a hasty client unlocks queues: the request waits in its socket."""
+"""The chance that a master is paused when a hasty client unlocks queues, so that the request waits in the master's socket."""
 READ = "reader in order"
 DIED = "master dies behind a lock"
 WAS_PAUSED = "master stands still before an unlock"
 
 
 class LockingClients:
-    """On `node`, a host without faults. `kill` ends the process of the `master()`. Where they are hasty they unlock queues
-    one-way and lock at once, as Java's do."""
+    """The clients on `node`, a host without faults. `kill` ends the process of the `master()`. Hasty clients unlock queues
+    one-way and lock them again at once, as Java's clients do."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class LockingClients:
         self.done = done
         self.random = random.Random(f"{world.seed}/ordered readers")
         self.held: dict[MessageQueue, dict[str, int]] = {queue: {} for queue in self.all}
-        """The clients that trust to hold the queue, and until when."""
+        """By queue: the clients that trust that they hold it, and until when."""
         self.answered = 0
         self.violation: Violation | None = None
         self.names = 0
@@ -91,19 +91,19 @@ class LockingClients:
         self.healed = self.trouble.healed = True
 
     def forget(self) -> None:
-        """Drop all answers until now: what they rested on is lost, as the set may lose it."""
+        """Drop all answers until now, because what they relied on is lost, as the contract allows."""
         for holders in self.held.values():
             holders.clear()
 
     async def read(self) -> None:
-        """One reader after the other, each with a name of its own."""
+        """Run one reader after the other, each with its own name."""
         while not self.healed:
             async with self.client() as client:
                 await self.live(client, client.locks(GROUP, self.new_name()))
             await asyncio.sleep(self.random.randint(*SILENT_MS) / 1000)
 
     async def live(self, client: Client, locks: QueueLocks) -> None:
-        """Until it falls silent, or the unlock of a queue fails, which may then be locked for it still."""
+        """Run one reader until it falls silent, or the unlock of a queue fails. The queue may then still be locked for it."""
         stays = self.random.choice(STAYS)
         while not self.healed and self.random.random() < stays:
             if self.random.random() < 0.15:
@@ -124,7 +124,7 @@ class LockingClients:
             await asyncio.sleep(self.random.randint(*ASKS_MS) / 1000)
 
     async def say_unlock(self, client: Client, client_id: str, queues: list[MessageQueue]) -> None:
-        """One-way, to the broker that it takes for the master."""
+        """Send a one-way unlock to the broker that the reader takes for the master."""
         wire = [WireQueue(queue.topic, queue.broker_name, queue.queue_id) for queue in queues]
         body = LockQueuesBody(GROUP, client_id, wire).encode()
         with suppress(RouteUnknown, RemotingError):
@@ -134,7 +134,7 @@ class LockingClients:
                 await client.remoting.one_way(address, unlock)
 
     async def ask(self, locks: QueueLocks, queues: list[MessageQueue]) -> set[MessageQueue]:
-        """`locks.lock`, with the answer judged. Raises LockFailed."""
+        """Call `locks.lock`, and judge the answer. Raises LockFailed."""
         asked_ms = self.world.now_ms
         granted = await locks.lock(queues)
         now_ms = self.world.now_ms
@@ -166,7 +166,7 @@ class LockingClients:
         )
 
     def at_the_end(self) -> None:
-        """A client gets every queue of a whole cluster. Raises Violation."""
+        """Check that a client gets every queue of a whole cluster. Raises Violation."""
         self.heal()
         self.world.run_for_ms(LEASE_MS + max(ASKS_MS))
         self.next_step()

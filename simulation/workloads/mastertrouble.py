@@ -1,7 +1,7 @@
-"""The master dies or is paused at the worst moment for a client: it has just answered, or is about to be asked.
+"""The master dies or is paused at the worst moment for a client: when it has just answered, or is about to get a request.
 
-Invariant: it is drawn from the client's own generator. The next master is spared for a while, because there are other
-faults."""
+Invariant: the chance is drawn from the client's own random generator. The next master is spared for a while, because there are
+other faults."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STILL_MS = (12_000, 25_000)
 
 
 class MasterTrouble:
-    """`kill` ends the process of the `master()`, which is spared for `spared_ms` afterwards."""
+    """`kill` ends the process of the `master()`. The next master is spared for `spared_ms` afterwards."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class MasterTrouble:
         self._spared_until_ms = 0
 
     def dies(self, chance: float) -> bool:
-        """Kill the master with this chance; returns whether it died."""
+        """Kill the master with this chance. Returns whether it died."""
         master = self._struck(chance)
         if master is None:
             return False
@@ -45,7 +45,7 @@ class MasterTrouble:
         return True
 
     def is_paused(self, chance: float) -> Node | None:
-        """Pause the master with this chance, and return it: requests wait in its socket until its successor leads."""
+        """Pause the master with this chance, and return it. Requests wait in its socket until its successor leads."""
         master = self._struck(chance)
         if master is None:
             return None

@@ -15,7 +15,8 @@ ALL = [MessageQueue(TOPIC, BROKER_SET, number) for number in range(QUEUES)]
 
 
 class OrderedReaders(Fault):
-    """They come of themselves, from a generator of their own, on a host without faults."""
+    """The clients. They are independent of the fault plan, have their own random generator, and run on a host without
+    faults."""
 
     name = READ
 
@@ -38,5 +39,5 @@ class OrderedReaders(Fault):
         self.clients.heal()
 
     def at_the_end(self) -> None:
-        """A client gets every queue of a whole cluster. Raises Violation."""
+        """Check that a client gets every queue of a whole cluster. Raises Violation."""
         self.clients.at_the_end()

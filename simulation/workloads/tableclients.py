@@ -1,8 +1,8 @@
-"""An administrator and clients that consume in order, on a host without faults, of a set without controllers.
+"""For a set without controllers: an administrator and clients that consume in order, on a host without faults.
 
-Invariant: T1 the master of the newest term has all changes that administrators were answered, deletions too, and T2 at the end
-every broker that is looked at has them; O1 two clients never trust that they hold one queue, O2 a lock that nobody renews is
-free after a lease. Expectations come from requests and answers alone."""
+Invariant: T1 the master of the newest term has all changes, including deletions, that were confirmed to administrators; T2 at
+the end every checked broker has them; O1 two clients never both trust that they hold one queue; O2 a lock that nobody renews
+is free after a lease. Expectations come only from requests and answers."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ from simulation.workloads.lockingclients import LockingClients
 HOST = "10.0.3.2"
 ANSWERS_MIN = 3
 NAMES_EACH = 2
-"""A topic or a group of an administrator, and the group's retry topic."""
+"""Names for each request: a topic or a group of an administrator, and the group's retry topic."""
 
 
 class TableClients:
-    """They lock `queues`, all of one topic. `master()` is the node that leads, served at `master_address()`; `kill` ends it."""
+    """The clients, which lock `queues`, all of one topic. `master()` is the node that leads and serves at `master_address()`.
+    `kill` kills it."""
 
     def __init__(
         self,
@@ -57,18 +58,18 @@ class TableClients:
 
     @property
     def names(self) -> int:
-        """How many names were requested at most."""
+        """The greatest number of names that were requested."""
         return NAMES_EACH * len(self.facts.all)
 
     def look(self, looks: Iterable[BrokerLook]) -> None:
-        """Raises Violation T1, O1. They begin with the first look."""
+        """Check the master. The clients begin with the first look. Raises Violation T1, O1."""
         if self._administration is None:
             self._administration = self._begun()
         self.locks.next_step()
         self.check.look(looks)
 
     def forget(self) -> None:
-        """Drop all answers: they may be lost with the store that they rested on."""
+        """Drop all answers, because what they confirmed may be lost with a store."""
         self.locks.forget()
         for fact in self.facts.all:
             fact.give_up()
@@ -78,7 +79,7 @@ class TableClients:
         self.locks.heal()
 
     def at_the_end(self, looks: Callable[[], Iterable[BrokerLook]]) -> None:
-        """Check a whole set, to which nobody sends any more. Raises Violation T1, T2, O1, O2."""
+        """Check a whole set to which nobody sends any more. Raises Violation T1, T2, O1, O2."""
         assert self._administration is not None
         self.node.spawn(self._administration.stop())
         self.locks.at_the_end()
@@ -106,7 +107,7 @@ class TableClients:
 
 
 def look_at(name: str, incarnation: int, app: BrokerApp) -> BrokerLook:
-    """The judged state of a broker that serves."""
+    """The state of a serving broker that is judged."""
     us = app.membership
     return BrokerLook(
         name=name, incarnation=incarnation, broker_id=us.broker_id, role=us.role, master_epoch=us.master_epoch,

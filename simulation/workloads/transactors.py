@@ -1,4 +1,4 @@
-"""Dealers of a cluster under controllers, as a fault that comes of itself; see simulation.workloads.dealers."""
+"""Dealers (simulation.workloads.dealers) of a cluster under controllers, as an independent fault."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from simulation.workloads.dealers import DEALS, NAME, Dealers
 
 
 class Transactors(Fault):
-    """`kept_ms`: how long the log is kept; `some_abandon`: some transactions have no end."""
+    """`kept_ms` is how long the log is kept. `some_abandon` means that some transactions have no end."""
 
     name = NAME
 
@@ -63,7 +63,7 @@ class Transactors(Fault):
         self.dealers.settle(self.world)
 
     def at_the_end(self, log: bytearray, segment_bytes: int) -> None:
-        """`log`: all records ever confirmed. Raises Violation."""
+        """Judge all transactions. `log` has all records ever confirmed. Raises Violation."""
         ever = list(deleted_messages(log, len(log), segment_bytes))
         spread_ms = self.machines.spread_ms
         self.abandoned.judge(ever, spread_ms)

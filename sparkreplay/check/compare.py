@@ -1,7 +1,7 @@
 """Replicas of one broker set, compared byte for byte.
 
-Invariant: only bytes that both have committed are compared: from the later beginning to the lower bound. Bytes after the
-BLANK that ends a segment belong to no record and do not count."""
+Invariant: only bytes that both replicas have committed are compared, from the later beginning to the lower bound. Bytes after
+the BLANK that ends a segment belong to no record and do not count."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from sparkreplay.store.snapshot import StoreSnapshot
 
 COMPARED_BYTES = 4 << 20
 DIFFERENCES_MAX = 10
-"""Per stretch of one replica; later differences are not searched for."""
+"""Limit for each stretch of one replica. After that many differences the search ends."""
 
 
 @dataclass(frozen=True)
 class CompareJob:
-    """Two replicas; the stretches are of the first one's segments."""
+    """Two replicas to compare. The stretches are of the first replica's segments."""
 
     one: StoreSnapshot
     other: StoreSnapshot
@@ -35,7 +35,8 @@ class CompareJob:
 
 @dataclass
 class CompareReport:
-    """A worker's findings in one stretch; empty if it is `gone`, deleted by a replica meanwhile."""
+    """A worker's findings in one stretch. If a replica deleted the stretch meanwhile, it is `gone`, and there are no
+    findings."""
 
     bytes: int = 0
     gone: bool = False
@@ -43,7 +44,8 @@ class CompareReport:
 
 
 def comparison(one: StoreSnapshot, other: StoreSnapshot, findings: Findings) -> CompareJob:
-    """The comparison of the range that both hold and have committed; different epochs there are the first finding."""
+    """The comparison of the range that both replicas hold and have committed. If their epochs differ there, that is the first
+    finding."""
     start, end = max(one.min_offset, other.min_offset), min(one.bound, other.bound)
     epochs, others = common_part(one.epochs, other.epochs, end)
     if epochs != others:
@@ -68,7 +70,7 @@ def first_epoch_apart(epochs: Epochs, others: Epochs) -> tuple[int | None, str]:
 
 
 def compare_stretch(job: CompareJob, number: int) -> CompareReport:
-    """Compare one stretch; continues after each record that differs."""
+    """Compare one stretch. The comparison continues after each record that differs."""
     try:
         return compared(job, number)
     except SegmentGone:
@@ -98,7 +100,7 @@ def compared(job: CompareJob, number: int) -> CompareReport:
             continue
         apart = at + int(np.argmax(mine[:size] != theirs[:size]))
         start, end, description = record_around(job, stretch, apart)
-        if description is None:  # after a BLANK
+        if description is None:  # bytes after a BLANK
             report.bytes += stretch.end - at
             return report
         if report.findings.count == DIFFERENCES_MAX:
@@ -110,7 +112,7 @@ def compared(job: CompareJob, number: int) -> CompareReport:
 
 
 def read_log(store: StoreSnapshot, at: int, into: NDArray[np.uint8]) -> int:
-    """Fill `into` with the log from physical offset `at` on; segment sizes of replicas may differ."""
+    """Fill `into` with the log from physical offset `at` on. Replicas may have different segment sizes."""
     held = 0
     for segment in store.segments:
         if held == len(into) or not segment.start_offset <= at + held < segment.end_offset:
@@ -122,7 +124,8 @@ def read_log(store: StoreSnapshot, at: int, into: NDArray[np.uint8]) -> int:
 
 
 def record_around(job: CompareJob, stretch: Stretch, offset: int) -> tuple[int, int, str | None]:
-    """Start, end and description of the record that holds `offset`; no description after the last record of a segment."""
+    """Start, end and description of the record that holds `offset`. Without a description `offset` is behind the last record
+    of a segment."""
     at, epoch = stretch.segment.start_offset, epoch_of(job.one.epochs, offset)
     for store, segment in ((job.one, stretch.segment), *others_segment(job, stretch)):
         end = max(at, min(segment.end_offset, store.bound))
@@ -144,7 +147,7 @@ def record_around(job: CompareJob, stretch: Stretch, offset: int) -> tuple[int, 
             if offset >= at + PREFIX.size and ends_records(store, segment, at):
                 return at, stretch.end, None
         except LogCorrupted:
-            continue  # the other replica may be whole here
+            continue  # the other replica may be intact here
     return (
         offset,
         min(offset + COMPARED_BYTES, stretch.end),

@@ -1,6 +1,6 @@
 """Findings of a verification.
 
-Invariant: the findings kept are bounded, their count is not: dropped ones are counted. Pure."""
+Invariant: the number of kept findings is bounded. Dropped findings are counted. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The records of each queue in log order: offsets without a gap, and a consume queue entry for each.
+"""Check the records of each queue in log order: offsets have no gap, and each record has a consume queue entry.
 
-Invariant: memory is bounded: records are checked against their entries in portions."""
+Invariant: memory is bounded, because records are compared with their entries in portions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class QueueRecords:
     physical_offsets: NDArray[np.int64]
     sizes: NDArray[np.int64]
     listed: NDArray[np.bool_]
-    """Which records have an entry of their own in a plain consume queue: not those of inner batches."""
+    """Which records have their own entry in a plain consume queue. Records of inner batches have none."""
 
     def with_entries(self) -> QueueRecords:
         kept = self.listed
@@ -42,7 +42,7 @@ class QueueRecords:
 
 @dataclass
 class QueueRun:
-    """Part of a queue without a gap: queue offsets [first, end), the first one's record at `first_at`."""
+    """A part of a queue without a gap: queue offsets [first, end). The record of the first offset is at `first_at`."""
 
     first: int
     end: int
@@ -51,7 +51,7 @@ class QueueRun:
 
 @dataclass
 class QueueEntriesCheck:
-    """Takes the records of one stretch; `runs` are then passed to `join`."""
+    """Checks the records of one stretch. The resulting `runs` are passed to `join`."""
 
     files: Files
     findings: Findings
@@ -106,17 +106,17 @@ class QueueEntriesCheck:
             run.end = end
 
     def check_entries(self, queue: Queue, records: QueueRecords) -> None:
-        """Each record's entry must name its place and size."""
+        """Check that each record's entry has the place and size of the record."""
         if not len(records.queue_offsets):
             return
         files = QueueFiles(self.files, *queue)
         first, last = int(records.queue_offsets.min()), int(records.queue_offsets.max())
-        if last - first >= 2 * len(records.queue_offsets) + 1000:  # impossible offsets were reported before
+        if last - first >= 2 * len(records.queue_offsets) + 1000:  # impossible offsets, already reported
             return
         entries = files.entries(first, last - first + 1)[records.queue_offsets - first]
         physical, sizes = entries["physical_offset"].astype(np.int64), entries["size"].astype(np.int64)
         wrong = np.flatnonzero((physical != records.physical_offsets) | (sizes != records.sizes))
-        if len(wrong):  # retention deletes entries with their records
+        if len(wrong):  # retention may have deleted the entries with their records
             wrong = wrong[records.physical_offsets[wrong] >= log_min_now(self.files)]
         if not len(wrong):
             return
@@ -132,7 +132,7 @@ class QueueEntriesCheck:
 
 
 def join(parts: Iterable[Mapping[Queue, QueueRun]], findings: Findings) -> dict[Queue, QueueRun]:
-    """The runs of a whole log from those of its stretches, in order; a gap between two is a finding."""
+    """The runs of a whole log, joined from the runs of its stretches in order. A gap between two runs is a finding."""
     joined: dict[Queue, QueueRun] = {}
     for part in parts:
         for queue, run in part.items():
@@ -154,7 +154,7 @@ def join(parts: Iterable[Mapping[Queue, QueueRun]], findings: Findings) -> dict[
 def check_strays(
     files: Files, runs: Mapping[Queue, QueueRun], start: int, end: int, findings: Findings
 ) -> None:
-    """Entries that name a record of [start, end) which the log does not hold for their queue."""
+    """Find entries that name a record of [start, end) which the log does not hold for the entry's queue."""
     for queue in queues_on_disk(files):
         queue_files = QueueFiles(files, *queue)
         first, past = queue_files.extent()

@@ -1,7 +1,7 @@
-"""Checks one replica against itself: every byte of its log up to the bound, and the files about the log.
+"""Checks one replica by itself: every byte of its log up to the bound, and the files that describe the log.
 
-Invariant: a finding does not end the check: the walk continues with the next identifiable record, and each record is checked
-by the rules of messagestore.record, its CRC among them."""
+Invariant: a finding does not end the check, because the walk continues with the next identifiable record. Each record, with
+its CRC, is checked by the rules of messagestore.record."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class StretchReport:
     bytes: int = 0
     findings: Findings = field(default_factory=Findings)
     gone: bool = False
-    """Its segment was deleted before it was read to its end; the rest of the report is void then."""
+    """The stretch's segment was deleted before it was read to its end. The rest of the report is then void."""
     queues: dict[Queue, QueueRun] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class VerifyJob:
-    """The stores, and the stretches of all of them: a whole segment each, so that no split point must be searched for."""
+    """The stores, and the stretches of all stores. A stretch is a whole segment, so no split point must be searched for."""
 
     stores: tuple[StoreSnapshot, ...]
     stretches: tuple[Stretch, ...]
@@ -73,7 +73,7 @@ def has_queues(store: StoreSnapshot) -> bool:
 
 
 def whole_segments(store: StoreSnapshot, number: int) -> Iterator[Stretch]:
-    """The log up to the bound, a stretch a segment."""
+    """The log up to the bound, with one stretch for each segment."""
     for segment in store.segments:
         if segment.start_offset < store.bound:
             end = min(segment.end_offset, store.bound)
@@ -81,7 +81,7 @@ def whole_segments(store: StoreSnapshot, number: int) -> Iterator[Stretch]:
 
 
 def verify_stretch(job: VerifyJob, number: int) -> StretchReport:
-    """Walk one stretch, past anything wrong in it."""
+    """Walk one stretch. The walk continues after anything wrong in it."""
     try:
         return checked(job, number)
     except SegmentGone:
@@ -113,7 +113,8 @@ def walk_on(
     queues: QueueEntriesCheck,
     record_crcs: bool,
 ) -> int | None:
-    """Check records up to the first place where the walk breaks; returns where it can continue, None at the end."""
+    """Check records up to the first place where the walk breaks off. Returns where the walk can continue, or None at the
+    end."""
     path = stretch.segment.path
     try:
         for chunk in chunks_of(store.files, stretch):
@@ -122,7 +123,7 @@ def walk_on(
         return None
     except LogCorrupted as error:
         broken = error
-    if broken.offset > stretch.start:  # records of the broken chunk before the damage
+    if broken.offset > stretch.start:  # the records before the damage
         for chunk in chunks_of(store.files, replace(stretch, end=broken.offset, at_bound=False)):
             check_chunk(chunk, path, stretch, report, queues, record_crcs)
     report.findings.add("log", path, broken.offset, broken.why)
@@ -163,8 +164,8 @@ def check_chunk(
 def verified_records(
     chunk: RecordChunk, path: str, stretch: Stretch, findings: Findings, record_crcs: bool
 ) -> Iterator[tuple[dict[str, object], bool]]:
-    """The records of a chunk that has a corrupt one, one by one as rows, a row for each message of a batch; and whether a row
-    is of a batch. Adds findings for corrupt records."""
+    """Check one by one the records of a chunk that has a corrupt record, and add findings. Returns the rows, with one row for
+    each message of a batch, and which rows are of a batch."""
     view = chunk.data.data
     for position, offset in zip(chunk.positions.tolist(), chunk.offsets.tolist(), strict=True):
         left = stretch.segment.end_offset - offset
@@ -172,7 +173,7 @@ def verified_records(
             findings.add("record", path, offset, "its lengths or its place contradict it")
             continue
         if check(view, position, left, offset) <= 0:
-            findings.add("record", path, offset, "the body's CRC differs")  # its queue offset is still known
+            findings.add("record", path, offset, "the body's CRC differs")  # the queue offset is still known
         elif record_crcs and check(view, position, left, offset, verify_record=True) <= 0:
             findings.add("record", path, offset, "the record's own CRC differs")
         facts = queue_facts(view, position, left, offset)
@@ -193,7 +194,7 @@ def verified_records(
 
 
 def add_to_queues(batch: pa.RecordBatch, batched: NDArray[np.bool_], queues: QueueEntriesCheck) -> None:
-    """Add the messages that have a queue offset, by queue; `batched` ones have no entry in a plain consume queue."""
+    """Add the messages that have a queue offset, by queue. `batched` messages have no entry in a plain consume queue."""
     flags = np.asarray(batch.column("sys_flag")).astype(np.int64)
     kinds = flags & TRANSACTION_MASK
     counted = ((kinds == 0) | (kinds == TRANSACTION_COMMIT)) & (flags & INNER_BATCH == 0)
@@ -234,11 +235,11 @@ def check_checkpoint(store: StoreSnapshot, findings: Findings) -> None:
     path = store.files.shown("checkpoint")
     try:
         page = store.files.read("checkpoint")
-    except FileNotFoundError:  # a ledger has its own checkpoint, which was read
+    except FileNotFoundError:  # a ledger has its own checkpoint
         return
     segments = store.segments
     with suppress(StoreUnreadable):  # a segment in the middle is missing, which the walk reports
-        segments = store.log.segments(store.files)  # listed after it: a running broker has written more
+        segments = store.log.segments(store.files)  # listed later: a running broker has written more
     end = segments[-1].end_offset if segments else 0
     if len(page) != 4096:
         findings.add("checkpoint", path, None, f"is {len(page)} bytes long instead of 4096")
@@ -253,7 +254,7 @@ def check_checkpoint(store: StoreSnapshot, findings: Findings) -> None:
 
 
 def check_indexes(store: StoreSnapshot, findings: Findings) -> None:
-    """Check headers of the index files: in log order, and of existing records."""
+    """Check that the headers of index files are in log order and name existing records."""
     try:
         names = [entry for entry in store.files.entries("index") if entry.size_bytes]
     except FileNotFoundError:

@@ -1,1 +1,1 @@
-"""The commands of mqreplay, one module each; a module holds a click command named `command`."""
+"""The commands of mqreplay. Each module holds one click command, named `command`."""

@@ -37,12 +37,12 @@ from sparkreplay.store.logs import log_min_now
 
 END = "endingoffsets"
 NOT_OF_ROWS = ("address", "crc", "failondataloss", "index", "minpartitions", "splitbytes")
-"""Options that change how rows are read, but not which: a run that continues or appends may change them."""
+"""Options that change how rows are read, but not which rows. A run that continues or appends may change them."""
 
 
 @dataclass(frozen=True)
 class Gone:
-    """Part of a log that retention deleted before it was read: physical offsets [start_offset, end_offset)."""
+    """A part of a log that retention deleted before it was read: physical offsets [start_offset, end_offset)."""
 
     store: str
     start_offset: int
@@ -138,7 +138,7 @@ def plan_of(
     manifest: Manifest | None,
     plan: StartedPlan | None,
 ) -> ReadPlan:
-    """Raises ExportRefused for a folder of another export."""
+    """The plan of this run: new, frozen or appended. Raises ExportRefused for a folder of another export."""
     if plan is not None:
         require_same_request(folder, plan.request, request, but=NOT_OF_ROWS)
         return resumed(folder, plan, plan_read(options))
@@ -150,7 +150,7 @@ def plan_of(
 
 
 def export(job: ExportJob, target: ExportFolder, engine: Engine, *, quiet: bool) -> None:
-    """Make the parts of every stretch that has none yet."""
+    """Make the parts of every stretch that has no parts yet."""
     stretches = job.read.stretches
     numbers = [number for number, stretch in enumerate(stretches) if target.finished(job, stretch) is None]
 
@@ -177,7 +177,8 @@ def outlived(folder: str, error: EpochChanged) -> ExportRefused:
 
 
 def without_rows(job: ExportJob, target: ExportFolder) -> list[Gone]:
-    """Deleted parts of logs that gave no rows: with failOnDataLoss there are none, because the export would have failed."""
+    """Deleted parts of logs, whose rows are missing. With failOnDataLoss there are none, because the export would have
+    failed."""
     if job.read.fail_on_data_loss:
         return []
     found = []

@@ -34,7 +34,7 @@ from sparkreplay.resend.run import ResendCounts, WorkerShare
 
 SPARK_WORKERS = 2
 NAME_LETTERS_MAX = 180
-"""Of a ledger's name; file systems allow 255 for it and the suffixes that workers add."""
+"""Limit of a ledger's name. File systems allow 255 bytes for the name and the suffixes that workers add."""
 
 
 @click.command()
@@ -179,7 +179,7 @@ def print_result(job: ResendJob, counts: ResendCounts, as_json: bool) -> None:
 
 
 def default_ledger(topic: str, cluster: str, to_topic: str) -> str:
-    """Distinguished by a hash if the names would be too long for a file's."""
+    """The default name of the ledger. It has a hash if the names in it are too long for a file's name."""
     name = f"resend-{plain(topic)}-to-{plain(cluster)}-{plain(to_topic)}"
     if len(name) > NAME_LETTERS_MAX:
         name = (

@@ -98,7 +98,7 @@ def command(
 
 
 def warn_of_absent(wanted: frozenset[str] | None, queues: list[QueueSummary]) -> None:
-    """Warn of topics without records: a misspelled topic looks like an empty one."""
+    """Warn of topics without records, because a misspelled topic looks like an empty one."""
     for topic in sorted((wanted or frozenset()) - {queue.topic for queue in queues}):
         warn(f"no record of topic {topic} was found")
 
@@ -111,7 +111,7 @@ def report(holes: list[QueueGap], above: list[AboveBound]) -> None:
 
 
 def print_queues(queues: list[QueueSummary], kinds: Counter[str], *, with_broker: bool) -> None:
-    """Include the broker set if several were read: each has queues of its own."""
+    """Print the queues. If several broker sets were read, their names are included, because each set has its own queues."""
     topics = [printable(queue.topic) for queue in queues]
     width = max(map(len, topics), default=5)
     brokers = max(10, *(len(queue.broker_name) for queue in queues)) + 1 if with_broker and queues else 0
@@ -135,5 +135,5 @@ def print_queues(queues: list[QueueSummary], kinds: Counter[str], *, with_broker
 
 
 def seconds(time: str) -> str:
-    """`2026-11-21 10:00:00` of an ISO time."""
+    """An ISO time as `2026-11-21 10:00:00`."""
     return time[:19].replace("T", " ")

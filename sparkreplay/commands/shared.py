@@ -1,6 +1,6 @@
 """Shared by the commands: options, the engine, and output.
 
-Invariant: stdout holds the result, or with --json one JSON object and nothing else; progress and warnings go to stderr."""
+Invariant: stdout holds only the result or, with --json, one JSON object. Progress and warnings go to stderr."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def running_options(command: Command) -> Command:
 
 
 def in_processes(workers: str, *, in_spark_too: bool = False) -> Callable[[Command], Command]:
-    """The same, with the command's meaning of `--workers`, and whether it applies to Spark's workers too."""
+    """As `running_options`, with the command's meaning of `--workers`, and whether that option applies to Spark's workers
+    too."""
     every = (
         click.option("--quiet", is_flag=True, help="No progress on stderr."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
@@ -78,7 +79,7 @@ def in_processes(workers: str, *, in_spark_too: bool = False) -> Callable[[Comma
 
 
 def able(context: click.Context, option: click.Parameter, engine: str) -> str:
-    """Raises EngineFailed before anything is made that only Spark could continue."""
+    """Raise EngineFailed if the engine cannot start, before anything is made that only Spark could continue."""
     if engine == "spark" and (missing := missing_for_spark()):
         raise EngineFailed(f"Spark cannot run: {missing}; or use --engine local")
     return engine
@@ -99,7 +100,8 @@ def spark_only(context: click.Context, option: click.Parameter, master: str | No
 
 
 def spark_settings(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    """By name. Raises OptionError for a text that is no setting, a setting given twice, or one with an option of its own."""
+    """Spark's settings by name. Raises OptionError for a text that is no setting, a repeated setting, or a setting that has
+    its own option."""
     settings: dict[str, str] = {}
     for text in given:
         name, separator, value = text.partition("=")
@@ -148,7 +150,7 @@ def options_of(
     split: str | None,
     others: Sequence[str],
 ) -> dict[str, str]:
-    """Options of the data source, as given. Raises OptionError for an option given twice, and for one that only streams
+    """The given options of the data source. Raises OptionError for a repeated option, and for an option that only streams
     have."""
     if not all(stores):
         raise OptionError("STORE", "is empty; name a broker's storePathRootDir")
@@ -175,7 +177,7 @@ def options_of(
 
 
 def local_place(option: str, path: str) -> str:
-    """`path` itself. Raises OptionError if it cannot be written: an empty path or a URI."""
+    """Return `path`. Raises OptionError if it cannot be written because it is empty or a URI."""
     if not path:
         raise OptionError(option, "is empty; name a file or folder")
     if "://" in path:
@@ -186,13 +188,11 @@ def local_place(option: str, path: str) -> str:
 
 
 def require_file_place(option: str, path: str) -> None:
-    """Raises OptionError for a file that could not be written, before the work and not after it."""
+    """Raise OptionError if the file cannot be written, before the work begins instead of after it."""
     folder = os.path.dirname(os.path.abspath(local_place(option, path)))
     if os.path.isdir(path):
         raise OptionError(option, f"{path} is a folder; name a file")
-    if os.path.exists(path) and not os.path.isfile(
-        path
-    ):  # replacing it would destroy it, for example /dev/null
+    if os.path.exists(path) and not os.path.isfile(path):  # replacing would destroy it, for example /dev/null
         raise OptionError(option, f"{path} is no plain file; name one, or a new one")
     if not os.path.isdir(folder):
         raise OptionError(
@@ -201,7 +201,7 @@ def require_file_place(option: str, path: str) -> None:
 
 
 def planned(options: dict[str, str], **fixed: str) -> ReadPlan:
-    """The plan of a read with the options `fixed`, which the user cannot give."""
+    """The plan of a read. The options `fixed` cannot be given by the user."""
     for name in fixed:
         if name.lower() in {given.lower() for given in options}:
             raise OptionError("--option", f"{name} is not for this command")
@@ -218,12 +218,13 @@ def engine_of(engine: str, master: str, workers: int | None, spark_conf: dict[st
 
 
 def spark_engine(master: str, spark_conf: dict[str, str]) -> SparkEngine:
-    """Raises EngineFailed if Spark cannot start: no suitable Java, or an unreachable master."""
+    """The engine with Spark. Raises EngineFailed if Spark cannot start, because there is no suitable Java or the master is
+    unreachable."""
     try:
         return SparkEngine(master, spark_conf, warn)
     except ReplayError:
         raise
-    except Exception as error:  # those of PySpark and py4j share no base
+    except Exception as error:  # errors of PySpark and py4j share no base
         raise EngineFailed(
             f"Spark did not start ({reason_of(error).strip(' :.')}), see its own messages above; check --master {master} and "
             "Java, 17 or newer, which it finds by JAVA_HOME or the PATH"
@@ -240,7 +241,7 @@ def run_stretches(
     quiet: bool,
     numbers: Sequence[int] | None = None,
 ) -> None:
-    """`done(number, result)` takes each result and returns its number of rows."""
+    """Run the work on all stretches. `done(number, result)` takes each result and returns the result's number of rows."""
     chosen = list(range(len(stretches)) if numbers is None else numbers)
     with progress(what, sum(size_of(stretches[number]) for number in chosen), quiet=quiet) as shown:
         engine.run(
@@ -298,7 +299,7 @@ def warn(text: str) -> None:
 
 
 def printable(text: str) -> str:
-    """One line without control characters: clients choose the names in a log."""
+    """The text on one line, without control characters, because clients choose the names in a log."""
     if text.isprintable():
         return text
     return "".join(

@@ -73,7 +73,7 @@ def command(
     merged = 0
 
     def add(number: int, part: Parts) -> int:
-        """Parts are merged in the log's order, so that the result does not depend on the order of workers."""
+        """Merge the parts in the log's order, so that the result does not depend on the order of workers."""
         nonlocal found, merged
         waiting[number] = part
         while merged in waiting:
@@ -112,7 +112,7 @@ def command(
 
 
 def tables_of(sizes: dict[str, list[Sizes]], brokers: list[str]) -> list[Table]:
-    """Largest first, hours in their order."""
+    """The tables: rows are ordered by size, the largest first, but hours by time."""
 
     def queue(row: Sizes) -> str:
         source, queue_id = queue_of(row.sub)

@@ -101,7 +101,7 @@ def opened_store(path: str, findings: Findings) -> StoreSnapshot | None:
 def verify(
     stores: list[StoreSnapshot], engine: Engine, findings: Findings, *, record_crcs: bool, quiet: bool
 ) -> list[dict[str, Any]]:
-    """The checked stores, a row a store."""
+    """Check the stores. The result has one row for each store."""
     stretches = tuple(
         stretch for number, store in enumerate(stores) for stretch in whole_segments(store, number)
     )
@@ -116,7 +116,7 @@ def verify(
     rows = []
     for number, store in enumerate(stores):
         every = [(stretch, reports[at]) for at, stretch in enumerate(stretches) if stretch.source == number]
-        log_min = max(store.min_offset, log_min_now(store.files))  # retention deletes from the front
+        log_min = max(store.min_offset, log_min_now(store.files))  # retention deletes the beginning
         there = [(stretch, report) for stretch, report in every if stretch.start >= log_min]
         for stretch, report in there:
             findings.extend(report.findings.kept, report.findings.count)
@@ -160,7 +160,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def replicas_among(stores: list[StoreSnapshot]) -> list[tuple[StoreSnapshot, StoreSnapshot]]:
-    """The first replica of each broker set paired with each other one."""
+    """The pairs to compare: the first replica of each broker set with each other replica of the set."""
     pairs = []
     for _, replicas in groupby(sorted(stores, key=set_of), key=set_of):
         first, *others = replicas
@@ -199,7 +199,7 @@ def compare(
 def alone(
     stores: list[StoreSnapshot], pairs: list[tuple[StoreSnapshot, StoreSnapshot]]
 ) -> list[StoreSnapshot]:
-    """The stores, of several, without another replica among them."""
+    """The stores, if several were given, that have no other replica among them."""
     compared = {store.root for pair in pairs for store in pair}
     return [store for store in stores if store.root not in compared] if len(stores) > 1 else []
 

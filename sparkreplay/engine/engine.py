@@ -1,8 +1,7 @@
-"""Engines that process stretches: in this process, in processes of this machine, or by Spark's workers. The work is the same
-function.
+"""Engines that process stretches: this process, processes of this machine, or Spark's workers. All run the same function.
 
-Invariant: each number's result is passed once to `done`, on the caller's thread, in any order; the first ReplayError of a
-worker ends the run, and so does an interrupt, with no worker left behind."""
+Invariant: each number's result is passed once to `done`, on the caller's thread, in any order. The first ReplayError of a
+worker or an interrupt ends the run, and no worker is left behind."""
 
 from __future__ import annotations
 
@@ -26,12 +25,12 @@ Work = Callable[[int], Any]
 Done = Callable[[int, Any], None]
 POLL_S = 0.1
 REPORT_FIRST_S, REPORT_AGAIN_S = 15.0, 60.0
-"""Spark itself waits as long before it logs that a job gets no resources."""
+"""Spark itself waits equally long before it logs that a job gets no resources."""
 PATIENCE = {"spark.python.authenticate.socketTimeout": "300s", "spark.network.timeout": "600s"}
-"""On a loaded machine the defaults (15 s, 120 s) end jobs whose Python or executors are only slow."""
+"""Spark's defaults (15 s, 120 s) would end jobs on a loaded machine, where Python or executors are only slow."""
 logger = logging.getLogger("sparkreplay")
 START_S = 1.0
-"""Time until processes work: each imports the reader."""
+"""Time until a new process works, because each process imports the reader."""
 
 
 class Engine(Protocol):
@@ -44,8 +43,8 @@ class Engine(Protocol):
 
 
 class LocalEngine:
-    """`workers` processes. By default this process, and one per core as soon as that gains more than their start costs,
-    estimated from the time that the numbers took so far. Needs no Java."""
+    """Works in `workers` processes, without Java. By default the work begins in this process. One process per core is started
+    as soon as that saves more time than the start takes, estimated from the numbers done so far."""
 
     def __init__(self, workers: int | None = None, now_s: Callable[[], float] = time.monotonic) -> None:
         self.now_s = now_s
@@ -68,8 +67,8 @@ class LocalEngine:
 
 
 class IdleWatch:
-    """Decides when a job has waited for its tasks so long that the user must know: after REPORT_FIRST_S without a running
-    task, and every REPORT_AGAIN_S from then on. Pure."""
+    """Decides when to report to the user that a job waits for its tasks: after REPORT_FIRST_S without a running task, and
+    every REPORT_AGAIN_S from then on. Pure."""
 
     def __init__(self, now_s: float) -> None:
         self.idle_since_s = now_s
@@ -87,8 +86,8 @@ class IdleWatch:
 
 
 def silence_py4j() -> None:
-    """py4j also raises what it logs, and its errors of a session that is being closed are useless. Some of it goes to the
-    root logger."""
+    """Silence py4j's log. py4j also raises the errors that it logs, and errors of a session that is being closed are useless.
+    Some log lines go to the root logger."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_not_of_py4j)
 
@@ -98,8 +97,8 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 class SparkEngine:
-    """One Spark task per number. Each task's result reaches the driver as the task ends. `report` takes messages for the user
-    while it waits."""
+    """Runs one Spark task per number. Each task's result reaches the driver when the task ends. While the engine waits,
+    `report` gets messages for the user."""
 
     def __init__(
         self,
@@ -110,9 +109,7 @@ class SparkEngine:
         silence_py4j()
         self.master = master
         self.report = report
-        self.served = TemporaryDirectory(
-            prefix="mqreplay-"
-        )  # executors fetch from it while the session lives
+        self.served = TemporaryDirectory(prefix="mqreplay-")  # executors fetch it while the session lives
         self.spark = start_spark(master, conf=conf)
         if not in_one_process(master):
             archive = write_package(os.path.join(self.served.name, "sparkreplay.zip"))
@@ -157,7 +154,7 @@ class SparkEngine:
             raise EngineFailed(f"the Spark job failed: {reason_of(failure[0])}")
 
     def waiting(self, idle_s: float) -> str:
-        """The report of a job without tasks. Spark itself only logs that, which is not shown."""
+        """The report that a job has no running task. Spark itself only logs this, and its log is not shown."""
         conf = self.spark.sparkContext.getConf()
         memory, executor_cores = (
             conf.get(f"spark.executor.{name}", default)
@@ -181,7 +178,7 @@ def running_tasks(context: Any) -> int:
 
 
 def in_one_process(master: str) -> bool:
-    """`local`, `local[2]`: the workers run on this machine, with this installation."""
+    """Whether the master is `local` or like `local[2]`, so that the workers run on this machine with this installation."""
     return master == "local" or master.startswith("local[")
 
 
@@ -210,10 +207,10 @@ def missing_for_spark() -> str | None:
 
 
 def start_spark(master: str, name: str = "mqreplay", conf: Mapping[str, str] = MappingProxyType({})) -> Any:
-    """A session with the user's `conf` over the settings here; raises ReplayError when Spark cannot run here.
+    """A session with the settings here, which the user's `conf` overrides. Raises ReplayError if Spark cannot run here.
 
-    Workers in this machine's own processes run this interpreter. Those of a cluster run what `spark.pyspark.python` or
-    PYSPARK_PYTHON names, and this interpreter's path where neither is set."""
+    Workers on this machine run this interpreter. Workers of a cluster run the interpreter that `spark.pyspark.python` or
+    PYSPARK_PYTHON names, or the path of this interpreter if neither is set."""
     missing = missing_for_spark()
     if missing:
         raise ReplayError(f"Spark cannot run: {missing}; or use --engine local")
@@ -242,7 +239,7 @@ def start_spark(master: str, name: str = "mqreplay", conf: Mapping[str, str] = M
 
 
 def worker_python(master: str, conf: Mapping[str, str], environment: Mapping[str, str]) -> str:
-    """The interpreter of Spark's workers: this one if they are this machine's, else the user's choice."""
+    """The interpreter of Spark's workers: this interpreter if they run on this machine, else the user's choice."""
     if in_one_process(master):
         return sys.executable
     return conf.get("spark.pyspark.python") or environment.get("PYSPARK_PYTHON") or sys.executable

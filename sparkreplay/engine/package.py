@@ -1,7 +1,7 @@
 """The archive for Spark's --py-files: the reader and the modules that it imports, so that executors need only numpy and
 pyarrow.
 
-Invariant: its content is found by following imports, and two archives of one version are the same bytes."""
+Invariant: the archive's content is found by following imports. Two archives of one version have the same bytes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ HERE = Path(__file__).parents[2]
 READER = "sparkreplay"
 OURS = ("sparkreplay", "epochfile", "messagestore", "mqruntime")
 DRIVER_ONLY = ("sparkreplay.__main__", "sparkreplay.commands", "sparkreplay.resend")
-"""Commands, and modules for a live cluster: these need the whole installation."""
+"""Left out are commands and modules for a live cluster, because they need the whole installation."""
 ALSO = ("messagestore.walker",)
-"""For users' jobs that walk records themselves."""
+"""Added for users' jobs that walk records themselves."""
 MADE_AT = (1980, 1, 1, 0, 0, 0)
 PERMISSIONS = 0o644 << 16
 
 
 def write_package(target: str | Path) -> Path:
-    """Write the archive; returns its path. Raises OSError, which names it; nothing is left behind then."""
+    """Write the archive and return its path. Raises OSError, which names the archive, and leaves no temporary file."""
     path = Path(target)
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -55,7 +55,7 @@ def packaged_files() -> dict[str, bytes]:
             continue
         seen.add(module)
         for name in (f"{module.replace('.', '/')}.py", f"{module.replace('.', '/')}/__init__.py"):
-            if (HERE / name).is_file():  # else it is a name imported from a module
+            if (HERE / name).is_file():  # else the name is imported from a module
                 source = files[name] = (HERE / name).read_bytes()
                 waiting += imported(ast.parse(source))
     return files
@@ -68,7 +68,7 @@ def is_packaged(module: str) -> bool:
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
-    """Dotted names of a module's imports, anywhere in it, with the packages that they lie in."""
+    """The dotted names of all imports in a module, and of the packages that contain them."""
     for node in ast.walk(tree):
         names: list[str] = []
         if isinstance(node, ast.Import):

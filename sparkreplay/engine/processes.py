@@ -1,6 +1,6 @@
-"""Work in processes of this machine, for work that Python's one lock would serialise.
+"""Work in processes of this machine, because Python's lock would serialise the work of threads.
 
-Invariant: no worker outlives the call; if the calling process dies, a worker ends after its current number. Only the caller
+Invariant: no worker outlives the call. If the calling process dies, a worker ends after its current number. Only the caller
 handles interrupts."""
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ PRELOADED = ["sparkreplay.engine.preloaded"]
 def run_in_processes(
     work: Work, numbers: Sequence[int], done: Callable[[int, Any], None], workers: int
 ) -> None:
-    """Call `done(number, result)` as each number is finished. Raises the ReplayError or OSError of `work`, and EngineFailed
-    when a worker dies."""
+    """Call `done(number, result)` whenever a number is finished. Raises the ReplayError or OSError of `work`, and EngineFailed
+    if a worker dies."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     pickled = pickle.dumps(work)
@@ -73,7 +73,7 @@ def received(link: Connection) -> tuple[int, Any]:
 
 
 def serve(link: Connection, pickled: bytes) -> None:
-    """A worker's loop: receives a number, sends its result, until it receives None or the other end is closed."""
+    """A worker's loop: it receives a number and sends the result, until it receives None or the other end is closed."""
     work = pickle.loads(pickled)  # noqa: S301 - comes from the process that started this one
     try:
         while (number := link.recv()) is not None:
@@ -85,14 +85,14 @@ def serve(link: Connection, pickled: bytes) -> None:
             except Exception:
                 answer = (number, None, traceback.format_exc())
             link.send(answer)
-        link.recv()  # raises EOFError when the other end closes
+        link.recv()  # raises EOFError if the other end closes
     except (EOFError, ConnectionError):
         return
 
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Processes started in this block never see an interrupt; the caller's is deferred to its end."""
+    """Processes started in this block ignore interrupts. An interrupt of the caller is deferred to the end of the block."""
     held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -1,4 +1,5 @@
-"""A command's progress on stderr: a bar with bytes, rows, rate and time left on a terminal, else a line now and then.
+"""A command's progress on stderr. On a terminal it is a bar with bytes, rows, rate and time left, else a line from time to
+time.
 
 Invariant: nothing is written to stdout, and with `quiet` nothing at all."""
 
@@ -26,14 +27,14 @@ class WorkProgress(Protocol):
 
 
 def progress(what: str, bytes_total: int, *, quiet: bool, stream: TextIO = sys.stderr) -> WorkProgress:
-    """`bytes_total` of log are to be read."""
+    """The progress of reading `bytes_total` of log."""
     if quiet:
         return Silent()
     return Bar(what, bytes_total) if draws(stream) else Lines(what, bytes_total, stream)
 
 
 def draws(stream: TextIO) -> bool:
-    """Whether a bar can be drawn: on a terminal with a known type that is not dumb."""
+    """Whether a bar can be drawn, which needs a terminal of a known type that is not dumb."""
     return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
@@ -51,7 +52,7 @@ class Silent:
 
 
 class Lines:
-    """Plain lines, for logs and pipes: none for work of less than a few seconds."""
+    """Plain lines for logs and pipes. Work of less than a few seconds gets no line."""
 
     def __init__(self, what: str, bytes_total: int, stream: TextIO) -> None:
         self.what = what
@@ -87,7 +88,7 @@ class Lines:
 
 
 class Bar:
-    """A bar that is removed at the end."""
+    """A bar, which is removed at the end."""
 
     def __init__(self, what: str, bytes_total: int) -> None:
         from rich.console import Console

@@ -1,6 +1,6 @@
-"""Results of Spark tasks, on the driver as soon as each task ends: an accumulator of {number: result}.
+"""Results of Spark tasks in an accumulator of {number: result}, so that the driver gets each result when its task ends.
 
-Invariant: a number that was processed twice (a retry, a speculative attempt) counts once: its results are equal."""
+Invariant: a number that was processed twice (a retry, a speculative attempt) counts once, because the results are equal."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ def new_results(context: SparkContext) -> Accumulator[dict[int, Any]]:
 
 @dataclass(frozen=True)
 class TaskAttempt:
-    """One task. A ReplayError is a result: a retry would not change it. Spark retries after any other error."""
+    """One task. A ReplayError becomes a result, because a retry would not change it. Spark retries after any other error."""
 
     pickled: bytes
-    """A pickled callable that takes the number. Unpickling it imports its modules, pandas too unless it was left out before."""
+    """A pickled callable that takes the number. Unpickling imports its modules, and pandas too unless it was left out
+    before."""
     results: Accumulator[dict[int, Any]]
 
     def __call__(self, number: int) -> None:

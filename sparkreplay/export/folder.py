@@ -1,4 +1,4 @@
-"""The folder of an export: begun, continued, published.
+"""The folder of an export, which is begun, perhaps continued, and published.
 
     DIR/_manifest.json                       appears last
     DIR/topic=.../day=.../part-*.parquet     appear together, once every stretch is done and the epochs are checked
@@ -6,7 +6,7 @@
     DIR/_mqreplay/stretches/*.json           a record of each finished stretch
     DIR/_mqreplay/staged, attempts           unpublished parts, incomplete files
 
-Invariant: a part is published once, whatever was killed when; without a plan, the folder holds exactly the parts of its
+Invariant: a part is published once, whatever is killed at any time. Without a plan, the folder holds exactly the parts of its
 manifest."""
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ PLAN = "plan.json"
 
 
 class ExportFolder:
-    """One driver at a time: the lock is the kernel's, and ends with the process."""
+    """The folder, used by one driver at a time. The lock is the kernel's, so it ends with the process."""
 
     def __init__(self, folder: str) -> None:
-        """Raises ExportRefused when another process exports into it, or when it holds anything else."""
+        """Raises ExportRefused if another process exports into the folder, or if the folder holds anything but an export."""
         self.folder = Path(folder)
         self.work = self.folder / WORK
         self.made = not self.folder.exists()
@@ -63,7 +63,7 @@ class ExportFolder:
     def close(self) -> None:
         """Remove a folder that was made for a rejected command."""
         if self.made:
-            with suppress(OSError):  # it is not empty
+            with suppress(OSError):  # the folder is not empty
                 self.folder.rmdir()
         os.close(self.lock)
 
@@ -80,20 +80,20 @@ class ExportFolder:
             return None
 
     def clear_if_published(self) -> None:
-        """After a kill between the manifest and the end, only the work folder must be removed."""
+        """Remove the work folder if the export is published: it was killed between the manifest and the end."""
         manifest, plan = self.manifest(), self.started()
         if manifest is not None and (plan is None or manifest.runs[-1] == plan.stores):
             shutil.rmtree(self.work, ignore_errors=True)
 
     def begin(self, plan: StartedPlan) -> None:
-        """Freeze the plan; leftovers of a plan that was never frozen are removed."""
+        """Freeze the plan, and remove leftovers of a plan that was never frozen."""
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir()
         self.make_room()
         replace_durably(self.plan_path, encode(plan))
 
     def make_room(self) -> None:
-        """Make folders for workers; remove leftovers of killed attempts."""
+        """Make folders for workers, and remove leftovers of killed attempts."""
         shutil.rmtree(self.work / ATTEMPTS, ignore_errors=True)
         for name in (ATTEMPTS, STAGED, RECORDS):
             (self.work / name).mkdir(exist_ok=True)
@@ -103,7 +103,7 @@ class ExportFolder:
         return (self.work / ATTEMPTS).is_dir()
 
     def finished(self, job: ExportJob, stretch: Stretch) -> list[ParquetPart] | None:
-        """The parts of a finished stretch; None if it is not finished, or one of its files is not there as recorded."""
+        """The parts of a finished stretch. None if the stretch is not finished, or one of its files differs from the record."""
         try:
             parts = [ParquetPart(**each) for each in json.loads(job.record_of(stretch).read_bytes())]
         except (FileNotFoundError, ValueError, TypeError):
@@ -117,7 +117,7 @@ class ExportFolder:
         return None
 
     def publish(self, job: ExportJob, plan: StartedPlan) -> Manifest:
-        """Check the epochs, move every part to its place, write the manifest. Raises EpochChanged, with nothing moved."""
+        """Check the epochs, move every part to its place, and write the manifest. Raises EpochChanged, with nothing moved."""
         for source in job.read.sources:
             check_epochs(source.store)
         parts = [part for stretch in job.read.stretches for part in self.require_finished(job, stretch)]

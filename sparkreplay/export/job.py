@@ -1,7 +1,7 @@
-"""Writes the rows of one stretch as Parquet, in the worker that decoded them, a file for each topic and day.
+"""Writes the rows of one stretch as Parquet, in the worker that decoded them, with one file for each topic and day.
 
-Invariant: the parts of a stretch depend on the stretch alone, and they are staged whole before its record appears: attempts
-may be killed, repeated or run in parallel, with the same result."""
+Invariant: the parts of a stretch depend only on the stretch, and all are staged before the stretch's record appears. So
+attempts may be killed, repeated or run in parallel, with the same result."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ from sparkreplay.read.reader import ReadPlan, read_stretch
 from sparkreplay.records.walk import Stretch
 
 WORK = "_mqreplay"
-"""Below the export's folder; readers of Parquet ignore names that begin with `_`."""
+"""The work folder, in the export's folder. Readers of Parquet ignore names that begin with `_`."""
 STAGED, RECORDS, ATTEMPTS = "staged", "stretches", "attempts"
 WINDOW_BYTES = 24 << 20
-"""Rows held before they are written: a row group's rows if one topic fills the log, and a share of it if many do."""
+"""Limit of rows held before they are written: a row group if one topic fills the log, or a part of a row group if many topics
+do."""
 NEEDED = ("topic", "store_timestamp", "physical_offset")
 """Columns for a row's destination and origin."""
 PARTITIONED_BY = ("topic",)
-"""Columns that a file omits: its folder has them."""
+"""Columns that are in the folder's name and not in the file."""
 
 
 @dataclass(frozen=True)
 class ExportJob:
-    """`read` has the columns of the files and those in NEEDED; the files hold `columns`."""
+    """`read` has the columns of the files and the columns in NEEDED. The files hold `columns`."""
 
     read: ReadPlan
     columns: tuple[str, ...]
@@ -63,8 +64,8 @@ def file_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def export_stretch(job: ExportJob, number: int) -> list[ParquetPart]:
-    """Stage the parts of one stretch and then record them. Their bytes are synced; if a power cut loses a name, the continued
-    export notices it."""
+    """Stage the parts of one stretch, and then record them. Their bytes are synced. If a power cut loses a file's name, the
+    continued export finds that."""
     stretch = job.read.stretches[number]
     with TemporaryDirectory(prefix=job.stem(stretch), dir=job.work / ATTEMPTS) as attempt:
         made = write_parts(job, stretch, Path(attempt), read_stretch(job.read, stretch))
@@ -73,7 +74,7 @@ def export_stretch(job: ExportJob, number: int) -> list[ParquetPart]:
             target.parent.mkdir(parents=True, exist_ok=True)
             place.replace(target)
         parts = [part for _, part in made]
-        record = Path(attempt, "record.json")  # another attempt may write it concurrently
+        record = Path(attempt, "record.json")  # another attempt may write it at the same time
         replace_durably(record, json.dumps([asdict(part) for part in parts]).encode())
         record.replace(job.record_of(stretch))
     return parts

@@ -1,6 +1,6 @@
 """The description of an export as JSON: the plan that was frozen at its start, the parts of each stretch, the manifest.
 
-Invariant: a plan and a manifest contain their request; another request is detected by the first difference."""
+Invariant: a plan and a manifest contain their request, so another request is detected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class ParquetPart:
-    """One Parquet file. Offsets are of its first and last record; `crc32` is of the file's bytes."""
+    """One Parquet file. The offsets are those of its first and last record; `crc32` is that of the file's bytes."""
 
     file: str
     broker_name: str
@@ -33,7 +33,8 @@ class ParquetPart:
 
 @dataclass(frozen=True)
 class StoreRange:
-    """The range read of one store: physical offsets [start_offset, end_offset), and the epochs that begin below the end."""
+    """The range that was read of one store: physical offsets [start_offset, end_offset), and the epochs that begin below the
+    end."""
 
     store: str
     broker_name: str
@@ -50,7 +51,8 @@ class StoreRange:
 
 @dataclass(frozen=True)
 class StartedPlan:
-    """Frozen before the first part is written. `stretches` are [source, segment name, start, end, at_bound]."""
+    """The plan that is frozen before the first part is written. `stretches` are [source, segment name, start, end,
+    at_bound]."""
 
     request: dict[str, Any]
     stores: list[StoreRange]
@@ -60,7 +62,7 @@ class StartedPlan:
 
 @dataclass
 class Manifest:
-    """All runs of one export: the first and those that were appended, and every part."""
+    """All runs of one export, the first and the appended ones, and every part."""
 
     request: dict[str, Any]
     columns: list[dict[str, str]]
@@ -117,7 +119,7 @@ def decode_object(folder: str, kind: type[Any], data: bytes) -> dict[str, Any]:
 
 @contextmanager
 def raising_refused(folder: str, kind: type[Any]) -> Iterator[None]:
-    """Raises ExportRefused for content that no export wrote, anywhere in the file."""
+    """Turn errors into ExportRefused if anything in the file was not written by an export."""
     try:
         yield
     except (ValueError, TypeError, RecursionError) as error:
@@ -129,7 +131,7 @@ def raising_refused(folder: str, kind: type[Any]) -> Iterator[None]:
 def require_same_request(
     folder: str, before: dict[str, Any], now: dict[str, Any], but: tuple[str, ...] = ()
 ) -> None:
-    """Raises ExportRefused that names the first option, or store, that differs; those in `but` may."""
+    """Raise ExportRefused that names the first option or store that differs. Options in `but` may differ."""
     for name in sorted({*before, *now} - set(but)):
         if before.get(name) != now.get(name):
             raise ExportRefused(

@@ -1,6 +1,6 @@
 """The Parquet files of one stretch as they grow, one for each topic and day.
 
-Invariant: the number of open files, the memory of their writers and the waiting rows are limited; bytes and CRC of a part are
+Invariant: the number of open files, the memory of their writers and the waiting rows are limited. Bytes and CRC of a part are
 those written to its file."""
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from sparkreplay.export.window import WriteWindow
 
 OPEN_FILES_MAX = 256
 OPEN_BYTES_MAX = 16 << 20
-"""Memory of the writers of open files: 220 of twelve columns and one row group, or 90 of ten."""
+"""Limit of the memory of writers of open files. It is enough for 220 files of twelve columns with one row group, or 90 files
+with ten row groups."""
 ENCODER_BYTES, GROUP_BYTES = 5 << 10, 1 << 10
-"""Memory of a writer per column: while its file is open, and in addition for each row group in it. Measured, rounded up."""
+"""Memory of a writer for each column: ENCODER_BYTES while the file is open, and GROUP_BYTES more for each row group in it.
+Both are measured and rounded up."""
 FEW_VALUES = {
     "queue_id", "tags", "born_host", "store_host", "transaction", "broker_name", "flag", "sys_flag", "reconsume_times",
     "epoch", "prepared_transaction_offset",
 }  # fmt: skip
-"""Columns for which a dictionary pays off; for bodies or keys it only costs."""
+"""Columns for which a dictionary saves bytes. For bodies or keys it only costs."""
 NO_STATISTICS = {"body", "properties"}
 
 
@@ -57,7 +59,7 @@ class CountedFile:
         """Nothing to flush: every write goes to the kernel at once."""
 
     def write_behind(self) -> None:
-        """Let the kernel begin to write to the disk, so that `sync` waits less."""
+        """Let the kernel begin to write to the disk, so that a later `sync` waits less."""
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self.file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -88,8 +90,8 @@ class PartFile:
 
 @dataclass
 class PartFiles:
-    """The parts of one stretch. If another row group does not fit into the memory limit, the file that holds most is
-    finished, with its waiting rows; later rows of its partition begin another part."""
+    """The parts of one stretch. If another row group does not fit into the memory limit, the file whose writer holds most
+    memory is finished, with its waiting rows. Later rows of its partition begin another part."""
 
     folder: Path
     stem: str
@@ -97,7 +99,7 @@ class PartFiles:
     columns: tuple[str, ...]
     window: WriteWindow
     open: OrderedDict[ExportPartition, PartFile] = field(default_factory=OrderedDict)
-    """Ordered by the last write, the oldest first."""
+    """Open files, ordered by the last write, the oldest first."""
     held_bytes: int = 0
     finished: list[tuple[Path, ParquetPart]] = field(default_factory=list)
     begun: Counter[ExportPartition] = field(default_factory=Counter)
@@ -165,7 +167,7 @@ class PartFiles:
         del self.open[partition]
 
     def finish(self) -> list[tuple[Path, ParquetPart]]:
-        """Write the waiting rows; returns the parts by name."""
+        """Write the waiting rows, and return the parts by name."""
         for partition, table in self.window.rest():
             self.write(partition, table)
         for partition in list(self.open):
@@ -173,7 +175,7 @@ class PartFiles:
         return sorted(self.finished, key=lambda each: each[1].file)
 
     def abandon(self) -> None:
-        """After a failure: open files stay unfinished, and are removed with the attempt."""
+        """Called after a failure: open files stay unfinished, and are removed with the attempt."""
         for file in self.open.values():
-            file.writer.is_open = False  # else garbage collection closes it, which fails once more
+            file.writer.is_open = False  # else garbage collection closes it and fails again
             file.sink.close()

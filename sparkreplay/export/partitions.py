@@ -1,4 +1,4 @@
-"""The partition of a row: folders `topic=.../day=YYYY-MM-DD`, as Hive, Spark and pyarrow name partitions and read them again.
+"""The partition of a row: a folder `topic=.../day=YYYY-MM-DD`, which Hive, Spark and pyarrow read as a partition.
 
 Invariant: a folder's name is one path component whatever the topic is, and different topics have different folders. Pure."""
 
@@ -17,18 +17,18 @@ import pyarrow.compute as pc
 from sparkreplay.records.rowfilter import FilteredColumns, RowFilter, Rows
 
 NAME_BYTES_MAX = 200
-"""Limit of a topic in a folder's name; file systems allow 255 for the whole name."""
+"""Limit of a topic in a folder's name. File systems allow 255 bytes for the whole name."""
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 HASH_DIGITS = 16
 CUT_ESCAPE = re.compile("%.?$")
 DAY_MS = 86_400_000
 DAY_US = DAY_MS * 1000
 NO_DAY = -(1 << 26)
-"""The day of a time that microseconds cannot hold, which is null."""
+"""The day of a time that microseconds cannot hold; such a time is null."""
 
 
 class ExportPartition(NamedTuple):
-    """`day` counts days since 1970-01-01, in UTC, of a row's store time."""
+    """A topic and a day. `day` is the day of a row's store time, counted from 1970-01-01 in UTC."""
 
     topic: str
     day: int
@@ -43,8 +43,8 @@ class ExportPartition(NamedTuple):
 
 
 def escaped(name: str) -> str:
-    """One path component: all but letters, digits, `_`, `.`, `-` as %XX. A name that is too long is cut and gets a hash; the
-    manifest has the whole name."""
+    """The name as one path component: all characters but letters, digits, `_`, `.` and `-` become %XX. A name that is too long
+    is cut and gets a hash. The manifest has the whole name."""
     text = quote(name, safe="").replace("~", "%7E")
     if not text:
         return NO_VALUE
@@ -58,8 +58,8 @@ def escaped(name: str) -> str:
 
 @dataclass(frozen=True)
 class OrderedByPartition(RowFilter):
-    """Orders the rows of a chunk by topic and day, each partition's in log order: the decoder copies every row once anyway,
-    so this costs no other copy."""
+    """Orders the rows of a chunk by topic and day, and the rows of each partition by log order. The decoder copies every row
+    anyway, so this costs no further copy."""
 
     def choose(self, columns: FilteredColumns, rows: Rows) -> Rows:
         rows = super().choose(columns, rows)
@@ -73,7 +73,8 @@ class OrderedByPartition(RowFilter):
 
 
 def by_partition(batch: pa.RecordBatch) -> list[tuple[ExportPartition, pa.RecordBatch]]:
-    """The rows of each partition, of a batch that is ordered by it. Needs the columns topic and store_timestamp."""
+    """Split a batch that is ordered by partition into the rows of each partition. The batch needs the columns topic and
+    store_timestamp."""
     topics = batch.column("topic").dictionary_encode()
     times = pc.fill_null(batch.column("store_timestamp").cast(pa.int64()), NO_DAY * DAY_US)
     days = np.asarray(times) // DAY_US

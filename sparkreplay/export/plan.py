@@ -1,6 +1,7 @@
-"""The range of an export: a new plan, the frozen one over the current stores, or the records committed since the last export.
+"""The range of an export: that of a new plan, that of a frozen plan over the current stores, or the records committed since
+the last export.
 
-Invariant: a frozen plan is never computed again: a later run finishes it with the same parts."""
+Invariant: a frozen plan is never computed again, so a later run finishes it with the same parts."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def range_of(store: StoreSnapshot, start: int, end: int) -> StoreRange:
 
 
 def resumed(folder: str, plan: StartedPlan, fresh: ReadPlan) -> ReadPlan:
-    """The frozen plan over the stores of a fresh one. Raises EpochChanged when a truncation made it void."""
+    """The frozen plan over the stores of a new plan. Raises EpochChanged if a truncation made the frozen plan void."""
     sources = []
     for was, source in zip(plan.stores, fresh.sources, strict=True):
         require_same_log(folder, was, source.store)
@@ -72,12 +73,12 @@ def resumed(folder: str, plan: StartedPlan, fresh: ReadPlan) -> ReadPlan:
 
 
 def gone(store: StoreSnapshot, name: str) -> Segment:
-    """A deleted segment: reading it raises an error. Its stretches may have been exported before."""
+    """A segment that is deleted, so reading it raises an error. Its stretches may have been exported before."""
     return Segment(name, store.files.shown(name), int(name.rpartition("/")[2]), 0)
 
 
 def require_same_log(folder: str, was: StoreRange, store: StoreSnapshot) -> None:
-    """The planned or exported range of a log must still be the same. Raises ExportRefused or EpochChanged."""
+    """Check that the planned or exported range of a log is still the same. Raises ExportRefused or EpochChanged."""
     if was.broker_name != store.broker_name:
         raise ExportRefused(
             folder,
@@ -98,7 +99,7 @@ def require_same_log(folder: str, was: StoreRange, store: StoreSnapshot) -> None
 
 
 def appended(folder: str, manifest: Manifest, fresh: ReadPlan, split_bytes: int) -> ReadPlan:
-    """The range of each store after its last exported one. Raises ExportRefused when part of it was deleted."""
+    """The range of each store after its last exported range. Raises ExportRefused if a part of the range was deleted."""
     ends = manifest.ends()
     sources = []
     stretches: list[Stretch] = []
@@ -120,7 +121,7 @@ def appended(folder: str, manifest: Manifest, fresh: ReadPlan, split_bytes: int)
 
 
 def next_record(store: StoreSnapshot, end: int) -> int:
-    """Where the first record begins that a read up to `end` left out: a bound may lie inside a record."""
+    """Where the first record begins that a read up to `end` left out. A bound may lie inside a record."""
     at = max(store.min_offset, min(end, store.bound))
     for segment in store.segments:
         if segment.start_offset < at < segment.end_offset:

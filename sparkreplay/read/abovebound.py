@@ -1,7 +1,7 @@
 """Records above the committed bound: why a read may have fewer rows than the log has messages.
 
-Invariant: none of them ever becomes a row. Bytes left above the bound by a truncation look like them. Little is read: at most
-64 MiB above the bound, and the first record of each later segment."""
+Invariant: no record above the bound becomes a row. Bytes that a truncation left above the bound look like such records. At
+most 64 MiB above the bound are read, and the first record of each later segment."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AboveBound:
 
 
 def records_above(store: StoreSnapshot) -> AboveBound | None:
-    """None if no record begins above the bound, or another bound than the committed one was given."""
+    """The records above the bound. None if no record begins there, or if another bound than the committed bound was given."""
     if store.committed is not None:
         return None
     times: list[int] = []
@@ -75,8 +75,8 @@ def records_above(store: StoreSnapshot) -> AboveBound | None:
 
 
 def records_from(store: StoreSnapshot, segment: Segment, walked: int) -> Iterator[tuple[int, int, list[int]]]:
-    """(start, end, first and last store time) of records of a segment that begin above the bound; after `walked` bytes of
-    other segments only those of its first chunk. Raises SegmentGone."""
+    """The (start, end, first and last store time) of a segment's records that begin above the bound. If `walked` bytes of
+    other segments are enough, only the segment's first chunk is read. Raises SegmentGone."""
     low = max(store.bound, segment.start_offset)
     searched = low + WINDOW_BYTES if low == store.bound else low + 1
     with closing(open_segment(store.files, segment)) as file:
@@ -89,7 +89,7 @@ def records_from(store: StoreSnapshot, segment: Segment, walked: int) -> Iterato
         for chunk in chunks_of(store.files, stretch):
             yield start, chunk.end_offset, stored_within(chunk, segment)
             stretch = replace(stretch, start=chunk.end_offset)
-    except LogCorrupted as error:  # where the records end
+    except LogCorrupted as error:  # here the records end
         if error.offset > stretch.start:
             for chunk in chunks_of(store.files, replace(stretch, end=error.offset, at_bound=False)):
                 yield start, chunk.end_offset, stored_within(chunk, segment)

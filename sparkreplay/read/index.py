@@ -1,9 +1,9 @@
-"""Rows found through the consume queues: only the records of the wanted topics are read.
+"""Rows found through the consume queues, so that only records of the wanted topics are read.
 
 Invariant: the rows are those of a walk, in the same order. Entries are used only below `indexed_end`, a record boundary up to
-which every record has its entry on disk; above it the log is walked. Each entry must lead to a record of its own topic, queue
-and queue offset. Only named topics that have queues are found this way; everything else is walked, so that a deleted topic
-keeps its rows. Of a topic that was deleted and created again a walk finds more: the older messages."""
+which every record has its entry on disk. Above it the log is walked. Each entry must lead to a record with the entry's topic,
+queue and queue offset. Only named topics that have queues are found this way. Other topics are walked, so that a deleted topic
+keeps its rows. If a topic was deleted and created again, a walk would also find the older messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sparkreplay.store.segments import open_segment
 from sparkreplay.store.snapshot import Segment, StoreSnapshot
 
 GAP_BYTES_MAX = 12 << 10
-"""Wanted records that are closer together are read with the bytes between them; wider gaps are skipped."""
+"""Wanted records that are closer together are read with the bytes between them. Wider gaps are skipped."""
 PROBE_BYTES = 64 << 10
 HEADER_BYTES_MAX = 112
 IDENTITY = np.dtype(
@@ -38,12 +38,12 @@ IDENTITY = np.dtype(
         "itemsize": 28,
     }
 )
-"""A record's fields before its physical offset."""
+"""A record's fields before the physical offset."""
 
 
 @dataclass(frozen=True)
 class IndexEntries:
-    """The entries of some records, in log order. `queues` are indexes into `names`, of (topic, queue id)."""
+    """The entries of some records, in log order. `queues` are indexes into `names`, which are (topic, queue id)."""
 
     offsets: NDArray[np.int64]
     sizes: NDArray[np.int64]
@@ -62,10 +62,10 @@ class PickedRecords:
 
 
 def indexed_end(store: StoreSnapshot, end: int) -> int:
-    """The end of the usable index, at most `end`: every record that ends at or below it has its entry.
+    """The end of the usable index, which is at most `end`. Every record that ends at or below it has its entry.
 
-    Dispatch follows the log, so all records below any entry have entries. But after a crash the last entries may be lost with
-    the power: if the broker's file `abort` exists (as it does while it runs), only entries of records older than the
+    Dispatch follows the log, so all records before a record with an entry have entries. But a power cut may lose the last
+    entries. So if the broker's file `abort` exists (as it does while the broker runs), only entries of records older than the
     checkpoint's timestamps count, as in recovery. Store times are assumed to grow along the log."""
     limit = end
     if any(entry.name == "abort" for entry in store.files.entries("")):
@@ -115,7 +115,7 @@ def stored_by(file: OpenFile, segment: Segment, offset: int, end: int, time_ms: 
 def positions_of(
     files: Files, topics: frozenset[str] | None, queue_ids: frozenset[int] | None, start: int, end: int
 ) -> IndexEntries:
-    """The entries of records that begin in [start, end). None means all topics, or all queue ids."""
+    """The entries of records that begin in [start, end). `None` means all topics or all queue ids."""
     parts = []
     for queue in queues_of(files, topics, queue_ids):
         first, last = queue.count_below(start), queue.count_below(end)
@@ -134,7 +134,7 @@ def positions_of(
 def read_indexed(
     files: Files, stretch: Stretch, selection: Selection, index_end: int
 ) -> Iterator[pa.RecordBatch]:
-    """The stretch's rows, of named topics through the index up to `index_end`.
+    """The rows of a stretch. Up to `index_end`, rows of named topics are found through the index.
 
     Raises IndexUnusable if an entry and its record differ, and the errors of a walk."""
     assert selection.committed_only, "prepared and rolled back records have no entries"
@@ -171,7 +171,8 @@ def picked_batches(
 def picked(
     files: Files, segment: Segment, entries: IndexEntries, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[tuple[PickedRecords, int, int]]:
-    """The records of entries [first, last), for all entries, about `chunk_bytes` of records at a time."""
+    """The records of all entries, about `chunk_bytes` of records at a time, with the entries [first, last) that they belong
+    to."""
     ends = np.cumsum(entries.sizes)
     parts: list[NDArray[np.uint8]] = []
     first = held = last = 0
@@ -190,13 +191,13 @@ def picked(
 def compacted(
     files: Files, segment: Segment, entries: IndexEntries, buffer_bytes: int
 ) -> Iterator[tuple[NDArray[np.uint8], int]]:
-    """Concatenated records, and the number of the entry after them; one buffer is reused for reading."""
+    """Concatenated records, and the number of the entry after them. One buffer is reused for reading."""
     offsets, sizes = entries.offsets, entries.sizes
     gaps = np.append(0, offsets[1:] - (offsets[:-1] + sizes[:-1]))
     if (gaps < 0).any():
         raise IndexUnusable(segment.path, f"entries overlap at {offsets[int(np.argmin(gaps))]}")
     apart = gaps > GAP_BYTES_MAX
-    places = np.cumsum(np.where(apart, 0, gaps)) + np.append(0, np.cumsum(sizes)[:-1])  # wide gaps left out
+    places = np.cumsum(np.where(apart, 0, gaps)) + np.append(0, np.cumsum(sizes)[:-1])  # without wide gaps
     np.empty(HEAP_HINT_BYTES, np.uint8)
     file = open_segment(files, segment)
     try:
@@ -224,7 +225,8 @@ def compacted(
 def require_identity(
     segment: Segment, entries: IndexEntries, records: PickedRecords, first: int, last: int
 ) -> None:
-    """Each record must be the one that its entry means; its physical offset is checked when it is decoded."""
+    """Check that each record has its entry's topic, queue and queue offset. The physical offset is checked when the record is
+    decoded."""
     everywhere = np.ndarray(
         len(records.data) - IDENTITY.itemsize + 1, f"V{IDENTITY.itemsize}", records.data, 0, (1,)
     )

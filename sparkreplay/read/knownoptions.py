@@ -1,6 +1,7 @@
 """Every option of the data source: its name, the values it takes, its default and what it does.
 
-Invariant: this is the only list. Other options are rejected, and the table of docs/spark.md is tested against it."""
+Invariant: this is the only list of options. Other options are rejected, and a test compares the table in docs/spark.md with
+this list."""
 
 from __future__ import annotations
 
@@ -22,12 +23,12 @@ class Option:
 
 
 OPTIONS = (
-    Option("path", "a store, or a JSON list of stores; also through `load(...)`", "", "`storePathRootDir` of a broker. Of "
-           "several replicas of one broker set one is read; several broker sets become one DataFrame"),
+    Option("path", "a store, or a JSON list of stores; also through `load(...)`", "", "`storePathRootDir` of a broker. If "
+           "several stores are replicas of one broker set, one is read. Several broker sets become one DataFrame"),
     Option("address", "`host:port`, semicolon between", "", "running brokers of the store's set: the first that answers "
            "reports the bound, and its epochs are compared with the store's"),
     Option("topic", "names, comma between", "", "only these topics"),
-    Option("topicPattern", "regular expression", "", "only topics that it matches whole; not together with `topic`"),
+    Option("topicPattern", "regular expression", "", "only topics whose whole name matches; not together with `topic`"),
     Option("queues", "queue ids, comma between", "", "only these queues of each topic"),
     Option("includeSystemTopics", "`true`, `false`", "`false`", "also the brokers' own topics, such as those of delayed "
            "messages and open transactions"),
@@ -40,9 +41,10 @@ OPTIONS = (
            "(ms); overrides `startingOffsets`"),
     Option("endingOffsetsByTimestamp", "JSON per queue", "", "per queue up to the first message stored at or after this "
            "time (ms); overrides `endingOffsets`"),
-    Option("startingTimestamp", "ms since 1970", "", "the same time for every queue; overrides both others"),
-    Option("endingTimestamp", "ms since 1970", "", "the same time for every queue; overrides both others, but `latest` still "
-           "reads beyond the bound"),
+    Option("startingTimestamp", "ms since 1970", "", "the same time for every queue; overrides `startingOffsets` and "
+           "`startingOffsetsByTimestamp`"),
+    Option("endingTimestamp", "ms since 1970", "", "the same time for every queue; overrides `endingOffsets` and "
+           "`endingOffsetsByTimestamp`, but `latest` still reads beyond the bound"),
     Option("startingOffsetsByTimestampStrategy", "`error`, `latest`", "`error`", "if a queue (with JSON) or "
            "a log has no message from the starting time on: fail, or read nothing of it"),
     Option("failOnDataLoss", "`true`, `false`", "`true`", "fail when messages that were asked for were deleted by retention or "
@@ -56,13 +58,13 @@ OPTIONS = (
            "fewer columns are read faster"),
     Option("includeProperties", "`true`, `false`", "`false`", "add `properties` to the columns of a preset"),
     Option("decompress", "`true`, `false`", "`true`", "open compressed bodies; `false` returns them as they are stored"),
-    Option("crc", "`true`, `record`, `false`", "`false`", "check the CRC of every body that becomes a row; `record`: also that "
-           "of the whole record, where it has one"),
+    Option("crc", "`true`, `record`, `false`", "`false`", "check the CRC of every body that becomes a row; `record`: also the "
+           "CRC of the whole record, if it has one"),
     Option("mode", "`failfast`", "`failfast`", "damage below the bound fails the job; nothing is ever skipped"),
     Option("index", "`walk`, `consumequeue`", "`walk`", "how a batch finds records: by walking the log, or through the "
            "consume queues"),
-    Option("storeTimesOrdered", "`true`, `false`", "`false`", "you state that store times never decrease: segments outside "
-           "the times are skipped; refused where segments show that it is wrong"),
+    Option("storeTimesOrdered", "`true`, `false`", "`false`", "you state that store times never decrease, so segments "
+           "outside the times are skipped; refused if segments contradict it"),
     Option("splitBytes", "bytes, or `64k`, `128m`, `1g`", "`256m`", "size of a partition"),
     Option("minPartitions", "a number", "", "split further, into about this many partitions, at most 10000"),
     Option("maxBytesPerTrigger", "bytes, or `64k`, `512m`, `1g`", "", "streams only: a batch takes about so much of the log"),
@@ -72,17 +74,17 @@ OPTIONS = (
     Option("maxTriggerDelay", "`500ms`, `30s`, `15m`, `1h`", "`15m`", "streams only: how long `minOffsetsPerTrigger` waits"),
 )  # fmt: skip
 PATHS = "paths"
-"""How Spark passes `load([...])` with several paths: as option path, in JSON."""
+"""The option in which Spark passes several paths of `load([...])`, as JSON."""
 ELSEWHERE = {
     "subscribe": "topic", "subscribepattern": "topicPattern", "assign": "topic and queues", "includeheaders":
     "includeProperties", "kafka.bootstrap.servers": "path", "nameserver": "path", "pullbatchsize": "maxBytesPerTrigger",
 }  # fmt: skip
-"""Names of some options in the connectors of Kafka and RocketMQ."""
+"""Names that the connectors of Kafka and RocketMQ have for some options."""
 KNOWN = {option.name.lower(): option for option in OPTIONS}
 
 
 def normalized(given: Mapping[str, str]) -> dict[str, str]:
-    """The options by lower-case name. Raises OptionError for an unknown one, naming the nearest known one."""
+    """The options by lower-case name. Raises OptionError for an unknown option, and names the nearest known option."""
     options: dict[str, str] = {}
     for name, value in given.items():
         if name.lower() == PATHS:
@@ -98,7 +100,7 @@ def normalized(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """`did you mean X?`, or a list of all if none is similar."""
+    """The text `did you mean X?`, or a list of all options if none is similar."""
     by_lower = {known.lower(): known for known in names}
     close = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return f"did you mean {by_lower[close[0]]}?" if close else f"there are {', '.join(by_lower.values())}"

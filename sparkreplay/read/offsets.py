@@ -1,4 +1,4 @@
-"""The two ends of a read in its options: a physical offset, offsets per queue, or store times.
+"""The two ends of a read, as its options give them: a physical offset, offsets per queue, or store times.
 
 Invariant: a range is half open, [start, end), in each form, and every value is a whole number >= 0. Pure."""
 
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from sparkreplay.errors import OptionError
 
 EARLIEST, LATEST = -2, -1
-"""Inside JSON, as in Kafka's connector."""
+"""The values for earliest and latest inside JSON, as in Kafka's connector."""
 VALUE_MAX = 2**63 - 1
 DIGITS_MAX = len(str(VALUE_MAX))
 QUEUE_ID_MAX = 2**31 - 1
@@ -20,7 +20,7 @@ QUEUE_ID_MAX = 2**31 - 1
 
 @dataclass(frozen=True)
 class QueueValue:
-    """A queue offset, or a time in ms, that JSON gives for one queue; of any broker set if `broker_name` is None."""
+    """A queue offset, or a time in ms, that JSON gives for one queue. If `broker_name` is None, it holds for any broker set."""
 
     topic: str
     broker_name: str | None
@@ -33,21 +33,22 @@ PerQueue: TypeAlias = tuple[QueueValue, ...]
 
 @dataclass(frozen=True)
 class Edge:
-    """One end of a read. At most one field is set, except `topics`; none means the log's own beginning, or the committed
-    bound."""
+    """One end of a read. At most one field besides `topics` is set. If no field is set, the end is the log's beginning or the
+    committed bound."""
 
     physical_offset: int | None = None
     queue_offsets: PerQueue = ()
     timestamp: int | None = None
     queue_timestamps: PerQueue = ()
     at_bound: bool = False
-    """A stream begins with records committed after its start."""
+    """Whether a stream begins with records committed after its start."""
     topics: frozenset[str] = field(default=frozenset(), compare=False)
-    """All topics in the JSON, also those without a value for a queue."""
+    """All topics in the JSON, including topics without a value for a queue."""
 
     @property
     def names_offsets(self) -> bool:
-        """Whether the request names offsets, whose messages may be gone, instead of the existing messages."""
+        """Whether the request names offsets. Their messages may be gone, unlike those of a request for the existing
+        messages."""
         return self.physical_offset is not None or bool(self.queue_offsets)
 
     @property
@@ -56,7 +57,7 @@ class Edge:
 
 
 def starting_edge(offsets: str, by_timestamp: str | None, timestamp: str | None) -> Edge:
-    """Raises OptionError. A time wins over times per queue, and these over offsets."""
+    """The start that the options give. A time overrides times per queue, which override offsets. Raises OptionError."""
     if timestamp is not None:
         return Edge(timestamp=whole_number("startingTimestamp", timestamp))
     if by_timestamp is not None:
@@ -67,7 +68,8 @@ def starting_edge(offsets: str, by_timestamp: str | None, timestamp: str | None)
 
 
 def ending_edge(offsets: str, by_timestamp: str | None, timestamp: str | None) -> Edge:
-    """Raises OptionError. `latest` is the same edge as `confirmed`: only the bound of the store differs."""
+    """The end that the options give. `latest` is the same edge as `confirmed`; only the bound of the store differs. Raises
+    OptionError."""
     if timestamp is not None:
         return Edge(timestamp=whole_number("endingTimestamp", timestamp))
     if by_timestamp is not None:
@@ -77,7 +79,7 @@ def ending_edge(offsets: str, by_timestamp: str | None, timestamp: str | None) -
 
 
 def offsets_edge(option: str, text: str, keyword: str, sentinel: int) -> Edge:
-    """`keyword` alone, or `sentinel` for one queue in JSON, means no edge on this side."""
+    """The edge in an option's value. `keyword` alone, or `sentinel` for a queue in JSON, means no edge on this side."""
     if text.lower() == keyword:
         return Edge()
     if text.lstrip().startswith("{"):
@@ -110,7 +112,8 @@ def whole_number(option: str, text: str, most: int = VALUE_MAX) -> int:
 
 
 def require_utf8(option: str, name: str) -> None:
-    """Rejects half of a surrogate pair, from an escape in JSON or a command line's byte: no topic's name has one."""
+    """Raise OptionError for half of a surrogate pair, which an escape in JSON or a byte of a command line may contain. No
+    topic's name has one."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -118,7 +121,7 @@ def require_utf8(option: str, name: str) -> None:
 
 
 def per_queue(option: str, text: str, sentinel: int | None = None) -> PerQueue:
-    """`{topic: {queue: n}}` or `{topic: {broker: {queue: n}}}`; `n` below 0 is `sentinel` only."""
+    """Read `{topic: {queue: n}}` or `{topic: {broker: {queue: n}}}`. The only allowed `n` below 0 is `sentinel`."""
     shape = f'{option} is JSON like {{"topic": {{"0": 23}}}} or {{"topic": {{"broker-a": {{"0": 23}}}}}}'
     try:
         topics = json.loads(text, object_pairs_hook=partial(named_once, option))
@@ -141,7 +144,7 @@ def per_queue(option: str, text: str, sentinel: int | None = None) -> PerQueue:
 
 
 def named_once(option: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object without duplicate names, of which all but the last would be dropped silently."""
+    """A JSON object. Raises OptionError for duplicate names, of which all but the last would be dropped silently."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
@@ -151,7 +154,8 @@ def named_once(option: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def require_named_once(option: str, queues: list[QueueValue]) -> None:
-    """A queue may be written in several ways (0 and 00, with and without its broker set)."""
+    """Raise OptionError if a queue is named twice. A queue may be written in several ways (0 and 00, with and without its
+    broker set)."""
     seen: dict[tuple[str, int], list[str | None]] = {}
     for queue in queues:
         brokers = seen.setdefault((queue.topic, queue.queue_id), [])

@@ -1,4 +1,4 @@
-"""The request of a read: options of the data source and of the commands, checked once, on the driver."""
+"""The request of a read. The options of the data source and of the commands are checked once, on the driver."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ class ReadOptions:
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """Raises OptionError for an unknown name, a missing path, an unusable value, or a contradiction."""
+    """The request that the options give. Raises OptionError for an unknown name, a missing path, an unusable value, or a
+    contradiction."""
     options = normalized(given)
     ending = options.get("endingoffsets", "confirmed")
     choice("mode", options.get("mode", "failfast"), ("failfast",))
@@ -125,7 +126,7 @@ def require_consistent(read: ReadOptions) -> None:
 
 
 def require_selected(option: str, named: PerQueue, read: ReadOptions) -> None:
-    """Raises OptionError for a queue that JSON names and other options exclude."""
+    """Raise OptionError for a queue that JSON names and other options exclude."""
     for queue in named:
         if read.topics is not None and queue.topic not in read.topics:
             raise OptionError(option, f"names topic {queue.topic}, which option topic leaves out")
@@ -142,7 +143,7 @@ def require_selected(option: str, named: PerQueue, read: ReadOptions) -> None:
 
 
 def store_paths(text: str) -> tuple[str, ...]:
-    """One path, or a JSON list of them from Spark's `load([...])`. A comma is part of a name."""
+    """The paths: one path, or a JSON list of paths from Spark's `load([...])`. A comma is part of a name."""
     if not text:
         raise OptionError("path", "is missing; name a broker's storePathRootDir")
     if not text.startswith("["):
@@ -213,7 +214,7 @@ def flag(option: str, options: Mapping[str, str], default: bool = False) -> bool
 
 
 def size(option: str, text: str) -> int:
-    """Bytes; `k`, `m`, `g` are powers of 1024."""
+    """A number of bytes. `k`, `m` and `g` are powers of 1024."""
     digits, unit = (text[:-1], text[-1:].lower()) if text[-1:].isalpha() else (text, "")
     if unit not in SIZE_UNITS or not (digits.isascii() and digits.isdecimal()):
         raise OptionError(option, f"{text!r} is no size; write bytes, or for example 64k, 128m, 1g")

@@ -1,7 +1,7 @@
 """Splits the committed part of a log into stretches that workers read independently.
 
-Invariant: the stretches are contiguous from the start to the bound, each but the last ends at a record boundary, and the
-worker that reads up to a split point checks that again."""
+Invariant: the stretches are contiguous from the start to the bound, and each but the last ends at a record boundary. The
+worker that reads up to such a split point checks that it is a boundary."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from sparkreplay.store.segments import open_segment
 from sparkreplay.store.snapshot import Segment, StoreSnapshot
 
 SPLIT_BYTES = 256 << 20
-"""A task of Spark costs about 60 ms of its own, as much as 30 MB of log."""
+"""A Spark task costs about 60 ms in addition to its work, as much as reading 30 MB of log."""
 FIRST_WINDOW_BYTES, WINDOW_BYTES = 64 << 10, 4 << 20
-"""Bytes searched at a time for a record's beginning: most are found in the first ones."""
+"""Bytes that are searched at a time for a record's beginning. Most beginnings are in the first window."""
 SEARCH_BYTES_MAX = 2 * RECORD_SIZE_MAX
 MAGICS = tuple(struct.pack(">I", magic) for magic in (MAGIC_V1, MAGIC_V2))
 PHYSICAL_OFFSET = struct.Struct(">q")
@@ -30,7 +30,7 @@ PHYSICAL_OFFSET_AT = 28
 def plan(
     store: StoreSnapshot, start: int, end: int, split_bytes: int = SPLIT_BYTES, source: int = 0
 ) -> list[Stretch]:
-    """Stretches of about `split_bytes` that cover [start, end); `start` must be a record's or a segment's beginning."""
+    """Stretches of about `split_bytes` that cover [start, end). `start` must be the beginning of a record or of a segment."""
     stretches = []
     for segment in store.segments:
         first, last = max(start, segment.start_offset), min(end, segment.end_offset)
@@ -45,14 +45,15 @@ def plan(
 
 
 def seams_between(files: Files, segment: Segment, first: int, last: int, split_bytes: int) -> list[int]:
-    """Record boundaries in (first, last), about `split_bytes` apart. Little is read for each, whatever the log's size."""
+    """Record boundaries in (first, last), about `split_bytes` apart. For each boundary little is read, whatever the log's
+    size."""
     seams: list[int] = []
     if first + split_bytes >= last:
         return seams
     try:
         file = files.open(segment.name)
     except FileNotFoundError:
-        return seams  # deleted since it was listed: its worker reports it
+        return seams  # deleted since it was listed: the worker reports it
     try:
         searched = first
         for target in range(first + split_bytes, last, split_bytes):
@@ -85,11 +86,11 @@ def as_far_as_wanted(stretches: Sequence[Stretch], wanted: Callable[[Stretch], b
 def record_at_or_after(
     file: OpenFile, segment: Segment, offset: int, end: int, upto: int | None = None
 ) -> int | None:
-    """The first boundary in [offset, upto) that can be recognised without walking: its record's own physical offset and its
-    successor's beginning must agree, unless the successor is at or above the `end` of the read, where any bytes may be.
-    `upto` defaults to `end`. None if there is none within SEARCH_BYTES_MAX.
+    """The first boundary in [offset, upto) that can be recognised without a walk. The physical offset in the record must
+    agree, and so must the beginning of the next record, unless that is at or above the `end` of the read, where any bytes may
+    be. `upto` defaults to `end`. None if there is no such boundary within SEARCH_BYTES_MAX.
 
-    A record forged inside a body may be mistaken for one: the worker's check at the split point finds that."""
+    A record forged inside a body may be taken for a record. The worker's check at the split point finds that."""
     window_bytes = FIRST_WINDOW_BYTES
     at = offset
     limit = min(end if upto is None else upto, offset + SEARCH_BYTES_MAX)
@@ -143,7 +144,7 @@ def first_record(
 
 
 def begins_at(store: StoreSnapshot, offset: int) -> bool:
-    """Whether a frame, or the end of a segment's records, is at `offset`, or was there before it was deleted."""
+    """Whether a frame or the end of a segment's records is at `offset`, or the bytes there are deleted."""
     for segment in store.segments:
         if segment.start_offset <= offset < segment.end_offset:
             left = segment.end_offset - offset
@@ -171,7 +172,7 @@ def boundary_of(store: StoreSnapshot, offset: int) -> int:
 
 
 def require_boundary(store: StoreSnapshot, offset: int) -> None:
-    """Raises OptionError if no record, end-of-file record or segment begins at the starting offset `offset`."""
+    """Raise OptionError if no record, end-of-file record or segment begins at the starting offset `offset`."""
     for segment in store.segments:
         if segment.start_offset < offset < segment.end_offset and not begins_at(store, offset):
             raise OptionError(

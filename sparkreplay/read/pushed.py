@@ -1,6 +1,6 @@
-"""Filters that Spark offers to a source, as far as a store can use them. Spark evaluates every one of them again.
+"""Filters that Spark offers to a source, as far as a store can use them. Spark evaluates every filter again.
 
-Invariant: no row is dropped that a filter would keep: conditions on anything but offsets, epochs, fixed fields and topics are
+Invariant: no row that a filter would keep is dropped. Conditions on anything but offsets, epochs, fixed fields and topics are
 left to Spark."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EPOCH_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Comparison:
-    """One column against literals, as in Spark's filter classes: `how` is the class's name."""
+    """A comparison of one column with literals. `how` is the name of Spark's filter class."""
 
     column: str
     how: str
@@ -30,7 +30,7 @@ class Comparison:
 
 
 def comparisons(filters: Iterable[Any]) -> list[Comparison]:
-    """Spark's filter objects; those that name no top-level column are left out."""
+    """Spark's filter objects as comparisons. Filters that name no top-level column are left out."""
     found = []
     for offered in filters:
         negated = type(offered).__name__ == "Not"
@@ -88,7 +88,7 @@ def number_condition(field: str, how: str, values: list[int]) -> Condition | Non
 
 
 def time_condition(field: str, how: str, values: list[int]) -> Condition | None:
-    """Literals are µs, stored times are ms."""
+    """The condition for a time column. Literals are in µs, stored times in ms."""
     whole, rest = divmod(values[0], 1000)
     match how:
         case "EqualTo" | "EqualNullSafe" | "In":

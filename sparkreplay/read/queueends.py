@@ -1,6 +1,6 @@
-"""The first and the last message of queues within a planned read: whether the requested offsets are there.
+"""The first and the last message of queues within a planned read, which show whether the requested offsets are there.
 
-Invariant: they are found by walking the plan's own stretches from one end, so a wrong split point fails the read itself."""
+Invariant: the messages are found by walking the plan's stretches from one end, so a wrong split point fails the read."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Queue = tuple[str, int]
 
 @dataclass(frozen=True)
 class Seen:
-    """One message of a queue; its store time in ms."""
+    """One message of a queue, with its store time in ms."""
 
     queue_offset: int
     stored_ms: int
 
 
 def first_of(files: Files, stretches: Iterable[Stretch], queues: frozenset[Queue]) -> dict[Queue, Seen]:
-    """The first message of each of `queues` that has one. Ends as soon as all are found."""
+    """The first message of each of `queues` that has messages. The walk ends as soon as all are found."""
     found: dict[Queue, Seen] = {}
     for stretch in stretches:
         for queue, seen in messages(files, stretch, queues - found.keys()):
@@ -34,7 +34,7 @@ def first_of(files: Files, stretches: Iterable[Stretch], queues: frozenset[Queue
 
 
 def last_of(files: Files, stretches: Iterable[Stretch], queues: frozenset[Queue]) -> dict[Queue, Seen]:
-    """The last message of each of `queues`; `stretches` come last one first."""
+    """The last message of each of `queues`. `stretches` are in reverse order."""
     found: dict[Queue, Seen] = {}
     for stretch in stretches:
         found.update(dict(messages(files, stretch, queues - found.keys())))
@@ -44,8 +44,8 @@ def last_of(files: Files, stretches: Iterable[Stretch], queues: frozenset[Queue]
 
 
 def newest_stored_ms(files: Files, stretches: Iterable[Stretch], enough_ms: int) -> int | None:
-    """The newest store time of records in `stretches`, of any topic; None when there are none. Ends at the first that is
-    `enough_ms` or newer."""
+    """The newest store time of records in `stretches`, of any topic; None without records. The walk ends at the first time
+    that is `enough_ms` or newer."""
     selection = Selection(columns=(), committed_only=False, system_topics=True)
     newest: int | None = None
     for stretch in stretches:
@@ -59,7 +59,7 @@ def newest_stored_ms(files: Files, stretches: Iterable[Stretch], enough_ms: int)
 
 
 def stored_since(files: Files, stretches: Iterable[Stretch], times_ms: Mapping[Queue, int]) -> set[Queue]:
-    """The queues with a message that was stored at their time or later. Ends as soon as all have one."""
+    """The queues with a message that was stored at the queue's time or later. The walk ends as soon as all queues have one."""
     found: set[Queue] = set()
     for stretch in stretches:
         for queue, seen in messages(files, stretch, times_ms.keys() - found):
@@ -71,7 +71,7 @@ def stored_since(files: Files, stretches: Iterable[Stretch], times_ms: Mapping[Q
 
 
 def topics_seen(files: Files, stretches: Iterable[Stretch], topics: Set[str]) -> set[str]:
-    """The topics among `topics` with a record, whatever its transaction. Ends as soon as all have one."""
+    """The topics among `topics` that have a record of any transaction kind. The walk ends as soon as all topics have one."""
     selection = Selection(columns=(), topics=frozenset(topics), committed_only=False, system_topics=True)
     found: set[str] = set()
     for stretch in stretches:

@@ -1,8 +1,8 @@
 """Consume queues as an index: which records belong to a queue, in log order.
 
-Invariant: physical offsets of a queue strictly increase, so an entry is found by bisection; fillers of a first file before
-the queue's first entry count as before everything, unwritten entries as after everything. Where the log skips queue offsets
-there are fillers, which name the record after them and count as being there."""
+Invariant: physical offsets of a queue strictly increase, so an entry is found by bisection. Fillers before the queue's first
+entry count as before everything, and unwritten entries as after everything. A filler for a queue offset that the log skips
+names the next record, and counts as being at that record."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from sparkreplay.store.queueentries import BATCH_FOLDER, ENTRY, FOLDER, NAME_DIG
 LIGHT_QUEUES = "%LMQ%"
 """Topics of this prefix have additional entries of other topics' records."""
 PROBE_ENTRIES = 512
-"""The last entries of a bisection are examined one by one, with as many on both sides, so that a damaged one is noticed."""
+"""At the end of a bisection, the last entries and as many on both sides are examined one by one, so that a damaged entry is
+found."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,7 @@ class Queue:
         return self.parts[0].first
 
     def read(self, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Physical offsets and sizes of the entries at places [first, last); a filler's offset is that of the record after
-        it."""
+        """Physical offsets and sizes of the entries at places [first, last). A filler has the offset of the record after it."""
         pieces = []
         for part in self.parts:
             begin = max(0, first + self.first_queue_offset - part.first)
@@ -73,7 +73,7 @@ class Queue:
     def checked(
         self, first: int, last: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """`read` without fillers, and the queue offsets. Raises IndexUnusable for entries that no broker writes."""
+        """As `read`, without fillers and with the queue offsets. Raises IndexUnusable for entries that no broker writes."""
         offsets, sizes = self.read(first, last)
         kept = np.flatnonzero((sizes != PRE_BLANK_SIZE) | (offsets <= 0))
         offsets, sizes, places = offsets[kept], sizes[kept], kept + self.first_queue_offset + first
@@ -88,7 +88,7 @@ class Queue:
         return self.files.shown(f"{FOLDER}/{self.topic}/{self.queue_id}")
 
     def count_below(self, offset: int) -> int:
-        """The number of entries of records that begin below a physical offset, fillers included.
+        """The number of entries, including fillers, of records that begin below a physical offset.
 
         Raises IndexUnusable if entries around that place are not in order."""
         low, high = 0, self.parts[-1].first + self.parts[-1].count - self.first_queue_offset
@@ -114,8 +114,8 @@ class Queue:
         return below
 
     def end_below(self, offset: int) -> int:
-        """The end, not above `offset`, of the last record whose entry is below `offset`, or its beginning if fillers are
-        before it; -1 when there is none."""
+        """The end of the last record whose entry is below `offset`, if that end is not above `offset`. If fillers are before
+        the record, its beginning. -1 if there is no such record."""
         count = self.count_below(offset)
         offsets, sizes = self.read(max(0, count - 2), count)
         ends = [
@@ -128,7 +128,7 @@ class Queue:
 def queues_of(
     files: Files, topics: frozenset[str] | None = None, queue_ids: frozenset[int] | None = None
 ) -> Iterator[Queue]:
-    """The queues that have files, all or some of them. Raises IndexUnusable for a folder that is not a queue's."""
+    """All or some of the queues that have files. Raises IndexUnusable for a folder that is not a queue's."""
     try:
         folders = files.entries(FOLDER)
     except FileNotFoundError:
@@ -148,7 +148,8 @@ def queues_of(
 
 
 def indexed_topics(files: Files) -> frozenset[str]:
-    """Topics all of whose messages have entries, as far as queues show: not those of inner batches, nor light ones."""
+    """The topics whose messages all have entries, as far as the queues show. Topics of inner batches and light topics are left
+    out."""
     batches: list[FolderMember] = []
     with suppress(FileNotFoundError):
         batches = files.entries(BATCH_FOLDER)
@@ -161,7 +162,7 @@ def indexed_topics(files: Files) -> frozenset[str]:
 
 
 def queue_files(files: Files, folder: str, queue: FolderMember) -> tuple[QueueIndexFile, ...]:
-    """Its files in order; they must be contiguous."""
+    """The queue's files in order. They must be contiguous."""
     parts: list[QueueIndexFile] = []
     for file in folder_entries(files, folder, queue):
         name = f"{folder}/{queue.name}/{file.name}"
@@ -185,7 +186,7 @@ def folder_entries(files: Files, parent: str, folder: FolderMember) -> list[Fold
 
 @contextmanager
 def raising_unusable(files: Files, name: str) -> Iterator[None]:
-    """Raises IndexUnusable if part of a queue is deleted meanwhile, by retention or with its topic."""
+    """Raise IndexUnusable if retention, or the deletion of the topic, deletes a part of a queue meanwhile."""
     try:
         yield
     except FileNotFoundError:

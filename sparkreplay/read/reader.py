@@ -1,8 +1,9 @@
-"""One read of one or more stores, with or without Spark: planned once on the driver, stretches read on any worker.
+"""One read of one or more stores, with or without Spark. It is planned once on the driver, and any worker can read its
+stretches.
 
 Invariant: no row ends above the bound that the plan froze, and a stretch whose log was truncated meanwhile fails. Rows of a
-stretch are in log order; so are those of a queue in `read_all`, and after a sort by broker_name, queue_id and queue_offset of
-one topic."""
+stretch are in log order. Rows of a queue are in log order in `read_all`, and after the rows of one topic are sorted by
+broker_name, queue_id and queue_offset."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ from sparkreplay.store.snapshot import StoreSnapshot, check_epochs, open_store, 
 logger = logging.getLogger("sparkreplay")
 
 PARTITIONS_HINTED_MAX = 10_000
-"""Limit of minPartitions: each partition costs a search for its split point, and a task."""
+"""Limit of minPartitions, because each partition costs a search for a split point and a task."""
 
 
 @dataclass(frozen=True)
@@ -44,26 +45,26 @@ class SourcePlan:
     start: int
     end: int
     index_end: int | None = None
-    """Below this offset records are found through the consume queues; None walks the log."""
+    """Below this offset records are found through the consume queues. None means that the log is walked."""
 
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """For every worker: the frozen view of each store, and the stretches."""
+    """The plan for every worker: the frozen view of each store, and the stretches."""
 
     columns: tuple[str, ...]
     sources: tuple[SourcePlan, ...]
     stretches: tuple[Stretch, ...]
     fail_on_data_loss: bool = True
-    """If False, a stretch whose segment retention deleted is left out, and logged."""
+    """If False, a stretch is left out and logged if retention deleted its segment."""
     store_times_ordered: bool = False
     holds: tuple[LogHold, ...] = ()
     """The leases taken from the brokers for this read."""
 
 
 def plan_read(options: ReadOptions) -> ReadPlan:
-    """Raises OptionError for a request that these stores cannot serve, MessagesGone for deleted messages, TopicMissing, and
-    the errors of opening."""
+    """Plan the read. Raises OptionError for a request that these stores cannot serve, MessagesGone for deleted messages,
+    TopicMissing, and the errors of opening."""
     if options.starting.at_bound:
         raise OptionError("startingOffsets", "latest is where a stream may begin; a batch would have no rows")
     stores = open_stores(options)
@@ -113,8 +114,8 @@ def open_stores(options: ReadOptions) -> list[StoreSnapshot]:
 def plan_range(
     store: StoreSnapshot, selection: Selection, start: int, end: int, split_bytes: int, source: int
 ) -> tuple[SourcePlan, list[Stretch]]:
-    """Part [start, end) of one store, as source number `source` of a read. Unless it is empty, `start` must be a record
-    boundary."""
+    """The part [start, end) of one store, as source number `source` of a read. Unless the part is empty, `start` must be a
+    record boundary."""
     if start < end:
         require_boundary(store, start)
     return SourcePlan(store, selection, start, end), plan(store, start, end, split_bytes, source)
@@ -157,8 +158,8 @@ def split_bytes_of(options: ReadOptions, total_bytes: int) -> int:
 
 
 def pruned(read: ReadPlan, pushed: Sequence[Comparison]) -> ReadPlan:
-    """The same read without work that filters rule out: stretches by broker_name, physical_offset and epoch, rows before
-    their bodies are copied. The caller evaluates the filters again on the rest."""
+    """The same read without the work that filters exclude. Stretches are dropped by broker_name, physical_offset and epoch,
+    and rows before their bodies are copied. The caller evaluates the filters again on the rest."""
     named = names_allowed(pushed, "broker_name")
 
     def wanted(stretch: Stretch) -> bool:
@@ -178,7 +179,7 @@ def pruned(read: ReadPlan, pushed: Sequence[Comparison]) -> ReadPlan:
 
 
 def within_times(read: ReadPlan) -> ReadPlan:
-    """The same read without segments that its times exclude. Raises OptionError if store times are not ordered."""
+    """The same read without the segments that its times exclude. Raises OptionError if store times are not ordered."""
     kept = {
         (number, segment.name)
         for number, source in enumerate(read.sources)
@@ -198,7 +199,8 @@ def conditions_of(selection: Selection) -> tuple[Condition, ...]:
 
 
 def narrowed(selection: Selection, more: tuple[Condition, ...]) -> Selection:
-    """The selection with more conditions. Named topics are merged into those of the selection, which are compared fastest."""
+    """The selection with more conditions. Named topics are merged into the selection's own topics, because these are compared
+    fastest."""
     topics = selection.topics
     conditions = []
     for condition in more:
@@ -213,14 +215,14 @@ def narrowed(selection: Selection, more: tuple[Condition, ...]) -> Selection:
 
 
 def epochs_within(store: StoreSnapshot, stretch: Stretch) -> tuple[int, int]:
-    """The first and last epoch of a stretch's rows; -1 before the epoch file's first."""
+    """The first and last epoch of a stretch's rows; -1 for rows before the epoch file's first epoch."""
     at_start = [epoch for epoch, start in store.epochs if start <= stretch.start]
     at_end = [epoch for epoch, start in store.epochs if start < stretch.end]
     return (at_start or [-1])[-1], (at_end or [-1])[-1]
 
 
 def read_stretch(read: ReadPlan, stretch: Stretch) -> Iterator[pa.RecordBatch]:
-    """Batches of a few MiB. Raises LogCorrupted or SegmentGone, or EpochChanged at its end."""
+    """The rows of a stretch in batches of a few MiB. Raises LogCorrupted or SegmentGone, or EpochChanged at the end."""
     source = read.sources[stretch.source]
     begun = False
     try:
@@ -252,7 +254,7 @@ def batches_of(source: SourcePlan, stretch: Stretch) -> Iterator[pa.RecordBatch]
 
 
 def read_all(read: ReadPlan) -> Iterator[pa.RecordBatch]:
-    """Every stretch, in each log's order, in this process."""
+    """Read every stretch in this process, in the order of each log."""
     try:
         for stretch in read.stretches:
             yield from read_stretch(read, stretch)

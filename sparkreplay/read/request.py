@@ -1,6 +1,6 @@
 """The options for one store: conditions on its rows, and checks that the requested messages are there.
 
-Invariant: with failOnDataLoss no message requested by offset is left out silently; without it, missing ones are logged."""
+Invariant: with failOnDataLoss, no message requested by offset is left out silently. Without it, missing messages are logged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def of_broker(named: PerQueue, broker_name: str) -> dict[Queue, int]:
 
 
 def require_brokers(options: ReadOptions, broker_names: Sequence[str]) -> None:
-    """Raises OptionError when JSON names a broker set that is not read, or none although there are several."""
+    """Raise OptionError if JSON names a broker set that is not read, or if it names none although several are read."""
     for option, edge in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
         for queue in edge.per_queue:
             require_broker(option, queue, broker_names)
@@ -72,8 +72,8 @@ def conditions(options: ReadOptions, broker_name: str) -> tuple[Condition, ...]:
 def require_present(
     options: ReadOptions, store: StoreSnapshot, stretches: Sequence[Stretch], start: int
 ) -> None:
-    """Raises MessagesGone for offsets, OptionError for times, that the log does not reach before the end of the planned part,
-    which begins at `start`."""
+    """Check that the requested messages are in the planned part, which begins at `start`. Raises MessagesGone for offsets and
+    OptionError for times that are not reached before the end of that part."""
     starts = of_broker(options.starting.queue_offsets, store.broker_name)
     ends = of_broker(options.ending.queue_offsets, store.broker_name)
     check_ranges(starts, ends)
@@ -100,7 +100,7 @@ def lose(options: ReadOptions, path: str, why: str) -> None:
 
 
 def deleted(store: StoreSnapshot, stretches: Sequence[Stretch], starts: dict[Queue, int]) -> list[str]:
-    """Deletions by retention in the queues that start at a named offset. A log that begins at 0 is whole."""
+    """What retention deleted in the queues that start at a named offset. A log that begins at 0 is whole."""
     if not store.min_offset or not starts:
         return []
     first = first_of(store.files, stretches, frozenset(starts))
@@ -118,7 +118,7 @@ def deleted(store: StoreSnapshot, stretches: Sequence[Stretch], starts: dict[Que
 def beyond_the_end(
     store: StoreSnapshot, stretches: Sequence[Stretch], start: int, asked: dict[Queue, int]
 ) -> list[str]:
-    """Queues that end before an offset given for them; a queue may end before the read begins."""
+    """Queues that end before the offset that is given for them. A queue may end before the read begins."""
     asked = {queue: offset for queue, offset in asked.items() if offset > 0}
     if not asked:
         return []
@@ -135,8 +135,9 @@ def beyond_the_end(
 
 
 def require_times(starting: Edge, store: StoreSnapshot, stretches: Sequence[Stretch]) -> None:
-    """A starting time that no message reaches is an error unless the strategy is `latest`. Clocks may have gone back, so only a
-    walk of the whole log proves that no message reaches the time. If one does, it is usually found at the log's end."""
+    """Raise OptionError if no message was stored at the starting time or later, unless the strategy is `latest`. Clocks may
+    have gone back, so only a walk of the whole log proves that there is no such message. If there is one, it is usually found
+    at the log's end."""
     backwards = list(reversed(stretches))
     cure = "give an earlier time, or startingOffsetsByTimestampStrategy=latest to read nothing there"
     if starting.timestamp is not None:

@@ -1,9 +1,9 @@
 """Options of a table in Spark's catalog: `CREATE TABLE ... USING rocketmq OPTIONS (...)`, `spark.catalog.createTable`.
 
-Spark asks a source for the schema of a new table with all that it keeps of the table: each option of OPTIONS twice, as
-`topic` and as `option.topic`; the path as `path` and `location`; names of its own such as `owner`; TBLPROPERTIES under their
-plain names (Spark: V2SessionCatalog, CatalogV2Util.convertTableProperties). When the table is read, Spark passes none of
-these, so they are kept in the metadata of the schema.
+Spark asks a source for the schema of a new table, and passes all that it stores for the table (V2SessionCatalog,
+CatalogV2Util.convertTableProperties). It passes each option of OPTIONS twice, as `topic` and as `option.topic`; the path as
+`path` and `location`; its own properties such as `owner`; and TBLPROPERTIES under their plain names. When the table is read,
+Spark passes none of these, so the schema's metadata keeps them.
 
 Invariant: an option that the source would not apply is rejected, never dropped. Pure."""
 
@@ -21,13 +21,13 @@ METADATA = "rocketmq.options"
 
 
 def is_table(given: Mapping[str, str]) -> bool:
-    """Whether Spark asks for a new table of its catalog: only then it names the provider."""
+    """Whether Spark asks for a new table of its catalog. Only then are the options with a provider."""
     return lowered(given).get("provider", "").lower() == SOURCE
 
 
 def table_options(given: Mapping[str, str]) -> dict[str, str]:
-    """The options of OPTIONS and LOCATION among all that Spark keeps of a table. Raises OptionError for one of this source's
-    options in TBLPROPERTIES, where it would have no effect."""
+    """The options of OPTIONS and LOCATION among all that Spark stores for a table. Raises OptionError if an option of this
+    source is in TBLPROPERTIES, where it would have no effect."""
     properties = lowered(given)
     options = lowered(
         {name.removeprefix(PREFIX): value for name, value in properties.items() if name.startswith(PREFIX)}
@@ -43,7 +43,7 @@ def table_options(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def lowered(given: Mapping[str, str]) -> dict[str, str]:
-    """By lower-case name; several paths also count as an option `path`, unless both are there."""
+    """The options by lower-case name. Several paths also count as an option `path`, unless both are there."""
     options = {name.lower(): value for name, value in given.items()}
     if PATHS in options and "path" not in options:
         options["path"] = options.pop(PATHS)

@@ -1,7 +1,7 @@
-"""Segments that a read by time leaves out, if the user assures that store times grow along the log.
+"""The segments that a read by time leaves out, if the user states that store times grow along the log.
 
-Invariant: only first records of segments are read for their time, because no other bytes can be there; and each must be no
-older than the one before, or the assurance is rejected."""
+Invariant: only the first records of segments are read for their times, because a segment's beginning is always a record. Each
+must be no older than the one before, or the user's statement is rejected."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TimeWindow:
     high: int | None = None
 
     def may_hold(self, first: int | None, last: int | None) -> bool:
-        """Whether a segment with times [first, last] may have a row; None is unknown."""
+        """Whether a segment with times [first, last] may have a row. None means that a time is unknown."""
         early = self.low is not None and last is not None and last < self.low
         late = self.high is not None and first is not None and first > self.high
         return not early and not late
@@ -58,8 +58,8 @@ def window_of(conditions: Iterable[Condition]) -> TimeWindow:
 
 
 def segments_within(files: Files, segments: Sequence[Segment], end: int, window: TimeWindow) -> list[Segment]:
-    """Those of the consecutive `segments` that may hold rows of `window` below `end`. Raises OptionError if the times of the
-    first records are not ordered."""
+    """The segments, among the consecutive `segments`, that may hold rows of `window` below `end`. Raises OptionError if the
+    times of the first records are not ordered."""
     if window == TimeWindow():
         return list(segments)
     times = [first_stored_ms(files, segment, end) for segment in segments]
@@ -86,11 +86,11 @@ def require_order(segments: Sequence[Segment], times: Sequence[int | None]) -> N
 
 
 def first_stored_ms(files: Files, segment: Segment, end: int) -> int | None:
-    """Store time of a segment's first record; None when there is none below `end`, or it is unreadable."""
+    """The store time of a segment's first record. None if no record is below `end`, or the record is unreadable."""
     try:
         file = open_segment(files, segment)
     except SegmentGone:
-        return None  # its worker reports it
+        return None  # the worker reports it
     try:
         header = bytes_at(file, segment.framing.lead_bytes, HEADER_BYTES_MAX)
     finally:

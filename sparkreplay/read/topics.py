@@ -1,7 +1,8 @@
-"""Whether the topics of a read exist: a misspelled topic looks like an empty one.
+"""Whether the topics of a read exist. Without this check a misspelled topic would look like an empty one.
 
-Invariant: a topic is missing only if neither the store's queues, nor its table of topics, nor a record up to the bound has
-it. The log is walked for topics that the first two do not have: deleted ones, and those of partial copies of a store."""
+Invariant: a topic is missing only if it is not in the store's queues, not in the store's table of topics, and not in a record
+up to the bound. The log is walked only for topics that are in neither queues nor table: deleted topics, and topics in partial
+copies of a store."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ logger = logging.getLogger("sparkreplay")
 
 
 def require_topics(options: ReadOptions, stores: Collection[StoreSnapshot]) -> None:
-    """Raises TopicMissing for a topic that options name and no store has; with failOnMissingTopic=false it is logged."""
+    """Raise TopicMissing for a topic that options name and no store has. With failOnMissingTopic=false the topic is only
+    logged."""
     known = set[str]().union(*(known_topics(store.files) for store in stores))
     missing = named_topics(options) - known
     for store in stores:
@@ -39,12 +41,12 @@ def require_topics(options: ReadOptions, stores: Collection[StoreSnapshot]) -> N
 
 
 def named_topics(options: ReadOptions) -> set[str]:
-    """Topics of option topic, and of the JSON for the queues' ends."""
+    """The topics in the option topic and in the JSON for the queues' ends."""
     return set(options.topics or ()) | set(options.starting.topics) | set(options.ending.topics)
 
 
 def known_topics(files: Files) -> set[str]:
-    """Topics with queues, or in the table of topics; none in a copy of the log alone."""
+    """The topics that have queues or are in the table of topics. A copy of only the log has none."""
     known: set[str] = set()
     for folder in (FOLDER, BATCH_FOLDER):
         with suppress(FileNotFoundError):
@@ -55,7 +57,7 @@ def known_topics(files: Files) -> set[str]:
 
 
 def topics_of_log(store: StoreSnapshot, topics: set[str]) -> set[str]:
-    """The topics among `topics` with a record; all if that is unknown, because the read itself reports why."""
+    """The topics among `topics` that have a record. If that is unknown, all topics, because the read itself reports why."""
     stretches = plan(store, store.min_offset, max(store.bound, store.committed or 0))
     try:
         return topics_seen(store.files, stretches, topics)

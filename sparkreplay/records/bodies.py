@@ -1,4 +1,4 @@
-"""Decompression of bodies; one that would exceed a message's or a batch's limit is rejected, not unpacked."""
+"""Decompression of bodies. A body that would exceed the limit of a message or a batch is rejected, not unpacked."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LZ4, ZSTD = 0x100, 0x200
 """Type bits of sysFlag; 0 and 0x300 are ZLIB (upstream: MessageSysFlag)."""
 BODY_SIZE_MAX = 64 << 20
 BATCH_SIZE_MAX = 256 << 20
-"""Limit of all opened bodies of a chunk: it holds 4 MiB of log, and real messages do not shrink to a sixtieth."""
+"""Limit of all opened bodies of a chunk. A chunk holds 4 MiB of log, and real messages do not shrink to a sixtieth."""
 
 
 def decompressed(
     bodies: pa.Array, flags: NDArray[np.int32], where: Callable[[int], tuple[str, int]]
 ) -> pa.Array:
-    """The bodies, with compressed ones opened according to their flags.
+    """The bodies. Compressed bodies are opened according to their flags.
 
     `where(row)` gives the path and offset for the LogCorrupted that an unreadable body raises."""
     rows = np.flatnonzero(flags & COMPRESSED)
@@ -50,8 +50,8 @@ def decompressed(
 
 
 def open_body(body: bytes, kind: int, size_max: int) -> bytes:
-    """Raises ValueError, RuntimeError or zlib.error for a body that is damaged, larger than `size_max`, or more than one
-    frame. An empty body is empty whatever its flags are, as for Java's consumers."""
+    """Open a compressed body. Raises ValueError, RuntimeError or zlib.error if the body is damaged, larger than `size_max`, or
+    has more than one frame. An empty body stays empty whatever its flags are, as for Java's consumers."""
     if not body:
         return body
     if kind == LZ4:
@@ -75,7 +75,7 @@ def open_body(body: bytes, kind: int, size_max: int) -> bytes:
 
 
 def open_zstd(body: bytes, size_max: int) -> bytes:
-    """The library believes the size in the frame, so it is checked first."""
+    """Open a ZSTD body. The library trusts the size in the frame, so the size is checked first."""
     import zstandard
 
     try:

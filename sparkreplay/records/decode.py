@@ -1,7 +1,8 @@
-"""Records of a chunk as Arrow columns: whole columns at a time, never an object per message, and only requested columns.
+"""Records of a chunk as Arrow columns. Whole columns are made at a time, only the requested ones, and never an object per
+message.
 
-Invariant: no result refers to the chunk's buffer, and every record's own lengths, place and magic were found to agree before
-any of its bytes became a row. Pure."""
+Invariant: no result refers to the chunk's buffer. A record's lengths, place and magic are checked before any of its bytes
+become a row. Pure."""
 
 from __future__ import annotations
 
@@ -32,9 +33,9 @@ HEADER, BODY, TOPIC, PROPERTIES = 0, 1, 3, 5
 """Places among the six parts of a record: header, body, topic length, topic, properties length, properties."""
 PARTS = 6
 MILLISECONDS_MAX = (2**63 - 1) // 1000
-"""A client's clock may have any value; a time that microseconds cannot hold becomes null."""
+"""A client's clock may have any value. A time that microseconds cannot hold becomes null."""
 SYSTEM_TOPICS_BEGIN = np.isin(np.arange(256), [ord(topic[0]) for topic in (*SYSTEM_TOPICS, SYSTEM_PREFIX)])
-"""By first byte, whether a system topic begins with it."""
+"""For each byte, whether a system topic begins with it."""
 
 Rows = NDArray[np.int64]
 
@@ -71,12 +72,13 @@ class RecordsBuffer(Protocol):
 
 
 def decode_chunk(chunk: RecordsBuffer, selection: Selection, path: str) -> pa.RecordBatch:
-    """Raises LogCorrupted when a record's own lengths, place or CRC contradict it, NotText for a topic that is not UTF-8."""
+    """The columns of a chunk. Raises LogCorrupted if a record's lengths, place or CRC are wrong, and NotText for a topic that
+    is not UTF-8."""
     return messages_of(chunk, selection, path).batch()
 
 
 def messages_of(chunk: RecordsBuffer, selection: Selection, path: str) -> ChunkColumns:
-    """The columns of a chunk, each message of an inner batch as a record of its own. Raises what decode_chunk raises."""
+    """The columns of a chunk. Each message of an inner batch becomes a separate record. Raises what decode_chunk raises."""
     if has_batches(chunk.data, chunk.positions):
         stored = ChunkColumns(chunk, replace(selection, columns=(), row_filter=None), path)
         if len(stored.rows):
@@ -110,13 +112,13 @@ class ChunkColumns:
         return int(self.offsets[row])
 
     def native(self, name: str) -> NDArray[Any]:
-        """A number of the fixed part of every record, in the machine's byte order; times in ms."""
+        """A number of the fixed part of every record, in the machine's byte order. Times are in ms."""
         if name not in self.fields:
             self.fields[name] = self.fixed.native(name)
         return self.fields[name]
 
     def find_parts(self) -> None:
-        """Find body, topic and properties of each record; lengths must add up to the record's size."""
+        """Find body, topic and properties of each record. Their lengths must add up to the record's size."""
         data, positions, ends = self.chunk.data, self.chunk.positions, self.ends
         self.body_at = positions + self.fixed.sizes
         body_size = self.native("body_length").astype(np.int64)
@@ -144,7 +146,7 @@ class ChunkColumns:
 
     @cached_property
     def parts(self) -> pa.Array:
-        """The parts of all records over the chunk itself, consecutively."""
+        """The consecutive parts of all records, as slices of the chunk."""
         bounds = np.empty(PARTS * len(self.ends) + 1, np.int32)
         starts = (
             self.chunk.positions, self.body_at, self.body_end, self.topic_at, self.topic_end, self.properties_at,
@@ -157,13 +159,13 @@ class ChunkColumns:
         )
 
     def pieces(self, place: int, rows: Rows, *, spare: bool = False) -> pa.Array:
-        """A copy of one part of each of `rows`. With `spare`, a header's length of other bytes follows the last one."""
+        """A copy of one part of each of `rows`. With `spare`, as many other bytes as a header has follow the last part."""
         places = rows * PARTS + place
         taken = self.parts.take(pa.array(np.append(places, HEADER) if spare else places))
         return taken.slice(0, len(rows))
 
     def text(self, place: int, rows: Rows, *, spare: bool = False) -> pa.Array:
-        """Parts as strings; bytes below 128 are UTF-8 already, others are checked. Raises ArrowInvalid for invalid ones."""
+        """Parts as strings. Bytes below 128 are valid UTF-8; other bytes are checked. Raises ArrowInvalid for invalid UTF-8."""
         pieces = self.pieces(place, rows, spare=spare)
         _, bounds, data = pieces.buffers()
         size = int(np.frombuffer(bounds, np.int32, len(rows) + 1)[-1]) if len(rows) else 0
@@ -172,7 +174,7 @@ class ChunkColumns:
         return pieces.cast(pa.string())
 
     def chosen_rows(self) -> Rows:
-        """The selected rows; CRCs are checked on these."""
+        """The selected rows, whose CRCs are checked."""
         selection = self.selection
         every = rows = np.arange(len(self.ends), dtype=np.int64)
         if selection.committed_only:
@@ -204,7 +206,7 @@ class ChunkColumns:
         return rows
 
     def system_topics(self, rows: Rows) -> list[str]:
-        """The system topics among the topics of `rows`; most are excluded by their first letter."""
+        """The system topics among the topics of `rows`. Most topics are excluded by their first letter."""
         suspects = SYSTEM_TOPICS_BEGIN[self.chunk.data[self.topic_at[rows]]]
         if not suspects.any():
             return []
@@ -237,7 +239,7 @@ class ChunkColumns:
                 raise LogCorrupted(self.path, self.offset_of(row), "the body's CRC differs")
 
     def check_record_crc(self, rows: Rows) -> None:
-        """Check record CRCs, where present: `recordcrc`."""
+        """Check the record CRCs (see `recordcrc`) of records that have one."""
         view = self.chunk.data.data
         places = zip(
             rows.tolist(),
@@ -284,7 +286,7 @@ class ChunkColumns:
     def property_pieces(self) -> RowProperties:
         try:
             texts = self.text(PROPERTIES, self.rows, spare=True)
-        except pa.ArrowInvalid:  # invalid UTF-8 of a client: replaced, as Java's consumers do
+        except pa.ArrowInvalid:  # a client's invalid UTF-8 is replaced, as by Java's consumers
             stored = self.pieces(PROPERTIES, self.rows).to_pylist()
             texts = pa.array([properties.decode("utf-8", "replace") for properties in stored], pa.string())
         return RowProperties(texts)
@@ -337,7 +339,7 @@ class ChunkColumns:
 
 
 def repeated(text: str, count: int) -> pa.Array:
-    """A constant column; chunks share one array, of about the same length."""
+    """A constant column. Chunks of about the same length share one array."""
     return at_least(text, 1 << count.bit_length()).slice(0, count)
 
 

@@ -1,7 +1,7 @@
 """The fixed parts of a chunk's records as whole columns, for any mixture of IPv4 and IPv6 hosts.
 
-Invariant: fields are read by the layouts of `messagestore.record`; each record is read by the layout of its own kinds of
-hosts. Nothing here refers to the chunk's buffer."""
+Invariant: fields are read by the layouts of `messagestore.record`, and each record by the layout for its kinds of hosts.
+Nothing here refers to the chunk's buffer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IPV6_SHIFT = 4
 
 
 def layout(hosts: int) -> np.dtype[np.void]:
-    """By the two bits: 1 for an IPv6 born host, 2 for an IPv6 store host. A host stays raw bytes."""
+    """The layout for the two bits: 1 for an IPv6 born host, 2 for an IPv6 store host. A host stays raw bytes."""
     sizes = {"born_host": 20 if hosts & 1 else 8, "store_host": 20 if hosts & 2 else 8}
     fields = [
         (name, f"V{sizes[name]}" if kind == "host" else NUMPY_TYPES[kind]) for name, kind in FIXED_FIELDS
@@ -36,7 +36,8 @@ SHORTEST = FIXED_PARTS[0].size
 
 
 class FixedParts:
-    """Of records that begin at `positions` and end at `ends`; `short` marks those shorter than their header."""
+    """The fixed parts of records that begin at `positions` and end at `ends`. `short` marks records that are shorter than
+    their header."""
 
     def __init__(
         self, data: NDArray[np.uint8], positions: NDArray[np.int64], ends: NDArray[np.int64]
@@ -86,7 +87,7 @@ class FixedParts:
 
 
 def gathered(data: NDArray[np.uint8], positions: NDArray[np.int64], kind: int) -> NDArray[np.void]:
-    """The fixed parts at `positions`, copied; all must lie inside `data`."""
+    """A copy of the fixed parts at `positions`, which must all lie inside `data`."""
     size = LAYOUTS[kind].itemsize
     everywhere = np.ndarray(len(data) - size + 1, f"V{size}", data, 0, (1,))
     return everywhere[positions].view(LAYOUTS[kind])

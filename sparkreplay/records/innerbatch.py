@@ -1,9 +1,9 @@
-"""Records of upstream's batch consume queues: one record holds many messages, and its body is that of a batch send.
+"""Records of upstream's batch consume queues. Such a record holds many messages, and its body is that of a batch send.
 
 Invariant: each message becomes a plain record with the topic, queue, times, hosts and physical offset of the batch and queue
 offset base + i, as Java's consumers see it (upstream: PullAPIWrapper, MessageDecoder.decodeMessage). Its sysFlag has neither
-the batch nor the compression bits. The sizes of its messages add up to the record's. A body that is no batch stays one
-record, as in Java."""
+the batch nor the compression bits. The sizes of the plain records add up to the size of the stored record. A body that is no
+batch stays one record, as in Java."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from messagestore.recordcrc import CRC_MASK
 from sparkreplay.records.bodies import BODY_SIZE_MAX, open_body
 
 BATCH_FLAGS = 0xC0
-"""INNER_BATCH_FLAG and NEED_UNWRAP_FLAG; only with both is a body opened."""
+"""INNER_BATCH_FLAG and NEED_UNWRAP_FLAG. A body is opened only if both are set."""
 FLAG_BYTE_AT = 39
 """The lowest byte of a record's sysFlag."""
 SIZE, CRC, FLAG, QUEUE_OFFSET, SYS_FLAG = 0, 8, 16, 20, 36
@@ -31,7 +31,8 @@ INT, UNSIGNED, LONG, SHORT = (struct.Struct(kind) for kind in (">i", ">I", ">q",
 
 @dataclass(frozen=True)
 class Unwrapped:
-    """Plain records, concatenated, each with the physical offset of the stored one, and its index in a batch, -1 for others."""
+    """Concatenated plain records. Each has the physical offset of its stored record, and its index in the batch, or -1 if it
+    is of no batch."""
 
     data: NDArray[np.uint8]
     positions: NDArray[np.int64]
@@ -72,7 +73,7 @@ def members_of(record: StoredRecord) -> list[BatchMember]:
 
 
 def plain_records(record: StoredRecord, members: list[BatchMember]) -> list[bytes]:
-    """Each message as a record; the size that it names is its share of the stored record's."""
+    """Each message as a record. The size in it is the message's share of the stored record's size."""
     head = bytearray(record.data[: record.body_at])
     topic = record.data[record.body_end : record.properties_at - SHORT.size]
     base = LONG.unpack_from(head, QUEUE_OFFSET)[0]
@@ -90,7 +91,8 @@ def plain_records(record: StoredRecord, members: list[BatchMember]) -> list[byte
 
 
 def parts(record: StoredRecord, members: list[BatchMember]) -> list[int]:
-    """Each message's share of the record's size, at least 1: its bytes in the batch, and the last one gets the rest."""
+    """Each message's share of the record's size. It is the message's size in the batch, but at least 1; the last message gets
+    the rest."""
     size, count = len(record.data), len(members)
     own = [len(member.body) + len(member.properties) + MEMBER_SIZE_MIN for member in members]
     if sum(own) > size:  # the batch was compressed

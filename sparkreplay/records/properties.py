@@ -1,7 +1,7 @@
-"""Properties text (`name \\x01 value \\x02` ...) as Arrow columns, the pieces of all rows found in one pass.
+"""Properties text (`name \\x01 value \\x02` ...) as Arrow columns. The pieces of all rows are found in one pass.
 
-Invariant: the rules are those of Java's `string2messageProperties`: a piece ends at \\x02 or at the text's end; without a
-name, a value or the \\x01 between them it is dropped; of equal names in one row the last counts."""
+Invariant: the rules are those of Java's `string2messageProperties`. A piece ends at \\x02 or at the text's end. A piece
+without a name, a value or the \\x01 between them is dropped. If a name repeats in one row, the last piece counts."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 NAME_END, PIECE_END = 1, 2
 HEAD_BYTES = 8
-"""This many bytes of a name are compared as one number; requested names are not longer."""
+"""This many bytes of a name are compared as one number. Requested names are not longer."""
 HEAD_MASKS = np.array([(1 << 8 * size) - 1 for size in range(HEAD_BYTES + 1)], np.uint64)
 PIECES_COMPARED_MAX = 64
 """In rows with more properties, equal names are found one by one."""
 
 
 class RowProperties:
-    """Properties of the rows of `texts`: valid UTF-8, a string array that begins at its buffers' start. They are copied,
-    unless the buffer has a few more bytes than the text."""
+    """Properties of the rows of `texts`, a string array of valid UTF-8 that begins at the start of its buffers. The text is
+    copied, unless the buffer has a few more bytes than the text."""
 
     def __init__(self, texts: pa.Array) -> None:
         assert texts.offset == 0
@@ -29,7 +29,7 @@ class RowProperties:
         self.rows = len(texts)
         self.bounds = np.frombuffer(bounds, np.int32, self.rows + 1)
         self.size = int(self.bounds[-1])
-        self.text = np.frombuffer(data or b"", np.uint8)  # heads are read up to its end, and beyond it
+        self.text = np.frombuffer(data or b"", np.uint8)  # heads are read up to and beyond its end
         if len(self.text) <= self.size + HEAD_BYTES:
             self.text = np.append(self.text[: self.size], np.zeros(HEAD_BYTES + 1, np.uint8))
         self.ends, self.nexts = self.piece_ends()
@@ -45,7 +45,7 @@ class RowProperties:
         if not unended.any():
             return ends, ends + 1
         open_ends = row_ends[unended].astype(np.int64)
-        steps = np.sort(np.concatenate((ends * 2 + 1, open_ends * 2)))  # odd: a \x02 is there
+        steps = np.sort(np.concatenate((ends * 2 + 1, open_ends * 2)))  # odd numbers: a \x02 is there
         return steps >> 1, (steps + 1) >> 1
 
     @cached_property
@@ -78,16 +78,16 @@ class RowProperties:
         if len(starts) == self.rows and ((starts >= self.bounds[:-1]) & (starts < self.bounds[1:])).all():
             return values.take(pa.array(places))
         chosen = np.full(self.rows, -1, np.int64)
-        chosen[np.searchsorted(self.bounds, starts, "right") - 1] = places  # the last of equal names counts
+        chosen[np.searchsorted(self.bounds, starts, "right") - 1] = places  # the last counts
         return values.take(pa.array(chosen, mask=chosen < 0))
 
     def map(self) -> pa.Array:
-        """map<string, string> a row."""
+        """All properties, as one map<string, string> for each row."""
         starts, ends = self.starts, self.ends
         firsts = np.searchsorted(self.nexts, self.bounds, "right")
         middles = np.flatnonzero(self.text[: self.size] == NAME_END)
         paired = len(middles) == len(ends) and whole(starts, middles, ends).all()
-        if not paired:  # the first \x01 in each piece, or one behind it
+        if not paired:  # the first \x01 in or behind each piece
             middles = np.append(middles, len(self.text))[np.searchsorted(middles, starts)]
         heads = self.heads & HEAD_MASKS[np.minimum(middles - starts, HEAD_BYTES)]
         if not paired:
@@ -111,7 +111,7 @@ class RowProperties:
         )
 
     def slices(self, bounds: NDArray[np.int32]) -> pa.Array:
-        """The text between each two bounds, not copied."""
+        """The text between each two bounds, without a copy."""
         return pa.Array.from_buffers(
             pa.string(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(self.text)]
         )

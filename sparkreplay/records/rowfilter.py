@@ -20,7 +20,7 @@ class FilteredColumns(Protocol):
     """The columns for a filter: the records of one chunk (sparkreplay.records.decode.ChunkColumns)."""
 
     def native(self, name: str) -> NDArray[np.signedinteger]:
-        """A fixed field of every record, by FIXED_FIELDS' name; times in ms."""
+        """A fixed field of every record, by its name in FIXED_FIELDS. Times are in ms."""
 
     def topics_of(self, rows: Rows) -> pa.Array:
         """The topic of each of `rows`."""
@@ -28,7 +28,7 @@ class FilteredColumns(Protocol):
 
 @dataclass(frozen=True)
 class Between:
-    """low <= field <= high; None is no limit."""
+    """Keeps rows with low <= field <= high; None means no limit."""
 
     field: str
     low: int | None = None
@@ -46,7 +46,7 @@ class Between:
 
 @dataclass(frozen=True)
 class OneOfFilter:
-    """The field is one of some numbers."""
+    """Keeps rows whose field is one of some numbers."""
 
     field: str
     numbers: tuple[int, ...]
@@ -65,7 +65,7 @@ class TopicOneOf:
 
 @dataclass(frozen=True)
 class TopicMatches:
-    """A regular expression matches the whole topic; each distinct topic of a chunk is matched once."""
+    """Keeps rows whose whole topic matches a regular expression. Each distinct topic of a chunk is matched once."""
 
     pattern: str
 
@@ -85,7 +85,7 @@ class NegatedFilter:
 
 @dataclass(frozen=True)
 class QueueWindows:
-    """Per (topic, queue id): low <= field < high. A queue that is not named has no limits."""
+    """Keeps rows with low <= field < high, for limits per (topic, queue id). A queue that is not named has no limits."""
 
     field: str
     windows: tuple[tuple[tuple[str, int], tuple[int | None, int | None]], ...]
@@ -113,7 +113,7 @@ Condition = Between | OneOfFilter | TopicOneOf | TopicMatches | NegatedFilter | 
 
 @dataclass(frozen=True)
 class RowFilter:
-    """All conditions hold; the cheap ones come first."""
+    """Keeps rows for which all conditions hold. Cheap conditions are evaluated first."""
 
     conditions: tuple[Condition, ...]
 

@@ -1,4 +1,4 @@
-"""The columns of a record: name, Arrow type, Spark type, one row each.
+"""The columns of a record, with one row of the table for each: name, Arrow type, Spark type.
 
 Arrow types are the exact ones that Spark accepts from a Python data source (timestamp in µs and UTC, no dictionary)."""
 
@@ -60,7 +60,8 @@ PRESETS = {
 
 
 def columns_named(text: str) -> tuple[str, ...]:
-    """The columns of a preset or of a comma-separated list, in any case. Raises OptionError for an unknown one."""
+    """The columns of a preset or of a comma-separated list, in upper or lower case. Raises OptionError for an unknown
+    column."""
     names = tuple(name.strip() for name in text.lower().split(",") if name.strip())
     if len(names) == 1 and names[0] in PRESETS:
         return PRESETS[names[0]]

@@ -1,7 +1,7 @@
-"""Record boundaries of one stretch of a segment, a chunk at a time.
+"""Find the record boundaries of one stretch of a segment, one chunk at a time.
 
-Invariant: chunks are contiguous, a record lies whole in one chunk, and every boundary was reached from the one before by its
-size, so that bytes inside a body are never taken for a record."""
+Invariant: chunks are contiguous, and each record lies whole in one chunk. Every boundary is reached from the boundary before
+it by the record's size, so bytes inside a body are never taken for a record."""
 
 from __future__ import annotations
 
@@ -16,29 +16,30 @@ from sparkreplay.store.framing import PREFIX_BYTES, RecordChunk, SegmentPart
 from sparkreplay.store.snapshot import Segment
 
 CHUNK_BYTES = 4 << 20
-"""Fits into the processor's cache from the read to the last column."""
+"""A chunk of this size stays in the processor's cache until its last column is made."""
 HEAP_HINT_BYTES = 24 << 20
-"""A block of this size, allocated and freed untouched, makes glibc keep up to twice as much freed memory. Otherwise the
-columns of every chunk get new pages, which costs more than making the columns."""
+"""A block of this size is allocated and freed untouched, so that glibc keeps up to twice as much freed memory. Otherwise the
+columns of every chunk would get new pages, which costs more than making the columns."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """A part [start, end) of one segment. It begins at a boundary; it ends at one unless `at_bound`."""
+    """A part [start, end) of one segment. It begins at a boundary, and ends at a boundary unless `at_bound`."""
 
     segment: Segment
     start: int
     end: int
     at_bound: bool = False
-    """The end is the committed bound: it may lie inside a record, which is then left out."""
+    """Whether the end is the committed bound, which may lie inside a record. That record is left out."""
     source: int = 0
     """The number of the store in the read."""
 
 
 def chunks_of(files: Files, stretch: Stretch, chunk_bytes: int = CHUNK_BYTES) -> Iterator[RecordChunk]:
-    """Raises LogCorrupted if the stretch contradicts its plan, SegmentGone if its file was deleted.
+    """The chunks of a stretch. Raises LogCorrupted if the stretch contradicts its plan, and SegmentGone if its file was
+    deleted.
 
-    Chunks have at most `chunk_bytes` (and at least eight bytes of room), or a single larger record."""
+    A chunk has at most `chunk_bytes`, with at least eight bytes of room, or holds a single larger record."""
     segment = stretch.segment
     framing = segment.framing
     np.empty(HEAP_HINT_BYTES, np.uint8)

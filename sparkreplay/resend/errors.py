@@ -1,4 +1,4 @@
-"""Errors that end a resend; each says how far it came and how to continue."""
+"""Errors that end a resend. Each error says how far the resend came and how to continue."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sparkreplay.errors import ReplayError
 
 
 class ResendLedgerUnusable(ReplayError):
-    """A ledger of progress that cannot be continued: damaged, or of another resend."""
+    """The ledger of progress cannot be continued, because it is damaged or belongs to another resend."""
 
     def __init__(
         self,
@@ -19,7 +19,7 @@ class ResendLedgerUnusable(ReplayError):
 
 
 class ResendFailed(ReplayError):
-    """The target rejects a message, or has not accepted it for too long. The ledger is kept."""
+    """A message cannot be sent, the target rejects it, or the target has not accepted it in time. The ledger is kept."""
 
     def __init__(self, origin: str, why: str) -> None:
         super().__init__(

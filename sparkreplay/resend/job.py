@@ -1,7 +1,7 @@
-"""A resend request: source, target and ledger; the same for a worker of Spark's.
+"""The request of a resend: source, target and ledger. A worker of Spark gets the same request.
 
-Invariant: a ledger is continued only for the same rows of the same topic and logs and for the same target queues, and by one
-run at a time."""
+Invariant: a ledger is continued only for the same rows of the same topic and logs and for the same target queues. Only one run
+uses a ledger at a time."""
 
 from __future__ import annotations
 
@@ -44,13 +44,14 @@ ROWS_BY = (
     "startingtimestamp",
     "endingtimestamp",
 )
-"""Options that leave rows out for good: the ledger counts these rows as done, so a run without the option would miss them."""
+"""Options that leave rows out for ever. The ledger counts these rows as done, so a later run without the option would miss
+them."""
 Epochs = list[list[int]]
 
 
 @dataclass(frozen=True)
 class ResendJob:
-    """Rates are per worker and second; None for none."""
+    """Rates are per worker and second; None means no limit."""
 
     read: ReadPlan
     topic: str
@@ -69,7 +70,7 @@ class ResendJob:
 
 
 def rows_by(options: Mapping[str, str]) -> dict[str, str]:
-    """The read options that leave rows out, except a physical end: a later run sends the rows after it."""
+    """The read options that leave rows out. A physical end is not among them, because a later run sends the rows after it."""
     given = {name.lower(): value for name, value in options.items()}
     if not given.get("endingoffsets", "").startswith("{"):
         given.pop("endingoffsets", None)
@@ -79,7 +80,7 @@ def rows_by(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def prepare(job: ResendJob, *, force: bool) -> ResendJob:
-    """The job with its read narrowed to the rows to send. Raises OptionError for a system topic, and for a target that is the
+    """The job, with a read of only the rows to send. Raises OptionError for a system topic, and for a target that is the
     source."""
     if is_system_topic(job.topic):
         raise OptionError(
@@ -111,7 +112,7 @@ def prepare(job: ResendJob, *, force: bool) -> ResendJob:
 
 
 async def refuse_own_topic(job: ResendJob, broker_names: set[str]) -> None:
-    """Raises OptionError when messages would return to the topic and set that they come from."""
+    """Raise OptionError if messages would return to the topic and broker set that they come from."""
     if job.topic != job.to_topic:
         return
     async with client_of(job) as client:
@@ -131,15 +132,15 @@ def client_of(job: ResendJob) -> Client:
 
 @contextmanager
 def only_run(job: ResendJob, count: int) -> Iterator[None]:
-    """Raises LedgerUnusable while another run uses the same ledger, with any number of workers, and for a ledger begun by
-    another number of them."""
-    with only_one(Path(job.ledger)) if count > 1 else nullcontext():  # a single worker takes this lock itself
+    """Hold the ledger for this run. Raises LedgerUnusable while another run, with any number of workers, uses the same ledger,
+    and for a ledger that was begun by another number of workers."""
+    with only_one(Path(job.ledger)) if count > 1 else nullcontext():  # a single worker locks it itself
         refuse_other_workers(job, count)
         yield
 
 
 def refuse_other_workers(job: ResendJob, count: int) -> None:
-    """Raises LedgerUnusable when the ledger was begun by another number of workers: each keeps a part of its own."""
+    """Raise LedgerUnusable if the ledger was begun by another number of workers, because each worker keeps its own part."""
     path = Path(job.ledger)
     mine = {str(job.ledger_of(WorkerShare(number, count))) for number in range(count)}
     parts = [path, *path.parent.glob(f"{glob.escape(path.name)}.*-of-*[0-9]")]  # no lock, none unfinished
@@ -154,13 +155,14 @@ def send_share(
     share: WorkerShare = ALL,
     on_progress: Callable[[int, int], None] = lambda size, rows: None,
 ) -> ResendCounts:
-    """Send one worker's queues, without the messages that an earlier run of the same ledger sent. Raises KeyboardInterrupt on
-    SIGINT, and on SIGTERM if that is set up to raise it."""
+    """Send one worker's queues, without the messages that an earlier run with the same ledger sent. Raises KeyboardInterrupt
+    on SIGINT, and on SIGTERM if its handler raises it."""
     return uvloop.run(ended_by_sigterm(send_with_ledger(job, share, job.ledger_of(share), on_progress)))
 
 
 async def ended_by_sigterm(work: Coroutine[Any, Any, ResendCounts]) -> ResendCounts:
-    """SIGTERM cancels, as uvloop does for SIGINT: an exception of a signal handler would be lost in a connection's callback."""
+    """SIGTERM cancels the task in this block, as uvloop does for SIGINT. An exception raised by a signal handler could be lost
+    in a connection's callback."""
     if signal.getsignal(signal.SIGTERM) is not signal.default_int_handler:
         return await work
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -210,7 +212,7 @@ async def send_to(
 
 
 def open_ledger(path: Path, job: ResendJob, queues: list[TargetQueue]) -> Ledger:
-    """The ledger at `path`, or a new one. Raises LedgerUnusable when it is another resend's."""
+    """The ledger at `path`, or a new ledger. Raises LedgerUnusable if it belongs to another resend."""
     wanted = purpose_of(job, queues)
     fresh = {
         source.store.broker_name: SourceProgress(source.start, source.start) for source in job.read.sources
@@ -223,7 +225,7 @@ def open_ledger(path: Path, job: ResendJob, queues: list[TargetQueue]) -> Ledger
         if found.purpose[name] != wanted[name]:
             raise ResendLedgerUnusable(str(path), f"is of {name} {found.purpose[name]}, not {wanted[name]}")
     begun, asked = found.purpose["namesrv"], wanted["namesrv"]
-    if not set(begun) & set(asked):  # clusters often share a name
+    if not set(begun) & set(asked):  # different clusters often share a name
         raise ResendLedgerUnusable(
             str(path),
             f"was begun with the name servers {';'.join(begun)}, not {';'.join(asked)} (where they are of one cluster, name "
@@ -293,7 +295,7 @@ def epochs_between(epochs: Epochs, low: int, high: int) -> Epochs:
 
 
 def what_is_left(read: ReadPlan, ledger: Ledger, path: str) -> ReadPlan:
-    """The stretches that the ledger does not know to be done. Raises LedgerUnusable when some of them were deleted."""
+    """The stretches that are not done according to the ledger. Raises LedgerUnusable if some of them were deleted."""
     left = []
     for stretch in read.stretches:
         store = read.sources[stretch.source].store
@@ -315,7 +317,8 @@ def what_is_left(read: ReadPlan, ledger: Ledger, path: str) -> ReadPlan:
 
 @contextmanager
 def only_one(ledger: Path) -> Iterator[None]:
-    """Raises LedgerUnusable while another process uses the same ledger. Leaves no lock file, unless killed."""
+    """Lock the ledger. Raises LedgerUnusable while another process uses the same ledger. The lock file is removed, unless the
+    process is killed."""
     path = Path(f"{ledger}.lock")
     lock = locked(path, ledger)
     try:
@@ -326,11 +329,12 @@ def only_one(ledger: Path) -> Iterator[None]:
 
 
 def locked(path: Path, ledger: Path) -> int:
-    """The descriptor of the lock file that is at `path` now: an opened one may have been removed before it was locked."""
+    """The descriptor of a locked lock file that is at `path`. An opened file may have been removed before it was locked; then
+    it is opened again."""
     while True:
         try:
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:  # another ledger is no remedy: it would send everything again
+        except OSError as error:  # with another ledger everything would be sent again
             raise ResendLedgerUnusable(
                 str(ledger),
                 f"{path.name} cannot be made next to it ({error.strerror})",

@@ -1,7 +1,7 @@
 """Sends the rows of one source queue to one target queue, one request after the other.
 
-Invariant: a request is sent only when all before it were acknowledged, so the target keeps the queue's order. A request whose
-outcome is unknown is reported before it is sent again."""
+Invariant: a request is sent only when all requests before it are acknowledged, so the target keeps the queue's order. A
+request whose outcome is unknown is reported before it is sent again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RETRY_S_MIN, RETRY_S_MAX = 0.05, 2.0
 FINAL = frozenset(
     {ResponseCode.MESSAGE_ILLEGAL, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER}
 )
-"""Rejections that the same message will get again."""
+"""Rejections that the same message would get again."""
 
 
 class Parcel(NamedTuple):
@@ -39,8 +39,8 @@ Sender = Callable[[list[OutgoingMessage]], Awaitable[SendResult]]
 
 
 class Lane:
-    """`on_attempt(parcels)` is called before a request is first sent, `on_acked(parcels)` after it was acknowledged,
-    `on_unknown(messages)` before it is sent again when it may have been stored."""
+    """`on_attempt(parcels)` is called before a request is sent for the first time, and `on_acked(parcels)` after the request
+    was acknowledged. `on_unknown(messages)` is called before a request that may have been stored is sent again."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class Lane:
         self._not_taken_s_max = not_taken_s_max
         self._waiting: deque[Parcel] = deque()
         self._finished = False
-        self._arrived = asyncio.Event()  # something to do, or the end
+        self._arrived = asyncio.Event()  # set if there is work, or at the end
         self._room = asyncio.Event()
 
     async def put(self, parcel: Parcel) -> None:
-        """Wait while the lane is full, and then until it has room for many rows: switching tasks for each row costs as much
-        as reading it. Only one task puts."""
+        """Add a row. If the lane is full, wait until it has room for many rows, because switching tasks for each row costs as
+        much as reading the row. Only one task may call this."""
         if len(self._waiting) >= WAITING_MAX:
             self._room.clear()
             await self._room.wait()
@@ -75,19 +75,20 @@ class Lane:
         self._arrived.set()
 
     def finish(self) -> None:
-        """No row follows; `run` returns once all are acknowledged."""
+        """No more rows follow. `run` returns once all rows are acknowledged."""
         self._finished = True
         self._arrived.set()
 
     async def run(self) -> None:
-        """Raises ResendFailed for a row that the target rejects for good, or has not accepted for `not_taken_s_max`."""
+        """Send the rows. Raises ResendFailed for a row that the target rejects finally, or has not accepted for
+        `not_taken_s_max`."""
         while parcels := await self._request():
             await self._wait_for_rate(len(parcels), sum(len(parcel.message.body) for parcel in parcels))
             await self._deliver(parcels)
             self._on_acked(parcels)
 
     async def _request(self) -> list[Parcel]:
-        """The oldest row, with following ones that fit into one request; empty at the end."""
+        """The oldest row, and the rows after it that fit into the same request. Empty at the end."""
         waiting = self._waiting
         while not waiting:
             if self._finished:
@@ -137,7 +138,7 @@ class Lane:
 
 
 def _share_a_request(first: Parcel, following: Parcel) -> bool:
-    """Messages of a batch have one time of birth, and none of them is compressed."""
+    """Whether two rows may share a request: messages of a batch have the same time of birth and are not compressed."""
     return first.row.born_ms == following.row.born_ms and not (
         first.message.sys_flag or following.message.sys_flag
     )

@@ -1,7 +1,7 @@
-"""The progress of a resend, so that a killed one continues without a gap.
+"""The progress of a resend, so that a killed resend can continue without a gap.
 
-Invariant: no record that ends above `sent_below` was ever passed to the target, and of a queue every record that ends at or
-below `acked[queue]` was acknowledged by it. So only records between the two may be there twice. Pure."""
+Invariant: no record that ends above `sent_below` was ever passed to the target. The target acknowledged every record of a
+queue that ends at or below `acked[queue]`. So only records between these two may be in the target twice. Pure."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class SourceProgress:
     """One broker set's log. Offsets are physical; `acked` and `sent_below` are ends, exclusive."""
 
     done_below: int
-    """Every record that begins below was acknowledged: a run begins to read here."""
+    """Every record that begins below this was acknowledged, so a run begins to read here."""
     sent_below: int
     acked: dict[int, int] = field(default_factory=dict)
-    """By queue id; a queue that is absent has nothing acknowledged above `done_below`."""
+    """By queue id. For a queue that is absent, nothing above `done_below` is acknowledged."""
 
     def is_acked(self, queue_id: int, end: int) -> bool:
         return end <= self.acked.get(queue_id, self.done_below)
@@ -35,8 +35,8 @@ class Ledger:
     """The request of one resend, and its progress in each source. Counts are over all runs."""
 
     purpose: dict[str, Any]
-    """Must be equal in another run: topic, target and its name servers, selected rows, sources with their epochs below the
-    last bound and marks of their logs."""
+    """Facts that must be equal in a later run: topic, target and its name servers, selected rows, and the sources with their
+    epochs below the last bound and the marks of their logs."""
     sources: dict[str, SourceProgress] = field(default_factory=dict)
     acknowledged: int = 0
     maybe_twice: int = 0
@@ -83,7 +83,7 @@ def decode_ledger(path: str, data: bytes) -> Ledger:
 
 
 class Tracker:
-    """Pending rows of one source: passed to queues in the log's order, acknowledged in each queue's order."""
+    """Pending rows of one source. They are passed to queues in the log's order, and acknowledged in each queue's order."""
 
     def __init__(self, progress: SourceProgress) -> None:
         self.progress = progress
@@ -92,7 +92,7 @@ class Tracker:
 
     def handed(self, queue_id: int, offset: int, end: int) -> None:
         self._waiting.setdefault(queue_id, deque()).append((offset, end))
-        self.read_below = offset  # certainly a record's beginning; its end may be a file's filler
+        self.read_below = offset  # certainly a record's beginning: after its end may be a BLANK
 
     def acked(self, queue_id: int, count: int = 1) -> None:
         """The oldest `count` rows of the queue were acknowledged."""
@@ -101,7 +101,7 @@ class Tracker:
             self.progress.acked[queue_id] = waiting.popleft()[1]
 
     def passed(self, seam: int) -> None:
-        """Every record that begins below `seam` was passed on or is not selected; a record or a segment begins there."""
+        """Every record that begins below `seam` was passed on or is not selected. A record or a segment begins at `seam`."""
         self.read_below = max(self.read_below, seam)
 
     def settle(self) -> SourceProgress:

@@ -17,7 +17,7 @@ class RateLimit:
     _free_at: float = field(default=0.0)
 
     def wait_s(self, amount: int, now_s: float) -> float:
-        """Take `amount`; returns how long its sender has to wait first."""
+        """Take `amount`, and return how long the sender must wait before it sends."""
         if self.per_second is None:
             return 0.0
         self._free_at = max(self._free_at, now_s - BURST_S) + amount / self.per_second

@@ -1,9 +1,9 @@
 """The message made of a stored record to send it again.
 
-Invariant: body, flag, compression, time of birth, keys, tags, id and every other property are unchanged, except the
-properties by which a broker would treat the message specially: a delay that has passed, a transaction that has ended.
-Properties that are not UTF-8 cannot be sent unchanged, because a client's header is text. A time of birth that no timestamp
-holds becomes that of the resend. Pure."""
+Invariant: body, flag, compression, time of birth, keys, tags, id and every other property are unchanged. The exceptions are
+properties for which a broker would treat the message specially, such as a delay that has passed or a transaction that has
+ended. Properties that are not UTF-8 cannot be sent unchanged, because a client's header is text. A time of birth that a
+timestamp cannot hold becomes the time of the resend. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROW_COLUMNS = (
     "store_size", "epoch",
 )  # fmt: skip
 SENT_FLAGS = COMPRESSED | MULTI_TAGS | COMPRESSION_TYPE_MASK
-"""Bits of sysFlag that describe the body and the tags; the new broker sets transaction and host bits."""
+"""Bits of sysFlag that describe the body and the tags. The new broker sets the bits for transactions and hosts."""
 SPECIAL = frozenset(
     {
         "DELAY", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP", "TRAN_PREPARED_QUEUE_OFFSET", "CHECK_IMMUNITY_TIME_IN_SECONDS",
@@ -28,16 +28,16 @@ SPECIAL = frozenset(
         "INNER_MULTI_QUEUE_OFFSET", "__CRC32#", "WAIT",
     }
 )  # fmt: skip
-"""Properties that ask a broker for more than storing the message (upstream: MessageConst). WAIT is always sent as true: a
-message that does not wait for its replicas could be lost although it was acknowledged."""
+"""Properties that ask a broker for more than storing the message (upstream: MessageConst). WAIT is always sent as true,
+because a message that does not wait for replicas could be lost although it was acknowledged."""
 ORIGIN, ORIGIN_QUEUE, ORIGIN_EPOCH = "REPLAY_SRC", "REPLAY_QUEUE", "REPLAY_EPOCH"
 
 
 class QueueMessage(NamedTuple):
     """One message of one queue; `end` is the end of its record, or of its part of a batch's record.
 
-    `born_ms` is its time of birth in ms, None if a timestamp cannot hold it. `properties` are the stored ones only if `text` is
-    true."""
+    `born_ms` is the time of birth in ms, or None if a timestamp cannot hold it. `properties` are exactly the stored properties
+    only if `text` is true."""
 
     queue_id: int
     queue_offset: int
@@ -60,9 +60,7 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[QueueMessage]:
     for born_us, (queue_id, queue_offset, body, properties, raw, flag, sys_flag, at, size, epoch) in zip(
         born, zip(*columns, strict=True), strict=True
     ):
-        end = (
-            end if at == before else at
-        ) + size  # messages of one batch share its record, each has a part of it
+        end = (end if at == before else at) + size  # each message of a batch has a part of its record
         before = at
         yield QueueMessage(
             queue_id,
@@ -80,7 +78,7 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[QueueMessage]:
 
 
 def is_text(stored: bytes) -> bool:
-    """Whether it is UTF-8."""
+    """Whether the bytes are UTF-8."""
     try:
         stored.decode()
     except UnicodeDecodeError:
@@ -89,7 +87,7 @@ def is_text(stored: bytes) -> bool:
 
 
 def sent_properties(row: QueueMessage, broker_name: str, topic: str) -> dict[str, str]:
-    """The message's properties; its former place is added, and replaced if it was sent again before."""
+    """The properties to send. The message's former place is added; it replaces the place of an earlier resend."""
     kept = {name: value for name, value in row.properties.items() if name not in SPECIAL}
     kept[ORIGIN] = f"{broker_name}@{row.physical_offset}"
     kept[ORIGIN_QUEUE] = f"{topic}/{row.queue_id}@{row.queue_offset}"

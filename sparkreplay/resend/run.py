@@ -1,8 +1,8 @@
 """One run of a resend: reads the committed rows of a topic and sends them, queue by queue, in order.
 
-Invariant: the ledger is durable before the first record that it allows is passed to the target, and it never claims more than
-the target acknowledged; a message that is sent again was counted in it before. So a run that is killed anywhere, any number
-of times, continues without a gap, and the target holds no more copies than are reported."""
+Invariant: the ledger is durable before the first record that it allows is passed to the target, and it never records more than
+the target acknowledged. A message is counted in the ledger before it is sent again. So a run that is killed anywhere, any
+number of times, continues without a gap, and the target holds no more copies than are reported."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ LEDGER_INTERVAL_S = 1.0
 UNSENT_BYTES_MAX = 32 << 20
 PROPERTIES_BYTES_MAX = 32767
 SURELY_FITS_BYTES = 16 << 10
-"""A record of this size has room for added properties, which name a topic and a broker set."""
+"""A record of this size has room for the added properties, which name a topic and a broker set."""
 AGAIN_MESSAGES = 200
-"""Counted at a time before they are sent again: a kill overstates the count by at most these."""
+"""This many messages are counted at a time before they are sent again. So after a kill the count is too high by at most this
+number."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ ALL = WorkerShare()
 
 @dataclass(frozen=True)
 class ResendLimits:
-    """Rates, and for how many seconds a message that is not accepted is retried."""
+    """Rates, and how many seconds a message that is not accepted is retried."""
 
     messages: RateLimit
     bytes: RateLimit
@@ -68,8 +69,8 @@ class ResendLimits:
 
 @dataclass
 class ResendCounts:
-    """Counts of one run, and of earlier runs of its ledger. `maybe_twice`: sends that may have left the target with one copy
-    more than the source has."""
+    """Counts of one run, and of earlier runs with the same ledger. `maybe_twice` counts sends after each of which the target
+    may have one copy more than the source."""
 
     acknowledged: int = 0
     bytes: int = 0
@@ -85,7 +86,7 @@ class Source:
     broker_name: str
     tracker: Tracker
     may_be_sent_below: int
-    """An earlier run may have sent records that end at or below, without recording an acknowledgement."""
+    """An earlier run may have sent records that end at or below this offset, without recording an acknowledgement."""
     attempted_below: int
     lanes: dict[int, Lane] = field(default_factory=dict)
 
@@ -109,7 +110,7 @@ class Run:
         share: WorkerShare = ALL,
         on_progress: Callable[[int, int], None] = lambda size, rows: None,
     ) -> None:
-        """`on_progress(bytes of log read, messages acknowledged)` gets the increments now and then."""
+        """`on_progress(bytes of log read, messages acknowledged)` gets the increments from time to time."""
         self.counts = ResendCounts(
             acknowledged_before=ledger.acknowledged, maybe_twice_before=ledger.maybe_twice
         )
@@ -129,13 +130,13 @@ class Run:
         self._window_bytes = WINDOW_BYTES_MIN
         self._written_at = 0.0
         self._noted = ResendCounts()  # the part of `counts` that is in the ledger
-        self._again_left = 0  # of AGAIN_MESSAGES: in the ledger's count, not yet in this run's
+        self._again_left = 0  # AGAIN_MESSAGES that are not yet in this run's count
         self._unsent_bytes = 0
         self._room = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def send_all(self) -> None:
-        """Raises ResendFailed, and errors of reading. The ledger is written at the end in any case."""
+        """Send everything. Raises ResendFailed, and errors of reading. The ledger is written at the end in any case."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 notes = tasks.create_task(self._note_regularly(), name="ledger")
@@ -150,7 +151,7 @@ class Run:
             raise first_of(group) from group
         finally:
             self._again_left = 0
-            for source in self._sources.values():  # rows without an attempt were certainly not sent
+            for source in self._sources.values():  # rows without an attempt were not sent
                 source.progress.sent_below = source.attempted_below
             self._note()
 
@@ -193,7 +194,7 @@ class Run:
         self.counts.maybe_twice += 1
 
     def _unknown(self, messages: int) -> None:
-        """A request ended without an answer, and will be sent again."""
+        """A request ended without a reply, and will be sent again."""
         self.counts.maybe_twice += messages
         self._note()
 
@@ -268,7 +269,7 @@ class Run:
     async def _note_regularly(self) -> None:
         while True:
             await asyncio.sleep(LEDGER_INTERVAL_S)
-            self._again_left = 0  # or a kill long after the last repeated message would still count them
+            self._again_left = 0  # else a much later kill would still count them
             self._note()
 
     def _note(self) -> None:
@@ -284,7 +285,7 @@ class Run:
 
 
 def first_of(group: ExceptionGroup[Exception]) -> Exception:
-    """The failure to report of several: the first one with an explanation."""
+    """The failure to report if there are several: the first one with an explanation."""
     leaves: list[Exception] = []
     for error in group.exceptions:
         leaves.append(first_of(error) if isinstance(error, ExceptionGroup) else error)

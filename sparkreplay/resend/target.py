@@ -1,6 +1,6 @@
 """The target of a resend: the writable queues of one topic in one cluster.
 
-Invariant: a source queue always goes to the same target queue, in every run of one ledger, so its order is kept."""
+Invariant: a source queue goes to the same target queue in every run with one ledger, so the queue's order is kept."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TargetQueue:
 
 @dataclass(frozen=True)
 class QueueSender:
-    """Sends to one queue; raises a Producer's errors."""
+    """Sends to one queue. Raises the errors of Producer."""
 
     producer: Producer
     queue: TargetQueue
@@ -56,7 +56,7 @@ class QueueSender:
 
 
 async def target_queues(client: Client, cluster: str, topic: str) -> list[TargetQueue]:
-    """The queues in order of broker set and id. Raises OptionError when the cluster does not have the topic."""
+    """The queues in order of broker set and id. Raises OptionError if the cluster does not have the topic."""
     try:
         route = await client.routes.get(topic)
     except RouteUnknown as error:
@@ -82,7 +82,7 @@ async def target_queues(client: Client, cluster: str, topic: str) -> list[Target
 
 
 def same_queues(wanted: Sequence[str], found: list[TargetQueue]) -> list[TargetQueue]:
-    """`found` in the ledger's order. Raises OptionError when one of the ledger's queues is gone."""
+    """The queues `found`, in the ledger's order. Raises OptionError if one of the ledger's queues is gone."""
     by_name = {str(queue): queue for queue in found}
     for name in wanted:
         if name not in by_name:

@@ -3,7 +3,7 @@
     register(spark)
     frame = spark.read.format("rocketmq").option("path", "/data/broker-a").option("topic", "orders").load()
 
-The bound is resolved once, when the read is planned, and by a stream at each trigger; its options are documented in
+A batch read resolves the bound once, when it is planned; a stream resolves it at each trigger. The options are documented in
 sparkreplay.read.knownoptions."""
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class StretchPartition(InputPartition):
 
 
 class RocketMQReader(DataSourceReader):
-    """Planned on the driver; pickled to workers with the frozen plan."""
+    """A read that is planned on the driver, and pickled to workers with the frozen plan."""
 
     def __init__(self, options: ReadOptions) -> None:
         self.read_plan: ReadPlan = plan_read(options)
@@ -86,12 +86,12 @@ class RocketMQReader(DataSourceReader):
             yield from read_stretch(self.read_plan, stretch)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the list of stretches: each task knows its own one."""
+        """Pickle without the list of stretches, because each task has its own stretch."""
         return {**self.__dict__, "read_plan": replace(self.read_plan, stretches=())}
 
 
 class PushingReader(RocketMQReader):
-    """Prunes work by the filters that Spark offers; Spark evaluates all of them again."""
+    """Leaves out work by the filters that Spark offers. Spark evaluates all filters again."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
         self.read_plan = pruned(self.read_plan, comparisons(filters))
@@ -108,7 +108,8 @@ class RocketMQDataSource(DataSource):
         return SOURCE
 
     def schema(self) -> str | StructType:
-        """Raises OptionError. A new table's schema keeps the table's options, and needs no path: the query may name it."""
+        """The schema. For a new table the schema keeps the table's options, and no path is needed, because the query may name
+        it. Raises OptionError."""
         with UserErrors():
             if not is_table(self.options):
                 return spark_schema(read_options(dict(self.options)).columns)
@@ -139,8 +140,8 @@ class RocketMQDataSource(DataSource):
             raise WriteRefused()
 
     def given_with(self, schema: StructType) -> dict[str, str]:
-        """The options of the query, over those of the table that it reads. Raises OptionError if both name different paths:
-        the schema may be another table's."""
+        """The options of the query, which override those of the table that it reads. Raises OptionError if the two name
+        different paths, because the schema may be another table's."""
         given, kept = lowered(self.options), kept_options(schema)
         if "path" in given and given["path"] != kept.get("path", given["path"]):
             raise OptionError(
@@ -152,14 +153,15 @@ class RocketMQDataSource(DataSource):
 
 
 class PushingDataSource(RocketMQDataSource):
-    """RocketMQDataSource for a session with filter push-down on. In any other session Spark rejects a reader that accepts
-    filters, and the planner does not pass the session."""
+    """RocketMQDataSource for a session that has filter push-down switched on. In other sessions Spark rejects a reader that
+    accepts filters. The planner does not pass the session, so there are two classes."""
 
     reader_class = PushingReader
 
 
 def options_for(schema: StructType, given: dict[str, str]) -> ReadOptions:
-    """Raises OptionError, also for a schema that contradicts `columns`, and for a table whose options Spark did not keep."""
+    """The request of a read. Raises OptionError, also for a schema that contradicts `columns`, and for a table whose options
+    Spark did not keep."""
     columns = columns_of(schema)
     if not given:
         raise OptionError(
@@ -174,7 +176,8 @@ def options_for(schema: StructType, given: dict[str, str]) -> ReadOptions:
 
 
 def table_schema(columns: Sequence[str], options: dict[str, str]) -> StructType:
-    """The columns; the first one's metadata keeps the options, because Spark passes only a table's schema to its reader."""
+    """The columns of a table. The metadata of the first column keeps the options, because Spark passes only a table's schema
+    to the reader."""
     kept: list[dict[str, Any]] = [{METADATA: options}, *({} for _ in columns[1:])]
     return StructType(
         [
@@ -185,7 +188,7 @@ def table_schema(columns: Sequence[str], options: dict[str, str]) -> StructType:
 
 
 def kept_options(schema: StructType) -> dict[str, str]:
-    """The options that `table_schema` kept; empty for a schema of no table."""
+    """The options that `table_schema` kept; empty if the schema is not a table's."""
     for field in schema.fields:
         if METADATA in field.metadata:
             return dict(field.metadata[METADATA])
@@ -193,14 +196,16 @@ def kept_options(schema: StructType) -> dict[str, str]:
 
 
 def spare_the_collector() -> None:
-    """Spark's workers collect garbage after every task, and scan all imported objects: 30 to 90 ms, half as much as a task of
-    this source takes. Objects at a worker's first read live on anyway, so they are excluded from scans."""
+    """Exclude the objects that exist at a worker's first read from garbage collection, because they stay anyway. Spark's
+    workers collect garbage after every task and scan all imported objects, which takes 30 to 90 ms, half as long as a task of
+    this source."""
     if gc.get_freeze_count() == 0:
         gc.freeze()
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:
-    """Raises OptionError for a user's schema whose columns differ from the source's in name, type or nullability."""
+    """The columns of a user's schema. Raises OptionError if they differ from the source's columns in name, type or
+    nullability."""
     for field in schema.fields:
         known = BY_NAME.get(field.name)
         if known is None:
@@ -224,6 +229,7 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
 def register(spark: SparkSession) -> None:
     """Make `format("rocketmq")` known to a session.
 
-    It takes part in filter push-down when the session has it on at this moment (spark.sql.python.filterPushdown.enabled)."""
+    The source uses filter push-down if the session has it switched on at this moment
+    (spark.sql.python.filterPushdown.enabled)."""
     pushing = spark.conf.get(PUSHDOWN, "false") == "true"
     spark.dataSource.register(PushingDataSource if pushing else RocketMQDataSource)

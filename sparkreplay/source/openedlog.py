@@ -1,6 +1,6 @@
 """`sparkreplay.open(...)`: committed rows for any consumer of Arrow (DuckDB, Polars, pandas), without Spark.
 
-Invariant: the read is planned once, when it is opened; each of its readers returns the rows up to the same bound."""
+Invariant: the read is planned once, when it is opened. Each of its readers returns the rows up to the same bound."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sparkreplay.stream.request import refuse_for_batch
 
 
 def open_log(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], **options: Any) -> OpenedLog:
-    """The committed rows of one or more stores; `options` are those of the data source, with values as Python has them.
+    """The committed rows of one or more stores. `options` are the options of the data source, with Python values.
 
     Raises OptionError, StoreUnreadable and the other errors of planning a read."""
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
@@ -33,7 +33,7 @@ def open_log(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], **
 
 
 def option_text(value: object) -> str:
-    """`true` for True, `a,b` for a list, JSON for a dictionary."""
+    """An option's value as text: `true` for True, `a,b` for a list, JSON for a dictionary."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):
@@ -55,7 +55,7 @@ class OpenedLog:
 
     @property
     def bounds(self) -> dict[str, int]:
-        """The end of each broker set's range, a physical offset, exclusive."""
+        """The end of each broker set's range, as an exclusive physical offset."""
         return {source.store.broker_name: source.store.bound for source in self.read_plan.sources}
 
     @property
@@ -69,7 +69,7 @@ class OpenedLog:
         return next(iter(bounds.values()))
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows, a few MiB at a time, read on demand. The reader raises errors of the log: LogCorrupted, SegmentGone,
+        """The rows, read on demand, a few MiB at a time. The reader raises errors of the log: LogCorrupted, SegmentGone,
         EpochChanged."""
         return pa.RecordBatchReader.from_batches(self.schema, read_all(self.read_plan))
 

@@ -1,4 +1,4 @@
-"""`spark.readStream.format("rocketmq")`: Spark's interface of a stream, on top of a LogStream.
+"""`spark.readStream.format("rocketmq")`: Spark's interface for a stream, on top of a LogStream.
 
 Invariant: this module makes no decisions, and nothing relies on `commit`: Spark does not call it for a query's last batch."""
 
@@ -37,11 +37,11 @@ class StreamPartition(InputPartition):
 
 
 class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Created for each run of a query, on the driver; a copy of it travels to workers, which only `read`."""
+    """A reader, created on the driver for each run of a query. Workers get a copy, and only call `read`."""
 
     def __init__(self, asked: Callable[[], tuple[ReadOptions, Admission]]) -> None:
-        """`asked` checks the query's options. It is called later: PySpark hides an exception of this constructor behind an
-        error of its own (it stops the reader that it does not have)."""
+        """`asked` checks the query's options. It is called later, because PySpark replaces an exception of this constructor by
+        its own error (it tries to stop a reader that does not exist)."""
         self.asked = asked
 
     @cached_property
@@ -57,7 +57,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self.stream.initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Spark passes this back, or ReadAllAvailable if a trigger wants everything; it can carry only one of the limits."""
+        """Spark passes this limit back, or ReadAllAvailable if a trigger wants everything. It can hold only one of the
+        limits."""
         with UserErrors():
             _, limits = self.request
         if limits.max_bytes is not None:
@@ -96,7 +97,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return batches_of(partition.read_plan)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Empty for a worker: its partition has all it needs."""
+        """Pickle nothing for a worker, because the worker's partition has everything."""
         return {}
 
 

@@ -6,7 +6,7 @@ from sparkreplay.errors import ReplayError
 
 
 class UserErrors:
-    """Raises a ReplayError without its traceback: Spark prints tracebacks, and only the message matters."""
+    """Raises a ReplayError without its traceback. Spark prints tracebacks, but only the message matters."""
 
     def __enter__(self) -> None: ...
 

@@ -1,8 +1,9 @@
-"""The committed bound of a store: resolved once, when the store is opened, and frozen into its snapshot.
+"""The committed bound of a store. It is resolved once, when the store is opened, and stays fixed in the snapshot.
 
-Invariant: no election can take back records below a bound that was resolved here, except `latest`. The checkpoint's confirm
-offset is such a bound, at most a second old. A live broker's is newer, but is of its own log: for its own store the bound is
-raised to it, for another replica's it is only lowered to it."""
+Invariant: no election can take back records below a bound that was resolved here, unless the bound is `latest`. The
+checkpoint's confirm offset is such a bound, and at most a second old. A live broker's confirm offset is newer, but belongs to
+the broker's own log. So the bound is raised to it for the broker's own store, and only lowered to it for another replica's
+store."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ from sparkreplay.store.segments import FOLDER, SEVERAL_FOLDERS, Segment, open_se
 
 CHECKPOINT = "checkpoint"
 CONFIRM_OFFSET_END = 40
-"""A checkpoint file with confirmPhyOffset has at least this size; those of 4.x are shorter."""
+"""A checkpoint file with confirmPhyOffset has at least this size. Files of 4.x are shorter."""
 WINDOW_BYTES = 16 << 20
-"""Longer than the longest record that is read."""
+"""This is longer than the longest record that is read."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,8 @@ def resolve(
 
 
 def latest(files: Files, confirm: int, segments: tuple[Segment, ...], epochs: Epochs) -> int:
-    """The end of the log's records, committed or not. Stale ones that a truncation by a Java broker left look like the
-    others."""
+    """The end of the log's records, committed or not. Stale records that a truncation by a Java broker left cannot be
+    distinguished."""
     above = [segment for segment in segments if segment.start_offset > confirm]
     begun = next((one.start_offset for one in reversed(above) if begins_with_a_record(files, one)), confirm)
     log_end = segments[-1].end_offset if segments else 0
@@ -119,7 +120,7 @@ def boundary_at_or_below(segments: tuple[Segment, ...], epochs: Epochs, offset: 
 
 
 def records_end(files: Files, segments: tuple[Segment, ...], start: int, limit: int) -> int:
-    """The end of the consecutive whole valid records from the boundary `start` on; records that begin at or above `limit` are
+    """The end of the consecutive whole valid records from the boundary `start` on. Records that begin at or above `limit` are
     not read."""
     at = start
     for segment in segments:
@@ -131,7 +132,7 @@ def records_end(files: Files, segments: tuple[Segment, ...], start: int, limit: 
 
 
 def records_end_in(files: Files, segment: Segment, at: int, limit: int) -> tuple[int, bool]:
-    """(the end, whether it is the segment's end)."""
+    """The end in this segment, and whether it is the segment's end."""
     buffer = bytearray(min(WINDOW_BYTES, segment.end_offset - at))
     file = open_segment(files, segment)
     try:

@@ -1,7 +1,7 @@
 """The store of a classic master or slave: a commit log without epochs.
 
-Invariant: it has no record of what is committed, however its brokers replicate (ASYNC_MASTER and SYNC_MASTER alike), so
-everything in it is above the bound: it is read with allowUncommitted only, to the end of its records, and its epoch is -1."""
+Invariant: the store does not record what is committed, whether its brokers are ASYNC_MASTER or SYNC_MASTER. So everything in
+it is above the bound, and it is read only with allowUncommitted, to the end of its records. Its epoch is -1."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ClassicLog(PlainLog):
     """A commit log without epochs."""
 
     def epochs(self, files: Files) -> Epochs:
-        """Those of an epoch file that was created meanwhile: the log is of another kind then."""
+        """The epochs of an epoch file, if one was created meanwhile. The log is then of another kind."""
         try:
             files.read(EPOCH_FILE)
         except FileNotFoundError:
@@ -47,6 +47,6 @@ CLASSIC_LOG = ClassicLog()
 
 
 def require_allowed(files: Files, *, allow_uncommitted: bool) -> None:
-    """Raises UncommittedRefused for a classic store unless `allow_uncommitted`."""
+    """Raise UncommittedRefused for a classic store unless `allow_uncommitted`."""
     if not allow_uncommitted:
         raise UncommittedRefused(files.root, WHY)

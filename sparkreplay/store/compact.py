@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 def without_gaps(
     buffer: NDArray[np.uint8], positions: NDArray[np.int64], sizes: NDArray[np.int64]
 ) -> NDArray[np.uint8]:
-    """A copy of only the pieces, which are in ascending order in `buffer`."""
+    """A copy of only the pieces, which must be in ascending order in `buffer`."""
     bounds = np.empty(2 * len(positions) + 1, np.int32)
     bounds[:-1:2] = positions
     bounds[1::2] = positions + sizes

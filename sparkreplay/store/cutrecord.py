@@ -1,7 +1,7 @@
-"""A record that the bound cuts: its part below the bound must agree with the size that it names.
+"""Check a record in which the bound lies: its part below the bound must agree with the size in its head.
 
-Invariant: a record is left out because the bound lies inside it, never because its size was damaged, as far as the bytes
-below the bound show. Pure."""
+Invariant: a record is left out only because the bound lies inside it, not because its size is damaged, as far as the bytes
+below the bound show that. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from messagestore.record import (
 
 
 def contradiction(record: memoryview, offset: int) -> str | None:
-    """The fault at the beginning of a record at physical offset `offset`; its prefix is complete and was checked."""
+    """The fault at the beginning of a record at physical offset `offset`. The record's prefix is complete and was checked."""
     have = len(record)
     size, magic = PREFIX.unpack_from(record)
     if have < PHYSICAL_OFFSET_AT + PHYSICAL_OFFSET.size:

@@ -1,6 +1,7 @@
-"""The epochs of a log from its epoch file or a live broker, and comparison of two such histories.
+"""The epochs of a log from its epoch file or a live broker, and the comparison of two such histories.
 
-Invariant: histories are compared only in their common range: epochs that retention removed from one are no difference."""
+Invariant: histories are compared only in their common range, so epochs that retention removed from one history are no
+difference."""
 
 from __future__ import annotations
 
@@ -41,6 +42,6 @@ def epochs_within(epochs: Epochs, start: int, end: int) -> Epochs:
 
 
 def common_part(one: Epochs, other: Epochs, end: int) -> tuple[Epochs, Epochs]:
-    """Both histories in their common part of [0, end); equal where the logs hold the same bytes."""
+    """Both histories in their common part of [0, end). They are equal if the logs hold the same bytes there."""
     start = max(one[0][1], other[0][1])
     return epochs_within(one, start, end), epochs_within(other, start, end)

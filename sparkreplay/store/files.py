@@ -1,7 +1,8 @@
-"""Access to a store's bytes: a local folder here, any file system of pyarrow.fs in remotefiles.py. Nothing is ever written.
+"""Access to a store's bytes. This module reads a local folder, and remotefiles.py any file system of pyarrow.fs. Nothing is
+ever written.
 
-Invariant: a link instead of a file is rejected, never followed (a folder may be one: a log on another disk is linked into a
-store), and files that are read whole are small."""
+Invariant: a link instead of a file is rejected and never followed. A folder may be a link, because a log on another disk may
+be linked into a store. Files that are read whole are small."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ from typing import Protocol
 from sparkreplay.errors import StoreUnreadable
 
 SMALL_FILE_BYTES_MAX = 4 << 20
-"""More than an epoch file with as many entries as epochfile.format allows."""
+"""This is more than an epoch file with as many entries as epochfile.format allows."""
 FOLDER_ENTRIES_MAX = 200_000
-"""Names in one folder; more segments of 1 GiB than any disk holds."""
+"""Limit of names in one folder. No disk holds as many segments of 1 GiB."""
 
 
 @dataclass(frozen=True)
@@ -33,39 +34,40 @@ class FolderMember:
 
 
 class OpenFile(Protocol):
-    """One file, held open: if deleted meanwhile it stays readable where the file system allows that."""
+    """One file, held open. If it is deleted meanwhile, it stays readable if the file system allows that."""
 
     def read_into(self, view: memoryview, at: int) -> int:
-        """Fill `view` from byte `at` on; returns how many bytes there were, less only at the file's end."""
+        """Fill `view` from byte `at` on, and return how many bytes were read. These are fewer than requested only at the
+        file's end."""
 
     def close(self) -> None: ...
 
 
 class Files(Protocol):
-    """A store's root. Small enough to be pickled to workers, which open files of it themselves.
+    """A store's root. It is small enough to be pickled to workers, which open the store's files themselves.
 
     Names are relative POSIX paths. Every method raises FileNotFoundError for absent files, StoreUnreadable for files that are
     unreadable for another reason."""
 
     @property
     def root(self) -> str:
-        """As given, without secrets."""
+        """The root as given, without secrets."""
 
     def shown(self, name: str) -> str:
-        """The name as errors show it."""
+        """The name of a file as errors show it."""
 
     def entries(self, folder: str) -> list[FolderMember]:
-        """Sorted by name."""
+        """The members of a folder, sorted by name."""
 
     def read(self, name: str) -> bytes:
-        """A small file, whole: at most SMALL_FILE_BYTES_MAX."""
+        """The whole content of a small file, at most SMALL_FILE_BYTES_MAX."""
 
     def open(self, name: str) -> OpenFile: ...
 
 
 @contextmanager
 def raising_unreadable(path: str) -> Iterator[None]:
-    """Turn refusals of the operating system or a remote store into an error that names the file."""
+    """Turn errors of the operating system or a remote store into an error that names the file."""
     try:
         yield
     except FileNotFoundError:
@@ -124,7 +126,7 @@ def in_order(path: str, entries: list[FolderMember]) -> list[FolderMember]:
 
 
 def small(path: str, data: bytes) -> bytes:
-    """`data` itself. Raises StoreUnreadable if it is larger than a small file may be."""
+    """Return `data`. Raises StoreUnreadable if it is larger than a small file may be."""
     if len(data) > SMALL_FILE_BYTES_MAX:
         raise StoreUnreadable(
             path,
@@ -134,7 +136,7 @@ def small(path: str, data: bytes) -> bytes:
 
 
 def entry_of(member: os.DirEntry[str]) -> FolderMember | None:
-    """None if it was deleted since the folder was listed."""
+    """The member of a folder; None if it was deleted since the folder was listed."""
     try:
         status = member.stat(follow_symlinks=False)
     except FileNotFoundError:
@@ -150,7 +152,7 @@ def entry_of(member: os.DirEntry[str]) -> FolderMember | None:
 
 
 class LocalFile:
-    """Reads into the caller's own buffer, with read-ahead of the kernel. A link or a pipe is rejected, not opened."""
+    """Reads into the caller's buffer, with the kernel's read-ahead. A link or a pipe is rejected and not opened."""
 
     def __init__(self, path: str) -> None:
         self.path = path

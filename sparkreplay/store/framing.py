@@ -1,7 +1,8 @@
-"""The framing of records in a segment's file: concatenated in a commit log, each in an entry in a ledger (ledgerframing.py).
+"""The framing of records in a segment's file. In a commit log records are concatenated; in a ledger each record is in an entry
+(ledgerframing.py).
 
-A frame is a record with the bytes before it; a boundary is where a frame begins. Invariant: code that reads a segment uses
-its framing, and does not depend on which kind it is. Pure."""
+A frame is a record with the bytes before it that frame it. A boundary is where a frame begins. Invariant: code that reads a
+segment uses the segment's framing, and does not depend on its kind. Pure."""
 
 from __future__ import annotations
 
@@ -18,21 +19,21 @@ from sparkreplay.errors import LogCorrupted
 from sparkreplay.store.cutrecord import contradiction
 
 RECORD_SIZE_MAX = (64 << 20) + (64 << 10)
-"""Brokers accept bodies up to their maxMessageSize (4 MiB) from frames of at most 16 MiB; both can be set higher."""
+"""Brokers accept bodies up to maxMessageSize (4 MiB) in remoting frames of at most 16 MiB. Both limits can be set higher."""
 SIZE_AND_MAGIC = struct.Struct(">Q")
 PREFIX = struct.Struct(">II")
 PREFIX_BYTES = 8
-"""Of any frame, and of the end of a file: enough for size and kind."""
+"""This many bytes of any frame, or of a file's end record, are enough for its size and kind."""
 SAMPLE_RECORDS = 32
 IN_STEP_RECORD_BYTES_MAX = 4096
-"""Larger average records are walked one by one: too few per chunk for the bulk path."""
+"""If records are larger on average, they are walked one by one, because a chunk has too few of them for the bulk path."""
 
 Places: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class SegmentPart:
-    """The content of a buffer: bytes of the segment at `path` from physical offset `start` on. `bound` is the end of the
+    """The content of a buffer: bytes of the segment at `path`, from physical offset `start` on. `bound` is the end of the
     read."""
 
     path: str
@@ -43,53 +44,53 @@ class SegmentPart:
 
 @dataclass(frozen=True)
 class RecordChunk:
-    """Whole records in `data`, concatenated; the buffer may be reused for the next chunk."""
+    """Whole records, concatenated in `data`. The buffer may be reused for the next chunk."""
 
     data: NDArray[np.uint8]
     positions: Places
-    """The positions in `data` where records begin; the last one ends at the end of `data`."""
+    """The positions in `data` where records begin. The last record ends at the end of `data`."""
     offsets: Places
     """The physical offset of each record."""
     end_offset: int
-    """The end of the walked frames: a boundary."""
+    """The end of the walked frames, which is a boundary."""
 
 
 class Framing(Protocol):
-    """Parameters named `window` are bytes that begin at physical offset `offset`."""
+    """The framing of one kind of log. Parameters named `window` are bytes that begin at physical offset `offset`."""
 
     @property
     def lead_bytes(self) -> int:
-        """How far before its record a frame begins."""
+        """How many bytes before its record a frame begins."""
 
     def frames(self, buffer: bytearray, held: int, part: SegmentPart) -> tuple[Places, int, bool]:
-        """Positions of the whole frames in `buffer[:held]`, which begins at a boundary, their end, and whether the file's
-        records end there. Raises LogCorrupted for any other bytes between them."""
+        """Positions of the whole frames in `buffer[:held]`, which begins at a boundary; their end; and whether the file's
+        records end there. Raises LogCorrupted for other bytes between frames."""
 
     def records(self, buffer: bytearray, frames: Places, used: int, part: SegmentPart) -> RecordChunk:
         """The records of `frames`, which end at `used`. Raises LogCorrupted if a frame contradicts itself."""
 
     def size_of(self, window: bytes | bytearray) -> int:
-        """The size that the frame at the beginning of `window` names."""
+        """The size in the frame at the beginning of `window`."""
 
     def contradiction(self, window: memoryview, offset: int) -> str | None:
-        """The fault of a frame that the bound cuts; its prefix is complete and was checked."""
+        """The fault of a frame in which the bound lies. The frame's prefix is complete and was checked."""
 
     def leads(self, lead: bytes, offset: int, record_bytes: int) -> bool:
-        """Whether `lead` belongs before a record of that size at physical offset `offset`."""
+        """Whether the bytes `lead` are those before a record of this size at physical offset `offset`."""
 
     def may_follow(self, prefix: bytes) -> bool:
         """Whether `prefix` begins another frame, the end of the file's records or unwritten space."""
 
     def begins_frame(self, window: bytes, offset: int, left: int) -> bool:
-        """Whether a frame that a search for records may miss, or the end of the file's records, is there, `left` bytes before
-        the segment's end."""
+        """Whether a frame that a search for records may miss, or the end of the file's records, is at this place, `left` bytes
+        before the segment's end."""
 
     def ends_file(self, prefix: bytes) -> bool:
         """Whether `prefix` begins the end of the file's records."""
 
     def normalised(self, buffer: NDArray[np.uint8], offset: int) -> int:
-        """Normalise bytes that replicas may have written differently in the frames of a buffer that begins at a boundary;
-        returns the end of the last whole frame, or of the buffer if nothing else stops it there."""
+        """Normalise the bytes of frames that replicas may have written differently. The buffer begins at a boundary. Returns
+        the end of the last whole frame, or of the buffer if nothing stops the walk before."""
 
     def first_boundary(self, window: NDArray[np.uint8], offset: int) -> int:
         """A position in `window` from which replicas can be compared."""
@@ -135,7 +136,7 @@ class PlainFraming:
         return PREFIX.unpack(prefix)[1] in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK, 0)
 
     def begins_frame(self, window: bytes, offset: int, left: int) -> bool:
-        """A BLANK; a cut one counts too."""
+        """Whether a BLANK is there. One that is cut off counts too."""
         return len(window) < PREFIX.size or PREFIX.unpack_from(window) == (left, MAGIC_BLANK)
 
     def ends_file(self, prefix: bytes) -> bool:
@@ -154,7 +155,7 @@ PLAIN = PlainFraming()
 def one_by_one(
     buffer: bytearray, position: int, held: int, part: SegmentPart, count_max: int = RECORD_SIZE_MAX
 ) -> tuple[list[int], int, bool]:
-    """`PlainFraming.frames` from `position` on, as a plain walk, at most `count_max` frames."""
+    """The result of `PlainFraming.frames` for at most `count_max` frames from `position` on, walked one by one."""
     positions: list[int] = []
     append = positions.append
     unpack = SIZE_AND_MAGIC.unpack_from

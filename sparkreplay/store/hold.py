@@ -1,7 +1,8 @@
-"""A reader's lease on the log of a store: asks its broker to keep the part that is still to be read (messagestore.leases).
+"""A reader's lease on the log of a store. It asks the store's broker to keep the part of the log that is still to be read
+(messagestore.leases).
 
-Invariant: a lease only asks: deleted data is reported as usual. Nothing else is ever written into a store, and this only if
-`holdLog` is set."""
+Invariant: a lease is only a request, so deleted data is reported as without it. Nothing but leases is ever written into a
+store, and these only if `holdLog` is set."""
 
 from __future__ import annotations
 
@@ -29,14 +30,14 @@ def wall_ms() -> int:
 
 
 def new_holder() -> str:
-    """A name of one read, on whatever worker its tasks run."""
+    """The name of one read, on all workers that run its tasks."""
     return f"read-{uuid.uuid4().hex[:12]}"
 
 
 @dataclass(frozen=True)
 class LogHold:
-    """The lease of the read `holder` on the store at `root`, from byte `offset` of its log on. Small enough to be pickled to
-    workers, each of which may renew it."""
+    """The lease of the read `holder` on the store at `root`, from byte `offset` of its log on. It is small enough to be
+    pickled to workers, and each worker may renew it."""
 
     root: str
     holder: str
@@ -57,7 +58,7 @@ class LogHold:
             ) from error
 
     def renew(self, now_ms: Callable[[], int] = wall_ms) -> None:
-        """Renew the lease unless that was done lately. A failed write is logged: the read continues, and reports deleted
+        """Renew the lease unless that was done lately. A failed write is only logged. The read continues, and reports deleted
         data."""
         try:
             if now_ms() - self._path.stat().st_mtime_ns // 1_000_000 < RENEW_MS:
@@ -74,7 +75,7 @@ class LogHold:
         self._path.unlink(missing_ok=True)
 
     def _write(self, now_ms: int) -> None:
-        """Write whole or not at all; the broker ignores files with the suffix of an unfinished one."""
+        """Write the whole file or nothing. The broker ignores files with the suffix of an unfinished file."""
         self._path.parent.mkdir(exist_ok=True)
         lease = Lease(f"{self.holder} on {socket.gethostname()}", self.offset, now_ms + LEASE_MS)
         unfinished = self._path.with_name(f"{self.holder}.{os.getpid()}.tmp")
@@ -83,7 +84,7 @@ class LogHold:
 
 
 def hold_on(store: StoreSnapshot, holder: str, offset: int) -> LogHold:
-    """A new lease, written. Raises OptionError for a store that is not in a local folder."""
+    """Write a new lease and return it. Raises OptionError for a store that is not in a local folder."""
     if not isinstance(store.files, LocalFiles):
         raise OptionError("holdLog", f"{store.root} is not in a local folder, where its broker would look")
     hold = LogHold(store.files.root, holder, offset)

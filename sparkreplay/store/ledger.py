@@ -1,8 +1,8 @@
-"""The log of a Raft-mode broker: DLedger's data files, after the commit log that the broker had before, if any.
+"""The log of a Raft-mode broker: DLedger's data files, which follow the commit log that the broker had before, if any.
 
-Invariant: the bound is the end of the entry that the ledger's checkpoint calls committed, and only if index and data agree on
-that entry; an epoch is a term of Raft, and of committed entries alone. Entries above may be taken back, or be stale: Java
-truncates without erasing."""
+Invariant: the bound is the end of the entry that the ledger's checkpoint records as committed, and index and data must agree
+on that entry. Epochs are Raft terms of committed entries only. Entries above the bound may be taken back, or be stale, because
+Java truncates without erasing."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ class StoredLedger:
         return unit.end
 
     def epochs(self, files: Files) -> Epochs:
-        """The terms of committed entries; the first begins with the ledger, because the log before it may be deleted."""
+        """The terms of committed entries. The first term begins with the ledger, because the log before it may be deleted."""
         for _ in range(LOOKS_MAX - 1):
-            with suppress(SegmentGone):  # retention deletes meanwhile
+            with suppress(SegmentGone):  # retention may delete meanwhile
                 return self.terms(files)
         return self.terms(files)
 
@@ -100,9 +100,7 @@ class StoredLedger:
                 segments[0].path, f"does not begin with an entry at {segments[0].start_offset}; {ANOTHER}"
             )
         with closing(LedgerIndex(files, self.folder)) as units:
-            units.unit(
-                last
-            )  # an index that is too short is reported for this entry, not for one that is read below
+            units.unit(last)  # a too short index is reported for this entry, not for one below
             path = files.shown(f"{self.folder}/index")
             runs = list(
                 runs_of(path, first.index, max(first.index, last), lambda index: units.unit(index).term)
@@ -139,7 +137,7 @@ class StoredLedger:
         )
 
     def index_disagrees(self, files: Files, segment: Segment, end: int) -> tuple[int, str] | None:
-        if segment.framing != LEDGER:  # the log before it has none
+        if segment.framing != LEDGER:  # the log before the ledger has none
             return None
         with closing(LedgerIndex(files, self.folder)) as units:
             return units.disagreement(segment, end)
@@ -188,7 +186,7 @@ def head_at(files: Files, segments: tuple[Segment, ...], offset: int) -> EntryHe
 
 
 def runs_of(path: str, first: int, last: int, term_of: Callable[[int], int]) -> Iterator[tuple[int, int]]:
-    """(its first entry, term) of each run of entries of one term, found by reading few of them."""
+    """The (first entry, term) of each run of entries of one term, found by reading only few entries."""
     start, count = first, 0
     while start <= last:
         term, step, low = term_of(start), 1, start

@@ -1,8 +1,8 @@
-"""The check values of a ledger's entries: a CRC-32 of all other bytes of the entry, continued from the entry before
-(dledger.storage.entry). Java writes 0, which is not compared.
+"""The check values of a ledger's entries. A check is a CRC-32 of all other bytes of the entry, continued from the check of the
+entry before (dledger.storage.entry). Java writes 0, which is not compared.
 
-Invariant: an entry is compared by its own bytes and by the stored check of the one before. So each reported entry changed, or
-follows one whose check did. If the check before is unavailable, an entry is not compared."""
+Invariant: an entry is compared by its own bytes and the stored check of the entry before. So each reported entry changed, or
+follows an entry whose check changed. If the check of the entry before is unavailable, an entry is not compared."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SegmentWindow:
         self.held = memoryview(b"")
 
     def at(self, offset: int, size: int) -> memoryview:
-        """Fewer than `size` bytes if they would not lie below the end."""
+        """Bytes of the segment. There are fewer than `size` bytes if the end is reached."""
         size = min(size, self.end - offset)
         if not self.start <= offset <= offset + size <= self.start + len(self.held):
             room = min(max(size, DATA_READ_BYTES), self.end - offset)
@@ -41,7 +41,7 @@ def broken_checks(
     file: OpenFile, segment: Segment, end: int, before: int | None
 ) -> Iterator[tuple[int, str]]:
     """Physical offset and description of each entry of a segment that lies below `end` and differs from what was written.
-    `before` is the check of the last entry before it, None if unknown."""
+    `before` is the check of the last entry before the segment, or None if unknown."""
     window = SegmentWindow(file, segment, end)
     at: int | None = segment.start_offset
     while at is not None and at < end:
@@ -63,7 +63,7 @@ def check_of(entry: memoryview, before: int) -> int:
 
 
 def next_entry(window: SegmentWindow, at: int) -> int | None:
-    """The first entry after `at`; None after the last one of a file."""
+    """The first entry after `at`; None after the last entry of a file."""
     prefix = window.at(at, 8)
     if len(prefix) < 8 or LEDGER.ends_file(bytes(prefix)):
         return None

@@ -1,7 +1,7 @@
 """The entries of a Raft-mode broker's ledger (DLedger 0.3's data files), each around one record.
 
-An entry without a body opens a term, one with a list of members changes the group: a walk skips both. Invariant: an entry
-counts as one only if it names its own place, and a record only if it fills its entry. Pure."""
+An entry without a body opens a term, and an entry with a list of members changes the group. A walk skips both. Invariant:
+bytes are taken for an entry only if they contain their own place, and for a record only if it fills its entry. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HEADER = struct.Struct(
     "q"  #  8 index           from 0
     "q"  # 16 term
     "q"  # 24 pos             where this entry begins
-    "12s"  # 32             each member's own: checks, or zeros
+    "12s"  # 32             differs by member: checks, or zeros
     "i"  # 44 body_size
 )
 FIELDS = np.dtype(
@@ -44,7 +44,7 @@ FIELDS = np.dtype(
     }
 )
 MAGIC, BLANK_MAGIC = 1, 0xFFFFFFFF
-"""A blank is this magic and the number of bytes left in its file."""
+"""A blank consists of this magic and the number of bytes left in its file."""
 OWN_AT, OWN_END = 32, 44
 CHECK_AT, CHECK_END = 36, 40
 MEMBERS = b"\x00dledger members\x00"
@@ -59,11 +59,11 @@ class EntryHead:
     index: int
     term: int
     check: int = field(default=0, compare=False)
-    """Computed by the member that wrote it (ledgerchecks.py)."""
+    """The check, computed by the member that wrote the entry (ledgerchecks.py)."""
 
 
 def entry_head(head: bytes | memoryview, offset: int) -> EntryHead | None:
-    """None if `head`, of HEADER.size bytes, is not of an entry at physical offset `offset`."""
+    """Decode `head`, which has HEADER.size bytes. None if it is not the header of an entry at physical offset `offset`."""
     if len(head) < HEADER.size:
         return None
     magic, size, index, term, pos, own, body_size = HEADER.unpack_from(head)
@@ -73,7 +73,7 @@ def entry_head(head: bytes | memoryview, offset: int) -> EntryHead | None:
 
 
 def entry_place(data: bytes, offset: int) -> int | None:
-    """The first position in `data`, which begins at physical offset `offset`, of an entry that names its own place."""
+    """The first position in `data` of an entry that contains its own place. `data` begins at physical offset `offset`."""
     place = data.find(MAGIC.to_bytes(4, "big"))
     while place != -1:
         if entry_head(data[place : place + HEADER.size], offset + place) is not None:
@@ -116,7 +116,7 @@ class LedgerFraming:
         if wrong:
             self.records(
                 buffer, found, position, part
-            )  # an entry before it may be the cause, and is reported then
+            )  # an entry before may be the cause and is then reported
             raise LogCorrupted(part.path, part.start + position, wrong)
         return found, position, blank
 
@@ -186,7 +186,7 @@ class LedgerFraming:
         return PREFIX.unpack(prefix)[0] in (MAGIC, BLANK_MAGIC, 0)
 
     def begins_frame(self, window: bytes, offset: int, left: int) -> bool:
-        """A blank, or any entry; a cut one counts too."""
+        """Whether a blank or any entry is there. One that is cut off counts too."""
         if len(window) < PREFIX.size or PREFIX.unpack_from(window) == (BLANK_MAGIC, left):
             return True
         return entry_head(window, offset) is not None
@@ -195,7 +195,7 @@ class LedgerFraming:
         return bool(PREFIX.unpack(prefix)[0] == BLANK_MAGIC)
 
     def normalised(self, buffer: NDArray[np.uint8], offset: int) -> int:
-        """The checks of a header are each member's own."""
+        """Normalise the checks in headers, which differ by member."""
         view = buffer.data
         at = self.first_boundary(buffer, offset)
         while at + HEADER.size <= len(view):
@@ -209,7 +209,8 @@ class LedgerFraming:
         return at
 
     def first_boundary(self, window: NDArray[np.uint8], offset: int) -> int:
-        """The first entry that names its own place; without one, a header's length after a possible end of an entry."""
+        """The first entry that contains its own place. Without one, a place that is a header's length after a possible end of
+        an entry."""
         if entry_head(window[: HEADER.size].tobytes(), offset) is not None:
             return 0
         place = entry_place(window.tobytes(), offset)
@@ -220,7 +221,7 @@ LEDGER = LedgerFraming()
 
 
 def gathered(data: NDArray[np.uint8], places: Places, size: int) -> NDArray[np.void]:
-    """`size` bytes at each of `places`, copied; all lie inside `data`."""
+    """A copy of `size` bytes at each of `places`, which all lie inside `data`."""
     if not len(places):
         return np.empty(0, f"V{size}")
     everywhere = np.ndarray(len(data) - size + 1, f"V{size}", data, 0, (1,))

@@ -1,6 +1,6 @@
-"""The index of a ledger: the place of each entry (DLedger's index files, 32 bytes an entry).
+"""The index of a ledger: the place of each entry (DLedger's index files, with 32 bytes for each entry).
 
-Invariant: a unit is used only for the entry whose place it has."""
+Invariant: a unit of the index is used only for the entry whose place it contains."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Unit:
 
 
 class LedgerIndex:
-    """Files are opened when they are first needed, and held until `close`. Raises StoreUnreadable."""
+    """The index files of a ledger. They are opened when first needed, and held until `close`. Raises StoreUnreadable."""
 
     def __init__(self, files: Files, folder: str) -> None:
         self.files = files
@@ -67,7 +67,7 @@ class LedgerIndex:
         return Unit(position, size, term)
 
     def bytes_at(self, at: int, size: int) -> bytearray:
-        """Zeros if no file has them."""
+        """Bytes of the index; zeros if no file has them."""
         data = bytearray(size)
         for part in self.parts:
             start = int(part.name)
@@ -77,12 +77,12 @@ class LedgerIndex:
         return data
 
     def disagreement(self, segment: Segment, end: int) -> tuple[int, str] | None:
-        """The first entry of a ledger's segment, below `end`, whose index fields differ from the data: its physical offset
-        and a description. Raises SegmentGone."""
+        """Physical offset and description of the first entry of a ledger's segment, below `end`, whose index fields differ
+        from the data. Raises SegmentGone."""
         with closing(open_segment(self.files, segment)) as file:
             head = entry_head(bytes(read_at(file, 0, HEADER.size)), segment.start_offset)
             if head is None:
-                return None  # which a walk reports
+                return None  # a walk reports this
             at, index = segment.start_offset, head.index
             while at < end:
                 units = np.frombuffer(self.bytes_at(index * UNIT.size, UNITS_READ * UNIT.size), UNIT_FIELDS)
@@ -126,7 +126,7 @@ class LedgerIndex:
 
 
 def read_at(file: OpenFile, at: int, size: int) -> bytearray:
-    """Zeros after the file's end."""
+    """Bytes of a file; zeros after the file's end."""
     data = bytearray(size)
     file.read_into(memoryview(data), at)
     return data
@@ -135,7 +135,7 @@ def read_at(file: OpenFile, at: int, size: int) -> bytearray:
 def heads_at(
     file: OpenFile, segment: Segment, places: NDArray[np.int64]
 ) -> Iterator[tuple[int, NDArray[np.void]]]:
-    """(the number of the first, headers) at ascending `places`, a few MiB of the file at a time."""
+    """The headers at ascending `places`, with the number of the first of them, for a few MiB of the file at a time."""
     first = 0
     while first < len(places):
         low = int(places[first])

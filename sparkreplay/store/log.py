@@ -1,6 +1,6 @@
 """The log of a store: the segments of a commit log and an epoch file, or those of a ledger with its index.
 
-Invariant: each call reads the files again; nothing in them is ever written."""
+Invariant: each call reads the files again. Nothing is ever written to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparkreplay.store.segments import FOLDER, Segment, list_segments
 
 
 class Log(Protocol):
-    """Small enough to be pickled to workers with the store's files. Methods raise StoreUnreadable."""
+    """The log of a store. It is small enough to be pickled to workers with the store's files. Methods raise StoreUnreadable."""
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -32,19 +32,21 @@ class Log(Protocol):
     def epochs(self, files: Files) -> Epochs: ...
 
     def committed(self, files: Files) -> int:
-        """The committed end according to its own files."""
+        """The committed end according to the log's own files."""
 
     def look_at(self, address: str, cluster_name: str, broker_name: str) -> BrokerView:
-        """A running broker's view of it. Raises OptionError or LiveBrokerFailed."""
+        """A running broker's view of the log. Raises OptionError or LiveBrokerFailed."""
 
     def index_disagrees(self, files: Files, segment: Segment, end: int) -> tuple[int, str] | None:
-        """Offset below `end` and description of the first error of the log's own index about a segment. Raises SegmentGone."""
+        """Offset, below `end`, and description of the first error that the log's own index has about a segment. Raises
+        SegmentGone."""
 
     def broken(self, files: Files, segment: Segment, end: int) -> Iterator[tuple[int, str]]:
-        """Offset below `end` and description of each failure of the log's own checks over a segment. Raises SegmentGone."""
+        """Offset, below `end`, and description of each place in a segment where the log's own checks fail. Raises
+        SegmentGone."""
 
     def latest(self, files: Files, bound: int, segments: tuple[Segment, ...], epochs: Epochs) -> int:
-        """The end of its records, committed or not. Raises OptionError if that is unknown."""
+        """The end of the log's records, committed or not. Raises OptionError if that is unknown."""
 
 
 @dataclass(frozen=True)

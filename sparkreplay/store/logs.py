@@ -1,7 +1,8 @@
 """The kind of a store's log.
 
-Invariant: an epoch file means a commit log, unless a ledger continues it: that was one before Raft mode. Any other ledger
-next to it is another broker's. Segments with neither are a classic commit log."""
+Invariant: a store with an epoch file has a commit log. If a ledger continues the commit log, the broker changed to Raft mode,
+and the log is that ledger's. Any other ledger next to a commit log is another broker's. Segments without epoch file and ledger
+are a classic commit log."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ from sparkreplay.store.log import PLAIN_LOG, Log
 from sparkreplay.store.segments import FOLDER, is_segment_name
 
 DIVIDE = "divide"
-"""In a member's folder: the file in which brokers of this project record where the plain log ended."""
+"""The file in a member's folder in which brokers of this project record where the plain log ended."""
 
 
 def log_of(files: Files) -> Log:
-    """Raises StoreUnreadable for a store with several ledgers."""
+    """The log of a store. Raises StoreUnreadable for a store with several ledgers."""
     try:
         ledgers = [
             entry.name for entry in files.entries("") if entry.name.startswith(PREFIX) and not entry.is_file
@@ -41,7 +42,7 @@ def log_of(files: Files) -> Log:
 
 
 def continues(files: Files, ledger: str) -> bool:
-    """Whether the ledger continues the plain log at its end, or did before that was deleted."""
+    """Whether the ledger begins at the end of the plain log, or did before the plain log was deleted."""
     try:
         files.read(f"{ledger}/{DIVIDE}")
         return True
@@ -51,7 +52,7 @@ def continues(files: Files, ledger: str) -> bool:
 
 
 def files_of(files: Files, folder: str) -> list[tuple[int, int]]:
-    """(start, size) of the files that hold a part of a log."""
+    """The (start, size) of the files that hold a part of a log."""
     try:
         found = files.entries(folder)
     except FileNotFoundError:
@@ -60,6 +61,6 @@ def files_of(files: Files, folder: str) -> list[tuple[int, int]]:
 
 
 def log_min_now(files: Files) -> int:
-    """Where the log begins now: retention may have deleted segments of a snapshot."""
+    """Where the log begins now, because retention may have deleted segments of a snapshot."""
     begins = [start for folder in log_of(files).folders for start, _ in files_of(files, folder)]
     return min(begins, default=0)

@@ -1,6 +1,6 @@
-"""Consume queues as files of a store: the entries with the place in the log of a queue's n-th message.
+"""Consume queues as files of a store. The n-th entry of a queue has the place in the log of the queue's n-th message.
 
-Invariant: an entry that no file holds reads as zeros, as an unwritten one does."""
+Invariant: an entry that no file holds is read as zeros, as an unwritten entry is."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sparkreplay.store.files import Files, FolderMember
 
 FOLDER = "consumequeue"
 BATCH_FOLDER = "batchconsumequeue"
-"""Queues of inner batches, whose records hold many messages: their entries are of another kind (upstream:
+"""The folder of queues of inner batches, whose records hold many messages. Their entries are of another kind (upstream:
 BatchConsumeQueue)."""
 ENTRY = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 PRE_BLANK_SIZE = 0x7FFFFFFF
-"""Size field of fillers: of the first file before a queue's first message (upstream: ConsumeQueue.fillPreBlank), or where the
-log skips queue offsets; the third field of the latter is the physical offset of the record after them."""
+"""The size field of fillers. Fillers are before a queue's first message (upstream: ConsumeQueue.fillPreBlank), and at queue
+offsets that the log skips. At skipped offsets the third field is the physical offset of the next record."""
 NAME_DIGITS = 20
 
 
@@ -42,7 +42,7 @@ class QueueFiles:
 
     @cached_property
     def named(self) -> list[FolderMember]:
-        """By offset; empty when the queue has no folder, or its topic is no folder name."""
+        """The queue's files by offset; empty if the queue has no folder, or no folder can have the topic's name."""
         if "/" in self.topic or "\0" in self.topic or self.topic in ("", ".", ".."):
             return []
         try:
@@ -56,7 +56,7 @@ class QueueFiles:
         ]  # fmt: skip
 
     def entries(self, first: int, count: int) -> NDArray[np.void]:
-        """Entries [first, first + count) by queue offset."""
+        """The entries at the queue offsets [first, first + count)."""
         wanted = np.zeros(count, ENTRY)
         view = wanted.view(np.uint8).data
         start, end = first * ENTRY.itemsize, (first + count) * ENTRY.itemsize
@@ -73,7 +73,7 @@ class QueueFiles:
         return wanted
 
     def extent(self) -> tuple[int, int]:
-        """Queue offsets [first, end) that the files have room for."""
+        """The queue offsets [first, end) for which the files have room."""
         if not self.named:
             return 0, 0
         last = self.named[-1]

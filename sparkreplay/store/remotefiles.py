@@ -1,6 +1,6 @@
-"""Stores on file systems of pyarrow.fs: s3://, hdfs:// and others by URI, or a file system object.
+"""Stores on file systems of pyarrow.fs, given by a URI (s3://, hdfs:// and others) or as a file system object.
 
-Invariant: the URI (or the object) is pickled; each process opens its own file system from it, once. Secrets in a URI are
+Invariant: the URI (or the object) is pickled, and each process opens its own file system from it once. Secrets in a URI are
 never shown."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sparkreplay.store.files import (
 from sparkreplay.store.segments import SEVERAL_FOLDERS
 
 READ_AHEAD_BYTES = 256 << 10
-"""Smaller reads fetch this much at once: planning reads a few bytes at many places."""
+"""Smaller reads fetch this much at once, because planning reads a few bytes at many places."""
 CURES = {
     "s3": "check bucket, region and credentials (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role), also on the workers",
     "hdfs": "set HADOOP_HOME, JAVA_HOME and CLASSPATH so that libhdfs is found, also on the workers",
@@ -63,7 +63,8 @@ def local(path: str) -> LocalFiles:
 
 @dataclass(frozen=True)
 class RemoteFiles:
-    """A folder of a file system of pyarrow.fs. `root` is a URI; with `given`, a file system, it is a path in that."""
+    """A folder of a file system of pyarrow.fs. `root` is a URI or, if the file system `given` is set, a path in that file
+    system."""
 
     uri: str = field(repr=False)
     given: fs.FileSystem | None = field(default=None, hash=False)
@@ -77,7 +78,7 @@ class RemoteFiles:
         return f"{place.rstrip('/')}/{name}{separator}{query}"
 
     def connect(self) -> tuple[fs.FileSystem, str]:
-        """The file system and the root's path in it."""
+        """The file system, and the root's path in it."""
         if self.given is not None:
             return self.given, self.uri.rstrip("/")
         try:
@@ -89,7 +90,7 @@ class RemoteFiles:
             ) from None
 
     def found(self) -> RemoteFiles:
-        """Itself, if there is such a folder: errors of a URI are raised on the driver."""
+        """Return this object if the folder exists, so that errors of a URI are raised on the driver."""
         with self.raising_unreadable(""):
             filesystem, root = self.connect()
             if filesystem.get_file_info(root).type == fs.FileType.Directory:
@@ -131,7 +132,7 @@ class RemoteFiles:
 
     @contextmanager
     def raising_unreadable(self, name: str) -> Iterator[None]:
-        """Turn refusals of the file system into an error that names the file and never shows a secret."""
+        """Turn errors of the file system into an error that names the file and never shows a secret."""
         try:
             yield
         except FileNotFoundError:
@@ -146,13 +147,13 @@ class RemoteFiles:
         return CURES.get(self.uri.partition(":")[0], OTHER_CURE)
 
     def reason(self, error: Exception) -> str:
-        """Its first line."""
+        """The first line of the error's text."""
         lines = str(error).replace(self.uri, self.root).strip().splitlines() or [type(error).__name__]
         return lines[0].rstrip(".")
 
 
 class RemoteFile:
-    """Ranged reads into the caller's buffer; small ones are served from a block that is read ahead."""
+    """Reads ranges into the caller's buffer. Small reads are served from a block that is read ahead."""
 
     def __init__(self, files: RemoteFiles, name: str, file: pa.NativeFile) -> None:
         self.files = files
@@ -194,7 +195,7 @@ class RemoteFile:
 
 @lru_cache(maxsize=64)
 def connected(uri: str) -> tuple[fs.FileSystem, str]:
-    """One file system per URI and process."""
+    """The file system for a URI. A process has only one for each URI."""
     filesystem, path = fs.FileSystem.from_uri(uri)
     return filesystem, path.rstrip("/")
 

@@ -1,7 +1,7 @@
-"""Grouping of a read's stores into replicas of one broker set, and choice of the replica to read.
+"""Group a read's stores into replicas of broker sets, and choose the replica of each set to read.
 
-Invariant: of each set one store is chosen, names of chosen sets differ, and replicas of one set agree where both are
-committed, in their epochs and in the compared records."""
+Invariant: one store is chosen for each set, and the names of sets differ. Replicas of one set agree in their epochs and in the
+compared records, as far as both are committed."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ APART = "read different broker sets of one name in reads of their own"
 
 
 def choose_replicas(snapshots: Iterable[StoreSnapshot]) -> list[StoreSnapshot]:
-    """One store per broker set, in the order in which the sets were first named: of several replicas the one with the newest
-    last epoch, then the highest bound. Raises StoreUnreadable if stores of one name are not replicas of one set."""
+    """One store per broker set, in the order in which the sets were first named. Among several replicas, the one with the
+    newest last epoch and then the highest bound is chosen. Raises StoreUnreadable if stores of one name are not replicas of
+    one set."""
     sets: dict[str, list[StoreSnapshot]] = {}
     for store in snapshots:
         sets.setdefault(store.broker_name, []).append(store)
@@ -67,7 +68,7 @@ def require_one_set(one: StoreSnapshot, other: StoreSnapshot) -> None:
 
 
 def common_segments(one: StoreSnapshot, other: StoreSnapshot, end: int) -> Iterator[tuple[Segment, Segment]]:
-    """The first and the last segment that both have below `end`."""
+    """The first and the last segment that both stores have below `end`."""
     theirs = {segment.start_offset: segment for segment in other.segments}
     both = [
         (segment, theirs[segment.start_offset])

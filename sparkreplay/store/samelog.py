@@ -1,7 +1,7 @@
-"""Whether a log is the one that a ledger or a manifest was made for: brokers of different clusters often share a name, a
-store created again keeps its name, and epochs begin alike.
+"""Whether a log is the log for which a ledger or a manifest was made. Names do not show this: brokers of different clusters
+often share a name, and a store created again keeps its name. Epochs of different logs begin alike, too.
 
-Invariant: logs that hold a segment at the same offset are one log only if it begins with the same record."""
+Invariant: logs that hold a segment at the same offset are the same log only if that segment begins with the same record."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sparkreplay.store.snapshot import StoreSnapshot
 HASH_DIGITS = 16
 
 Marks = dict[str, str]
-"""By the offset of a segment, as a JSON key: a hash of the fixed part of its first record."""
+"""A segment's offset, as a JSON key, is mapped to a hash of the fixed part of the segment's first record."""
 
 
 def marks_of(store: StoreSnapshot) -> Marks:
-    """Marks of the first and the last segment that begin below the bound, in this order, so that a manifest is the same in
-    every process: one of them exists as long as a later run can continue."""
+    """Marks of the first and the last segment that begin below the bound. One of the segments exists as long as a later run
+    can continue. The order is fixed, so that a manifest is the same in every process."""
     begun = [segment for segment in store.segments if is_begun(store, segment)]
     return {str(segment.start_offset): mark(store, segment) for segment in (*begun[:1], *begun[-1:])}
 

@@ -1,7 +1,7 @@
 """The files of a commit log.
 
-Invariant: segments have one size, and their names are consecutive multiples of it; anything else in the folder is an error
-that names it, except folders, which belong to no log."""
+Invariant: segments have one size, and their names are consecutive multiples of that size. Any other file in the folder is an
+error that names the file. Folders in it are ignored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparkreplay.store.framing import PLAIN, Framing
 FOLDER = "commitlog"
 NAME_DIGITS = 20
 BEING_MADE = ".new"
-"""Suffix of a file that the broker has begun to make (mqruntime.segments)."""
+"""The suffix of a file that the broker has begun to make (mqruntime.segments)."""
 SEGMENT_BYTES_MAX = (1 << 31) - 1
 """The largest mappedFileSizeCommitLog (upstream: an int)."""
 SEVERAL_FOLDERS = "a log that storePathCommitLog spreads over several folders is read only after its files were put into one"
@@ -36,8 +36,8 @@ class Segment:
 
 
 def list_segments(files: Files, folder: str = FOLDER, framing: Framing = PLAIN) -> tuple[Segment, ...]:
-    """The segments of one folder, by offset; empty if the broker has stored nothing yet. A last file that is empty, or one
-    whose name ends in `.new`, is being made, and is left out. Raises StoreUnreadable."""
+    """The segments of one folder, by offset; empty if the broker has stored nothing yet. An empty last file, or a file whose
+    name ends in `.new`, is being made and is left out. Raises StoreUnreadable."""
     try:
         entries = files.entries(folder)
     except FileNotFoundError:

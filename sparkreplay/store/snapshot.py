@@ -1,7 +1,7 @@
 """A reader's snapshot of a store: segments, epochs, the committed bound. Nothing in the store is ever written.
 
-Invariant: a snapshot is of one moment of one log: the epochs were the same before and after the rest was read, and `bound`
-does not change any more. After reading up to it, the reader calls `check_epochs` to confirm that."""
+Invariant: a snapshot is of one moment of one log, because the epochs were the same before and after the rest was read. `bound`
+does not change. After reading up to `bound`, the reader calls `check_epochs` to confirm that the log was not truncated."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class StoreSnapshot:
     contract: str = ""
     """`A` if the store has the mark of contract A, and still holds data written under it."""
     cluster_name: str = ""
-    """Empty if neither an identity file nor a broker gives it."""
+    """Empty if neither an identity file nor a broker names the cluster."""
     address: str | None = None
-    """The live brokers, `HOST:PORT;...`, whose epochs are read again."""
+    """The live brokers (`HOST:PORT;...`), whose epochs are read again."""
     committed: int | None = None
-    """The committed end, if `bound` is another one: given, or `latest`."""
+    """The committed end if `bound` is another one, because it was given or is `latest`."""
     log: Log = PLAIN_LOG
 
     @property
@@ -126,7 +126,7 @@ def open_store(
 
 
 def up_to(store: StoreSnapshot, end: int) -> StoreSnapshot:
-    """The same store with a given bound. Raises OptionError for one above the committed end."""
+    """The same store with a given bound. Raises OptionError if that is above the committed end."""
     if end > store.bound:
         raise OptionError(
             "endingOffsets", f"{end} lies above the committed bound {store.bound} ({store.bound_source})"
@@ -145,7 +145,7 @@ def up_to_latest(store: StoreSnapshot, *, allow_uncommitted: bool) -> StoreSnaps
 
 
 def bounded_by(store: StoreSnapshot, end: int, source: str) -> StoreSnapshot:
-    """The same store with another bound; the committed end stays known."""
+    """The same store with another bound. The committed end stays known."""
     if isinstance(store.log, ClassicLog):
         committed = "a classic store: nothing says what is committed"
     else:
@@ -155,7 +155,7 @@ def bounded_by(store: StoreSnapshot, end: int, source: str) -> StoreSnapshot:
 
 
 def read_identity(files: Files) -> StoreIdentity | None:
-    """None if there is no identity file, as in a copy. Raises StoreUnreadable."""
+    """The identity of the store; None if there is no identity file, as in a copy. Raises StoreUnreadable."""
     try:
         text = files.read(IDENTITY_FILE).decode("utf-8", "replace").strip()
     except FileNotFoundError:
@@ -190,7 +190,7 @@ def read_contract_mark(files: Files) -> ContractMark | None:
 
 
 def require_same_log(files: Files, log_min: int, epochs: Epochs, bound: int, view: BrokerView) -> None:
-    """Raises LiveBrokerFailed when the broker's log is another one below the bound, or begins only above it."""
+    """Raise LiveBrokerFailed if the broker's log differs below the bound, or begins above the bound."""
     end = min(bound, view.max_offset)
     ours, theirs = common_part(epochs, view.epochs, end)
     if not ours and end > log_min:
@@ -208,8 +208,8 @@ def require_same_log(files: Files, log_min: int, epochs: Epochs, bound: int, vie
 
 
 def check_epochs(store: StoreSnapshot) -> None:
-    """Raises EpochChanged when the log, or the live broker's, was truncated below the bound since the snapshot was taken;
-    retention may have removed its front. Raises StoreUnreadable or LiveBrokerFailed if that is no longer known."""
+    """Raise EpochChanged if the log, or the live broker's log, was truncated below the bound since the snapshot was taken.
+    Retention may have removed the beginning. Raises StoreUnreadable or LiveBrokerFailed if that can no longer be found out."""
     require_unchanged(store, store.root, store.log.epochs(store.files), store.bound)
     if store.address is not None:
         view = look_at(store.address, store.cluster_name, store.broker_name)

@@ -1,1 +1,1 @@
-"""A streaming read: positions that survive restarts, and the size of each batch."""
+"""A streaming read: positions that survive restarts, and sizes of batches."""

@@ -1,6 +1,6 @@
-"""The size of a stream's batch: options, shares of the broker sets, exact cuts.
+"""The size of a stream's batch: the options, the shares of broker sets, and exact cuts.
 
-Invariant: a cut is a record boundary, reached by walking from a known one: the batch's start, or a segment's."""
+Invariant: a cut is a record boundary, reached by a walk from a known boundary: the start of the batch or of a segment."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ TIME_UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 
 @dataclass(frozen=True)
 class Admission:
-    """Limits of one batch; None is no limit. Messages are records of the log, before any is filtered out."""
+    """Limits of one batch; None means no limit. All records of the log count as messages, before any is filtered out."""
 
     max_bytes: int | None = None
     max_messages: int | None = None
     min_messages: int | None = None
     max_delay_s: float = 900.0
-    """How long fewer than `min_messages` wait for more."""
+    """How long a batch with fewer than `min_messages` waits for more."""
 
     @property
     def counts(self) -> bool:
@@ -36,7 +36,7 @@ UNLIMITED = Admission()
 
 
 def read_admission(given: Mapping[str, str]) -> Admission:
-    """From the options of STREAM_OPTIONS, names in lower case. Raises OptionError."""
+    """The limits in the options of STREAM_OPTIONS, whose names are in lower case. Raises OptionError."""
     found = Admission(
         max_bytes=size("maxBytesPerTrigger", given["maxbytespertrigger"])
         if "maxbytespertrigger" in given
@@ -67,14 +67,15 @@ def duration_s(option: str, text: str) -> float:
 
 
 def shares(limit: int, pending: Mapping[str, int]) -> dict[str, int]:
-    """A limit divided among broker sets in proportion to their pending bytes, with at least 1 for each that has any."""
+    """Divide a limit among broker sets in proportion to their pending bytes. Each set that has pending bytes gets at least
+    1."""
     total = sum(pending.values())
     return {name: max(1, limit * part // total) for name, part in pending.items() if part}
 
 
 @dataclass(frozen=True)
 class BatchCut:
-    """Where a batch may end in one store, and the number of messages before it (None: not counted)."""
+    """Where a batch may end in one store, and the number of messages before that place (None: not counted)."""
 
     offset: int
     messages: int | None
@@ -90,9 +91,10 @@ def cut(
     count: bool = False,
     walked: BatchCut | None = None,
 ) -> BatchCut:
-    """The last record boundary of (start, end] that the limits allow; at least one record, where a whole one is there.
+    """The last record boundary of (start, end] that the limits allow. At least one record is included, if a whole record is
+    there.
 
-    `walked` is an earlier cut for the same start, which is walked on from where the limits allow it."""
+    `walked` is an earlier cut for the same start. The walk continues from it if the limits allow that."""
     upto = end if max_bytes is None else min(end, start + max_bytes)
     at = BatchCut(start, 0)
     if not count and max_messages is None:
@@ -110,12 +112,13 @@ def within(messages: int | None, limit: int | None) -> bool:
 
 
 def beginning_of_segment(store: StoreSnapshot, offset: int) -> int:
-    """The last segment's beginning at or below `offset`: a boundary that needs no walk."""
+    """The greatest beginning of a segment that is at or below `offset`. It is a boundary that needs no walk."""
     return max((part.start_offset for part in store.segments if part.start_offset <= offset), default=0)
 
 
 def walk_on(store: StoreSnapshot, at: BatchCut, upto: int, max_messages: int | None) -> BatchCut:
-    """Walk records from the boundary `at` to the last boundary at or below `upto`, or to the `max_messages`-th.
+    """Walk records from the boundary `at` to the last boundary at or below `upto`, or to the end of the `max_messages`-th
+    record.
 
     Raises LogCorrupted if records end before `upto`."""
     offset, messages = at.offset, at.messages or 0

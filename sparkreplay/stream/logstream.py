@@ -1,7 +1,7 @@
-"""One stream over the logs of one or more broker sets: its beginning, the end of a batch, the plan of a batch.
+"""One stream over the logs of one or more broker sets: where it begins, where a batch ends, and the plan of a batch.
 
-Invariant: a batch depends on its two offsets alone. Values remembered between calls only save work, so that a driver that was
-killed anywhere continues from the offsets that Spark kept."""
+Invariant: a batch depends only on its two offsets. Values remembered between calls only save work, so a driver that was killed
+anywhere continues from the offsets that Spark kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sparkreplay.stream.losses import messages_lost
 from sparkreplay.stream.position import SetOffset, StreamOffset, first_offset, require_same_log
 
 LOOKS_MAX = 3
-"""Retention may delete listed segments; a stream lists too often never to meet that."""
+"""Attempts to list segments. Retention may delete a listed segment at any time, and a long stream will meet that."""
 logger = logging.getLogger("sparkreplay")
 
 Replicas = Mapping[str, list[StoreSnapshot]]
@@ -32,7 +32,7 @@ Replicas = Mapping[str, list[StoreSnapshot]]
 
 
 class LogStream:
-    """`look` opens the stores that the options name, `begin` gives the beginning of a new query in each set."""
+    """`look` opens the stores that the options name, and `begin` returns the beginning of a new query in each set."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class LogStream:
         self.idle_looks: dict[str, int] = {}
 
     def initial(self) -> StreamOffset:
-        """The beginning of a new query: the same until its first batch, for which Spark asks several times. A set whose log
-        is empty is left out unless offsets are requested: it joins later, wherever its log begins by then.
+        """The beginning of a new query. Spark asks for it several times, and it is the same until the first batch. A set whose
+        log is empty is left out unless offsets are requested. The set joins later, where its log begins then.
 
         Raises the errors of opening the stores and reading the options."""
         if self.begun is None:
@@ -81,11 +81,11 @@ class LogStream:
         return {name: best_of(replicas).bound for name, replicas in self.last_seen().items()}
 
     def latest(self, start: StreamOffset, admission: Admission = UNLIMITED) -> StreamOffset:
-        """The end of the batch that begins at `start`; `start` itself while there is nothing, or not enough, to read.
+        """The end of the batch that begins at `start`. It is `start` itself while there is nothing, or not enough, to read.
 
-        Raises ForeignLog, LogTruncated; DataLost and BrokerSetMissing unless failOnDataLoss is false."""
+        Raises ForeignLog and LogTruncated, and, unless failOnDataLoss is false, DataLost and BrokerSetMissing."""
         for _ in range(LOOKS_MAX - 1):
-            with suppress(SegmentGone):  # the next look reports lost data
+            with suppress(SegmentGone):  # the next call of `look` reports lost data
                 return self.latest_of(self.look_again(), start, admission)
         return self.latest_of(self.look_again(), start, admission)
 
@@ -125,7 +125,7 @@ class LogStream:
         ends: Mapping[str, int],
         pending: Mapping[str, int],
     ) -> dict[str, BatchCut]:
-        """The cut of each set with pending bytes, each with its share of the limits."""
+        """The cut of each set that has pending bytes. Each set has its share of the limits."""
         bytes_of = shares(admission.max_bytes, pending) if admission.max_bytes else {}
         messages_of = shares(admission.max_messages, pending) if admission.max_messages else {}
         for name in pending:
@@ -145,8 +145,8 @@ class LogStream:
         return {name: self.cuts[name][1] for name in pending}
 
     def too_few(self, admission: Admission, pending: Mapping[str, int], cuts: Mapping[str, BatchCut]) -> bool:
-        """Whether to wait for more messages. A batch that its byte limit cuts is not small, and the last one (AvailableNow)
-        does not wait."""
+        """Whether to wait for more messages. A batch that reaches its byte limit does not wait, and neither does the last
+        batch (AvailableNow)."""
         if admission.min_messages is None or self.frozen is not None:
             return False
         if admission.max_bytes is not None and sum(pending.values()) > admission.max_bytes:
@@ -157,10 +157,10 @@ class LogStream:
         )
 
     def plan(self, start: StreamOffset, end: StreamOffset) -> list[ReadPlan]:
-        """One plan per stretch of (start, end]; the same rows whenever, and from whichever replica, it is made.
+        """One plan per stretch of (start, end]. The rows are the same at any time and from any replica.
 
-        Raises OffsetUnreadable, ForeignLog, LogTruncated, ReplicaBehind; DataLost and BrokerSetMissing unless failOnDataLoss
-        is false."""
+        Raises OffsetUnreadable, ForeignLog, LogTruncated and ReplicaBehind, and, unless failOnDataLoss is false, DataLost and
+        BrokerSetMissing."""
         replicas = self.last_seen()
         parts: list[tuple[StoreSnapshot, int, str]] = []
         for name, to in sorted(end.sets.items()):
@@ -215,14 +215,14 @@ class LogStream:
         return min(store.bound, self.frozen.get(name, 0))
 
     def position(self, name: str, store: StoreSnapshot, before: SetOffset | None) -> SetOffset:
-        """The beginning of the next batch in a set; a set that is new to the stream begins with its log."""
+        """The beginning of the next batch in a set. A set that is new to the stream begins with its log."""
         if before is None:
             return first_offset(store.min_offset, store)
         require_same_log(name, before, store)
         return replace(before, offset=self.first_held(name, store, before.offset, store.min_offset))
 
     def first_held(self, name: str, store: StoreSnapshot, offset: int, end: int) -> int:
-        """`offset`, or the log's beginning if retention has passed it: that is data loss."""
+        """Return `offset`. If retention has deleted the log there, it is a data loss, and the log's beginning is returned."""
         gone_to = min(store.min_offset, end)
         if gone_to <= offset:
             return offset
@@ -234,7 +234,7 @@ class LogStream:
     def warn_of_replicas_behind(
         self, stores: Mapping[str, StoreSnapshot], at: Mapping[str, SetOffset]
     ) -> None:
-        """Warn of replicas that lag: waiting for one looks like a log without new messages."""
+        """Warn of replicas that lag, because waiting for one looks like a log without new messages."""
         for name, store in stores.items():
             if store.bound < at[name].offset and (store.root, at[name].offset) not in self.warned:
                 self.warned.add((store.root, at[name].offset))
@@ -250,8 +250,8 @@ class LogStream:
     def report_above_bound(
         self, stores: Mapping[str, StoreSnapshot], at: Mapping[str, SetOffset], ends: Mapping[str, int]
     ) -> None:
-        """Warn of a bound that does not follow its log, which looks like a log without new messages. It is checked the 1st,
-        2nd, 4th, 8th ... time that there is nothing to read."""
+        """Warn of a bound that does not follow its log, because that looks like a log without new messages. The check runs the
+        1st, 2nd, 4th, 8th ... time that there is nothing to read."""
         for name, store in stores.items():
             looks = 0 if ends[name] > at[name].offset else self.idle_looks.get(name, 0) + 1
             self.idle_looks[name] = looks
@@ -274,7 +274,8 @@ class LogStream:
 
 
 def best_of(replicas: list[StoreSnapshot], start: int | None = None, end: int = 0) -> StoreSnapshot:
-    """The replica to continue with from `start`: one that still holds it, is committed up to `end`, and is the newest."""
+    """The replica with which the stream continues from `start`: the newest replica that still holds `start` and is committed
+    up to `end`."""
     return max(
         replicas,
         key=lambda store: (start is None or store.min_offset <= start, store.bound >= end, rank(store)),
@@ -282,9 +283,10 @@ def best_of(replicas: list[StoreSnapshot], start: int | None = None, end: int = 
 
 
 def stretch_plans(options: ReadOptions, store: StoreSnapshot, start: int, split_bytes: int) -> list[ReadPlan]:
-    """Plans from `start` up to the store's bound, a record boundary: unlike that of a batch read it is a split point.
+    """Plans from `start` up to the store's bound. Unlike the bound of a batch read, this bound is a record boundary and so a
+    split point.
 
-    Each plan names only its own segment: it travels to the worker with the stretch."""
+    Each plan names only its own segment, because it is sent to the worker with the stretch."""
     end = store.bound
     index_end = indexed_end(store, end) if options.use_index else None
     source = SourcePlan(store, selection_of(options, store), start, end, index_end)

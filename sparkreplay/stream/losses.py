@@ -1,6 +1,6 @@
-"""The number of messages in a deleted part of a log, from its consume queues.
+"""The number of messages in a deleted part of a log, found in the consume queues.
 
-Invariant: the number is exact, or marked as a minimum: retention removes queue files independently."""
+Invariant: the number is exact, or marked as a minimum, because retention removes queue files independently."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sparkreplay.store.files import Files
 
 FOLDER = "consumequeue"
 ENTRY = struct.Struct(">qiq")  # physical offset, record size (0: never written), hash of the tag
-PRE_BLANK_SIZE = 0x7FFFFFFF  # of fillers: before a queue's first entry, and where the log skips queue offsets
+PRE_BLANK_SIZE = 0x7FFFFFFF  # size of fillers: before the first entry, and for skipped queue offsets
 
 
 def messages_lost(files: Files, start: int, end: int) -> str:
-    """`123 messages by their queue offsets`, for physical offsets [start, end)."""
+    """A text such as `123 messages by their queue offsets`, for physical offsets [start, end)."""
     try:
         topics = [entry.name for entry in files.entries(FOLDER) if entry.is_folder]
     except FileNotFoundError:
@@ -39,7 +39,7 @@ def folders_of(files: Files, folder: str) -> list[str]:
 
 
 def lost_of_queue(files: Files, folder: str, start: int, end: int) -> tuple[int, bool]:
-    """Entries of one queue within [start, end), and whether there were certainly no others."""
+    """The number of entries of one queue within [start, end), and whether there were certainly no others."""
     found, exact = 0, True
     try:
         for number, part in enumerate(queue_files(files, folder)):
@@ -61,7 +61,8 @@ class QueueFile:
     physical_offset: Callable[[int], int]
 
     def first_at_or_above(self, offset: int) -> int:
-        """The place of the first entry that is not below `offset`: they ascend, and unwritten ones are above all."""
+        """The place of the first entry that is not below `offset`. Entries ascend, and unwritten entries count as above all
+        others."""
         low, high = 0, self.entries
         while low < high:
             middle = (low + high) // 2
@@ -93,7 +94,7 @@ def queue_file(files: Files, name: str, size_bytes: int) -> QueueFile:
             file.close()
         offset, size, tags_code = ENTRY.unpack(data)
         if size == PRE_BLANK_SIZE and offset == 0:
-            return int(tags_code) or -1  # of the record after it, where the log skips queue offsets
+            return int(tags_code) or -1  # a skipped queue offset: the next record's offset
         return offset if size else 1 << 63
 
     return QueueFile(int(name[-20:]) // ENTRY.size, size_bytes // ENTRY.size, physical_offset)

@@ -1,8 +1,8 @@
 """Marks of a log in a stream's offset, so that the stream does not continue in another log of the same name.
 
-Invariant: a mark is of bytes below the offset that carries it, or of bytes that never change in a log. It is the
-same in every process, and on every replica of the set; deleted bytes, and bytes that a replica does not hold yet, contradict
-nothing."""
+Invariant: a mark is computed from bytes below the offset that contains the mark, or from bytes that never change in a log. It
+is the same in every process and on every replica of the set. Bytes that are deleted, or that a replica does not hold yet,
+contradict nothing."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from sparkreplay.store.snapshot import StoreSnapshot
 
 TAIL_BYTES = 64 << 10
 """A log that was set back and written again differs only at its end. This many bytes hold the heads of many records, or the
-unique key of a large one."""
+unique key of a large record."""
 HEX = frozenset("0123456789abcdef")
 
 
 @dataclass(frozen=True)
 class LogMarks:
-    """Of one broker set's log. A head distinguishes logs that differ early, the tail logs that differ late."""
+    """The marks of one broker set's log. Heads distinguish logs that differ early, and the tail logs that differ late."""
 
     cluster: str = ""
-    """Empty if no store has given it."""
+    """The cluster's name; empty if no store names it."""
     heads: Marks = field(default_factory=dict)
-    """Heads of the segment where the log began when the stream did, which a log created again soon has too, and of the one
-    below the offset."""
+    """The head of the segment where the log began when the stream began, which a log created again will soon have too, and the
+    head of the segment below the offset."""
     tail: str = ""
-    """A hash of the bytes below the offset in its segment, at most TAIL_BYTES; empty at a segment's end, where filler lies."""
+    """A hash of at most TAIL_BYTES below the offset in its segment. Empty at a segment's end, where bytes are filler."""
 
     def to_json(self) -> dict[str, Any]:
         return {"cluster": self.cluster, "heads": dict(self.heads), "tail": self.tail}
@@ -67,7 +67,7 @@ def is_hash(value: object) -> bool:
 
 
 def marks_at(store: StoreSnapshot, begin: int, offset: int, before: LogMarks) -> LogMarks:
-    """The marks at `offset`, continued from `before`, or beginning with the segment of `begin`, which lies below."""
+    """The marks at `offset`. They continue `before`, or begin with the segment of `begin`, which lies below."""
     last = segment_with(store, offset - 1)
     if before.heads:
         oldest = min(before.heads, key=int)
@@ -81,7 +81,7 @@ def marks_at(store: StoreSnapshot, begin: int, offset: int, before: LogMarks) ->
 
 @dataclass(frozen=True)
 class Apart:
-    """A difference between a log and the marks: below `end`; 0 for the log as a whole."""
+    """A difference between a log and the marks. It is below `end`; 0 means that the whole log is another one."""
 
     end: int
     why: str
@@ -109,7 +109,7 @@ def segment_with(store: StoreSnapshot, offset: int) -> Segment | None:
 
 
 def head_of(store: StoreSnapshot, segment: Segment | None) -> Marks:
-    """Empty for a segment that was deleted since it was listed, or whose first record lies above the bound."""
+    """The head of a segment; empty if the segment was deleted since it was listed, or its first record is above the bound."""
     if segment is None or not is_begun(store, segment):
         return {}
     try:
@@ -123,7 +123,7 @@ def tail_start(segment: Segment, offset: int) -> int:
 
 
 def tail_of(store: StoreSnapshot, segment: Segment, offset: int) -> str | None:
-    """Empty at the segment's end; None for a segment that was deleted since it was listed."""
+    """The tail below an offset; empty at the segment's end, and None if the segment was deleted since it was listed."""
     if offset == segment.end_offset:
         return ""
     start = tail_start(segment, offset)

@@ -1,8 +1,8 @@
-"""A stream's position: per broker set a physical offset at a record boundary, the epoch of the byte below it, and marks of
-the log.
+"""A stream's position. For each broker set it has a physical offset at a record boundary, the epoch of the byte below the
+offset, and marks of the log.
 
-Invariant: an offset names broker sets, never folders, so any replica of a set continues what another began; and it carries
-where each set began, so that a batch planned again after a crash, even the first one, has the same rows."""
+Invariant: an offset names broker sets and never folders, so any replica of a set can continue what another began. It contains
+where each set began, so a batch that is planned again after a crash, even the first batch, has the same rows."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from sparkreplay.stream.marks import LogMarks, first_apart, marks_at
 
 VERSION = 2
 UNMARKED = 1
-"""The version before marks, which are optional: a set gets them with its next batch."""
+"""The version without marks. Marks are optional: a set gets them with its next batch."""
 Epochs = tuple[tuple[int, int], ...]
 """(epoch, start offset), oldest first."""
 
 
 @dataclass(frozen=True)
 class SetOffset:
-    """Of one broker set, everything of [began, offset) was read."""
+    """Of one broker set, everything in [began, offset) was read."""
 
     began: int
     offset: int
@@ -32,7 +32,7 @@ class SetOffset:
     """The epoch that wrote the byte below `offset`; None if unknown."""
     epoch_start: int = 0
     log: LogMarks | None = None
-    """None in offsets of the version before marks."""
+    """The marks; None in offsets of the version without marks."""
 
     def to_json(self) -> dict[str, Any]:
         fields: dict[str, Any] = {"began": self.began, "offset": self.offset}
@@ -52,13 +52,13 @@ class SetOffset:
 
 @dataclass(frozen=True)
 class StreamOffset:
-    """The offset that Spark keeps in a query's checkpoint. `initial` marks one at which no batch has ended yet."""
+    """The offset that Spark keeps in a query's checkpoint. `initial` means that no batch has ended at this offset yet."""
 
     sets: Mapping[str, SetOffset]
     initial: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Equal offsets give equal JSON: Spark compares the text to detect new data."""
+        """The offset as JSON. Equal offsets give equal JSON, because Spark compares the text to detect new data."""
         fields: dict[str, Any] = {"version": VERSION}
         if self.initial:
             fields["initial"] = True
@@ -79,10 +79,10 @@ class StreamOffset:
         return found
 
     def begin_of(self, name: str, end: SetOffset) -> int:
-        """The beginning, in that set, of the batch from here to `end`.
+        """The beginning, in this set, of the batch from this offset to `end`.
 
-        Unless its first batch was empty, Spark does not keep the initial offset but asks for it again, and by then the log
-        may begin elsewhere. The end of the first batch stores where a set began."""
+        Unless the first batch was empty, Spark does not keep the initial offset, but asks for it again. The log may then begin
+        elsewhere. So the end of the first batch stores where a set began."""
         return end.began if self.initial or name not in self.sets else self.sets[name].offset
 
 
@@ -106,19 +106,19 @@ def set_offset(whole: object, value: object) -> SetOffset:
 
 
 def set_offset_at(began: int, offset: int, epochs: Epochs) -> SetOffset:
-    """The offset with the epoch of the byte below it, from the store's current epochs."""
+    """The offset, with the epoch of the byte below it according to the store's current epochs."""
     below = [entry for entry in epochs if entry[1] < offset and entry not in NO_EPOCHS]
     return SetOffset(began, offset, *below[-1]) if below else SetOffset(began, offset)
 
 
 def first_offset(began: int, store: StoreSnapshot) -> SetOffset:
-    """The beginning of a set: nothing was read, but the bytes below belong to the log already."""
+    """The beginning of a set. Nothing was read yet, but the bytes below belong to the log."""
     log = marks_at(store, min(store.min_offset, began - 1), began, LogMarks())
     return replace(set_offset_at(began, began, store.epochs), log=log)
 
 
 def require_same_log(name: str, at: SetOffset, store: StoreSnapshot) -> None:
-    """Raises LogTruncated when the store's log is that of `at`, cut below it, and ForeignLog when it is another one."""
+    """Raise LogTruncated if the store's log is the log of `at` but was cut below it, and ForeignLog if it is another log."""
     truncated = truncation(name, at, store)
     apart = first_apart(store, at.offset, at.log or LogMarks())
     if apart is None:
@@ -127,29 +127,29 @@ def require_same_log(name: str, at: SetOffset, store: StoreSnapshot) -> None:
         return
     if truncated is not None and apart.end > lowest_cut(store, truncated):
         raise truncated
-    check_epochs(store)  # a log cut since the store was opened is no other log
+    check_epochs(store)  # a log that was cut since the store was opened is the same log
     raise ForeignLog(name, store.root, at.offset, apart.why)
 
 
 def lowest_cut(store: StoreSnapshot, truncated: LogTruncated) -> int:
-    """The lowest offset that the truncation can have changed: committed records are never taken back, so a segment's first
-    ones stay for good, and the epochs before the truncation's keep their bytes."""
+    """The lowest offset that the truncation can have changed. Committed records are never taken back, so the first records of
+    a segment stay for ever, and epochs before the truncated one keep their bytes."""
     takes_back = store.committed is not None or bool(store.contract)
     return truncated.intact if takes_back else truncated.offset - 1
 
 
 def truncation(name: str, at: SetOffset, store: StoreSnapshot) -> LogTruncated | None:
-    """The error if the log no longer holds, below `at`, the bytes that the stream has read there, according to its epochs.
+    """The error if, according to its epochs, the log no longer holds the bytes that the stream has read below `at`.
 
-    An epoch's bytes at one offset are the same on every replica, so comparing the epoch below the offset is enough. Two
-    missing entries are no contradiction: a replica that lags does not know the epoch yet, and retention forgets epochs that
-    end at or below the log's beginning."""
+    An epoch's bytes at one offset are the same on every replica, so it is enough to compare the epoch below the offset. A
+    missing epoch is no contradiction in two cases: a replica that lags does not know the epoch yet, and retention removes
+    epochs that end at or below the log's beginning."""
     below = [entry for entry in store.epochs if entry[1] < at.offset and entry not in NO_EPOCHS]
     if at.epoch is None or not below or below[-1] == (at.epoch, at.epoch_start):
         return None
     epoch, begins = below[-1]
     if epoch == at.epoch and at.epoch_start < begins == store.min_offset:
-        return None  # a ledger's first term, of which retention deleted the beginning
+        return None  # a ledger's first term, whose beginning retention deleted
     if epoch < at.epoch and store.bound <= at.epoch_start:
         return None
     changed = [start for number, start in below if number >= at.epoch]

@@ -1,6 +1,6 @@
 """A stream's request: its options, and the beginning of a new query in a store.
 
-Invariant: an option for streams only is rejected for a batch read, and vice versa."""
+Invariant: an option that only streams have is rejected for a batch read, and vice versa."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ STREAM_ONLY = ("maxBytesPerTrigger", "maxOffsetsPerTrigger", "minOffsetsPerTrigg
 
 
 def admission_of(options: ReadOptions, given: Mapping[str, str]) -> Admission:
-    """Raises OptionError for an end, which a stream does not have, and for contradictory limits."""
-    if options.ending != Edge():  # `latest` is no edge: it moves the bound
+    """The limits of batches. Raises OptionError for an end, which a stream does not have, and for contradictory limits."""
+    if options.ending != Edge():  # `latest` is no edge, because it moves the bound
         raise OptionError("endingOffsets", "a stream has no end; read a part of the log with spark.read")
     return read_admission({name.lower(): value for name, value in given.items()})
 
@@ -38,7 +38,7 @@ def refuse_for_batch(given: Mapping[str, str]) -> None:
 
 
 def open_stream(options: ReadOptions, clock_s: Callable[[], float] = monotonic) -> LogStream:
-    """A stream over the stores of `options`; none is opened yet."""
+    """A stream over the stores of `options`. No store is opened yet."""
     return LogStream(
         options, lambda: replicas_of(options), lambda stores: beginnings(options, stores), clock_s
     )
@@ -52,7 +52,7 @@ def replicas_of(options: ReadOptions) -> Replicas:
             for path in options.paths
         ]
         try:
-            choose_replicas(stores)  # raises for stores of one name that are no replicas of one set
+            choose_replicas(stores)  # raises if stores of one name are not replicas of one set
             break
         except SegmentGone:
             if looks == LOOKS_MAX:
@@ -84,7 +84,8 @@ def beginning_in_time(options: ReadOptions, store: StoreSnapshot, start: int, en
 
 
 def beginning(options: ReadOptions, store: StoreSnapshot) -> int:
-    """Times, and offsets of queues, begin with the log: they are conditions on its rows."""
+    """The beginning in one store. For times and offsets of queues it is the log's beginning, because they are conditions on
+    rows."""
     start, end = physical_range(options, store)
     if options.starting.at_bound or start == end:  # the bound may lie inside a record
         return cut(store, store.min_offset, end, max_bytes=None, max_messages=None).offset

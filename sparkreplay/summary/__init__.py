@@ -1,1 +1,1 @@
-"""Statistics of a log: counts, sizes and times, added up where the rows are read."""
+"""Statistics of a log: counts, sizes and times. They are added up by the workers that read the rows."""

@@ -1,4 +1,4 @@
-"""The statistics as one HTML page: bars drawn as inline SVG, tables below. Nothing is loaded from anywhere.
+"""The statistics as one HTML page, with bars as inline SVG and tables below. The page loads nothing from elsewhere.
 
 Invariant: every name that came out of a log is escaped."""
 
@@ -24,7 +24,7 @@ Name = Callable[[Sizes], str]
 
 
 def page(title: str, facts: Sequence[str], tables: Sequence[tuple[str, Sequence[Sizes], Name]]) -> str:
-    """`tables` are (heading, rows, name of a row); the one called Hours is drawn along the time."""
+    """The page. `tables` are (heading, rows, name of a row). The table called Hours is drawn along the time."""
     parts = [f"<h1>{escape(title)}</h1>", *(f"<p>{escape(fact)}</p>" for fact in facts)]
     for heading, rows, name in tables:
         parts.append(f"<h2>{escape(heading)}</h2>")

@@ -1,6 +1,6 @@
-"""The content of a committed log: per topic, queue and kind of record the rows, bytes, offsets and times.
+"""The content of a committed log: rows, bytes, offsets and times for each topic, queue and kind of record.
 
-Invariant: every record of the range is counted under exactly one kind, also those that a read leaves out."""
+Invariant: every record of the range, even one that a read leaves out, is counted under exactly one kind."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ SPECIAL_TOPICS = {
     SCHEDULE_TOPIC: "delayed",
 }
 INNER_BATCH = 0x80
-"""Flag of sysFlag: one record holds many queue offsets, so gaps are unknown."""
+"""A flag of sysFlag. A record with it holds many queue offsets, so gaps are unknown."""
 UNDECIDED = {TRANSACTION_PREPARED: "prepared", TRANSACTION_ROLLBACK: "rollback"}
 KINDS = (MESSAGE, "prepared", "rollback", "half", "half-op", "delayed", "system")
-"""`message`: rows of a read by default. `prepared` and `rollback`: also rows with transactions=all. The others are in topics
-of the brokers: includeSystemTopics=true, or the topic's name, reads them."""
+"""A read returns `message` by default, and `prepared` and `rollback` with transactions=all. The other kinds are in system
+topics, which are read with includeSystemTopics=true or by the topic's name."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class QueueSummary:
 
 @dataclass(frozen=True)
 class QueueGap:
-    """A queue whose records do not hold each offset between the first and the last once."""
+    """A queue in which an offset between the first and the last is missing or duplicated."""
 
     broker_name: str
     topic: str
@@ -88,14 +88,14 @@ class QueueGap:
 
 
 def kind_of(topic: str, transaction: int) -> str:
-    """One of KINDS; `transaction` are bits of sysFlag."""
+    """The kind of a record, one of KINDS. `transaction` are bits of sysFlag."""
     if transaction & TRANSACTION_MASK in UNDECIDED:
         return UNDECIDED[transaction & TRANSACTION_MASK]
     return SPECIAL_TOPICS.get(topic) or ("system" if is_system_topic(topic) else MESSAGE)
 
 
 def scan_stretch(read: ReadPlan, number: int) -> pa.Table:
-    """The summary of one stretch, a row per group; `merge` joins several."""
+    """The summary of one stretch, with one row per group. `merge` joins several summaries."""
     return merge(summary(batch) for batch in read_stretch(read, read.stretches[number]))
 
 
@@ -106,7 +106,7 @@ def summary(batch: pa.RecordBatch) -> pa.Table:
 
 
 def merge(parts: Iterable[pa.Table]) -> pa.Table:
-    """One table of the same shape; without rows when there are no parts."""
+    """One table of the same form; without rows if there are no parts."""
     tables = [part for part in parts if part.num_rows]
     if not tables:
         return pa.table({})
@@ -119,7 +119,7 @@ def rows_in(table: pa.Table) -> int:
 
 
 def summaries(table: pa.Table) -> list[QueueSummary]:
-    """One row a queue and kind, by broker set, topic and queue id."""
+    """One row for each queue and kind, ordered by broker set, topic and queue id."""
     if not table.num_rows:
         return []
     return [
@@ -140,7 +140,7 @@ def summaries(table: pa.Table) -> list[QueueSummary]:
 
 
 def with_numbers(table: pa.Table) -> pa.Table:
-    """Times as µs: a log may contain years that no datetime holds."""
+    """Times as numbers of µs, because a log may contain years that a datetime cannot hold."""
     for name in ("store_timestamp_min", "store_timestamp_max"):
         place = table.schema.get_field_index(name)
         table = table.set_column(place, name, table.column(name).cast(pa.int64()))
@@ -148,12 +148,12 @@ def with_numbers(table: pa.Table) -> pa.Table:
 
 
 def moment(us: int | None) -> str:
-    """`2026-11-21T10:00:00.000Z`; empty for an unknown time."""
+    """A time as `2026-11-21T10:00:00.000Z`; empty for an unknown time."""
     return "" if us is None else f"{np.datetime64(us, 'us').astype('datetime64[ms]')}Z"
 
 
 def gaps(table: pa.Table) -> list[QueueGap]:
-    """Queues with an offset missing or duplicated, among records that have one: those of no transaction, and committed ones.
+    """Queues with a missing or duplicated offset. Only records of no transaction and committed records have queue offsets.
     Queues of batches are left out."""
     if not table.num_rows:
         return []

@@ -1,7 +1,7 @@
-"""Sizes of many messages by key in bounded memory: exact count, sum, least and greatest, quantiles to 3 %.
+"""Sizes of many messages by key, in bounded memory. Count, sum, least and greatest are exact; quantiles are within 3 %.
 
 Invariant: a partial table has a row for each key and bucket that occurs, so parts are merged by adding rows. The order of
-merging matters only if there are more keys than are held. Pure."""
+merging matters only if there are more than KEYS_HELD_MAX keys. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 KEYS_MAX = 10_000
-"""Keys of one dimension in the result; the rest is one key."""
+"""Limit of keys of one dimension in the result. All other keys become one key."""
 KEYS_HELD_MAX = 100_000
-"""Keys of one dimension while counting. The result is exact unless there are more."""
+"""Limit of keys of one dimension while counting. The result is exact unless there are more."""
 OTHER = "(other)"
 EXACT_BELOW = 64
 STEPS = 32
@@ -53,7 +53,7 @@ class Sizes:
 
 
 def bucket_of(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sizes below EXACT_BELOW are their own bucket; above, each power of two has STEPS."""
+    """The bucket of each size. Each size below EXACT_BELOW has its own bucket. Above, each power of two has STEPS buckets."""
     exponents = np.frexp(np.maximum(sizes, 1).astype(np.float64))[1].astype(np.int64) - 1
     coarse = (
         EXACT_BELOW
@@ -73,7 +73,7 @@ def largest_in(bucket: int) -> int:
 
 
 def partial(keys: pa.Array, subs: NDArray[np.int64], sizes: NDArray[np.int64]) -> pa.Table:
-    """A part from one row a message."""
+    """A partial table, from a table with one row for each message."""
     rows = pa.table(
         {"key": keys, "sub": pa.array(subs), "bucket": pa.array(bucket_of(sizes), pa.int16()), "size": pa.array(sizes)}
     )  # fmt: skip
@@ -89,7 +89,7 @@ def merge(parts: Iterable[pa.Table]) -> pa.Table:
 
 
 def limited(made: pa.Table, keys_max: int) -> pa.Table:
-    """The same part; of more keys than `keys_max` those with the fewest messages become OTHER."""
+    """The same part. If it has more than `keys_max` keys, those with the fewest messages become OTHER."""
     counts = made.group_by(KEY).aggregate([("count", "sum")])
     if counts.num_rows <= keys_max:
         return made
@@ -111,12 +111,12 @@ def grouped(table: pa.Table) -> pa.Table:
 
 
 def without_sub(table: pa.Table) -> pa.Table:
-    """The same by key alone."""
+    """The same part, by key without sub."""
     return merge([table.set_column(1, "sub", pa.array(np.zeros(table.num_rows, np.int64)))])
 
 
 def summaries(table: pa.Table) -> list[Sizes]:
-    """By key and sub, at most KEYS_MAX."""
+    """The statistics by key and sub, for at most KEYS_MAX keys."""
     rows = (
         limited(table, KEYS_MAX)
         .sort_by([("key", "ascending"), ("sub", "ascending"), ("bucket", "ascending")])
@@ -135,7 +135,7 @@ def summaries(table: pa.Table) -> list[Sizes]:
 
 
 def sizes_of(rows: Sequence[dict[str, int]]) -> Sizes:
-    """Statistics of one key: its buckets in rising order."""
+    """Statistics of one key, from its buckets in rising order."""
     count, total = sum(row["count"] for row in rows), sum(row["bytes"] for row in rows)
     least, most = min(row["least"] for row in rows), max(row["most"] for row in rows)
     return Sizes(

@@ -20,7 +20,7 @@ PRODUCER_GROUP_VALUE = "(?:^|\x02)PGROUP\x01(?P<value>[^\x02]+)"
 PORT = r":\d+$"
 HOUR_US = 3_600_000_000
 NO_HOUR = -(1 << 31)
-"""The hour of a time that microseconds cannot hold, which is null."""
+"""The hour of a time that microseconds cannot hold; such a time is null."""
 PORTION_ROWS = 250_000
 DIMENSIONS = ("queue", "producer", "hour")
 QUEUES_OF_A_SOURCE = 1 << 32
@@ -28,7 +28,7 @@ Parts = dict[str, pa.Table]
 
 
 def stats_stretch(read: ReadPlan, number: int) -> Parts:
-    """A part for each dimension."""
+    """The statistics of one stretch: a part for each dimension."""
     stretch = read.stretches[number]
     return merge_parts(parts_of(table, stretch.source) for table in portions(read_stretch(read, stretch)))
 
@@ -58,7 +58,7 @@ def counted(batch: pa.RecordBatch) -> pa.Table:
 
 
 def producers(batch: pa.RecordBatch) -> pa.Array:
-    """The producer group if a record names one (transactional messages do), else the IP that it came from."""
+    """The producer group if a record names one, as transactional messages do; else the IP address of the sender."""
     hosts = batch.column("born_host").dictionary_encode()
     addresses = pc.replace_substring_regex(hosts.dictionary, PORT, "").take(hosts.indices)
     raw = batch.column("properties_raw")
@@ -71,7 +71,7 @@ def producers(batch: pa.RecordBatch) -> pa.Array:
 
 
 def parts_of(rows: pa.Table, source: int) -> Parts:
-    """Queues of several broker sets are kept apart: see queue_of."""
+    """Make the parts. Queues of different broker sets are kept apart, see queue_of."""
     sizes = np.asarray(rows.column("store_size")).astype(np.int64)
     none = np.zeros(len(sizes), np.int64)
     times = pc.fill_null(rows.column("store_timestamp").cast(pa.int64()), NO_HOUR * HOUR_US)
@@ -86,7 +86,7 @@ def parts_of(rows: pa.Table, source: int) -> Parts:
 
 
 def queue_of(sub: int) -> tuple[int, int]:
-    """Number of the source and queue id, from the second part of a key of the dimension `queue`."""
+    """The number of the source and the queue id, from the second part of a key of the dimension `queue`."""
     return divmod(sub, QUEUES_OF_A_SOURCE)
 
 

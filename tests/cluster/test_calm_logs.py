@@ -68,7 +68,7 @@ def test_a_slave_whose_disk_stays_full_does_not_reconnect_over_and_over(
         counts = Counter(
             record.getMessage() for record in caplog.records if not is_of_an_idle_connection(record)
         )
-        assert counts["no segment of the log can be written, trying on; make room on this broker's disk"] >= 4
+        assert counts["no segment of the log can be written, retrying; make room on this broker's disk"] >= 4
         assert sum(counts.values()) < 2 * REMINDERS_MAX
         full.disk.capacity_bytes = None
         cluster.wait_in_sync(3, limit_ms=30_000)

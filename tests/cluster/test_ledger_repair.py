@@ -156,7 +156,7 @@ def test_no_entry_is_taken_from_a_peer_with_a_different_log(
     honest, store._member.piece = store._member.piece, closed_there
     node.disk.flip_bit(path, at + BODY_AT, 0)
     store.integrity.begin_again(store.segment_size_bytes)
-    world.run_until(lambda: "damaged record not repaired, trying on" in caplog.text, 30_000)
+    world.run_until(lambda: "damaged record not repaired, retrying" in caplog.text, 30_000)
     corrupt = bytearray(was)
     corrupt[at + BODY_AT] ^= 1
     assert ledger_files(node)[path] == corrupt
@@ -189,7 +189,7 @@ def test_no_record_is_taken_from_a_member_with_a_different_old_log(
     corrupt.disk.flip_bit(path, at, 0)
     store = group.app(corrupt).store
     store.integrity.begin_again(store.segment_size_bytes * len(old_files(corrupt)))
-    world.run_until(lambda: "damaged record not repaired, trying on" in caplog.text, 30_000)
+    world.run_until(lambda: "damaged record not repaired, retrying" in caplog.text, 30_000)
     assert (
         old_files(corrupt)[path][start : at + 8]
         == was[start:at] + bytes([was[at] ^ 1]) + was[at + 1 : at + 8]
@@ -210,7 +210,7 @@ def test_a_record_corrupt_on_all_members_is_logged_and_requested_again(
         one.disk.flip_bit(one_path(one, path), at, 0)
     store = group.app(node).store
     store.integrity.begin_again(store.segment_size_bytes)
-    world.run_until(lambda: "damaged record not repaired, trying on" in caplog.text, 30_000)
+    world.run_until(lambda: "damaged record not repaired, retrying" in caplog.text, 30_000)
     assert ledger_files(node)[path] != was, "a copy that is corrupt, too, is not taken"
     assert "is damaged" in caplog.text and len(store.integrity.damages) == 1
     healthy = next(one for one in group.brokers if one is not node)
@@ -429,7 +429,7 @@ def test_a_peer_removed_during_a_repair_does_not_stop_the_repairing_member(
         raise NotSent(asked, "it does not answer")
 
     member.piece = nothing_and_the_next_one_leaves
-    world.run_until(lambda: "damaged record not repaired, trying on" in caplog.text, 30_000)
+    world.run_until(lambda: "damaged record not repaired, retrying" in caplog.text, 30_000)
     assert node.failure is None
     member.piece = honest
     member.node.peers.update(present)
@@ -465,7 +465,7 @@ def test_a_peer_that_returns_too_many_bytes_is_ignored_and_stops_no_member(
     store._member.piece = longer
     node.disk.flip_bit(first, at, 1)
     store.integrity.begin_again(store.segment_size_bytes * len(kept))
-    world.run_until(lambda: node.failure or "damaged record not repaired, trying on" in caplog.text, 30_000)
+    world.run_until(lambda: node.failure or "damaged record not repaired, retrying" in caplog.text, 30_000)
     assert node.failure is None
     store._member.piece = honest
     world.run_until(lambda: old_files(node) == kept, 30_000)

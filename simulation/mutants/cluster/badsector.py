@@ -10,7 +10,7 @@ bug = BUGS.playing("bad sectors")
 
 @bug("unread-reads-as-zeros", LogFiles, "read_file")
 async def unread_reads_as_zeros(self: LogFiles, offset: int, end: int) -> bytes:
-    """The bytes of a failed read are used as they are."""
+    """After a failed read, whatever is in the buffer is used."""
     try:
         return await read_file(self, offset, end)
     except OSError:

@@ -23,24 +23,24 @@ replaced = elections.replace_lost_master
 
 @bug("deleted-segment-stays-open", Trimming, "_release")
 def deleted_segment_stays_open(self: Trimming, files: list[SegmentFile]) -> None:
-    """N1: retention frees no block of the disk, because this process has the files open."""
+    """N1: retention frees no disk block, because the process keeps deleted files open."""
 
 
 @bug("dials-for-each-call", RemotingClient, "_peer")
 async def dials_for_each_call(self: RemotingClient, address: str, timeout_ms: int) -> Peer:
-    """N2: the connection before stays, and nobody uses it."""
+    """N2: the earlier connection stays open, and nobody uses it."""
     self._peers.pop(address, None)
     return await peer_of(self, address, timeout_ms)
 
 
 @bug("answered-requests-kept", RequestDispatcher, "_ended")
 def answered_requests_kept(self: RequestDispatcher, task: asyncio.Task[None]) -> None:
-    """N3: a server remembers each request that it ever waited for, with its connection."""
+    """N3: a server remembers each request for whose answer it ever waited, and the connection."""
 
 
 @bug("sweeps-for-each-connection", Connections, "opened")
 def sweeps_for_each_connection(self: Connections, peer: Peer) -> None:
-    """N4: each connection arms a timer of its own, which nobody stops."""
+    """N4: each connection starts its own timer, which nobody stops."""
     self._sweep_timer = None
     opened(self, peer)
 
@@ -49,7 +49,8 @@ def sweeps_for_each_connection(self: Connections, peer: Peer) -> None:
 def elects_among_all_only(
     state: ReplicasState, live: Liveness, *, broker_name: str, unclean: bool
 ) -> Decision | None:
-    """V2: a set with one member down waits for it, though the others could continue. Once all are back nothing shows."""
+    """V2: a set with one member down waits for that member, though the others could continue. Once all are back, nothing is
+    wrong."""
     replicas, members = state.replicas[broker_name], state.sync_states[broker_name].members
     if not all(live.is_alive((replicas.cluster_name, broker_name, member)) for member in members):
         return None

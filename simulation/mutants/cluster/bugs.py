@@ -1,7 +1,7 @@
-"""Bugs planted into product code for the length of a run, to prove that the checks find them.
+"""Bugs that are planted into product code for one run, to prove that the checks find them.
 
-Invariant: each is one that upstream had or has, or that the safety rules warn of. It changes only what its line says, and
-nothing is left of it when its context ends."""
+Invariant: upstream had or has each bug, or the safety rules warn of it. A bug changes only what its line says, and nothing is
+left of it when its context ends."""
 
 from __future__ import annotations
 
@@ -76,20 +76,20 @@ from remoting.headers.group import TablesVersionHeader
 from simulation.kernel.plants import Bugs
 
 SEGMENT_BYTES_MIN = 16_384
-"""The smallest that a world draws."""
+"""The smallest segment size that a world draws."""
 BUGS = Bugs()
 bug, planted = BUGS.bug, BUGS.planted
 
 
 @bug("ack-before-replication", Acknowledgement, "acked_end")
 def ack_before_replication(self: Acknowledgement) -> int:
-    """Asynchronous replication is presented as synchronous."""
+    """A send is acknowledged before it is replicated, as if replication were synchronous."""
     return self._store.max_offset() if self._membership.accepts_sends else 0
 
 
 @bug("swap-instead-of-union", SyncStateSet, "union")
 def swap_instead_of_union(self: SyncStateSet) -> frozenset[int]:
-    """Upstream #5663: acks are counted over the proposed set, accepted or not."""
+    """Upstream #5663: the master counts acks of the proposed set, whether it was accepted or not."""
     return self._proposal.members if self._proposal else self._applied
 
 
@@ -100,7 +100,7 @@ judged = SyncStateSet.alter_ended
 def lost_answer_is_refusal(
     self: SyncStateSet, alter: Alter, fate: AlterOutcome, now_ms: int
 ) -> list[SetAction]:
-    """Upstream #5663, other half: a proposal without an answer is dropped from the union."""
+    """Upstream #5663, the other half: a proposal without an answer is dropped from the sets that the master waits for."""
     return judged(self, alter, AlterRefused() if isinstance(fate, AlterUnknown) else fate, now_ms)
 
 
@@ -108,13 +108,13 @@ known_outcome = ControllerCalls.outcome
 
 
 class AnotherLeads(AlterUnknown):
-    """The outcome that replaces a rejection, because another broker leads or the epoch is another one."""
+    """The outcome of a proposal that is rejected because another broker leads or the epoch is another one."""
 
 
 @bug("another-leads-settles", ControllerCalls, "outcome")
 def another_leads_settles(self: ControllerCalls, alter: Alter, answer: RemotingCommand) -> AlterOutcome:
-    """C6, and loss under B: the answer that another broker leads is taken for a rejection of the earlier proposal. The proposed
-    member may have been elected. It is no longer waited for, so data that it is missing is acknowledged."""
+    """C6, and loss under B: the answer that another broker leads is taken for a rejection of the earlier proposal. The
+    proposed member may have been elected. The master no longer waits for it, and acknowledges data that it is missing."""
     fate, code = known_outcome(self, alter, answer), ResponseCode(answer.code)
     newer = (ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, ResponseCode.CONTROLLER_INVALID_MASTER)
     return AnotherLeads() if code in newer else fate
@@ -138,7 +138,7 @@ def confirm_skips_unknown(previous: int, ends: Iterable[int | None]) -> int:
 
 @bug("min-in-sync-ignored", confirm, "enough")
 def min_in_sync_ignored(applied_members: int, members_min: int) -> bool:
-    """Upstream, measured: sends that wait while the set shrinks to its master are answered."""
+    """Upstream, measured: sends that wait while the set shrinks to its master are acknowledged."""
     return True
 
 
@@ -147,8 +147,8 @@ asked_again = SyncStateSet._alter_again
 
 @bug("asked-again-with-conditions", SyncStateSet, "_alter_again")
 def asked_again_with_conditions(self: SyncStateSet, now_ms: int) -> list[SetAction]:
-    """A proposal with an unknown outcome is held until the entering member has the tables, as a new one is. A dead member never
-    gets them."""
+    """A proposal with an unknown outcome is held back, like a new proposal, until the entering member has the tables. A dead
+    member never gets them."""
     asked = asked_again(self, now_ms)
     return [replace(action, again=False) if isinstance(action, Alter) else action for action in asked]
 
@@ -158,33 +158,33 @@ counted_disconnected = SyncStateSet.disconnected
 
 @bug("leaves-on-disconnect", SyncStateSet, "disconnected")
 def leaves_on_disconnect(self: SyncStateSet, broker_id: int, now_ms: int) -> list[SetAction]:
-    """A connection that ends takes its member out of the set, without the controllers."""
+    """When a member's connection ends, the member leaves the set without the controllers."""
     self._applied -= {broker_id}
     return counted_disconnected(self, broker_id, now_ms)
 
 
 @bug("truncation-not-durable", CommitLog, "truncate")
 async def truncation_not_durable(self: CommitLog, offset: int) -> None:
-    """Upstream #10666: positions move, the old tail stays in the file."""
+    """Upstream #10666: a truncation moves positions, but the old tail stays in the file."""
     self._end = self._written_end = offset
     self._flushed = min(self._flushed, offset)
 
 
 @bug("writes-without-blocks", CommitLog, "_with_blocks")
 def writes_without_blocks(self: CommitLog, offset: int, size: int) -> SegmentFile:
-    """A sparse segment is written to: on a full disk the kernel ends the process without an error."""
+    """A segment without disk blocks is written to. On a full disk the kernel then kills the process."""
     return self._segment_at(self.segment_start(offset))
 
 
 @bug("epoch-not-persisted", KeptEpochs, "_store")
 async def epoch_not_persisted(self: KeptEpochs, history: EpochHistory) -> None:
-    """Data is acked under an epoch that no file has."""
+    """Data is acknowledged under an epoch that is in no file."""
     self.history = history
 
 
 @bug("foreign-epoch-file-trusted", KeptBinding, "check", plays=("foreign epoch file",))
 async def foreign_epoch_file_trusted(self: KeptBinding, log: ReplicatedLog, history: EpochHistory) -> None:
-    """Upstream: an epoch file that can be read is this log's."""
+    """Upstream: any readable epoch file is taken for the file of this log."""
     self._binding = Binding(Seal(entry) for entry in history)
 
 
@@ -193,7 +193,7 @@ stored_vote = TermFile.store
 
 @bug("vote-not-persisted", TermFile, "store")
 async def vote_not_persisted(self: TermFile, vote: Vote) -> None:
-    """The term survives a crash, the candidate that got the vote does not."""
+    """After a crash the term is still known, but not the candidate that got the vote."""
     await stored_vote(self, Vote(vote.term, None))
 
 
@@ -202,7 +202,7 @@ confirmed_step = DispatchLoop.step
 
 @bug("dispatch-beyond-confirm", DispatchLoop, "step")
 def dispatch_beyond_confirm(self: DispatchLoop) -> bool:
-    """Upstream #6609: there are queue entries for records that the other replicas may be missing."""
+    """Upstream #6609: records that other replicas may be missing get queue entries."""
     kept, self._confirm_offset = self._confirm_offset, lambda: self._log.max_offset
     try:
         return confirmed_step(self)
@@ -217,14 +217,15 @@ listed_in_bulk = ChosenRecords.extend
 def bulk_forgets_the_segment(
     self: ChosenRecords, records: Records, tags_codes: NDArray[np.int64]
 ) -> list[tuple[bytes, int, int]]:
-    """Entries made of many records at once have positions in their segment, not in the log."""
+    """Entries of records that are handled in bulk have positions in the segment instead of the log."""
     within = Records(records.buffer, records.offset % SEGMENT_BYTES_MIN, records.columns)
     return listed_in_bulk(self, within, tags_codes)
 
 
 @bug("queue-offsets-forgotten", LogTail, "next_offsets")
 async def queue_offsets_forgotten(self: LogTail) -> tuple[dict[tuple[bytes, int], int], int]:
-    """Upstream #7689: the new master forgets the messages that it holds and has not dispatched."""
+    """Upstream #7689: the new master forgets messages that it holds but has not dispatched, and assigns their queue offsets
+    again."""
     return self._queues.next_offsets(), self._dispatcher.store_timestamp
 
 
@@ -233,7 +234,7 @@ counted_by_broker = Mastership._perform
 
 @bug("connections-counted", Mastership, "_perform")
 def connections_counted(self: Mastership, actions: Iterable[SetAction]) -> None:
-    """Upstream's GroupTransferService: of two connections of one slave both count."""
+    """Upstream's GroupTransferService: two connections of one slave count twice."""
     members = self.sync_state_set
     ends = sorted(
         link.link.ack_offset for link in self.connections if link.slave_broker_id in members.union()
@@ -247,14 +248,14 @@ def connections_counted(self: Mastership, actions: Iterable[SetAction]) -> None:
 
 @bug("connections-counted", Mastership, "handshaken")
 def connections_counted_2(self: Mastership, connection: MasterConnection, handshake: Handshake) -> None:
-    """The former connection of this slave stays until its end is noticed."""
+    """The rest of it: the slave's former connection stays until its end is noticed."""
     self._newest[handshake.slave_broker_id] = connection
     self.sync_state_set.connected(handshake.slave_broker_id, excluded=self._why_excluded(handshake))
 
 
 @bug("foreign-ids-believed", Admittance, "_id_of")
 def foreign_ids_believed(self: Admittance, newcomer: Newcomer) -> int | None:
-    """Upstream: a connection belongs to the broker that its handshake names, whatever controllers know."""
+    """Upstream: a connection counts for the broker that its handshake names, whatever controllers know."""
     return newcomer.broker_id
 
 
@@ -263,8 +264,8 @@ reply_read = SlaveLink._reply_filled
 
 @bug("old-master-accepted", SlaveLink, "_reply_filled")
 def old_master_accepted(self: SlaveLink, now_ms: int) -> list[Action]:
-    """Upstream's doTruncate: any consistent point is enough, however old the master's newest epoch is, and whatever was
-    confirmed."""
+    """Upstream's doTruncate: a slave truncates its log to any consistent point, however old the master's newest epoch is, and
+    whatever was confirmed."""
     self._epoch_min, self._cut_min = NO_EPOCH, 0
     return reply_read(self, now_ms)
 
@@ -274,7 +275,7 @@ link_made = SlaveClient._new_link
 
 @bug("what-its-log-knows", SlaveClient, "_new_link")
 def what_its_log_knows(self: SlaveClient) -> SlaveLink:
-    """Upstream: a slave only requires of its master that it knows the epochs in the slave's log."""
+    """Upstream: a slave follows any master that knows the epochs in the slave's log."""
     link = link_made(self)
     link._epoch_min = self._epochs.history.last_epoch()
     return link
@@ -310,7 +311,7 @@ walked = Recovery._walk
 
 @bug("damage-unchecked", Recovery, "_walk")
 async def damage_unchecked(self: Recovery, position: int) -> int:
-    """A start accepts every record that has the shape of one."""
+    """A start accepts every record with a plausible form."""
     self._verify_body = False
     return await walked(self, position)
 
@@ -351,7 +352,7 @@ begun_anew = DelayDelivery.role_taken
 
 @bug("waiting-forgotten", DelayDelivery, "role_taken")
 def waiting_forgotten(self: DelayDelivery, *, leads: bool) -> None:
-    """A new master takes all waiting messages for delivered by the one before."""
+    """A new master believes that the former master delivered all waiting messages."""
     begun_anew(self, leads=leads)
     for level in range(1, len(self._levels_ms) + 1):
         self._offsets.advance(level, self._store.max_queue_offset(SCHEDULE_TOPIC, level - 1))
@@ -359,28 +360,28 @@ def waiting_forgotten(self: DelayDelivery, *, leads: bool) -> None:
 
 @bug("another-handed-back", sendback, "is_named")
 def another_handed_back(message: Message, name: str | None) -> bool:
-    """Upstream: the record at its offset is handed back, also after an election that put another message there."""
+    """Upstream: the record at the named offset is handed back, even if another message is there after an election."""
     return True
 
 
 @bug("emptied-store-elected", LogFound, "why_lost", plays=("unclean", "emptied member"))
 def emptied_store_elected(self: LogFound, *, marked: bool) -> None:
-    """Upstream: a broker that kept its id is a member of the set like any other, whatever happened to its log. A broker never
-    gives up its id."""
+    """Upstream: a broker that kept its id stays a member of the set, whatever happened to its log. A broker never gives up its
+    id."""
 
 
 @bug("emptied-store-elected", Holdings, "_shortfall", plays=("unclean", "emptied member"))
 def emptied_store_elected_2(
     self: Holdings, key: BrokerKey, own: Held, report: LogReport, *, exact: bool
 ) -> None:
-    """Another part: controllers believe every member."""
+    """Another part of it: controllers believe every member."""
 
 
 @bug("emptied-store-elected", commands, "_why_not_numbered", plays=("unclean", "emptied member"))
 def emptied_store_elected_3(
     replica: Replica, live: Liveness, key: BrokerKey, process: commands.Process, known: int
 ) -> str | None:
-    """And the last one: a broker that lost the check code with its store is accepted all the same."""
+    """The last part of it: a broker that lost the check code with its store is accepted nevertheless."""
     return None
 
 
@@ -388,19 +389,19 @@ def emptied_store_elected_3(
 async def facts_answered_early(
     self: MetadataReplication, members: Callable[[], Iterable[int]], wanted: TablesVersion, deadline_ms: int
 ) -> tuple[bool, list[int]]:
-    """Upstream: a topic is answered as created when only the master knows it."""
+    """Upstream: the creation of a topic is confirmed when only the master knows the topic."""
     return True, []
 
 
 @bug("enters-without-tables", MetadataReplication, "replicated_to")
 async def enters_without_tables(self: MetadataReplication, members: frozenset[int]) -> bool:
-    """Upstream: a broker that has the log enters the set, whatever it knows of topics and groups."""
+    """Upstream: a broker that has the log enters the set, whatever tables of topics and groups it has."""
     return True
 
 
 @bug("deletions-forgotten", Deletions, "adopt")
 def deletions_forgotten(self: Deletions, table: DeletionTable) -> tuple[list[Deletion], bool]:
-    """Upstream: a slave copies the rows that are there, so deleted ones come back with it."""
+    """Upstream: a slave copies existing rows but no deletions, so deleted rows come back when it leads."""
     return [], False
 
 
@@ -409,7 +410,7 @@ rows_after = RowChanges.after
 
 @bug("difference-lost", RowChanges, "after")
 def difference_lost(self: RowChanges, place: int, count_max: int) -> tuple[list[Row], int | None]:
-    """A slave gets all changes except the newest row, and counts as a holder of it."""
+    """A slave gets all changes except the newest row, and counts as if it had that row."""
     rows, last = rows_after(self, place, count_max)
     return rows[:-1], last
 
@@ -432,7 +433,7 @@ async def journal_not_synced(self: Journal, record: JournalRecord) -> None:
 
 @bug("dropped-before-a-file-says-so", SavedTable, "in_journal")
 def dropped_before_a_file_says_so(self: SavedTable, version: int, record: int) -> None:  # noqa: ARG001 - as the original
-    """A file that happens to have a record's rows, and does not say so, lets the record be dropped."""
+    """A journal record is dropped when a file has its rows, although the file does not say so."""
     self._journal_version = max(self._journal_version, version)
 
 
@@ -441,7 +442,7 @@ replay_record = Tables._replay_record  # noqa: SLF001 - to be wrapped
 
 @bug("applied-twice", Tables, "_replay_record")
 def applied_twice(self: Tables, record: JournalRecord) -> None:
-    """A start applies all of the journal to tables whose own files have some of it, and more."""
+    """A start applies the whole journal to tables whose files already have some of its records, and later changes."""
     for table in self._of_journal:
         table.mark = None if table.mark is None else 0
     replay_record(self, record)
@@ -449,7 +450,7 @@ def applied_twice(self: Tables, record: JournalRecord) -> None:
 
 @bug("lost-memory-forgotten", KeptMemoryMark, "open")
 async def lost_memory_forgotten(self: KeptMemoryMark) -> None:
-    """A broker takes its log for complete, though the machine may have lost memory."""
+    """A broker takes its log for complete although the machine may have lost memory."""
 
 
 @bug("abort-made-anew", MessageStore, "_mark_running", plays=("full disk",))
@@ -471,7 +472,7 @@ def nobody_eligible(
 def nobody_eligible_2(
     members: frozenset[int], eligible: frozenset[int], altered: frozenset[int], members_min: int
 ) -> frozenset[int]:
-    """Upstream, other half: a broker that leaves a set that cannot acknowledge any more is forgotten."""
+    """Upstream, the other half: a broker that leaves a set which can no longer acknowledge is forgotten."""
     return frozenset()
 
 
@@ -479,7 +480,7 @@ def nobody_eligible_2(
 def eligible_for_ever(
     members: frozenset[int], eligible: frozenset[int], altered: frozenset[int], members_min: int
 ) -> frozenset[int]:
-    """A broker that left the set may be elected however much was acknowledged without it."""
+    """A broker that left the set stays electable, however much was acknowledged without it."""
     return (members | eligible) - altered
 
 
@@ -494,7 +495,7 @@ answered = Membership.answered
 
 @bug("late-grant-taken", Membership, "answered")
 def late_grant_taken(self: Membership, reply: ControllerReply, now_ms: int) -> list[RoleAction]:
-    """A restarted broker takes the role that the process before it was given."""
+    """A restarted broker takes the role that was given to its former process."""
     self._is_current = self._stage is RegistrationStage.REGISTERED
     return answered(self, reply, now_ms)
 
@@ -504,8 +505,8 @@ ended = HAService.stop
 
 @bug("unconfirmed-taken-back", HAService, "stop", plays=("contract A",))
 async def unconfirmed_taken_back(self: HAService) -> None:
-    """A master that stops gracefully truncates records that its slaves do not have: they were acknowledged where no send
-    waits."""
+    """A master that stops gracefully truncates records that its slaves do not have. If sends do not wait, these were
+    acknowledged."""
     led = self.may_confirm()
     await ended(self)
     if led:
@@ -523,7 +524,7 @@ def learner_counted(self: SlaveProgress, *, excluded: str | None) -> None:
 
 @bug("outsider-elected", elections, "_electable")
 def outsider_elected(sync_state: SyncState, reports: dict[int, LiveReport]) -> frozenset[int]:
-    """An election considers live brokers, and not which of them hold acknowledged data."""
+    """An election considers which brokers live, but not which of them hold acknowledged data."""
     return frozenset(reports)
 
 
@@ -531,13 +532,13 @@ def outsider_elected(sync_state: SyncState, reports: dict[int, LiveReport]) -> f
 def operator_elects_the_forgetful(
     broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness, broker_id: int
 ) -> frozenset[int]:
-    """An operator's election is carried out although it loses acknowledged data that another broker has."""
+    """An election requested by an operator is held although it loses acknowledged data that another broker has."""
     return frozenset()
 
 
 @bug("waits-in-silence", Unelected, "look")
 def waits_in_silence(self: Unelected, waiting: dict[str, WaitingReason], now_ms: int) -> None:
-    """A set whose members wait for one that never comes has no master, and nothing is logged for an operator."""
+    """A set whose members wait for a broker that never comes has no master, and nothing is logged for the operator."""
 
 
 cleaned = commands.clean_broker_data
@@ -551,17 +552,17 @@ def living_forgotten(state: ReplicasState, live: Liveness, **asked: Any) -> Deci
 
 @bug("remembered", commands, "clean_broker_data", plays=("operator",))
 def remembered(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
-    """A replaced broker is answered as forgotten, and stays."""
+    """The controllers confirm that a replaced broker is forgotten, but keep it."""
     return replace(cleaned(state, live, **asked), events=())
 
 
 @bug("never-yields", LeaderHealth, "why_unfit", plays=("disk stall",))
 def never_yields(self: LeaderHealth, now_ms: int) -> str:
-    """Upstream: a master whose disk hangs keeps the leadership while its process lives."""
+    """Upstream: a master whose disk hangs stays master while its process lives."""
     return ""
 
 
 @bug("acknowledges-from-memory", SlaveLink, "_held_end", plays=("contract D",))
 def acknowledges_from_memory(self: SlaveLink) -> int:
-    """Contract D's slave acknowledges all that it has, on its disk or not."""
+    """Under contract D, a slave acknowledges all that it has, whether it is on disk or not."""
     return self._log_end

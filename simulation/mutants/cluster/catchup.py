@@ -1,4 +1,4 @@
-"""Bugs of catching up."""
+"""Bugs of replicas that catch up."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def limit_forgotten(self: Pace, size: int, now_ms: int) -> int:
 
 @bug("members-held-back", Mastership, "pace_of", plays=("catch-up limits",))
 def members_held_back(self: Mastership, broker_id: int) -> int | None:
-    """Upstream: the limit is for each link, and sends wait for it."""
+    """Upstream: the limit applies to every link, so sends wait for it."""
     return self._catch_up_limit()
 
 
 @bug("older-master-believed", SlaveLink, "_is_proven")
 def older_master_believed(self: SlaveLink) -> bool:
-    """An upstream master that was deposed, and was not notified, is followed because it leads some epoch."""
+    """Upstream: a deposed master that was not notified is followed, because it leads some epoch."""
     return self._proof is not None
 
 
@@ -47,18 +47,18 @@ def cut_again_counts(self: Mastership, connection: MasterConnection, offset: int
 async def set_aside_unasked(
     self: Resync, command: RemotingCommand, *, dry_run: bool
 ) -> RemotingCommand | None:
-    """An operator empties the folder of a member, which keeps its id: the id counts for data that is gone."""
+    """An operator empties a member's folder, but the member keeps its id. So the id counts for data that is gone."""
     return None
 
 
 @bug("no-room-for-both", ResyncSpaceCheck, "check", plays=("resync",))
 async def no_room_for_both(self: ResyncSpaceCheck) -> None:
-    """A replica deletes its store and has no room for the copy: there is one replica less until an operator makes room."""
+    """A replica deletes its store but has no room for the copy, so there is one replica less until an operator makes room."""
 
 
 @bug("aside-removed-at-once", Membership, "in_sync", plays=("resync",))
 def aside_removed_at_once(self: Membership) -> bool:
-    """The former store is deleted before there is another copy of its data."""
+    """The former store is deleted before its data is copied again."""
     return True
 
 
@@ -72,7 +72,7 @@ def given_up_though_needed(
     check_code: str | None,
     dry_run: bool,
 ) -> Decision:
-    """Nobody counts the remaining replicas."""
+    """A replica is given up without counting the remaining replicas."""
     ids = frozenset({broker_id})
     sync_state = state.sync_states.get(broker_name)
     if (

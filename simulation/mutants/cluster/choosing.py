@@ -14,12 +14,12 @@ bug = BUGS.playing("filters")
 
 @bug("unknown-is-enough", subscription, "compiled")
 def unknown_is_enough(expression: str) -> PropertyFilter:
-    """A message whose properties leave an expression unknown matches."""
+    """A message matches although its properties make the expression unknown."""
     is_not = compiled(f"NOT ({expression})")
     return lambda properties: not is_not(properties)
 
 
 @bug("expressions-not-kept", ConsumerFilters, "_put")
 def expressions_not_kept(self: ConsumerFilters, group: str, wanted: SubscriptionData) -> bool:
-    """The expressions of groups are known only while they are connected."""
+    """The expressions of groups are known only while the groups are connected."""
     return False

@@ -11,7 +11,7 @@ from simulation.mutants.cluster.bugs import bug
 
 @bug("members-unchecked", admission, "check_members")
 def members_unchecked(body: Body) -> None:
-    """As upstream's: only a batch's envelope is checked, and a delayed message in it is delivered at once."""
+    """As upstream: only a batch's envelope is checked, and a delayed message in it is delivered at once."""
 
 
 say = TopicSubscriptions.put
@@ -19,7 +19,7 @@ say = TopicSubscriptions.put
 
 @bug("clocks-believed", TopicSubscriptions, "put")
 def clocks_believed(self: TopicSubscriptions, client_id: str, subscription: Subscription) -> None:
-    """As upstream's: a client's subscription is ignored after its clock was set back, and its messages are skipped."""
+    """As upstream: a client's subscription is ignored after its clock was set back, so messages for it are skipped."""
     known = self.counting()
     if known is None or known.version <= subscription.version:
         say(self, client_id, subscription)
@@ -27,4 +27,4 @@ def clocks_believed(self: TopicSubscriptions, client_id: str, subscription: Subs
 
 @bug("former-lives-shown", QueueTable, "topic_begins_at")
 def former_lives_shown(self: QueueTable, topic: str, phy: int) -> None:
-    """A topic that is made again shows the messages that it held when it was deleted."""
+    """A topic that is created again shows the messages that it had when it was deleted."""

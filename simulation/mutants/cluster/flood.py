@@ -11,7 +11,7 @@ bug = BUGS.playing("floods")
 
 @bug("floods-hold-the-loop", TurnShare, "is_used")
 def floods_hold_the_loop(self: TurnShare) -> bool:
-    """All requests that one connection brought are handled in one turn."""
+    """All requests received on one connection are handled in one turn."""
     return False
 
 

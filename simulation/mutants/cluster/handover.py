@@ -18,7 +18,7 @@ passed_on = ForwardLink.pass_on
 def forwarded_again(
     self: ForwardLink, peer: Peer, commands: Sequence[RemotingCommand], *, reads: bool
 ) -> None:
-    """A message whose answer did not come before the connection ended is forwarded once more."""
+    """A message is forwarded once more if the connection ended before the answer came."""
     passed_on(self, peer, commands, reads=True)
 
 
@@ -30,9 +30,9 @@ def forwards_nothing(self: ForwardingState, successor: Successor, now_ms: int) -
 
 @bug("stops-before-it-answers", GracefulShutdown, "settle")
 async def stops_before_it_answers(self: GracefulShutdown) -> None:
-    """A master without a successor stops while its slaves are about to confirm messages: their outcome stays unknown."""
+    """A master without a successor stops while its slaves are about to confirm messages, so their outcome stays unknown."""
 
 
 @bug("left-links-stay", ForwardLink, "_ends_at_last")
 async def left_links_stay(self: ForwardLink) -> None:
-    """A host that lost power ends no connection, and messages that were forwarded to it are not sent elsewhere."""
+    """A host that lost power ends no connection, so messages that were forwarded to it are not sent elsewhere."""

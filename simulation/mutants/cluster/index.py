@@ -1,4 +1,4 @@
-"""Planted bugs of the index: entries of tags, and gaps that are filled while new records come."""
+"""Bugs of the index: of entries of tags, and of gaps that are filled while new records come."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ filled_gap = IndexMending._fill_gap
 def bulk_forgets_tags(
     self: BulkEntries, records: Records, by_queue: QueueRows, texts: Texts, tags: Values
 ) -> Terms:
-    """Entries of many records at once are in the format of 5.3.3."""
+    """Records that are handled in bulk get entries as in 5.3.3, without tags."""
     nothing = np.zeros(len(records), np.bool_)
     return all_terms(self, records, by_queue, texts, tags._replace(given=nothing, odd=nothing))
 
@@ -40,13 +40,13 @@ def bulk_forgets_tags(
 def tag_hash_is_enough(
     content: memoryview, phy: int, topic: bytes, key: bytes, begin_ms: int, end_ms: int, *, by_tag: bool
 ) -> bool:
-    """Upstream: all records with the hash of a tag are answered, another topic's or another tag's, too."""
+    """Upstream: all records with the hash of a tag are returned, even those of another topic or another tag."""
     return by_tag or meant(content, phy, topic, key, begin_ms, end_ms, by_tag=by_tag)
 
 
 @bug("untagged-files-believed", IndexStart, "_note_tags")
 def untagged_files_believed(self: IndexStart, start: int) -> None:
-    """Upstream: an index that an older version wrote is searched for tags as if it had them."""
+    """Upstream: an index of an older version is searched for tags as if it had them."""
     noted(self, start)
     assert self._index is not None
     self._index.tags_since, self._index.asks_files = ALL_TAGS, False
@@ -54,11 +54,11 @@ def untagged_files_believed(self: IndexStart, start: int) -> None:
 
 @bug("gap-end-moves", IndexMending, "_fill_gap")
 async def gap_end_moves(self: IndexMending, gap: Gap, end: int, changes: int) -> None:
-    """A gap ends at the index's end at the time that it is filled: records that came meanwhile are indexed twice."""
+    """A gap is filled up to the index's present end, so records that came meanwhile are indexed twice."""
     await filled_gap(self, gap, self.index.phy_end if gap.behind is None else end, changes)
 
 
 @bug("listed-in-part-is-listed", IndexTable, "listed_in_part")
 def listed_in_part_is_listed(self: IndexTable, gap: Gap) -> dict[int, set[int]]:
-    """A record that any file lists counts as listed, though Java's put its entries into two files and one of them is lost."""
+    """A record in any file counts as listed, although Java put its entries into two files and one of the files is lost."""
     return {gap.behind.begin_phy: Whatever()} if gap.behind is not None else {}

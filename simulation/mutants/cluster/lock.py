@@ -1,4 +1,4 @@
-"""Bugs of queue locks and of the offsets where readers in order continue."""
+"""Bugs of queue locks, and of the offsets at which readers in order continue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simulation.mutants.cluster.bugs import bug
 
 @bug("locks-die-with-their-master", RebalanceLocks, "adopt", plays=("ordered readers",))
 def locks_die_with_their_master(self: RebalanceLocks, table: QueueLockTable) -> bool:
-    """As upstream's: no slave knows the holder of a queue."""
+    """As upstream: no slave knows the holder of a queue."""
     return False
 
 
@@ -21,7 +21,7 @@ def locks_die_with_their_master(self: RebalanceLocks, table: QueueLockTable) -> 
 def locks_die_with_their_master_2(
     self: RebalanceLocks, held: Iterable[QueueLock], gone: Iterable[QueueLock]
 ) -> bool:
-    """The rest of it: no slave learns changes either."""
+    """The rest of it: slaves do not get changes either."""
     return False
 
 
@@ -29,13 +29,13 @@ def locks_die_with_their_master_2(
 def locked_before_others_know(
     self: RebalanceLocks, group: str, queues: Iterable[Queue], client_id: str
 ) -> bool:
-    """A client is answered that it holds a queue while only its master knows it."""
+    """A lock is confirmed to a client while only the master knows it."""
     return True
 
 
 @bug("leases-go-on-under-the-next-master", RebalanceLocks, "led")
 def leases_go_on_under_the_next_master(self: RebalanceLocks) -> None:
-    """A lease counts from when a slave was notified of the holder: renewals since are forgotten."""
+    """A lease counts from the moment when a slave was notified of the holder, so later renewals are forgotten."""
 
 
 @bug("locks-for-ever", queuelocks, "_is_over", plays=("ordered readers",))
@@ -54,5 +54,5 @@ commit = ConsumerOffsets.commit
 
 @bug("commits-run-ahead", ConsumerOffsets, "commit", plays=("handlers",))
 def commits_run_ahead(self: ConsumerOffsets, group: str, topic: str, queue_id: int, offset: int) -> bool:
-    """The next reader of the queue begins behind a message that nobody handled."""
+    """The next reader of a queue begins behind a message that nobody handled."""
     return commit(self, group, topic, queue_id, offset + 1)

@@ -17,7 +17,7 @@ bug = BUGS.playing("filters")
 
 @bug("moves-die-with-their-master", OffsetResets, "adopt")
 def moves_die_with_their_master(self: OffsetResets, table: OffsetResetTable | None) -> dict[Key, int] | None:
-    """As upstream's: no slave knows the resets."""
+    """As upstream: no slave knows the resets."""
     return None
 
 
@@ -25,7 +25,7 @@ def moves_die_with_their_master(self: OffsetResets, table: OffsetResetTable | No
 def moves_die_with_their_master_2(
     self: OffsetResets, changed: Mapping[Key, int], gone: Iterable[Key]
 ) -> dict[Key, int]:
-    """The rest of it: no slave learns changes either."""
+    """The rest of it: slaves do not get changes either."""
     return {}
 
 
@@ -33,7 +33,7 @@ def moves_die_with_their_master_2(
 def notified_moves_are_over(
     self: OffsetResets, group: str, topic: str, queue_id: int, offset: int
 ) -> int | None:
-    """As upstream's: a consumer's commit after it was notified of a reset counts."""
+    """As upstream: a consumer's commit counts after the consumer was notified of a reset."""
     reset = self._resets.pop((group, topic, queue_id), None)
     return None if reset is None else reset.offset
 
@@ -46,12 +46,12 @@ def restarts_forget_moves(self: ConsumerOffsets, data: bytes) -> None:
 
 @bug("groups-stay-beyond-a-lost-end", Tables, "on_log_tail_lost")
 async def groups_stay_beyond_a_lost_end(self: Tables, log: Any, *, certain: bool) -> None:
-    """As upstream's: a group that had read lost messages skips those that take their offsets."""
+    """As upstream: a group that had read lost messages skips the messages that get their offsets."""
 
 
 @bug("limits-die-with-their-master", OffsetLimits, "adopt")
 def limits_die_with_their_master(self: OffsetLimits, table: OffsetResetTable | None) -> dict[Key, int]:
-    """The master after the next, and a restart, know no limits."""
+    """The master after the next, and a restarted master, know no limits."""
     return {}
 
 
@@ -59,11 +59,11 @@ def limits_die_with_their_master(self: OffsetLimits, table: OffsetResetTable | N
 def limits_die_with_their_master_2(
     self: OffsetLimits, changed: Mapping[Key, int], gone: Iterable[Key]
 ) -> dict[Key, int]:
-    """The rest of it: no slave learns changes either."""
+    """The rest of it: slaves do not get changes either."""
     return {}
 
 
 @bug("commits-beyond-a-lost-end", OffsetLimits, "forbids")
 def commits_beyond_a_lost_end(self: OffsetLimits, key: Key, offset: int) -> bool:
-    """Offsets that a consumer had read in a log that is gone count in this one."""
+    """Offsets that a consumer had read in a lost log count in the present log."""
     return False

@@ -1,4 +1,4 @@
-"""Bugs of disks that were set back and of copies of a broker's store."""
+"""Bugs of disks that were set back, and of copies of a broker's store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from simulation.mutants.cluster.bugs import BUGS, bug, emptied_store_elected_2
 def old_disk_elected(
     replica: Replica, live: Liveness, key: BrokerKey, address: str, process: Process
 ) -> None:
-    """The number of a start is not compared with those that were received before."""
+    """The start number is not compared with the numbers that were received before."""
 
 
 BUGS["old-disk-elected"].append((Holdings, "_shortfall", emptied_store_elected_2))
@@ -29,7 +29,7 @@ BUGS["old-disk-elected"].append((Holdings, "_shortfall", emptied_store_elected_2
 def copy_takes_over(
     replica: Replica, live: Liveness, key: BrokerKey, address: str, process: Process
 ) -> IdentityRefusal | None:
-    """Upstream: a copy of a broker's store is that broker from its registration on, though the broker lives."""
+    """Upstream: when a copy of a broker's store registers, it becomes that broker, although the broker lives."""
     known = max(replica.start_number, live.start_number(key))
     is_old = 0 < process.start_number <= known and process.incarnation != replica.incarnation
     return IdentityRefusal(ResponseCode.CONTROLLER_INVALID_REQUEST, "", known) if is_old else None
@@ -42,8 +42,8 @@ BUGS["copy-takes-over"].append((livebrokers, "why_not_this_process", copy_takes_
 def old_disk_leads_alone(
     broker_name: str, replicas: Replicas, live: Liveness, broker_id: int, report: LiveReport
 ) -> bool:
-    """A disk that was set back is elected once no better one is left, like lost memory: its newer disk, and brokers that left
-    the set, count for nothing."""
+    """A disk that was set back is elected once no better disk is left, like a broker that lost memory. Its newer disk, and
+    brokers that left the set, count for nothing."""
     return False
 
 
@@ -55,7 +55,7 @@ async def old_disk_forgotten(self: KeptMemoryMark) -> None:
 
 @bug("old-disk-outgrows", KeptStartNumber, "open")
 async def old_disk_outgrows(self: KeptStartNumber) -> None:
-    """Starts that no controller receives make an old disk new."""
+    """An old disk counts as new after enough starts that no controller got to know."""
     data = await self._files.read(FILE)
     self._is_there = data is not None
     self.number = decode(data or b"")[0]
@@ -64,7 +64,7 @@ async def old_disk_outgrows(self: KeptStartNumber) -> None:
 
 @bug("old-tables-count", BrokerApp, "_note_caught_up")
 def old_tables_count(self: BrokerApp) -> None:
-    """A disk that was set back counts as complete once its log is, whatever tables it has."""
+    """A disk that was set back counts as complete once its log is complete, whatever tables it has."""
     if self.memory_mark.may_have_lost_data and self._level_epoch is not None:
         self._level_epoch = None
         self._tasks.start(self.memory_mark.caught_up(), name="memory mark")

@@ -28,25 +28,25 @@ async def queue_end_believed(self: QueueCheck, listed_end: int, loaded_limit: in
 
 @bug("tags-before-a-corrupt-entry-stay", QueueCheck, "_reliable_end")
 async def tags_before_a_corrupt_entry_stay(self: QueueCheck, queue: ConsumeQueue) -> int:
-    """What was overwritten began with the tags code of the entry before: a delayed message gets another time."""
+    """If bytes are overwritten from the tags code of an entry on, that entry stays, and a delayed message gets another time."""
     return await queue.intact_end()
 
 
 @bug("one-file-is-a-setting", QueueTable, "_setting_is_wrong")
 def one_file_is_a_setting(self: QueueTable, other: Sequence[OtherSegmentSize]) -> bool:
-    """The only queue's only file is cut short, and the broker does not start until somebody changes a setting."""
+    """If the only file of the only queue is cut short, the broker does not start until somebody changes a setting."""
     return bool(other)
 
 
 @BUGS.playing("lost queues", "retention")("ends-older-than-the-log", SavedQueues, "ends_known_beyond")
 async def some_megabytes_late(self: SavedQueues, offset: int) -> bool:
-    """The ends are remembered each 8 MiB, and retention deletes the log below that."""
+    """The ends of queues are remembered only every 8 MiB, and retention deletes the log before."""
     return True
 
 
 @bug("swapped-queues-believed", QueueCheck, "_ends_at_home")
 def swapped_queues_believed(self: QueueCheck, key: Key, queue: ConsumeQueue) -> bool:
-    """A file whose entries follow each other belongs to its queue."""
+    """Any file whose entries follow each other is taken for its queue's own."""
     return True
 
 
@@ -58,7 +58,8 @@ def foreign_entries_served(self: ConsumeQueue, queue_offset: int, end: int) -> b
 
 @bug("another-levels-message", DelayDelivery, "_record_of")
 async def another_levels_message(self: DelayDelivery, entry: QueueEntry, queue_id: int) -> Message | None:
-    """An entry that points to another level's message has that delivered, early and twice, and its own never."""
+    """If an entry points to a message of another level, that message is delivered early and twice, and the right message
+    never."""
     content = await self._store.message_at(entry.physical_offset, entry.size)
     return None if content is None else decode(content, verify_body=False)
 
@@ -67,7 +68,7 @@ async def another_levels_message(self: DelayDelivery, entry: QueueEntry, queue_i
 def due_as_the_entry_says(
     self: DelayDelivery, level: int, queue_offset: int, entry: QueueEntry, waiting: Message
 ) -> bool:
-    """Upstream: a queue entry's time counts, whatever its record says."""
+    """Upstream: the time in a queue entry counts, whatever the record says."""
     return False
 
 
@@ -79,5 +80,5 @@ async def index_files_believed(self: IndexMending, file: IndexFile) -> str | Non
 
 @bug("index-gaps-stay", IndexMending, "_fill")
 async def index_gaps_stay(self: IndexMending) -> None:
-    """A damaged file is deleted, and its records are not indexed again."""
+    """A damaged file is deleted, but its records are not indexed again."""
     self.fills = False

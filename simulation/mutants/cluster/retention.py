@@ -24,13 +24,13 @@ def deletes_what_no_checkpoint_vouches_for(self: Trimming) -> int:
 
 @bug("deletes-what-no-checkpoint-vouches-for", SavedQueues, "ends_known_beyond")
 async def deletes_what_no_checkpoint_vouches_for_2(self: SavedQueues, offset: int) -> bool:
-    """The ends of queues need a checkpoint, too, and would hold the deletion back."""
+    """The rest of it: the ends of queues, which also need a checkpoint, do not hold the deletion back."""
     return True
 
 
 @bug("deletes-under-a-link", HAService, "read_from")
 def deletes_under_a_link(self: HAService) -> int | None:
-    """Segments are deleted that a slave still has to read as it catches up."""
+    """Segments are deleted that a slave still needs to catch up."""
     return None
 
 
@@ -42,12 +42,12 @@ def deletes_undelivered(self: DelayDelivery) -> int | None:
 
 @bug("queues-hide-what-a-late-hold-keeps", QueueTable, "lower_min")
 async def queues_hide_what_a_late_hold_keeps(self: QueueTable, log_min: int) -> None:
-    """A hold that comes while queues move up keeps the log, and no reader finds what is in it."""
+    """If a hold comes while queues move up, the log is kept, but readers do not find the messages in it."""
 
 
 @BUGS.bug("store-times-are-believed", commitlog, "first_time", plays=("rotten store times",))
 async def whatever_it_says(log: LogFiles, offset: int, end: int) -> int | None:
-    """The age of a segment is read from the record after it, unchecked."""
+    """The age of a segment is read from the next record without checking that record."""
     if offset + RECORD_SIZE_MIN > end:
         return None
     return store_timestamp(await log.read_cold(offset, RECORD_SIZE_MIN), 0) or None
@@ -55,4 +55,4 @@ async def whatever_it_says(log: LogFiles, offset: int, end: int) -> int | None:
 
 @bug("queue-begins-with-what-is-gone", ConsumeQueue, "raise_min")
 def queue_begins_with_what_is_gone(self: ConsumeQueue, log_min: int) -> None:
-    """The log's begin moves up, the queue's does not."""
+    """The log's beginning moves up, but the queues' beginnings do not."""

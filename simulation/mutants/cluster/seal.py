@@ -12,13 +12,13 @@ bug = BUGS.playing("record CRCs")
 
 @bug("record-crc-unchecked", record, "contradicts")
 def record_crc_unchecked(buffer: Buffer, at: int, size: int, properties_bytes: int) -> bool:
-    """Bits that flipped outside a body are served and sent to others."""
+    """Records with flipped bits outside the body are served and sent to others."""
     return False
 
 
 @bug("record-crc-left-out", appender, "with_room")
 def record_crc_left_out(properties: bytes) -> bytes:
-    """A master whose settings came too late."""
+    """Records get no CRC, as if the master's setting came too late."""
     return properties
 
 

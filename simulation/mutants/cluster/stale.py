@@ -20,14 +20,14 @@ bug = BUGS.playing("committers")
 def stale_unlock_forwarded(
     self: RebalanceLocks, group: str, queues: Iterable[Queue], client_id: str, *, is_passed_on: bool = False
 ) -> None:
-    """A lock is released by a forwarded unlock, though its holder asked for the lock since."""
+    """A forwarded unlock releases a lock that the holder has requested again since."""
     unlock(self, group, queues, client_id)
 
 
 @bug("stale-unlock-forwarded", Naps, "is_late")
 @bug("passed-on-after-a-nap", Naps, "is_late")
 def stale_unlock_forwarded_2(self: Naps, peer: Peer) -> bool:
-    """Requests that waited in the socket of a paused master are forwarded to its successor."""
+    """The rest of it: requests that waited in the socket of a paused master are forwarded to its successor."""
     return False
 
 

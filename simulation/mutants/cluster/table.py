@@ -1,4 +1,4 @@
-"""Bugs of a start on tables that are damaged, missing or of another log."""
+"""Bugs of starts with tables that are damaged, missing or of another log."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ async def damaged_tables_begin_empty(self: SavedTable) -> bool:
 
 @bug("lost-tables-begin-empty", Tables, "_refuse_missing")
 def lost_tables_begin_empty(self: Tables, missing: list[SavedTable]) -> None:
-    """A start takes the tables that it finds for all that there were."""
+    """A start believes that the tables it finds are all there were."""
 
 
 @bug("tables-not-remembered", SavedQueues, "note_tables")
 def tables_not_remembered(self: SavedQueues) -> None:
-    """No checkpoint records that there were tables, so the loss of all of them is not noticed."""
+    """No checkpoint records that there were tables, so the loss of all tables is not noticed."""
 
 
 @bug("offsets-of-another-log-count", Tables, "_distrust_offsets")
 async def offsets_of_another_log_count(self: Tables, log: Any) -> None:
-    """Groups skip messages of this log below the offsets from a file of another log."""
+    """Groups skip messages below the offsets in a file that belongs to another log."""
 
 
 @bug("delay-offsets-of-another-log-count", DelayOffsets, "decode")
 def delay_offsets_of_another_log_count(self: DelayOffsets, data: bytes) -> None:
-    """Delayed messages below the offsets from a file of another log are never delivered."""
+    """Delayed messages below the offsets in a file that belongs to another log are never delivered."""
     self._wrapper = DelayOffsetWrapper.decode(data)

@@ -23,20 +23,20 @@ bug = BUGS.playing("transactions")
 
 @bug("commits-not-looked-for", Rebuild, "_read_commits")
 async def commits_not_looked_for(self: Rebuild) -> bool:
-    """As upstream's: a half is open for the next master if its op message is missing, though it was committed."""
+    """As upstream: a half counts as open for the next master if its op message is missing, although it was committed."""
     return True
 
 
 @bug("ended-stays-open", OpenHalves, "close")
 def ended_stays_open(self: OpenHalves, root: int) -> None:
-    """As upstream's: any half that a producer names is ended."""
+    """As upstream: any half that a producer names is ended."""
 
 
 @bug("stored-while-read-forgotten", Transactions, "half_stored")
 def stored_while_read_forgotten(
     self: Transactions, message: MessageToStore, appended: PutResult, due_ms: int | None = None
 ) -> None:
-    """A half that comes while a new master reads its log is not open."""
+    """A half that comes while a new master reads its log does not count as open."""
     if self.open is not None:
         half_stored(self, message, appended, due_ms)
 
@@ -48,7 +48,7 @@ def asks_nobody(self: CheckBack, asked: Asked) -> None:
 
 @bug("notified-in-part", Rebuild, "_note_op_record")
 def notified_in_part(self: Rebuild, queue_offset: int, record: Message) -> None:
-    """Of a record that lists ended halves only the first counts."""
+    """If a record lists ended halves, only the first of them counts."""
     for half in done_offsets(record.body)[:1]:
         if 0 <= half - self._span.half_from < len(self._done_marks):
             self._done_marks[half - self._span.half_from] = 1
@@ -71,13 +71,13 @@ def progress_before_it_is_confirmed(self: Transactions) -> int:
 
 @BUGS.bug("retention-forgets-open-halves", Transactions, "first_open", plays=("abandoned transactions",))
 def nothing_is_open(self: Transactions) -> int | None:
-    """As upstream's: a half is deleted with its segment, ended or not."""
+    """As upstream: a half is deleted with its segment, whether it is ended or not."""
     return None
 
 
 @BUGS.bug("given-up-in-silence", CheckBack, "_give_up", plays=("abandoned transactions",))
 def forgotten(self: CheckBack, half: Half, found: Message) -> None:
-    """A half without an end is dropped, and is kept nowhere else."""
+    """A half without an end is dropped, and no copy is kept."""
     self._transactions.ended(half, None)
 
 

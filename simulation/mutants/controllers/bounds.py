@@ -12,7 +12,7 @@ from simulation.mutants.controllers.bugs import bug
 
 @bug("former-connections-kept", Heartbeats, "_leave_connection")
 def former_connections_kept(self: Heartbeats, key: BrokerKey, entry: _Heartbeat) -> None:
-    """N3: each connection of a broker's heartbeats is remembered."""
+    """N3: each connection over which a broker sent heartbeats is remembered."""
     del self._of_connection[entry.connection][key]
 
 

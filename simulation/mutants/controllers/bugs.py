@@ -1,7 +1,7 @@
-"""Bugs planted into the controllers for the length of a run, to prove that the check finds them.
+"""Bugs that are planted into the controllers for one run, to prove that the check finds them.
 
-Invariant: each breaks what its line says and nothing else, whatever arguments the surrounding code passes; nothing is
-left of it when its context ends. The seed that finds each is recorded in simulation/foundby.json."""
+Invariant: each bug breaks only what its line says, whatever arguments the surrounding code passes. Nothing is left of it when
+its context ends. The seeds that find the bugs are recorded in simulation/foundby.json."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def stale_set_epoch(state: ReplicasState, live: Liveness, **asked: Any) -> Decis
 
 @bug("altered-by-anyone", commands, "alter_sync_state_set")
 def altered_by_anyone(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
-    """S1: any broker that names the right epochs may alter."""
+    """S1: any broker that names the right epochs may alter the set."""
     master_id = set_of(state, asked).master_id
     return altered(state, live, **asked if master_id is None else asked | {"master_id": master_id})
 
 
 def as_it_was_asked(decision: Decision, asked: dict[str, Any]) -> Decision:
-    """The decision on a harmless request, applied to the actual one."""
+    """Make the decision for a harmless request, and apply it to the actual request."""
     if decision.code != ResponseCode.SUCCESS:
         return decision
     events: list[Event] = [
@@ -109,7 +109,7 @@ def eligible_kept_though_the_set_is_large_enough(
 
 @bug("refusal-not-fenced", commands, "alter_sync_state_set")
 def refusal_not_fenced(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
-    """S3: an alter is rejected for the time being only, and its master takes that for final."""
+    """S3: an alter is rejected only for now, but its master takes the rejection for final."""
     decision = altered(state, live, **asked)
     return decision if decision.code not in FENCED else replace(decision, body=None, events=())
 
@@ -136,7 +136,7 @@ async def reads_by_followers(self: CommandRunner, decide: Callable[..., Decision
 
 @bug("no-settling", CommandRunner, "_settle")
 async def no_settling(self: CommandRunner, broker_name: str, end: float) -> None:
-    """S1: the next command is decided while an earlier one may yet take effect."""
+    """S1: the next command is decided while an earlier command may still take effect."""
     self._unsettled.pop(broker_name, None)
 
 
@@ -155,7 +155,7 @@ async def commands_side_by_side(self: CommandRunner, broker_name: str, decide: C
 async def unknown_is_refused(
     self: CommandRunner, broker_name: str, bodies: list[bytes], timeout_ms: int
 ) -> None:
-    """R8: a command that is not committed in time is answered as not tried."""
+    """R8: a command that is not committed in time gets the answer that it was not tried."""
     try:
         await proposed(self, broker_name, bodies, timeout_ms)
     except OutcomeUnknown as error:
@@ -166,7 +166,7 @@ async def unknown_is_refused(
 async def answered_before_committed(
     self: DLedgerNode, bodies: list[bytes], timeout_ms: int = 3000
 ) -> list[object]:
-    """R8: an entry that only the leader's log has is answered as done."""
+    """R8: success is answered when only the leader's log has the entry."""
     core = self._serving_core()
     self._take(lambda now_ms: core.propose(bodies, now_ms))
     return []
@@ -184,12 +184,12 @@ whole, able = elections._complete, elections._usable
 def as_if_there_had_been_no_master(
     name: str, replicas: Any, sync_state: Any, live: Any, designated: Any, unclean: bool
 ) -> int | None:
-    """The former master is not preferred to others then."""
+    """Elect as if there had been no master, so that the former master is not preferred."""
     return chosen(name, replicas, replace(sync_state, master_id=None), live, designated, unclean)
 
 
 def with_epoch(self: ReplicasState, event: Event, wrong: Callable[[int], int]) -> None:
-    """Apply it with another epoch."""
+    """Apply the event with another epoch."""
     sync_state = self.sync_states.get(event.broker_name)
     before = sync_state.master_epoch if sync_state else 0
     applied(self, event)
@@ -199,7 +199,7 @@ def with_epoch(self: ReplicasState, event: Event, wrong: Callable[[int], int]) -
 
 @bug("epoch-not-bumped", ReplicasState, "apply")
 def epoch_not_bumped(self: ReplicasState, event: Event) -> None:
-    """M1: another master has the epoch of the one before."""
+    """M1: a new master gets the epoch of its predecessor."""
     if isinstance(event, ElectMaster) and event.master_id is not None:
         with_epoch(self, event, lambda before: max(1, before))
     else:
@@ -217,7 +217,7 @@ def epoch_reused(self: ReplicasState, event: Event) -> None:
 
 @bug("set-epoch-not-bumped", ReplicasState, "apply")
 def set_epoch_not_bumped(self: ReplicasState, event: Event) -> None:
-    """S1: an election leaves the set's epoch."""
+    """S1: an election does not change the set's epoch."""
     applied(self, event)
     if isinstance(event, ElectMaster) and event.master_id is not None:
         self.sync_states[event.broker_name].set_epoch -= 1
@@ -235,7 +235,7 @@ def elected_outside_the_set(
 def dead_elected(
     self: Liveness, cluster_name: str, broker_name: str, ids: Iterable[int]
 ) -> dict[int, LiveReport]:
-    """M4: any broker that ever sent a heartbeat may be elected, the lost master only if no other is left."""
+    """M4: any broker that ever sent a heartbeat may be elected. The lost master is elected only if no other broker is left."""
     keys = {broker_id: (cluster_name, broker_name, broker_id) for broker_id in ids}
     return {
         broker_id: self.entries[key].heartbeat.report
@@ -249,7 +249,7 @@ BUGS["dead-elected"].append((elections, "_choose", as_if_there_had_been_no_maste
 
 @bug("learner-elected", elections, "_reports", plays=("learner",))
 def learner_elected(broker_name: str, replicas: Replicas, live: Liveness) -> dict[int, LiveReport]:
-    """M4: the first election takes a learner that asks for one."""
+    """M4: the first election elects a learner that requests it."""
     return live.reports(replicas.cluster_name, broker_name, replicas.by_id)
 
 
@@ -264,7 +264,7 @@ def one_that_may_miss_data_is_elected(
 
 @bug("operator-elects-one-that-may-miss-data", elections, "_better")
 def operator_elects_one_that_may_miss_data(*arguments: Any) -> frozenset[int]:
-    """M4: an operator's request elects a broker that may be missing data that a live one holds."""
+    """M4: an operator's request elects a broker that may be missing data, although a live broker holds the data."""
     return frozenset()
 
 
@@ -276,19 +276,19 @@ def unfit_elected(*arguments: Any, fit: bool = False) -> frozenset[int]:
 
 @bug("one-that-cannot-lead-is-able", elections, "_usable")
 def one_that_cannot_lead_is_able(*arguments: Any) -> frozenset[int]:
-    """M4: a broker that cannot lead at all is elected though another could, with a damaged log."""
+    """M4: a broker that cannot lead at all is elected, although a broker with a damaged log could lead."""
     return whole(*arguments) if able(*arguments) else frozenset()
 
 
 @bug("eligible-comes-back-short", livebrokers, "_held_all")
 def eligible_comes_back_short(sync_state: SyncState, broker_id: int) -> bool:
-    """M5: a broker that is eligible outside the set counts as complete when it comes back with an older log."""
+    """M5: an eligible broker outside the set counts as complete, even if it comes back with an older log."""
     return broker_id in sync_state.members
 
 
 @bug("elects-again", elections, "_keeps_master")
 def elects_again(*arguments: Any) -> bool:
-    """H1: a broker that asks for a master gets a new one, though the present one is alive."""
+    """H1: a broker that requests an election gets a new master, although the present master is alive."""
     return False
 
 
@@ -297,13 +297,13 @@ BUGS["elects-again"].append((elections, "_choose", as_if_there_had_been_no_maste
 
 @bug("impatient-leader", Liveness, "is_dead")
 def impatient_leader(self: Liveness, key: Any) -> bool:
-    """H1: a new leader takes a master for dead because it has not received its heartbeat yet."""
+    """H1: a new leader takes a master for dead because it has not got the master's heartbeat yet."""
     return not self.is_alive(key)
 
 
 @bug("little-patience", Liveness, "is_dead")
 def little_patience(self: Liveness, key: Any) -> bool:
-    """H1: silence counts after a quarter of the time that the broker announced."""
+    """H1: a broker counts as dead after a quarter of the time that it announced."""
     entry = self.entries.get(key)
     if entry is None or not entry.open:
         return was_dead(self, key)
@@ -337,7 +337,7 @@ cleaned = commands.clean_broker_data
 
 @bug("id-granted-twice", commands, "apply_broker_id")
 def id_granted_twice(state: ReplicasState, **asked: Any) -> Decision:
-    """B1: an applicant for an id that another holds is answered that it is its own."""
+    """B1: a broker that applies for another broker's id gets the answer that the id is its own."""
     decision = granted(state, **asked)
     taken = decision.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID and state.known(asked["broker_name"])
     return replace(decision, code=ResponseCode.SUCCESS, remark=None) if taken else decision
@@ -366,7 +366,7 @@ restarted = LiveBrokers.restarted
 def former_holder_speaks(
     self: LiveBrokers, name: str, broker_id: int, connection: int, incarnation: int, check_code: str | None
 ) -> bool:
-    """V2: a rejected broker that had the id before counts as the newest process of the id's owner."""
+    """V2: a rejected broker that had the id before is taken for the newest process of the id's owner."""
     return restarted(self, name, broker_id, connection, incarnation)
 
 
@@ -392,7 +392,7 @@ def living_cleaned(state: ReplicasState, live: Liveness, **asked: Any) -> Decisi
 
 @bug("holders-cleaned", commands, "why_needed")
 def holders_cleaned(*asked: Any) -> str | None:
-    """M5: a broker that may alone hold acknowledged data is forgotten like any other dead one."""
+    """M5: a broker that may be the only holder of acknowledged data is forgotten like any other dead broker."""
     return None
 
 
@@ -412,7 +412,7 @@ answered_info = commands.replica_info
 
 @bug("forgotten-is-not-notified", commands, "replica_info")
 def forgotten_is_not_notified(state: ReplicasState, **asked: Any) -> Decision:
-    """R10: a broker that was forgotten while it lives keeps reading as if nothing had happened."""
+    """R10: a living broker that was forgotten keeps getting answers to its reads as if nothing had happened."""
     return answered_info(state, **asked | {"asked_by": None})
 
 
@@ -422,14 +422,14 @@ def late_heartbeat_revives(self: Heartbeats, key: Any, connection: int, incarnat
     return False
 
 
-# The beliefs of a master
+# What a master believes
 
 judged = ScriptedBroker._refused
 
 
 @bug("refusal-settles-all", ScriptedBroker, "_refused")
 def refusal_settles_all(self: ScriptedBroker, sending: Any, code: int | None = None) -> None:
-    """S3: a master takes the rejection of an alter for the end of earlier ones without an answer."""
+    """S3: after a rejected alter, a master believes that earlier alters without an answer cannot take effect any more."""
     self.asked_for.clear()
     self._waits()
 
@@ -451,7 +451,8 @@ heard = Holdings.heard
 def older_connection_reports(
     self: Holdings, key: Any, connection: int, report: LogReport, *, member: bool
 ) -> Held | None:
-    """M5: a report over an older connection, from before the log was emptied, clears the broker that is missing data."""
+    """M5: a broker that is missing data counts as complete after a report over an older connection, from before its log was
+    emptied."""
     newest = max(connection, self._of[key].connection if key in self._of else 0)
     return heard(self, key, newest, report, member=member)
 
@@ -463,13 +464,13 @@ row = statesnapshot.row_of
 
 @bug("snapshot-forgets-the-eligible", statesnapshot, "row_of")
 def snapshot_forgets_the_eligible(state: ReplicasState, name: str) -> dict[str, Any]:
-    """R5: a loaded state is missing the brokers that left the set and hold all that was acknowledged."""
+    """R5: a loaded state forgets the brokers that left the set but hold all acknowledged data."""
     saved = row(state, name)
     return saved | {"eligible": []} if "eligible" in saved else saved
 
 
 @bug("snapshot-counts-no-epochs", statesnapshot, "row_of")
 def snapshot_counts_no_epochs(state: ReplicasState, name: str) -> dict[str, Any]:
-    """R5: epochs begin again after a snapshot."""
+    """R5: epochs start again from the beginning after a snapshot."""
     saved = row(state, name)
     return saved | {"setEpoch": 1} if "setEpoch" in saved else saved

@@ -1,4 +1,4 @@
-"""Bugs that are planted into Raft-mode brokers, to show that a seed of simulation.groups.world finds each.
+"""Bugs that are planted into Raft-mode brokers, to prove that seeds of simulation.groups.world find them.
 
 Invariant: nothing is left of a bug when its context ends."""
 
@@ -45,7 +45,7 @@ bug, planted = BUGS.bug, BUGS.planted
 
 @bug("acknowledged-when-stored", GroupAcknowledgement, "acked_end")
 def acknowledged_when_stored(self: GroupAcknowledgement) -> int:
-    """A send is answered when the leader has it in memory."""
+    """A send is acknowledged when the leader has it in memory."""
     return 1 << 62 if self._membership.accepts_sends else 0
 
 
@@ -57,7 +57,7 @@ def shown_when_durable_here(self: DLedgerNode) -> int:
 
 @bug("shown-before-durable-here", DLedgerNode, "_committed_and_durable")
 def shown_before_durable_here(self: DLedgerNode) -> int:
-    """A committed entry is shown before the own disk has it."""
+    """A committed entry is shown before the member's own disk has it."""
     return self._applier.committed_index
 
 
@@ -69,7 +69,7 @@ def looks_up_replaced_entries(self: PositionTracker, index: int) -> bool:
 
 @bug("deposed-answers-on", GroupReplication, "acked_end")
 def deposed_answers_on(self: GroupReplication) -> int:
-    """A deposed leader takes the next leader's progress for its own."""
+    """A deposed leader takes the next leader's progress for its own, and answers sends."""
     return self._store.confirm_offset()
 
 
@@ -81,7 +81,8 @@ def deposed_answers_on_2(self: GroupRoles) -> None:
 
 @bug("waiting-sends-kept", PendingSends, "give_up")
 def waiting_sends_kept(self: PendingSends) -> None:
-    """A send that waits when leadership is lost is answered once it is regained, whatever its position holds then."""
+    """A send that waits when leadership is lost is acknowledged when leadership is regained, whatever entry is then at its
+    position."""
 
 
 # Leadership
@@ -94,12 +95,12 @@ def any_log_leads(self: Raft, candidate: str, request: VoteRequest) -> VoteResul
 
 @bug("mastership-outlives-its-term", Membership, "deposed")
 def mastership_outlives_its_term(self: Membership) -> None:
-    """A leader that is elected again continues at once as it was, before the entries in between are dispatched."""
+    """A leader that is elected again continues at once, before the entries in between are dispatched."""
 
 
 @bug("mastership-outlives-its-term", RoleSwitch, "deposed")
 def mastership_outlives_its_term_2(self: RoleSwitch) -> None:
-    """The rest of it: it keeps the queue offsets that it would assign next."""
+    """The rest of it: it continues with its old next queue offsets."""
 
 
 @bug("preferred-never-lead", ledger, "caught_up_among", plays=("preferred",))
@@ -113,7 +114,7 @@ registered_soon = Registration.soon
 
 @bug("registered-by-and-by", Registration, "soon", plays=("handed on",))
 def registered_by_and_by(self: Registration) -> None:
-    """Name servers are notified of a new master after half a minute, when it would have registered anyway."""
+    """A new master registers at name servers only after half a minute, with its next regular registration."""
     if asyncio.get_running_loop().time() < 30:
         registered_soon(self)
 
@@ -123,7 +124,7 @@ look = GroupRoles._look
 
 @bug("former-leader-followed", GroupRoles, "_look")
 async def former_leader_followed(self: GroupRoles) -> None:
-    """A broker that was asked where it serves counts as the master of the term in which its answer comes."""
+    """A broker that answers that it serves is taken for the master of the term in which the answer comes."""
     member, now_ms = self._member, self._clock.monotonic_ms()
     asked = member.term, member.leader_id
     if member.leads or asked[1] is None or (asked == self._known and now_ms < self._ask_again_ms):
@@ -142,13 +143,13 @@ async def former_leader_followed(self: GroupRoles) -> None:
 async def full_disk_ends_a_member(
     self: Store, log: EntryLog, entries: Sequence[Entry], meanwhile: Callable[[], Awaitable[None]]
 ) -> None:
-    """Entries that find no room are not tried again."""
+    """Entries for which the disk has no room are not tried again."""
     await log.append(entries)
 
 
 @bug("appends-before-all-is-dispatched", LedgerStore, "become_master")
 async def appends_before_all_is_dispatched(self: LedgerStore) -> None:
-    """Queue offsets continue from those that are dispatched so far."""
+    """A new leader continues queue offsets from the entries that are dispatched so far."""
     newest_ms = await self._newest_store_time()
     self._appender = Appender(
         self._log, self._settings.max_message_size, self._queues.next_offsets(), newest_ms, self._dispatcher.known,
@@ -164,12 +165,12 @@ async def store_times_begin_anew(self: LedgerStore) -> int:
 
 @bug("goes-on-with-a-replaced-log", LedgerStore, "_restarted")
 def goes_on_with_a_replaced_log(self: LedgerStore) -> None:
-    """Queues stay as they are when another member's log replaces this one."""
+    """Queues do not change when another member's log replaces this log."""
 
 
 @bug("blank-survives-a-cut", EntryLog, "cut")
 async def blank_survives_a_cut(self: EntryLog, count: int) -> None:
-    """The log continues where the first truncated entry was: at the beginning of a file, though it would fit before."""
+    """After a truncation, an entry that would fit into the file before is still placed at the beginning of the next file."""
     self.cuts += 1
     end, units_end = self.end, (self.end_index + 2) * INDEX_UNIT.size
     if count <= self.end_index:
@@ -183,13 +184,13 @@ async def blank_survives_a_cut(self: EntryLog, count: int) -> None:
 
 @bug("deletes-what-is-young", LedgerLog, "_first_time", plays=("retention",))
 async def deletes_what_is_young(self: LedgerLog, position: int) -> int | None:
-    """The next file's first message is taken for old."""
+    """The first message of the next file is believed to be old, so young files are deleted."""
     return 1
 
 
 @bug("begins-behind-what-is-known", LedgerLog, "delete_former")
 async def begins_behind_what_is_known(self: LedgerLog) -> list[object]:
-    """Files are deleted that the store's checkpoint covers, before the member knows them as committed."""
+    """Files covered by the store's checkpoint are deleted before the member knows that their entries are committed."""
     if self._node.log_begin() < self._first:
         await self._node.advance_log_start(self._first)
     return []
@@ -199,7 +200,7 @@ async def begins_behind_what_is_known(self: LedgerLog) -> list[object]:
 async def ends_for_what_a_follower_is_missing(
     self: CatchupReader, log: EntryLog, load: Load, bytes_max: int
 ) -> list[Entry]:
-    """A leader ends that cannot read an entry that a follower is missing."""
+    """A leader ends if it cannot read an entry that a follower is missing."""
     return await read_entries(log, load.first_index, load.entries_max, bytes_max)
 
 
@@ -222,11 +223,11 @@ def first_entry_uncompared(self: VerifiedDispatch, start: int) -> int:
 
 @bug("check-value-lost-for-good", Around, "goes_on_from")
 def check_value_lost_for_good(self: Around, check: int) -> bool:
-    """Where an entry's own check value is corrupt, the entry after it is not used to prove it."""
+    """If an entry's own check value is corrupt, the next entry is not used to prove the entry."""
     return False
 
 
 @bug("mended-with-anothers-checks", repair, "mended", plays=("rot",))
 def mended_with_anothers_checks(own: bytes, theirs: bytes, unit: IndexUnit, around: Around) -> bytes:
-    """A corrupt entry is replaced by the other member's, with the check values of that disk."""
+    """A corrupt entry is replaced by another member's entry, together with the check values of that member's disk."""
     return theirs

@@ -1,4 +1,4 @@
-"""Bugs of copies of corrupt records, and of queues and logs over them."""
+"""Bugs of copies that are made from corrupt records, and of queues and logs that are built over such records."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class AsItReads:
 
 @bug("record-compared-once", BrokerStore, "message_at")
 async def record_compared_once(self: BrokerStore, physical_offset: int, size: int = 0) -> memoryview | None:
-    """A record that was intact once is copied later without another check."""
+    """A record that was intact once is copied later without being checked again."""
     return await self._reader.record_at(physical_offset, self._confirm)
 
 
@@ -56,7 +56,7 @@ record_of = DelayDelivery._record_of  # noqa: SLF001 - to be wrapped
 async def delayed_copy_of_what_rotted(
     self: DelayDelivery, entry: QueueEntry, queue_id: int
 ) -> Message | None:
-    """A delayed message is delivered unchecked, with a CRC that is right."""
+    """A delayed message is delivered unchecked, with a new CRC that agrees."""
     found: Message | None = await with_store_as_it_reads(self, lambda: record_of(self, entry, queue_id))
     return found
 
@@ -87,13 +87,13 @@ async def sent_back_copy_of_what_rotted(
 
 @bug("queues-built-over-what-rotted", LedgerStore, "_may_dispatch")
 async def queues_built_over_what_rotted(self: LedgerStore, start: int, end: int) -> bool:
-    """Queues that are rebuilt wait for no repair."""
+    """Queues are rebuilt without waiting for repairs."""
     return True
 
 
 @bug("cut-behind-what-rotted", EntryLog, "kept")
 def cut_behind_what_rotted(self: EntryLog, count: int) -> tuple[int, int]:
-    """A log continues from the check value of the last entry that it keeps, corrupt or not."""
+    """A truncated log continues from the check value of its last entry, whether that entry is corrupt or not."""
     last = count - 1
     if last == self.begin.index:
         return self.begin.position, self.begin.check

@@ -11,7 +11,8 @@ bug = BUGS.playing("handed on")
 
 @bug("former-links-kept", PeerTransport, "spoke")
 def former_links_kept(self: PeerTransport, peer: Peer, sender: str) -> None:
-    """The old connection of a member that lost power stays next to its new one, until it was silent for two minutes."""
+    """The old connection of a member that lost power stays open, in addition to its new connection, until it was silent for
+    two minutes."""
     self.silent_ms = 120_000
     spoke(self, peer, sender)
 

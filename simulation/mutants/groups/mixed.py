@@ -1,4 +1,4 @@
-"""Bugs of plain logs before the DLedger log."""
+"""Bugs of plain logs that precede the DLedger log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def any_plain_log_will_do(self: Divide) -> str:
 
 @bug("first-file-is-not-copied", FormerLog, "_copy")
 async def first_file_is_not_copied(self: FormerLog, start: int, size: int, piece: Piece) -> None:
-    """A member without a log gets the first file empty: only the last one is compared."""
+    """A member without a log gets an empty first file, because only the last file is compared."""
     if self.log.files:
         await copy(self, start, size, piece)
     else:

@@ -10,5 +10,5 @@ bug = BUGS.playing("old disks")
 
 @bug("old-number-ignored", StartNumbers, "set_back")
 def old_number_ignored(self: StartNumbers) -> bool:
-    """A broker counts as complete though others have received a newer number of its starts."""
+    """A broker counts as complete although other members have received a newer start number of it."""
     return False

@@ -10,6 +10,6 @@ bug = BUGS.playing("transactions")
 
 @bug("past-before-it-is-reported", DoneQueue, "first_waiting")
 def past_before_it_is_reported(self: DoneQueue) -> int | None:
-    """A half counts as past once its end is in the log: the next master writes no op message for it, and the one after checks
-    it."""
+    """A half counts as done once its end is in the log. So the next master writes no op message for it, and the master after
+    that checks it again."""
     return None

@@ -1,4 +1,4 @@
-"""Bugs that are planted into the product's pairs, to show that a seed of simulation.pairs.world finds each.
+"""Bugs that are planted into pairs, to prove that seeds of simulation.pairs.world find them.
 
 Invariant: nothing is left of a bug when `planted` ends."""
 
@@ -23,13 +23,13 @@ bug, planted = BUGS.bug, BUGS.planted
 @bug("logs-not-compared", PairSlave, "_prepare")
 @bug("any-report-believed", PairSlave, "_prepare")
 async def logs_not_compared(self: PairSlave) -> int | None:
-    """Upstream: a broker that names itself master is followed, whatever its log holds."""
+    """Upstream: a slave follows any broker that calls itself master, whatever its log holds."""
     return None
 
 
 @bug("any-report-believed", ClassicMasterLink, "_reported")
 def any_report_believed(self: ClassicMasterLink, offset: int, now_ms: int) -> None:
-    """Upstream: the report of a slave that it holds more than its master has is believed."""
+    """Upstream: a slave's report is believed even if it names more log than the master has."""
     if self.state is ClassicMasterState.WAITING:
         last_file = self._master.log_end - self._master.log_end % self._master.segment_size_bytes
         self.next_offset = offset or last_file
@@ -39,7 +39,7 @@ def any_report_believed(self: ClassicMasterLink, offset: int, now_ms: int) -> No
 
 @bug("any-report-believed", ClassicMasterLink, "writable")
 def any_report_believed_2(self: ClassicMasterLink, now_ms: int) -> list[object]:
-    """The rest of it: bytes that are not there yet are waited for."""
+    """The rest of it: the master waits until it has these bytes."""
     if self.state is ClassicMasterState.SENDING and self.next_offset > self._master.log_end:
         return []
     return written(self, now_ms)  # type: ignore[return-value]
@@ -56,20 +56,20 @@ def nobody_is_waited_for(self: PairAcknowledgement) -> int:
 
 @bug("newcomer-answers-for-all", PairAcks, "held_end")
 def newcomer_answers_for_all(self: PairAcks, waiting_end: int) -> int:
-    """Upstream: the report of a slave that began with the last file also counts for the file before."""
+    """Upstream: the report of a slave that began with the last file counts for earlier files, too."""
     self._counted_end = max([self._counted_end, *(held.end for held in self._holdings.values())])
     return self._counted_end
 
 
 @bug("deletes-under-a-slave", PairMastership, "read_from", plays=("retention",))
 def deletes_under_a_slave(self: PairMastership) -> int | None:
-    """Upstream: only age and disk usage decide, and the slave waits for ever for deleted segments."""
+    """Upstream: only age and disk usage decide on deletion, so a slave waits for ever for deleted segments."""
     return None
 
 
 @bug("reports-ahead", ClassicSlaveLink, "_own_end")
 def reports_ahead(self: ClassicSlaveLink) -> int:
-    """A slave reports a frame when it has only its header."""
+    """A slave reports a frame when it has only the frame's header."""
     return 0 if self._empty else self._log_end + self._body_left
 
 
@@ -84,7 +84,7 @@ def shows_what_is_on_its_way(self: ClassicSlaveLink, size: int) -> list[Action]:
 
 @bug("shows-what-is-on-its-way", MessageStore, "set_confirm_offset")
 def shows_what_is_on_its_way_2(self: MessageStore, offset: int) -> None:
-    """And its store takes that."""
+    """The rest of it: the slave's store accepts that."""
     if offset > self._confirm:
         self._confirm = offset
         self._dispatch_loop.wake()
@@ -93,7 +93,7 @@ def shows_what_is_on_its_way_2(self: MessageStore, offset: int) -> None:
 
 @bug("restarts-forget-locks", RebalanceLocks, "decode")
 def restarts_forget_locks(self: RebalanceLocks, data: bytes) -> None:
-    """Upstream: the holder of a queue is forgotten with the process that knew it."""
+    """Upstream: the holder of a queue is forgotten when the broker's process ends."""
 
 
 @bug("facts-answered-before-the-disk", Tables, "save_facts", plays=("facts",))

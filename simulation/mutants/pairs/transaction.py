@@ -23,13 +23,13 @@ def asks_nobody(self: CheckBack, asked: Asked) -> None:
 
 @bug("commits-not-looked-for", Rebuild, "_read_commits")
 async def commits_not_looked_for(self: Rebuild) -> bool:
-    """As upstream's: a master that was killed after a commit without an op message checks the half, and commits again."""
+    """As upstream: a master that was killed after a commit without an op message checks the half, and commits it again."""
     return True
 
 
 @bug("ended-stays-open", OpenHalves, "close")
 def ended_stays_open(self: OpenHalves, root: int) -> None:
-    """As upstream's: any half that a producer names is ended."""
+    """As upstream: any half that a producer names is ended."""
 
 
 @bug("ends-answered-at-once", EndTransaction, "_answered_at")
@@ -42,7 +42,7 @@ def ends_answered_at_once(
 
 @bug("half-shown", admission, "half_of")
 def half_shown(message: MessageToStore) -> MessageToStore:
-    """Consumers read a half before it is ended."""
+    """Consumers can read a half before it is ended."""
     half = half_of(message)
     return MessageToStore(
         message.topic, message.queue_id, half.body, half.properties, half.flag, half.sys_flag,

@@ -1,4 +1,4 @@
-"""Bugs planted into the members of a group for the length of a run, to prove that the checks find them.
+"""Bugs that are planted into the members of a group for one run, to prove that the checks find them.
 
 Invariant: each bug breaks one promise of Raft, of its disk or of its guards. It changes only what its line says, and nothing is
 left of it when its context ends."""
@@ -66,7 +66,7 @@ counted_vote = Ballots.count
 
 @bug("vote-not-persisted", TermFile, "store")
 async def vote_not_persisted(self: TermFile, vote: Vote) -> None:
-    """The term survives a crash, the candidate that got the vote does not."""
+    """After a crash the term is still known, but not the candidate that got the vote."""
     await stored_vote(self, replace(vote, voted_for=None))
 
 
@@ -79,7 +79,7 @@ def vote_without_comparing_logs(self: Raft, candidate: str, request: VoteRequest
 
 @bug("vote-compares-terms-alone", Raft, "on_vote_request")
 def vote_compares_terms_alone(self: Raft, candidate: str, request: VoteRequest) -> VoteResult:
-    """Of two logs with the same last term the shorter one may lead."""
+    """A member with a shorter log may lead if the last terms are equal."""
     return asked_for_vote(self, candidate, replace(request, ledger_end_index=1 << 40))
 
 
@@ -92,7 +92,7 @@ def votes_twice(self: Raft, candidate: str, request: VoteRequest) -> VoteResult:
 
 @bug("pre-vote-counts", Raft, "on_vote_response")
 def pre_vote_counts(self: Raft, voter: str, response: VoteResponse) -> None:
-    """A yes counts for the ballot under way, whatever ballot it was given to."""
+    """A granted vote counts for the present election, even if it was granted for another."""
     pre_voting = self.ballots.pre_voting
     ballot = self.term + 1 if pre_voting else self.term
     got_vote(self, voter, replace(response, ballot_term=ballot, pre_vote=pre_voting))
@@ -100,7 +100,7 @@ def pre_vote_counts(self: Raft, voter: str, response: VoteResponse) -> None:
 
 @bug("any-answer-is-a-vote", Ballots, "count")
 def any_answer_is_a_vote(self: Ballots, voter: str, response: VoteResponse, term: int) -> None:
-    """R1: a vote for another candidate counts for the one that asked."""
+    """R1: a vote for another candidate counts for the candidate that asked."""
     counted_vote(self, voter, replace(response, result=VoteResult.ACCEPT), term)
 
 
@@ -137,7 +137,7 @@ def ack_sent_before_durable(self: Raft) -> list[Action]:
 
 @bug("ack-before-fsync", EntryLog, "sync", plays=("power-all",))
 async def ack_before_fsync(self: EntryLog) -> None:
-    """The log reports a sync that did not happen."""
+    """The log reports that entries are synced although they are not."""
     self.batch_count = 0
 
 
@@ -157,7 +157,7 @@ def early_durable_count(self: LeaderState) -> None:
 
 @bug("cut-not-durable", Store, "cut", plays=("power-all",))
 async def cut_not_durable(self: Store, log: EntryLog, index: int) -> None:
-    """After a power cut the old tail may be back, behind entries that were acknowledged since."""
+    """After a power cut a truncated tail may be back, behind entries that were acknowledged since."""
     log.end = log.stored_unit(index).position
     log.end_index = index - 1
 
@@ -178,13 +178,13 @@ read_runs = runs_of
 
 @bug("forgets-what-the-disk-is-missing", RaftLog, "forget")
 def forgets_what_the_disk_is_missing(self: RaftLog, durable_index: int) -> None:
-    """Entries that are still on their way to the disk are read from it."""
+    """Entries are read from the disk while they are still on their way to it."""
     forgot(self, self.last_index)
 
 
 @bug("old-terms-are-the-last", store, "runs_of")
 def old_terms_are_the_last(last_index: int, term_of: Callable[[int], int], before: TermRuns) -> TermRuns:
-    """All entries below the checkpoint's are taken for entries of one term."""
+    """All entries below the checkpoint's entry are taken for entries of its term."""
     return read_runs(last_index, lambda index: term_of(last_index), before)
 
 
@@ -207,7 +207,7 @@ def old_term_push_accepted(self: Raft, leader: str, request: PushRequest, known:
 
 @bug("term-before-ignored", Raft, "on_push")
 def term_before_ignored(self: Raft, leader: str, request: PushRequest, known: bool) -> PushResponse:
-    """The entry before those of a push needs only the same index."""
+    """The entry before a push's entries must have only the same index, but not the same term."""
     prev = request.prev_index
     if self.log.prev_index <= prev <= self.log.last_index:
         request = replace(request, prev_term=self.log.term_at(prev))
@@ -216,7 +216,7 @@ def term_before_ignored(self: Raft, leader: str, request: PushRequest, known: bo
 
 @bug("append-compares-nothing", Raft, "on_push")
 def append_compares_nothing(self: Raft, leader: str, request: PushRequest, known: bool) -> PushResponse:
-    """R3: as with Java's, an APPEND follows any entry with the index before it; only a COMPARE checks the term."""
+    """R3: as in Java, an APPEND may follow any entry with the right index; only a COMPARE checks the term."""
     if request.entries:
         return term_before_ignored(self, leader, request, known)
     return pushed(self, leader, request, known)
@@ -224,13 +224,13 @@ def append_compares_nothing(self: Raft, leader: str, request: PushRequest, known
 
 @bug("conflict-ignored", RaftLog, "find_conflict")
 def conflict_ignored(self: RaftLog, entries: Sequence[Entry]) -> int | None:
-    """An entry with an index that the log has already is taken for the same entry."""
+    """If the log already has an entry with an index, a pushed entry with that index is taken for the same entry."""
     return next((entry.index for entry in entries if entry.index > self.last_index), None)
 
 
 @bug("cuts-without-conflict", Raft, "accept_entries")
 def cuts_without_conflict(self: Raft, request: PushRequest) -> ResultCode:
-    """Entries that a push does not have are truncated, even if the push came late."""
+    """Entries that are not in a push are truncated, even if the push came late."""
     start = request.prev_index + 1 + len(request.entries)
     if self.committed_index < start <= self.log.last_index and self.role is not Role.LEADER:
         self.cut(start)
@@ -239,7 +239,7 @@ def cuts_without_conflict(self: Raft, request: PushRequest) -> ResultCode:
 
 @bug("commit-beyond-proven", Raft, "accept_entries")
 def commit_beyond_proven(self: Raft, request: PushRequest) -> ResultCode:
-    """A follower applies the leader's commit index to entries that were not compared."""
+    """A follower applies the leader's commit index to entries that were not compared with the leader's."""
     code = accepted(self, request)
     if code is ResultCode.SUCCESS:
         self.committed_index = max(self.committed_index, min(request.commit_index, self.log.last_index))
@@ -262,7 +262,7 @@ gave_up = Progress.not_pushed
 
 @bug("sent-is-held", Progress, "holds")
 def sent_is_held(self: Progress, end_index: int, now_ms: int, *, newcomer: bool) -> None:
-    """The optimistic next index is taken for the end of the follower's log."""
+    """The next index to send is taken for the end of the follower's log."""
     held_up_to(self, max(end_index, self.next_index - 1), now_ms, newcomer=newcomer)
 
 
@@ -292,7 +292,7 @@ def window_never_closes(self: InFlight, limits: DLedgerSettings, everywhere: int
 
 @bug("level-after-a-failure", Progress, "not_pushed")
 def level_after_a_failure(self: Progress) -> None:
-    """What failed is compared as often as there is room."""
+    """After a failed push the leader keeps pipelining, so it repeats the comparison as often as there is room."""
     pipelining = self.pipelining
     gave_up(self)
     self.pipelining = pipelining
@@ -328,7 +328,7 @@ def serves_before_its_no_op(self: DLedgerNode) -> bool:
 
 @bug("serves-before-its-no-op", Raft, "may_serve")
 def serves_before_its_no_op_2(self: Raft) -> bool:
-    """A leader serves before it knows what its predecessors committed."""
+    """The rest of it: a leader serves before it knows what its predecessors committed."""
     return self.role is Role.LEADER
 
 
@@ -371,7 +371,7 @@ def admitted_unheard(self: RejoinState, term: int, held_index: int) -> bool:
 
 @bug("former-life-counts", Raft, "on_recovery_request", plays=("emptied-under-its-leader",))
 def former_life_counts(self: Raft, peer: str, request: RecoveryRequest, known: bool) -> RecoveryResponse:
-    """Entries that a member acknowledged before it was emptied still count, while it catches up from its present end."""
+    """Entries that a member acknowledged before it was emptied still count while it catches up."""
     progress = self.progress.get(peer)
     response = asked_to_recover(self, peer, request, known)
     if progress is not None:
@@ -412,7 +412,7 @@ def answers(step: object, kind: type) -> bool:
 
 @bug("heartbeat-answered-before-vote", Raft, "actions")
 def heartbeat_answered_before_vote(self: Raft) -> list[Action]:
-    """The answer to a leader of a new term leaves before that term is durable."""
+    """The answer to a leader of a new term is sent before that term is durable."""
     actions: list[Action] = []
     for action in turned(self):
         if isinstance(action, PersistThenSend):
@@ -442,7 +442,7 @@ def late_pre_vote_counts(self: Ballots, voter: str, response: VoteResponse, term
 
 @bug("transfer-of-any-term", Raft, "on_transfer_request", plays=("late-transfer",))
 def transfer_of_any_term(self: Raft, leader: str, request: TransferRequest) -> ResultCode:
-    """A leader that was deposed long ago makes a member campaign."""
+    """A transfer request of a leader that was deposed long ago makes a member campaign."""
     if self.promotable:
         self.start_election(transfer=True)
     return ResultCode.SUCCESS
@@ -456,7 +456,7 @@ def dropped_push_in_flight(self: Raft, peer: str, request: Request, now_ms: int)
 
 @bug("bodies-again-unanswered", Progress, "unanswered")
 def bodies_again_unanswered(self: Progress) -> None:
-    """Entries are sent again to a member that has not answered, however often that was."""
+    """Entries are sent again and again to a member that does not answer."""
     self.not_pushed()
 
 
@@ -472,13 +472,13 @@ def ended_connection_is_a_dead_leader(self: Raft, peer: str, now_ms: int) -> lis
 
 @bug("checkpoint-ahead-of-disk", DLedgerNode, "_committed_and_durable")
 def checkpoint_ahead_of_disk(self: DLedgerNode) -> int:
-    """The checkpoint names entries as committed that the own disk does not have yet."""
+    """The checkpoint records entries as committed that are not on this member's disk yet."""
     return self.applied_index
 
 
 @bug("preferred-never-lead", ledger, "caught_up_among")
 def preferred_never_lead(*known: object) -> None:
-    """Nobody's answer makes the leader step down."""
+    """A leader never steps down for a preferred member."""
 
 
 # Batches
@@ -488,7 +488,7 @@ applied_batch = Applier._apply
 
 @bug("part-of-a-batch-is-all", Applier, "_apply")
 def part_of_a_batch_is_all(self: Applier, batch: Sequence[Entry]) -> None:
-    """The rest of a batch, which a state machine has left, is not applied again."""
+    """If a state machine applies only a part of a batch, the rest is never applied."""
     applied_batch(self, batch)
     self.applied_index = batch[-1].index
 
@@ -511,13 +511,13 @@ async def reclaims_before_the_snapshot(self: Store, snapshot: Snapshot) -> None:
 
 @bug("begin-not-in-the-snapshot", Snapshot, "behind")
 def begin_not_in_the_snapshot(self: Snapshot, begin: Begin) -> Snapshot:
-    """A start looks for entries that are gone."""
+    """A start looks for entries that the snapshot has replaced."""
     return self
 
 
 @bug("snapshot-of-committed-entries", DLedgerNode, "_made_snapshot")
 def snapshot_of_committed_entries(self: DLedgerNode, index: int, state: bytearray) -> None:
-    """A snapshot claims entries that its state has not in it."""
+    """A snapshot claims to contain entries that are not in its state."""
     made_snapshot(self, self._applier.committed_index, state)
 
 
@@ -533,5 +533,5 @@ echoed = Progress.echoed
 
 @bug("restarted-unreported", Progress, "echoed")
 def restarted_unreported(self: Progress, response: HeartBeatResponse, newest_round: int, now_ms: int) -> bool:
-    """A restarted follower learns the commit index only with the next proposal."""
+    """A restarted follower gets the commit index only with the next proposal."""
     return echoed(self, replace(response, committed_index=TERM_MAX), newest_round, now_ms)

@@ -1,6 +1,6 @@
-"""Bugs planted into the changes of a group's members, in addition to those of simulation.mutants.raft.bugs.
+"""Bugs planted into changes of a group's members, in addition to those of simulation.mutants.raft.bugs.
 
-Invariant: each takes one rule away, and the product's assertions of that rule with it."""
+Invariant: each bug removes one rule, and the product's assertions of that rule."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def plant_members_bugs(bugs: Bugs) -> None:
 
     @bug("members-when-committed", RaftMembership, "_changed")
     def members_when_committed(self: RaftMembership, changed: bool) -> bool:
-        """A configuration is in force once it is committed."""
+        """A member uses a configuration only once it is committed."""
         return False
 
     @bug("members-when-committed", Raft, "actions")
@@ -61,7 +61,7 @@ def plant_members_bugs(bugs: Bugs) -> None:
 
     @bugs.bug("promoted-though-it-counts-for-nothing", LeaderState, "lag")
     def of_whatever_counts(self: LeaderState, peer: str) -> int | None:
-        """A learner that holds all, and may not vote yet, is promoted: one voter less than it seems."""
+        """A learner that holds all entries but may not vote yet is promoted, so there is one voter less than it seems."""
         if not self.recently_active(peer):
             return None
         return max(0, self._member.committed_index - self.progress[peer].match_index)
@@ -70,7 +70,7 @@ def plant_members_bugs(bugs: Bugs) -> None:
 
     @bugs.bug("lists-before-the-commit-index-forgotten", Store, "open", plays=("changes", "positions"))
     async def what_is_in_force_suffices(self: Store) -> Recovered:
-        """A start keeps the list in force, and none before: a beginning that moves up to an older entry names no members."""
+        """A start keeps the present list of members but no earlier list. So a log that begins at an older entry has no list."""
         found = await opened(self)
         self.history.forget(self.committed_index)
         return found
@@ -81,12 +81,12 @@ def plant_members_bugs(bugs: Bugs) -> None:
     def former_member_not_vouched(
         self: PeerAuthenticator, sender: str, theirs: TheirList, others: Mapping[str, str]
     ) -> MessageRefusal | None:
-        """A leader that had been removed, and was added again, stays a stranger to a member that was away meanwhile."""
+        """If a leader was removed and added again, a member that was away meanwhile does not know it."""
         return None if sender in self._before else judged(self, sender, theirs, others)
 
     @bug("cut-members-stay", ConfigurationHistory, "cut")
     def cut_members_stay(self: ConfigurationHistory, index: int) -> bool:
-        """A configuration whose entry was truncated is still in force."""
+        """A member still uses a configuration whose entry was truncated."""
         return False
 
     @bug("removed-member-is-a-candidate", Raft, "promotable")
@@ -109,7 +109,7 @@ def plant_members_bugs(bugs: Bugs) -> None:
 
 
 def plant_excuse(bugs: Bugs, name: str, passed_over: RefusalReason) -> None:
-    """A leader makes a change that it must refuse."""
+    """A leader makes a change that it must reject."""
 
     @bugs.bug(name, DLedgerNode, "change_members")
     async def nevertheless(self: DLedgerNode, change: Change, timeout_ms: int = 3000) -> ConfigurationAt:

@@ -23,23 +23,24 @@ def plant_old_disks_bugs(bugs: Bugs) -> None:
 
     @bug("heard-number-not-kept", StartsFile, "store")
     async def heard_number_not_kept(self: StartsFile, own: Start, numbers: StartNumbers) -> None:
-        """A start does not know the numbers that were received from others."""
+        """A start does not know the start numbers that were received from other members."""
         await stored_starts(self, own, StartNumbers(numbers.self_id, numbers.own, {}, life=numbers.life))
 
     @bug("old-disk-votes-all-the-same", Starts, "_was_set_back")
     def old_disk_votes_all_the_same(self: Starts, core: Raft, sender: str) -> None:
-        """The leader counts it, as a member that has no number yet."""
+        """The leader counts a set-back member, like a member that has no start number yet."""
         self.numbers.is_there = False
 
     set_back = Raft.set_back
 
     @bugs.bug("contradicted-for-long", Raft, "set_back", plays=("emptied-beside-a-stale-leader",))
     def once_is_enough(self: Raft, now_ms: int) -> list[Action]:
-        """A recovering member that a leader contradicts draws number after number, for half an hour, and is ignored
+        """A recovering member that a leader contradicts draws one number after the other, for half an hour, and is ignored
         meanwhile."""
         return [] if self.rejoin.newcomer else set_back(self, now_ms)
 
     @bug("old-disk-forgotten", TermFile, "store")
     async def old_disk_forgotten(self: TermFile, vote: Vote) -> None:
-        """The vote file does not say that the member is recovering: its next start, whose number is a new one, votes."""
+        """The vote file does not say that the member is recovering, so the member votes after its next start, which has a new
+        number."""
         await stored_vote(self, replace(vote, newcomer=False))

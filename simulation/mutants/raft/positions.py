@@ -1,7 +1,7 @@
-"""Bugs planted into a log that has each entry at one position on all members, and into the snapshot that replaces its
-beginning, in addition to those of simulation.mutants.raft.bugs.
+"""Bugs planted into a log whose entries have the same positions on all members, and into the snapshot that replaces its
+beginning. They are in addition to simulation.mutants.raft.bugs.
 
-Invariant: each takes one rule away."""
+Invariant: each bug removes one rule."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def plant_positions_bugs(bugs: Bugs) -> None:
 
     @bug("cut-keeps-the-blank", EntryLog, "cut")
     async def cut_keeps_the_blank(self: EntryLog, count: int) -> None:
-        """The entry that replaces the first entry of a file also begins that file, however small it is."""
+        """An entry that replaces the first entry of a file also begins that file, however small it is."""
         kept = self.kept
 
         def where_it_begins(count: int) -> tuple[int, int]:
@@ -59,7 +59,7 @@ def plant_positions_bugs(bugs: Bugs) -> None:
 
     @bug("readable-before-durable", DLedgerNode, "_look_at_readable")
     def readable_before_durable(self: DLedgerNode) -> None:
-        """Others have it."""
+        """An entry is readable before this member has it durably, because other members have it."""
         placing = self._positions
         decided = min(self._applier.committed_index, self.core.log.last_index if self.core else -1)
         if placing is not None and placing.reached(decided):
@@ -67,7 +67,7 @@ def plant_positions_bugs(bugs: Bugs) -> None:
 
     @bug("lands-in-a-later-term", Proposals, "append")
     def lands_in_a_later_term(self: Proposals, first_index: int, term: int) -> list[bytes | Block]:
-        """Entries that were placed behind another log's end are appended."""
+        """A leader appends entries that were placed behind the end of another log."""
         self._gathered = [
             replace(each, term=term, bodies=moved(each.bodies, term)) for each in self._gathered
         ]
@@ -75,9 +75,9 @@ def plant_positions_bugs(bugs: Bugs) -> None:
 
     @bug("void-files-count", SnapshotFile, "store")
     async def void_files_count(self: SnapshotFile, snapshot: Snapshot, origin: Origin) -> None:
-        """A crash may leave files of the log that a snapshot has replaced."""
+        """Files of a replaced log, which a crash may leave after a snapshot, count as part of the log."""
         await stored_snapshot(self, replace(snapshot, replaces_files=False), origin)
 
     @bug("cut-in-the-page-cache", EntryLog, "erase_again")
     def cut_in_the_page_cache(self: EntryLog) -> None:
-        """Entries that a killed process has erased, and not synced, are taken for erased."""
+        """Entries that a killed process has erased but not synced are taken for durably erased."""
