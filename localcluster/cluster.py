@@ -67,9 +67,11 @@ class Cluster:
         bind_host: str = HOST,
         mode: Mode = Mode.CONTROLLER,
         secure: bool = False,
+        authority: Path | None = None,
     ) -> Self:
         """Reserve ports and write the files of a new cluster, without starting anything. If `bind_host` is not HOST, processes
-        reach each other only through a relay.
+        reach each other only through a relay. `authority` is the folder of the authority that signs the certificates of a
+        `secure` cluster; by default each cluster makes one.
 
         Raises `ClusterError` if the directory holds a cluster or other files, `ports.PortsTaken`, `LayoutError`.
         """
@@ -100,7 +102,7 @@ class Cluster:
         try:
             directory.mkdir(parents=True, exist_ok=True)
             if secure:
-                make_certificates(layout)
+                make_certificates(layout, authority)
             for name in layout.names:
                 (directory / f"{name}.conf").write_text(layout.file(name))
             (directory / ENVIRONMENT).write_text(json.dumps(layout.environment(), indent=1) + "\n")

@@ -5,6 +5,7 @@ clients is valid for no server."""
 
 from __future__ import annotations
 
+import shutil
 import ssl
 from pathlib import Path
 
@@ -22,18 +23,30 @@ def tools_file(layout: Layout) -> Path:
     return layout.directory / TLS_FOLDER / f"{TOOLS}.properties"
 
 
-def make_certificates(layout: Layout) -> None:
-    """Write the authority, a certificate for each process, a certificate for clients, and the files that name these. Raises
-    CannotIssue, OSError."""
+def make_certificates(layout: Layout, authority: Path | None = None) -> None:
+    """Write a certificate for each process, a certificate for clients, and the files that name these. Without the folder of an
+    `authority`, one is made. Raises CannotIssue, OSError."""
     folder = layout.directory / TLS_FOLDER
-    make_authority(folder)
+    if authority is None:
+        make_authority(folder)
+    else:
+        folder.mkdir(parents=True)
+        for name in ("ca.pem", "ca.key"):
+            shutil.copy(authority / name, folder / name)
     hosts = list(dict.fromkeys([layout.host, layout.bind_host, "localhost"]))
     for name in layout.names:
         ports = layout.ports_of(name)
         make_server(folder, name, hosts, [f"{host}:{port}" for host in hosts for port in ports])
         _write(folder, name, server=True)
+    make_tools_file(folder)
+
+
+def make_tools_file(folder: Path) -> Path:
+    """Write the certificate of clients, signed by the authority in `folder`, and the file that names it. Raises CannotIssue,
+    OSError."""
     make_client(folder, TOOLS)
     _write(folder, TOOLS, server=False)
+    return folder / f"{TOOLS}.properties"
 
 
 def _write(folder: Path, name: str, *, server: bool) -> None:

@@ -54,6 +54,9 @@ class TlsContexts:
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.num_tickets = (
+            0  # a session that goes on would not show its certificate again; making tickets costs 0.3 ms
+        )
         if options.server is None:
             from mqruntime.certificates import CannotIssue, self_signed_pair
 

@@ -1,8 +1,9 @@
 """One port for plain connections and for TLS, distinguished by the first byte. Upstream: NettyRemotingServer.TlsModeHandler.
 
 Invariant: a connection is served only after its first byte has come, within `DECISION_MS`, and a TLS one after its handshake;
-no connection that is not served yet outlives `close`. A few handshakes begin in each turn of the loop, so that a crowd of new
-connections does not hold up those that are open."""
+no connection that is not served yet outlives `close`. A few handshakes begin in each turn of the loop, and few are in progress
+at a time, so that a crowd of new connections does not hold up those that are open: the second message of each handshake costs
+up to a ms, and all that have come are handled in one turn. A handshake that takes long gives way to another one."""
 
 from __future__ import annotations
 
@@ -10,8 +11,9 @@ import asyncio
 import errno
 import logging
 import socket
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
+from itertools import islice
 from ssl import SSLContext
 from typing import NamedTuple
 
@@ -29,7 +31,10 @@ UNDECIDED_MAX = 4_096
 """Beyond this the connection that has been silent for the longest time is closed."""
 ACCEPTED_A_TURN = 64
 BEGUN_A_TURN = 4
-"""A handshake takes up to a ms of CPU."""
+IN_PROGRESS_MAX, OF_ONE_HOST_MAX = 48, 24
+PATIENCE_MS = 1_000
+"""After this time a handshake in progress is ended, if others wait for its place."""
+WAITING_MAX, HOSTS_A_TURN = 4_096, 64
 AGAIN_MS = 1_000
 """Pause after the system had no room for another connection."""
 HANDSHAKE = 0x16
@@ -44,6 +49,13 @@ class Undecided(NamedTuple):
 
     host: str
     timer: asyncio.TimerHandle
+
+
+class Handshake(NamedTuple):
+    """A handshake in progress."""
+
+    host: str
+    begun_ms: int
 
 
 class TlsPort:
@@ -66,10 +78,13 @@ class TlsPort:
         self._takes_plain = takes_plain
         self._clock = clock
         self._undecided: OrderedDict[socket.socket, Undecided] = OrderedDict()
-        self._waiting: deque[tuple[socket.socket, str]] = deque()
-        """TLS connections whose handshake has not begun."""
+        self._waiting: OrderedDict[str, deque[socket.socket]] = OrderedDict()
+        """TLS connections whose handshake has not begun, by host; hosts take turns."""
+        self._waiting_count = 0
         self._begins: asyncio.Handle | None = None
-        self._handed_over: dict[asyncio.Task[None], None] = {}
+        self._give_way: asyncio.TimerHandle | None = None
+        self._handed_over: dict[asyncio.Task[None], Handshake | None] = {}
+        """Connections on their way to their protocol, the oldest first; None for plain ones."""
         self._again: asyncio.TimerHandle | None = None
         self._failures = RepeatedFailures()
         self._listen_on()
@@ -84,10 +99,12 @@ class TlsPort:
         for connection in list(self._undecided):
             self._decided(connection)
             connection.close()
-        if self._begins is not None:
-            self._begins.cancel()
-        for connection, _ in self._waiting:
-            connection.close()
+        for timer in (self._begins, self._give_way):
+            if timer is not None:
+                timer.cancel()
+        for queue in self._waiting.values():
+            for connection in queue:
+                connection.close()
         self._waiting.clear()
         for task in list(self._handed_over):
             task.cancel()
@@ -148,27 +165,64 @@ class TlsPort:
         if not first:
             connection.close()
         elif first[0] == HANDSHAKE:
-            self._waiting.append((connection, host))
-            if self._begins is None:
-                self._begin_some()
+            if self._waiting_count >= WAITING_MAX:
+                self._next_of(max(self._waiting, key=lambda each: len(self._waiting[each]))).close()
+            self._waiting.setdefault(host, deque()).append(connection)
+            self._waiting_count += 1
+            self._begin_soon()
         elif self._takes_plain(host):
             self._hand_over(connection, host, None)
         else:
             self._refused(host, "plain connection at a port that serves only TLS")
             connection.close()
 
+    def _begin_soon(self) -> None:
+        if self._begins is None and self._waiting:
+            self._begins = self._loop.call_soon(self._begin_some)
+
     def _begin_some(self) -> None:
         self._begins = None
-        for _ in range(min(BEGUN_A_TURN, len(self._waiting))):
-            connection, host = self._waiting.popleft()
-            self._hand_over(connection, host, self._context())
-        if self._waiting:
-            self._begins = self._loop.call_soon(self._begin_some)
+        of_host = Counter(each.host for each in self._handed_over.values() if each is not None)
+        in_progress = of_host.total()
+        begun = 0
+        for host in list(islice(self._waiting, HOSTS_A_TURN)):
+            if begun == BEGUN_A_TURN or in_progress + begun == IN_PROGRESS_MAX:
+                break
+            if of_host[host] < OF_ONE_HOST_MAX:
+                begun += 1
+                self._hand_over(self._next_of(host), host, self._context())
+        if begun and in_progress + begun < IN_PROGRESS_MAX:
+            self._begin_soon()
+        elif self._waiting and self._give_way is None:
+            self._give_way = self._loop.call_later(PATIENCE_MS / 1000, self._end_slow_ones)
+
+    def _next_of(self, host: str) -> socket.socket:
+        """The connection of `host` that has waited for the longest time; its host's next turn is the last one."""
+        queue = self._waiting.pop(host)
+        connection = queue.popleft()
+        self._waiting_count -= 1
+        if queue:
+            self._waiting[host] = queue
+        return connection
+
+    def _end_slow_ones(self) -> None:
+        """End handshakes that take long while others wait."""
+        self._give_way = None
+        since_ms = self._clock.monotonic_ms() - PATIENCE_MS
+        for task, handshake in list(self._handed_over.items()):
+            if self._waiting and handshake is not None and handshake.begun_ms <= since_ms:
+                task.cancel()
+        self._begin_soon()
 
     def _hand_over(self, connection: socket.socket, host: str, context: SSLContext | None) -> None:
         task = self._loop.create_task(self._serve(connection, host, context))
-        self._handed_over[task] = None
-        task.add_done_callback(lambda done: self._handed_over.pop(done, None))
+        handshake = None if context is None else Handshake(host, self._clock.monotonic_ms())
+        self._handed_over[task] = handshake
+        task.add_done_callback(self._handed_over_ended)
+
+    def _handed_over_ended(self, task: asyncio.Task[None]) -> None:
+        del self._handed_over[task]
+        self._begin_soon()
 
     async def _serve(self, connection: socket.socket, host: str, context: SSLContext | None) -> None:
         timeout_s = None if context is None else HANDSHAKE_MS / 1000

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from scripts.peers.javapeer import BROKER_JARS
+from scripts.peers.javaserver import tls_options
 
 MEMORY = ["-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=512m"]
 MAIN = "org.apache.rocketmq.broker.BrokerStartup"
@@ -20,7 +21,16 @@ def main() -> None:
     file = Path(sys.argv[sys.argv.index("-c") + 1]).resolve()
     home = file.parent / f"{file.stem}-home"
     java = shutil.which("java") or "java"
-    command = [java, *MEMORY, "-XX:+UseG1GC", f"-Duser.home={home}", "-cp", f"{BROKER_JARS}/*", MAIN]
+    command = [
+        java,
+        *MEMORY,
+        "-XX:+UseG1GC",
+        *tls_options(file),
+        f"-Duser.home={home}",
+        "-cp",
+        f"{BROKER_JARS}/*",
+        MAIN,
+    ]
     os.environ["ROCKETMQ_HOME"] = str(home)
     os.execv(java, [*command, "-c", str(file)])  # noqa: S606 - nothing of it is a shell's
 

@@ -4,6 +4,7 @@ Invariant: all sides use the same JVM, so that no side has the advantage of a wa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,11 +29,11 @@ class JavaOutcome:
 
 
 class JavaLoad(PeerProcess):
-    """Runs the load. `home` is the folder for the client's logs and local offsets."""
+    """Runs the load. `home` is the folder for the client's logs and local offsets; `options` are those of the JVM."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, options: Sequence[str] = ()) -> None:
         path = f"{SOURCES}:{JARS}/*"  # SOURCES has a logging configuration that keeps it silent
-        super().__init__(["java", *MEMORY, f"-Duser.home={home}", "-cp", path, str(PROGRAM)])
+        super().__init__(["java", *MEMORY, *options, f"-Duser.home={home}", "-cp", path, str(PROGRAM)])
 
     def load(self, what: str, namesrv: str, topic: str, seconds: float, *more: int) -> JavaOutcome:
         """Run one load of java/Load.java: `async`, `sync`, `deals`, `pull`, `push` or `order`."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from localcluster.cluster import Cluster
-from localcluster.layout import BROKER_SET, Layout, Mode
+from localcluster.layout import BROKER_SET, HOST, Layout, Mode
 from localcluster.waiting import NotYet
 from mqadmin.admin import AdminClient
 from mqadmin.calls.raftsets import MASTER_ID
@@ -43,6 +43,9 @@ class Side:
     contract: str
     module: str
 
+    secure: bool = False
+    """TLS on all connections; for Java not on the replication stream, where it has none."""
+
     @property
     def is_java(self) -> bool:
         return self.module == JAVA
@@ -53,9 +56,12 @@ class Side:
 
 
 SIDES = {
-    f"{kind}-{contract}".lower(): Side(f"{kind} {contract}", contract, module)
+    f"{kind}-{contract}{'-tls' if secure else ''}".lower(): Side(
+        f"{kind} {contract}{' TLS' if secure else ''}", contract, module, secure
+    )
     for kind, module in (("ours", OURS), ("Java", JAVA))
     for contract in CONTRACTS
+    for secure in (False, True)
 }
 
 
@@ -111,10 +117,16 @@ class JavaRaftCluster(Cluster):
 
 @contextmanager
 def cluster_of(
-    side: Side, *, brokers: int = 3, directory: Path | None = None, **settings: str
+    side: Side,
+    *,
+    brokers: int = 3,
+    directory: Path | None = None,
+    authority: Path | None = None,
+    **settings: str,
 ) -> Iterator[Cluster]:
     """Make a cluster without starting it. `settings` of the brokers come before those of the contract. Its folder is below
-    `directory`."""
+    `directory`. `authority` is the folder of the authority for a secure side."""
+    plain = {"tls.ha.plainHosts": HOST} if side.secure and side.is_java else {}
     with tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-", dir=directory) as folder:
         kind = JavaRaftCluster if side.is_java and side.mode is Mode.RAFT else Cluster
         with kind.create(
@@ -122,7 +134,14 @@ def cluster_of(
             mode=side.mode,
             brokers=brokers,
             segment_bytes=SEGMENT_BYTES,
-            broker_settings={**(PATIENT if side.is_java else {}), **CONTRACTS[side.contract], **settings},
+            broker_settings={
+                **(PATIENT if side.is_java else {}),
+                **CONTRACTS[side.contract],
+                **plain,
+                **settings,
+            },
+            secure=side.secure,
+            authority=authority,
         ) as cluster:
             laid = {field.name: getattr(cluster.layout, field.name) for field in fields(Layout)}
             cluster.layout = SideLayout(**laid, broker_module=side.module)

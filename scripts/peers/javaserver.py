@@ -75,11 +75,11 @@ def _command(kind: str, file: Path, home: Path, options: list[str]) -> list[str]
     it = KINDS[kind]
     java = shutil.which("java") or "java"
     heap = [f"-Xms{it.memory}", f"-Xmx{it.memory}", "-XX:MaxDirectMemorySize=256m"]
-    more = [*QUICK_START, *options, *_tls(file), f"-Duser.home={home}"]
+    more = [*QUICK_START, *options, *tls_options(file), f"-Duser.home={home}"]
     return [java, *heap, *more, "-cp", f"{it.jars}/*", it.program, "-c", str(file)]
 
 
-def _tls(file: Path) -> list[str]:
+def tls_options(file: Path) -> list[str]:
     """The options of TLS in `file`. Java reads them as properties of the process. Without any option TLS is off, because
     otherwise Java would make a key and a certificate at each start."""
     entries = {entry.key: entry.value for entry in parse(file.read_bytes()).entries}

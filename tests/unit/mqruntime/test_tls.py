@@ -309,6 +309,74 @@ def test_the_longest_silent_connection_makes_room(
     run(story())
 
 
+def test_handshakes_that_take_long_give_way_to_others(
+    pki: Pki, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their place is taken after PATIENCE_MS, long before they would end by themselves."""
+    monkeypatch.setattr(tlsport, "IN_PROGRESS_MAX", 2)
+    monkeypatch.setattr(tlsport, "PATIENCE_MS", 50)
+    monkeypatch.setattr(tlsport, "HANDSHAKE_MS", 3_600_000)
+
+    async def story() -> None:
+        port = await opened(pki.server("permissive"))
+        silent = [await asyncio.open_connection(HOST, port.port) for _ in range(2)]
+        for _, writer in silent:
+            writer.write(b"\x16\x03\x01")
+        assert await echoed(client_of(pki), port.port) == b"hello."
+        for _, writer in silent:
+            writer.close()
+        await ended(port)
+
+    run(story())
+
+
+def test_one_host_does_not_take_all_places(pki: Pki, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tlsport, "OF_ONE_HOST_MAX", 2)
+    for name in ("PATIENCE_MS", "HANDSHAKE_MS"):
+        monkeypatch.setattr(tlsport, name, 3_600_000)
+
+    async def story() -> None:
+        port = await opened(pki.server("permissive"))
+        silent = [
+            await asyncio.open_connection(HOST, port.port, local_addr=("127.0.0.2", 0)) for _ in range(5)
+        ]
+        for _, writer in silent:
+            writer.write(b"\x16\x03\x01")
+        assert await echoed(client_of(pki), port.port) == b"hello."
+        for _, writer in silent:
+            writer.close()
+        await ended(port)
+
+    run(story())
+
+
+@pytest.mark.parametrize("hosts", [1, 3])
+def test_beyond_the_bound_the_host_with_most_loses_the_oldest(
+    pki: Pki, run: Run, hosts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tlsport, "WAITING_MAX", 3)
+    monkeypatch.setattr(tlsport, "IN_PROGRESS_MAX", 0)
+
+    async def story() -> None:
+        port = await opened(pki.server("permissive"))
+        sources = [f"127.0.0.{2 + number % hosts}" for number in (0, 0, 1, 2)]
+        waiting = []
+        for source in sources:
+            reader, writer = await asyncio.open_connection(HOST, port.port, local_addr=(source, 0))
+            writer.write(b"\x16\x03\x01")
+            waiting.append((reader, writer))
+            while port._undecided:  # type: ignore[attr-defined]  # noqa: ASYNC110, SLF001 - it is decided on in order
+                await asyncio.sleep(0.01)
+        with suppress(ConnectionError):
+            assert await waiting[0][0].read() == b""
+        assert [reader.at_eof() for reader, _ in waiting[1:]] == [False] * 3
+        for _, writer in waiting:
+            writer.close()
+        await port.close()
+
+    run(story())
+
+
 def test_closing_ends_what_is_not_served_and_leaves_what_is(pki: Pki, run: Run) -> None:
     async def story() -> None:
         port = await opened(pki.server("permissive"))
