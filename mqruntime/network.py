@@ -11,7 +11,7 @@ import errno
 from collections.abc import Callable, Sequence
 from enum import Enum
 from ssl import SSLContext
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from mqruntime.peercertificate import certificate_of
 
@@ -49,6 +49,16 @@ class Protection(Enum):
     CERTIFICATE = "TLS and a certificate"
 
 
+class CertificateStatus(NamedTuple):
+    """A server's own certificate."""
+
+    left_ms: int
+    """Until it expires; below 0 afterwards."""
+    reloads: int
+    """How often changed files were taken since the start."""
+    failed_reloads: int
+
+
 class Connector(Protocol):
     """Opens connections."""
 
@@ -69,6 +79,11 @@ class Network(Connector, Protocol):
         """Warnings about its settings."""
         ...
 
+    @property
+    def certificate(self) -> CertificateStatus | None:
+        """None without a certificate."""
+        ...
+
     async def watch(self) -> None:
         """Notices changes from outside, until it is cancelled."""
         ...
@@ -85,6 +100,7 @@ class PlainNetwork:
 
     protection = Protection.NONE
     warnings: Sequence[str] = ()
+    certificate: CertificateStatus | None = None
 
     async def watch(self) -> None:
         """There is nothing that could change."""

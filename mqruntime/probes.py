@@ -18,6 +18,7 @@ from mqruntime.httppages import JSON, HttpPage, HttpPages
 from mqruntime.listening import beyond_this_machine
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.network import Network
+from mqruntime.networkmetrics import NetworkCollector
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ async def serve_probes(
 
     Every metric carries the labels of `metricsLabel` too. Raises PagesCannotListen."""
     registry = CollectorRegistry()
-    for collector in collectors:
+    for collector in (*collectors, NetworkCollector(network)):
         registry.register(Labelled(collector, settings.labels))
 
     def probe(holds: Callable[[], bool]) -> Callable[[], HttpPage]:

@@ -16,7 +16,7 @@ from typing import TypeVar
 from mqruntime.certificatedates import NoCertificate, Validity, validity_of
 from mqruntime.clock import Clock
 from mqruntime.log import fields
-from mqruntime.network import PLAIN, Connector, Link, Network, OpenPort, Protection
+from mqruntime.network import PLAIN, CertificateStatus, Connector, Link, Network, OpenPort, Protection
 from mqruntime.repeatedfailures import RepeatedFailures
 from mqruntime.settings import SettingsError
 from mqruntime.tlsclient import client_context, load_pair, load_trusted
@@ -122,6 +122,13 @@ class TlsNetwork:
     def validity(self) -> Validity | None:
         """Of this server's certificate; None without one."""
         return self._contexts.validity
+
+    @property
+    def certificate(self) -> CertificateStatus | None:
+        validity = self.validity
+        if validity is None:
+            return None
+        return CertificateStatus(validity.ends_ms - self._clock.now_ms(), self.reloads, self.failed_reloads)
 
     async def listen(
         self, make: Callable[[], asyncio.BaseProtocol], host: str, port: int, link: Link

@@ -51,7 +51,7 @@ class Undecided(NamedTuple):
     timer: asyncio.TimerHandle
 
 
-class Handshake(NamedTuple):
+class Underway(NamedTuple):
     """A handshake in progress."""
 
     host: str
@@ -83,7 +83,7 @@ class TlsPort:
         self._waiting_count = 0
         self._begins: asyncio.Handle | None = None
         self._give_way: asyncio.TimerHandle | None = None
-        self._handed_over: dict[asyncio.Task[None], Handshake | None] = {}
+        self._handed_over: dict[asyncio.Task[None], Underway | None] = {}
         """Connections on their way to their protocol, the oldest first; None for plain ones."""
         self._again: asyncio.TimerHandle | None = None
         self._failures = RepeatedFailures()
@@ -216,7 +216,7 @@ class TlsPort:
 
     def _hand_over(self, connection: socket.socket, host: str, context: SSLContext | None) -> None:
         task = self._loop.create_task(self._serve(connection, host, context))
-        handshake = None if context is None else Handshake(host, self._clock.monotonic_ms())
+        handshake = None if context is None else Underway(host, self._clock.monotonic_ms())
         self._handed_over[task] = handshake
         task.add_done_callback(self._handed_over_ended)
 

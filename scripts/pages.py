@@ -12,6 +12,7 @@ from broker.exporter import groupfigures as group_figures
 from broker.settings.broker import BrokerSettings
 from controller import figures as controller_figures
 from controller.settings import ControllerSettings
+from mqruntime import networkfigures
 from mqruntime.figures import Figure
 from mqruntime.settingstable import markdown_table
 from namesrv import figures as namesrv_figures
@@ -74,6 +75,11 @@ SERVERS: tuple[tuple[str, str, ModuleType], ...] = (
     ("Brokers in Raft mode", "They have these, too.", group_figures),
     ("Controllers", "Each metric also has the labels `address`, `group` and `peer_id`.", controller_figures),
     ("Name servers", "Upstream's name servers have no metrics.", namesrv_figures),
+    (
+        "Every server with a certificate",
+        "These metrics are there if [TLS](../security.md) is on.",
+        networkfigures,
+    ),
 )
 
 NOT_BUILT = """## Metrics of upstream that are missing

@@ -3,14 +3,14 @@
     python -m scripts.bench.security [--runs 3] [--seconds 10] [--warm-up 30] [--skip-java]
         [--handshakes 1000] [--handshake-seconds 10]
 
-Sends: 256 messages of 1 KiB in flight from the public Java client to the master of three brokers with shipped settings, in turn to
-our brokers at contract C without TLS, to the same with TLS, and to Java's at contract A with TLS. With TLS, clients and servers
-need certificates. Java has no TLS for the replication stream, which stays plain there. Plain and TLS have a JVM each, because a JVM
-reads its certificates once; both JVMs are warmed up by the same load.
+Sends: 256 messages of 1 KiB in flight from the public Java client to the master of three brokers with shipped settings, in
+turn to our brokers at contract C without TLS, to the same with TLS, and to Java's at contract A with TLS. With TLS, clients
+and servers need certificates. Java has no TLS for the replication stream, which stays plain there. Plain and TLS have a JVM
+each, because a JVM reads its certificates once; both JVMs are warmed up by the same load.
 
-Handshakes: another process opens so many TLS connections a second to a master, each with a certificate, and closes them. Meanwhile
-a client asks that master a question every 10 ms over a connection of its own; its longest wait bounds the longest turn of the
-broker's loop. The epoch must stay the same. The exit code is 1 if a median misses its target."""
+Handshakes: another process opens so many TLS connections a second to a master, each with a certificate, and closes them.
+Meanwhile a client asks that master a question every 10 ms over a connection of its own; its longest wait bounds the longest
+turn of the broker's loop. The epoch must stay the same. The exit code is 1 if a median misses its target."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 import ssl
 import subprocess
@@ -130,6 +131,9 @@ def test_pages_need_tls_but_no_certificate(cluster: Cluster) -> None:
         asked = b"GET /health HTTP/1.1\r\n\r\n"
         assert await answer_of(port, None, asked) == b""
         assert (await answer_of(port, trusting, asked)).startswith(b"HTTP/1.1 200")
+        metrics = await answer_of(port, trusting, b"GET /metrics HTTP/1.1\r\n\r\n")
+        left = re.search(rb"^rocketmq_tls_certificate_seconds_left ([\d.e+]+)$", metrics, re.MULTILINE)
+        assert left is not None and 360 < float(left[1]) / 86_400 <= 365
 
     asyncio.run(story())
 
