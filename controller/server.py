@@ -45,6 +45,7 @@ from remoting.limits import Limits
 from remoting.router import Router
 from remoting.server import RemotingServer
 from remoting.servers import Server, directions
+from remoting.signing import Signer
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -75,7 +76,10 @@ class ControllerApp(NodeListener):
         self.faileded: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks(self.failed)
         self._client = RemotingClient(
-            clock=clock, network=runtime.network, connect_timeout_ms=CONNECT_TIMEOUT_MS
+            clock=clock,
+            network=runtime.network,
+            connect_timeout_ms=CONNECT_TIMEOUT_MS,
+            signer=Signer.of(settings.inner_keys),
         )
         machine = ReplicasStateMachine()
         self.state = machine.state

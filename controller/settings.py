@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from dledger.raft.membership import parsed_peers
 from dledger.raft.settings import DLedgerSettings
 from mqruntime.hostports import check_host
+from mqruntime.innercredentials import InnerCredentialsSettings
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.nettykeys import NETTY_SERVER_KEYS
 from mqruntime.settings import OURS
@@ -21,7 +22,7 @@ TIMING = DLedgerSettings()
 ALWAYS_BLACK_LISTED = frozenset({"rocketmqHome"})
 
 
-class ControllerSettings(MetricsSettings, TlsSettings):
+class ControllerSettings(MetricsSettings, TlsSettings, InnerCredentialsSettings):
     """Settings of a controller. Scan intervals are only upper bounds: a lost master is usually noticed at once."""
 
     IGNORED: ClassVar[frozenset[str]] = (
@@ -45,6 +46,7 @@ class ControllerSettings(MetricsSettings, TlsSettings):
         | TlsSettings.UPSTREAM
         | {
             "bindAddress": "every address",
+            "innerClientAuthenticationCredentials": OURS,
             "controllerDLegerGroup": "null",
             "controllerDLegerPeers": "null",
             "controllerDLegerSelfId": "null",

@@ -37,6 +37,7 @@ from remoting.command import RemotingCommand
 from remoting.errors import BodyError, RemotingError
 from remoting.header import Header
 from remoting.headers.admin import CreateTopicHeader
+from remoting.signing import Signer
 
 BodyT = TypeVar("BodyT", bound=Body)
 CALL_TIMEOUT_MS = 3000
@@ -47,10 +48,10 @@ NOT_SERVED = "this server does not serve that request"
 class AdminClient:
     """Makes admin calls over its own connections. Close it after use. Each call waits at most `answer_ms_max`."""
 
-    def __init__(self, clock: Clock, connector: Connector = PLAIN) -> None:
+    def __init__(self, clock: Clock, connector: Connector = PLAIN, signer: Signer | None = None) -> None:
         self.clock = clock
         self.answer_ms_max = CALL_TIMEOUT_MS
-        self.remoting = RemotingClient(clock=clock, network=connector)
+        self.remoting = RemotingClient(clock=clock, network=connector, signer=signer)
 
     async def close(self) -> None:
         await self.remoting.close()

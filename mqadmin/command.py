@@ -18,6 +18,8 @@ from mqadmin.report import Report
 from mqruntime.clock import SystemClock
 from mqruntime.tlsconnector import connector_of_environment
 from mqruntime.tlsfiles import TlsUnusable
+from mqruntime.toolcredentials import CredentialsUnusable, keys_of_environment
+from remoting.signing import Signer
 
 USAGE_WIDTH = 110
 JSON_KEY = "mqadmin.json"
@@ -180,8 +182,8 @@ def run(calls: Calls, *, interval: str | None = None) -> None:
     Raises `AdminError` as the calls do, and `UsageWanted` for an interval that is no number."""
     seconds = interval_seconds(interval)
     try:
-        connector = connector_of_environment()
-    except TlsUnusable as error:
+        connector, signer = connector_of_environment(), Signer.of(keys_of_environment())
+    except (TlsUnusable, CredentialsUnusable) as error:
         raise AdminError(str(error)) from None
     report = Report(as_json=bool(click.get_current_context().meta.get(JSON_KEY)))
 
@@ -194,7 +196,7 @@ def run(calls: Calls, *, interval: str | None = None) -> None:
         report.finish()
 
     async def session() -> None:
-        client = AdminClient(SystemClock(), connector)
+        client = AdminClient(SystemClock(), connector, signer)
         try:
             await one_round(client)
             while seconds is not None:

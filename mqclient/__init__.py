@@ -27,10 +27,12 @@ from mqclient.queuelocks import QueueLocks
 from mqclient.requester import Requester
 from mqclient.route import MessageQueue
 from mqclient.transactions import Transaction, TransactionProducer, TransactionState
+from remoting.signing import Credentials
 
 __all__ = [
     "Client",
     "ClientError",
+    "Credentials",
     "EndOutcomeUnknown",
     "EndRefused",
     "GroupTaken",

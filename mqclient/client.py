@@ -23,6 +23,7 @@ from mqruntime.tlsconnector import TlsConnector
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.router import Router
+from remoting.signing import Credentials, Signer
 
 
 class Client:
@@ -36,11 +37,12 @@ class Client:
         random: Random | None = None,
         asks_after_failures: bool = True,
         tls: SSLContext | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         """`namesrv` is "host:port;...". `tls` is the context of all connections, made by
-        `ssl.create_default_context(cafile=...)`; without it connections are plain. By default the clock and the random
-        generator are the machine's. `asks_after_failures` is explained in TopicRoutes. Raises ValueError if `namesrv` is no
-        such list."""
+        `ssl.create_default_context(cafile=...)`; without it connections are plain. Each request is signed with `credentials`,
+        if there are some. By default the clock and the random generator are the machine's. `asks_after_failures` is explained
+        in TopicRoutes. Raises ValueError if `namesrv` is no such list."""
         self.clock = clock or SystemClock()
         self.random = random or Random()
         self._awaited = Awaited()
@@ -49,7 +51,10 @@ class Client:
         router.add(RequestCode.CHECK_TRANSACTION_STATE, self._checks.handle)
         self._awaited.add_to(router)
         self.remoting = RemotingClient(
-            clock=self.clock, network=PLAIN if tls is None else TlsConnector(tls), router=router
+            clock=self.clock,
+            network=PLAIN if tls is None else TlsConnector(tls),
+            router=router,
+            signer=None if credentials is None else Signer(credentials),
         )
         self._client_id = ""
         self.routes = TopicRoutes(namesrv, self.remoting, self.clock, asks_after_failures=asks_after_failures)

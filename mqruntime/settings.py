@@ -12,11 +12,21 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from mqruntime.properties import PropertiesError, PropertyLine, parse
 
 COMMAND_LINE = "command line"
+HIDDEN = "**********"
+"""Shown in place of a password."""
 OURS = "-"
 """In `UPSTREAM`: a key that upstream does not have."""
 
@@ -149,13 +159,14 @@ class Settings(BaseModel):
         first = error.errors(include_url=False)[0]
         why = in_words(first["msg"])
         name = str(first["loc"][0]) if first["loc"] else ""
-        field = cls.model_fields.get(name)
+        field = cls.model_fields.get(cls.keys().get(name, name))
         key = (field.alias or name) if field else name
         if key not in chosen:
             file = COMMAND_LINE if path is None else str(path)
             return SettingsError(key, "", file, None, "must be set" if first["type"] == "missing" else why)
         entry, file = chosen[key]
-        return SettingsError(key, entry.value, file, entry.line or None, why)
+        is_secret = field is not None and SecretStr in (field.annotation, *get_args(field.annotation))
+        return SettingsError(key, HIDDEN if is_secret else entry.value, file, entry.line or None, why)
 
 
 def _entries(path: Path | None, overrides: list[str]) -> tuple[list[tuple[PropertyLine, str]], list[str]]:

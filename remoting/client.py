@@ -20,6 +20,7 @@ from remoting.frame import FRAME_BYTES_MAX
 from remoting.limits import Limits
 from remoting.peer import Peer
 from remoting.router import Router
+from remoting.signing import Signer
 
 CLIENT_LIMITS = Limits(
     header_bytes_max=FRAME_BYTES_MAX - 8,  # a batch's reply names each message in its header
@@ -49,9 +50,11 @@ class RemotingClient:
         connect_timeout_ms: int = 3000,
         limits: Limits = CLIENT_LIMITS,
         on_disconnect: Callable[[str], None] | None = None,
+        signer: Signer | None = None,
     ) -> None:
         self.on_disconnect = on_disconnect
         self._network = network
+        self._signer = signer
         self._connect_timeout_ms = connect_timeout_ms
         self._connections = Connections(router or Router(), clock, limits)
         self._peers: dict[str, Peer] = {}
@@ -77,6 +80,8 @@ class RemotingClient:
     async def one_way(self, address: str, command: RemotingCommand) -> None:
         """Send `command` without asking for a reply, after earlier requests that wait for room. Raises NotSent."""
         peer = await self._peer(address, self._connect_timeout_ms)
+        if self._signer is not None:
+            self._signer.sign(command)
         try:
             await peer.one_way_in_turn(command, self._connect_timeout_ms)
         except NotSent as error:
@@ -104,6 +109,8 @@ class RemotingClient:
     async def _call(
         self, peer: Peer, address: str, command: RemotingCommand, timeout_ms: int
     ) -> RemotingCommand:
+        if self._signer is not None:
+            self._signer.sign(command)
         try:
             return await peer.call(command, timeout_ms)
         except (ConnectionLost, NotSent) as error:

@@ -22,6 +22,7 @@ from mqruntime.log import fields
 from mqruntime.network import Network
 from mqruntime.tasks import Tasks
 from remoting.client import RemotingClient
+from remoting.signing import Signer
 
 logger = logging.getLogger("broker")
 
@@ -51,7 +52,12 @@ class Neighbours:
         self._ha = ha
         self._tasks = tasks
         self._leaving = False
-        self.client = RemotingClient(clock=clock, network=network, on_disconnect=self._lost)
+        self.client = RemotingClient(
+            clock=clock,
+            network=network,
+            on_disconnect=self._lost,
+            signer=Signer.of(settings.inner_keys),
+        )
         self.finder = MasterFinder(self.client, self._master_found)
         self.registration = Registration(
             membership,

@@ -16,6 +16,7 @@ from broker.settings.pair import PairKeys
 from broker.settings.replication import ReplicationSettings
 from broker.settings.transactions import TransactionSettings
 from messagestore.store.settings import FlushDiskType, StoreSettings
+from mqruntime.innercredentials import InnerCredentialsSettings
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.nettykeys import NETTY_SERVER_KEYS
 from mqruntime.tlssettings import TlsSettings
@@ -38,6 +39,7 @@ class BrokerSettings(
     TransactionSettings,
     MetricsSettings,
     TlsSettings,
+    InnerCredentialsSettings,
 ):
     """All settings of a broker; in ms and bytes unless the key names another unit."""
 
