@@ -31,7 +31,7 @@ UNDECIDED_MAX = 4_096
 """Beyond this the connection that has been silent for the longest time is closed."""
 ACCEPTED_A_TURN = 64
 BEGUN_A_TURN = 4
-IN_PROGRESS_MAX, OF_ONE_HOST_MAX = 48, 24
+IN_PROGRESS_MAX, OF_ONE_HOST_MAX = 32, 16
 PATIENCE_MS = 1_000
 """After this time a handshake in progress is ended, if others wait for its place."""
 WAITING_MAX, HOSTS_A_TURN = 4_096, 64
