@@ -1,6 +1,7 @@
 """The controller as a server: assembles, starts and stops its parts. Upstream: ControllerManager.
 
-Invariant: Raft and controller requests share one port. No committed entry is applied before all parts are connected."""
+Invariant: Raft and controller requests share one port. No committed entry is applied before all parts of the server are
+connected with each other."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from controller.adoption import look_first
 from controller.awakeclock import AwakeClock
+from controller.claims import claims_of
 from controller.configuration import ControllerConfiguration
 from controller.counts import RequestCounts
 from controller.electionrecorder import ElectionRecorder
@@ -40,6 +42,7 @@ from mqruntime.httppages import HttpPages
 from mqruntime.log import fields
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
+from remoting.certificateguard import CertificateGuard
 from remoting.client import RemotingClient
 from remoting.limits import Limits
 from remoting.router import Router
@@ -57,8 +60,8 @@ ENTRY_BYTES_MAX = 128 << 10
 
 
 class ControllerApp(NodeListener):
-    """One controller. `runtime` is rooted at its store folder. `shows_too` are called to create the collectors of other servers
-    in the process, when metrics are needed."""
+    """One controller. `runtime` is rooted at its store folder. `shows_too` create the metrics collectors of other servers in
+    this process. They are called when metrics are needed."""
 
     def __init__(
         self,
@@ -134,6 +137,7 @@ class ControllerApp(NodeListener):
         self.node.register(router)
         MemberService(self.node, settings.group).register(router)
         processor.add_to(router)
+        CertificateGuard(clock).guard(router, claims_of(self.state))
         if settings.serves_metrics:
             self._counts.watch(router)
         self._server = RemotingServer(

@@ -21,6 +21,7 @@ from namesrv.views import route_of
 from remoting.bodies.dataversion import DataVersion
 from remoting.bodies.registration import body_crc32, read_register_body
 from remoting.bodies.routes import KVTable
+from remoting.certificateguard import CertificateGuard, named
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.controller import BrokerHeartbeatHeader
@@ -125,6 +126,8 @@ class NamesrvApp:
         router.add(RequestCode.QUERY_DATA_VERSION, self._query_data_version)
         router.add(RequestCode.GET_ROUTEINFO_BY_TOPIC, self._route)
         admin.add_handlers(router, self.settings, self.table, self._kv)
+        of_broker = (RequestCode.REGISTER_BROKER, RequestCode.UNREGISTER_BROKER, RequestCode.BROKER_HEARTBEAT)
+        CertificateGuard(self._clock).guard(router, dict.fromkeys(of_broker, named("brokerAddr")))
         return router
 
     def _register(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:

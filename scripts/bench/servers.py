@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from localcluster.cluster import Cluster
+from localcluster.secured import connector_of
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqruntime.clock import SystemClock
@@ -69,7 +70,7 @@ class Servers:
         return self
 
     async def _settle(self) -> None:
-        admin = AdminClient(SystemClock())
+        admin = AdminClient(SystemClock(), connector_of(self._cluster.layout))
         deadline = time.monotonic() + CAUGHT_UP_S_MAX
         try:
             while not await self._caught_up(admin):

@@ -176,6 +176,43 @@ def test_a_certificate_of_one_member_does_not_speak_for_another(cluster: Cluster
     assert "replication link refused" in text and "its certificate does not speak for the address" in text
 
 
+def test_a_client_does_not_speak_for_a_broker(cluster: Cluster) -> None:
+    """At the controllers and the name server, in the name of the master."""
+    layout = cluster.layout
+    state = asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
+    master = state.master_address or ""
+    named = {
+        "brokerName": BROKER_SET,
+        "clusterName": CLUSTER_NAME,
+        "brokerAddr": master,
+        "brokerAddress": master,
+    }
+    own = named | {
+        "brokerId": str(state.master_id),
+        "masterBrokerId": str(state.master_id),
+        "masterEpoch": "1",
+    }
+    requests = [
+        *((name, RequestCode.BROKER_HEARTBEAT) for name in ("namesrv", *layout.controller_names)),
+        ("namesrv", RequestCode.UNREGISTER_BROKER),
+        *((name, RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET) for name in layout.controller_names),
+        *((name, RequestCode.CONTROLLER_REGISTER_BROKER) for name in layout.controller_names),
+    ]
+
+    async def story() -> None:
+        client = RemotingClient(clock=SystemClock(), network=connector_of(layout))
+        for name, code in requests:
+            answer = await client.call(layout.address(name), RemotingCommand.request(code, own), WAIT_MS)
+            assert answer.code == ResponseCode.NO_PERMISSION and "certificate" in (answer.remark or ""), (
+                name,
+                code,
+            )
+        await client.close()
+
+    asyncio.run(story())
+    assert asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS)).master_epoch == state.master_epoch
+
+
 def test_a_server_with_the_certificate_of_another_is_not_talked_to(cluster: Cluster) -> None:
     """A client that dials one process meets another one's certificate."""
     port = cluster.layout.ports_of("controller-1")[0]

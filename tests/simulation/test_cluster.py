@@ -41,6 +41,7 @@ FOUND_BY = found_by("cluster")
 FOUND_BY_UNIT = {
     "any-certificate-speaks-for-all": "unit/dledger/test_memberguard.py"
     "::test_a_member_speaks_only_with_a_certificate_of_its_address",
+    "clients-speak-for-brokers": "unit/remoting/test_certificate_guard.py::test_a_broker_speaks_for_itself_only",
     "any-server-will-do": "unit/mqruntime/test_tls.py::test_a_server_whose_certificate_names_other_addresses_is_refused",
     "broken-files-are-not-noticed": "unit/mqruntime/test_tls.py"
     "::test_a_renewed_certificate_is_served_and_open_connections_stay",

@@ -19,6 +19,7 @@ from mqruntime.peercertificate import PeerCertificate
 from mqruntime.tls import TlsNetwork
 from namesrv.server import NamesrvApp
 from remoting import header
+from remoting.certificateguard import CertificateGuard
 from remoting.peer import Peer
 from remoting.wirefields import IntegerRange
 from simulation.mutants.cluster.bugs import bug
@@ -124,3 +125,8 @@ def any_server_will_do(self: PeerCertificate, address: str) -> bool:
 @bug("broken-files-are-not-noticed", TlsNetwork, "look")
 async def broken_files_are_not_noticed(self: TlsNetwork) -> None:
     """Certificates are read at the start only."""
+
+
+@bug("clients-speak-for-brokers", CertificateGuard, "_why_not")
+def clients_speak_for_brokers(self: CertificateGuard, claimed: str | None, peer: Peer) -> None:
+    """Controllers and name servers do not look at the certificate of a request in the name of a broker."""
