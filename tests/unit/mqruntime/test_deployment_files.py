@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,18 @@ def test_each_service_of_the_compose_file_has_settings_that_load() -> None:
 def test_each_unit_runs_a_command_of_the_wheel(name: str) -> None:
     text = (ROOT / "deploy" / "systemd" / f"{name}.service").read_text()
     assert f"ExecStart=/opt/autoswitch-mq/bin/{name.rstrip('@')} -c " in text
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
+@pytest.mark.parametrize("name", ["mqnamesrv", "mqcontroller", "mqbroker@"])
+def test_each_unit_gives_up_what_a_server_does_not_need(name: str) -> None:
+    """The exposure is what `systemd-analyze security` computes; 10 is the worst."""
+    unit = ROOT / "deploy" / "systemd" / f"{name}.service"
+    shown = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", unit], capture_output=True, text=True, check=False
+    )
+    level = re.search(r"exposure level for \S+ ([\d.]+)", shown.stdout)
+    assert level is not None and float(level[1]) <= 3.0, shown.stdout[-2000:]
 
 
 def test_the_image_takes_every_package_of_the_wheel() -> None:
