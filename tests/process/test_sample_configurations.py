@@ -19,6 +19,8 @@ from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.replies import SyncStateInfo
 from mqruntime.clock import SystemClock
+from mqruntime.tlsconnector import connector_of_environment
+from mqruntime.tlsfiles import FILE_VARIABLE
 from scripts.peers.waits import WAIT_MS
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +73,7 @@ def running(module: str, file: Path, folder: Path) -> Iterator[None]:
 
 
 async def in_sync(controllers: str, count: int) -> SyncStateInfo:
-    admin = AdminClient(SystemClock())
+    admin = AdminClient(SystemClock(), connector_of_environment())
 
     async def probe() -> SyncStateInfo:
         try:
@@ -107,6 +109,19 @@ def test_the_quick_start_sample_starts_a_set_of_two(tmp_path: Path) -> None:
 def test_the_three_node_sample_starts_a_set_of_three(tmp_path: Path) -> None:
     nodes = [f"cluster-3n/{kind}-n{number}.conf" for kind in ("controller", "broker") for number in range(3)]
     with servers(tmp_path, ["namesrv.conf", *nodes]) as first:
+        state = asyncio.run(in_sync(";".join(f"127.0.0.1:{first + place}" for place in (1, 2, 3)), 3))
+    assert state.master_address is not None
+
+
+def test_the_secure_sample_starts_a_set_of_three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subprocess.run(
+        [CONF / "secure" / "make-certificates", "run/pki"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHON": sys.executable}, check=True,
+    )  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(FILE_VARIABLE, str(CONF / "secure" / "tools.properties"))
+    nodes = [f"secure/{kind}-n{number}.conf" for kind in ("controller", "broker") for number in range(3)]
+    with servers(tmp_path, ["secure/namesrv.conf", *nodes]) as first:
         state = asyncio.run(in_sync(";".join(f"127.0.0.1:{first + place}" for place in (1, 2, 3)), 3))
     assert state.master_address is not None
 
