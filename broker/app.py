@@ -463,7 +463,8 @@ class BrokerApp:
         )
 
     async def _who_we_are(self) -> Identity | TemporaryIdentity | None:
-        """The identity of this broker. If the log is gone, its epochs are removed, unless the broker still holds its id."""
+        """The identity of this broker, granted or applied for; None if it needs a new id. If the log is gone, its epochs are
+        removed, unless the broker still holds its id."""
         assert self._links is not None, "under controllers a log is copied"
         found = LogFound(self.store.has_segments(), self.ha.history)
         identity = await self._identity_files.load(found)

@@ -1,4 +1,5 @@
-"""The replication mode of a broker's log: replicas copy the log, under controllers or in a pair, or a Raft group has the log.
+"""The replication mode of a broker's log: slaves copy the master's log, under controllers or in a pair, or a Raft group
+replicates the log.
 
 Invariant: the settings name one mode. The parts of a broker that depend on the mode are created here. Other places that ask for
 the mode are listed in tests/architecture/test_modes.py, with the reason."""

@@ -1,7 +1,7 @@
 """The check of a store that a Java controller wrote, before anything in it is changed.
 
-Invariant: a Java store is opened as a whole or not at all. A Java store has no checksums, so an entry that is no event can only
-be damage. Skipping the entry would give a state that the other controllers do not have."""
+Invariant: a Java store is opened as a whole or not at all. It has no checksums, so an entry that cannot be decoded as an event
+counts as damage. Without that entry this controller's state would differ from that of the other controllers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ HOLED = (
 
 
 async def look_first(settings: ControllerSettings, runtime: Runtime) -> None:
-    """Read the log to its end, unless this implementation wrote its first entry or its checkpoint.
+    """Check a Java controller's log from its first entry to its last. Do nothing if the log is empty, or if its first entry or
+    its checkpoint shows that this implementation has written to the store.
 
     Raises: LogDamaged, BadKeyValues, SnapshotDamaged, SnapshotUnknown, OSError."""
     name = PREFIX + settings.self_id
@@ -75,7 +76,7 @@ def begins_with_ours(data: SegmentDirectory) -> bool:
 
 
 def store_root(settings: ControllerSettings) -> Path:
-    """Folder of this controller's store.
+    """The folder of this controller's store.
 
     Raises: SettingsError when no folder is configured and upstream's default folder holds the store of a Java controller with
     this id. Otherwise this controller would start with an empty store."""

@@ -1,8 +1,8 @@
-"""A clock that stops while this controller cannot run: the host is frozen, a signal stopped the process, or the event loop is
-blocked.
+"""A monotonic clock that stops while this controller cannot run: the host is frozen, a signal stopped the process, or the event
+loop is blocked.
 
-Invariant: this clock never goes back and never runs ahead of the real clock. A pause of any length counts as `TICK_MS`, so a
-broker is never declared silent because of heartbeats that this process could not receive."""
+Invariant: the clock never goes back, and is never faster than the real clock. A pause counts as `TICK_MS`, however long it was.
+So a broker is never declared silent because of heartbeats that this process could not receive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ TOLD_FROM_MS = 1_000
 
 
 class AwakeClock:
-    """`clock` without the pauses of this process. Before `run` is started, pauses count like other time."""
+    """The clock `clock`, whose monotonic time leaves out the pauses of this process. Pauses before `run` starts are not left
+    out."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,4 +1,5 @@
-"""The decision on each command, from state and liveness: registration, changes of a SyncStateSet, reads and cleaning.
+"""Decides commands from the replicated state and the brokers' liveness: registration, alters of a SyncStateSet, reads,
+cleaning.
 
 Invariant: nothing here changes state. A decision is safe to apply only to the state on which it was made. A new SyncStateSet
 contains its master and only registered brokers, and is never empty. Checks are made in upstream's order, so the code of a
@@ -45,8 +46,8 @@ hear it."""
 
 
 class Process(NamedTuple):
-    """Identity of a broker process: its start number and its incarnation, 0 if not sent. `says_code` is True if the process
-    sent the check code of its id; a wrong check code is rejected before."""
+    """Identity of a broker process: its start number and its incarnation, each 0 if not sent. `says_code` is True if the
+    process sent the check code of its id. A request with a wrong check code is rejected earlier."""
 
     start_number: int = 0
     incarnation: int = 0
@@ -72,8 +73,8 @@ def alter_sync_state_set(
     members again.
 
     If a rejected request could succeed later, the rejection increments the set's epoch, and masters of this implementation get
-    the new epoch. Without this a copy of the request that another controller received could still succeed, although the master
-    relies on the rejection."""
+    the new epoch. Otherwise a second copy of the request, received by another controller, could still succeed, although the
+    master relies on the rejection."""
 
     def refused(code: ResponseCode, remark: str) -> Decision:
         return Decision(code, remark, AlterSyncStateSetResponseHeader(0))
@@ -209,8 +210,9 @@ def register_broker(
 
     A master that registers was restarted, perhaps with a shorter log. It must not continue its old epoch, because other brokers
     may hold bytes of that epoch beyond the end of the master's log. So the master is deposed, and an election follows, which it
-    may win. A request that `is_late` changes nothing: the sender, or a later process on the same store, was already heard over
-    a newer connection. An old start number, or a second process of one broker, is rejected (`why_not_this_process`)."""
+    may win. If `is_late`, the request changes nothing, because the sender, or a later process on the same store, was already
+    heard over a newer connection. A process with an old start number, or a second process of one broker, is rejected
+    (`why_not_this_process`)."""
     header = RegisterBrokerToControllerResponseHeader(cluster_name, broker_name)
     unregistered = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
     known = state.known(broker_name)
@@ -254,9 +256,9 @@ def register_broker(
 
 
 class IdentityRefusal(NamedTuple):
-    """The reason why a process does not count as the broker that it names. With a `known_start_number` the process may register
-    again once it has recorded that its disk was set back. `other_address` is the address of the process that counts as the
-    broker."""
+    """The reason why a process does not count as the broker that it names. If `known_start_number` is set, the process may
+    register again after it has recorded that its disk was set back. `other_address` is the address of the process that counts
+    as the broker."""
 
     code: ResponseCode
     why: str
@@ -269,10 +271,11 @@ def why_not_this_process(
 ) -> IdentityRefusal | None:
     """The reason why `process` at `address` does not count as the registered broker `key`; None if it does.
 
-    Each start on a disk draws a start number above all earlier numbers of this disk. So a number that was heard before comes
-    from an earlier image or a copy of the disk. A process without a start number (upstream's) does not count as a live broker
-    that has sent a start number. Of two live processes the registered process counts. Anybody can make up a start number, so it
-    counts only with the check code; a store of upstream has no check code, and is exempt."""
+    Each start on a disk draws a start number above all earlier numbers of this disk. So a new process whose number is not above
+    all numbers heard before runs on an earlier image or a copy of the disk. A process without a start number (upstream's) does
+    not count if the broker lives and has sent a start number. Of two live processes the registered process counts. Anybody can
+    make up a start number. So once a broker has sent its check code, a start number counts only together with that code. A
+    store of upstream has no check code."""
     number, incarnation, _ = process
     if not number:
         return _why_not_anonymous(replica, live, key)
@@ -435,10 +438,11 @@ def clean_broker_data(
 ) -> Decision:
     """CLEAN_BROKER_DATA (1011): forget the brokers `ids_to_clean` ("1;2"), or the whole set if no ids are given.
 
-    Liveness is looked up under the stored cluster name; `ids_to_clean` also counts with `living_too`. A request is also
-    rejected if it removes all members of the SyncStateSet, the master, or a broker that is needed to hold acknowledged data.
-    Cleaning the whole set gives up all of its data. Unlike upstream, a set that loses members gets a new set epoch, so that its
-    master is notified."""
+    Without `living_too`, a request is rejected if it names a live broker, or if it names no ids and the set has a master. A
+    request that names a part of the set is also rejected if it removes all members of the SyncStateSet, the master, or a broker
+    that is needed to hold acknowledged data. Cleaning the whole set gives up all of its data. Unlike upstream, liveness is
+    looked up under the stored cluster name, ids count with `living_too` too, and a set that loses members gets a new set epoch,
+    so that its master is notified."""
 
     def refused(remark: str) -> Decision:
         return Decision(ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA, remark)
@@ -494,8 +498,8 @@ def why_needed(
     """The reason why `ids` may not be forgotten yet, and a remedy; None if acknowledged data is safe without them.
 
     The members of the SyncStateSet and the eligible brokers hold the data. The data is safe if at least minInSyncReplicas of
-    these holders remain, and one of them is alive and not known to be missing data. Async learners do not count, because they
-    are never elected."""
+    these holders remain, and one of the remaining holders is alive and not known to be missing data. Async learners do not
+    count, because they are never elected."""
     holders = sync_state.members | sync_state.eligible
     left = holders - ids
     if left == holders:

@@ -1,8 +1,8 @@
-"""Settings of this controller, read by GET_CONTROLLER_CONFIG (1010) and changed by UPDATE_CONTROLLER_CONFIG (1009).
+"""A running controller's settings. GET_CONTROLLER_CONFIG (1010) reads them, UPDATE_CONTROLLER_CONFIG (1009) changes them.
 
-Invariant: a change is accepted as a whole or not at all. Only keys in `CHANGEABLE` change; they are read at each use. A change
-lasts until the process ends. After a change the settings are written to `controller.properties` in the store root, for an
-operator to read; no start reads that file."""
+Invariant: a change is accepted as a whole or not at all. Only keys in `CHANGEABLE` can be changed. Their values are read at
+each use, so a change has effect at once. It lasts until the process ends. After a change the settings are written to
+`controller.properties` in the store root, for an operator to read; no start reads that file."""
 
 from __future__ import annotations
 

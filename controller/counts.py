@@ -1,7 +1,7 @@
 """Counts of a controller's requests and elections since its start.
 
 Invariant: every answered request is counted and timed once, under upstream's names. Only the leading controller counts
-elections. An election with events is counted when the events are applied."""
+elections. An election whose decision has events is counted when the events are applied."""
 
 from __future__ import annotations
 

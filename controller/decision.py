@@ -1,4 +1,4 @@
-"""The result of a command: a reply, and the events that make the reply true.
+"""The result of a command: a reply, and the events that must be applied for the reply to be true.
 
 Invariant: a decision changes nothing. Its reply may be sent only after all of its events have been applied. Pure."""
 

@@ -1,7 +1,8 @@
-"""The last elections of each broker set, with the times at which this controller witnessed them.
+"""The last elections of each broker set, with the times of those that this controller witnessed.
 
-Invariant: times are kept only for elections that this controller witnessed. For an election that it only read from the log, the
-history has the saved record of an earlier process, else only the log's contents. No decision depends on the history. Pure."""
+Invariant: times are kept only for elections that this controller witnessed, that is, whose entry arrived here before it was
+committed. For another election the history has the record that an earlier process of this controller saved, or else only the
+contents of the log entry. No decision depends on the history. Pure."""
 
 from __future__ import annotations
 
@@ -57,15 +58,16 @@ class ElectionHistory:
         self._proposed[event.broker_name] = _Proposed(event, reason, now_ms)
 
     def deposed(self) -> None:
-        """Forget this controller's own proposals, because it does not lead any more. The proposals may be lost, and proposals
+        """Forget this controller's own proposals, because it no longer leads. Its proposals may never be committed, and events
         of the next leader may look the same."""
         self._proposed.clear()
 
     def elected(
         self, event: ElectMaster, epoch: int, loss: BrokerLoss | None, witnessed_ms: int | None
     ) -> None:
-        """Record that `event` was applied and began `epoch`. `witnessed_ms` is None if `event` was committed before it arrived
-        here. `loss` describes the loss of the old master, if this controller considers the old master dead."""
+        """Record that `event` was applied and began `epoch`. `witnessed_ms` is the time now, or None if `event` was committed
+        before it arrived here. `loss` describes the loss of the old master, if this controller considers the old master
+        dead."""
         former = self._elections.setdefault(event.broker_name, [])
         old_master_id = former[-1].new_master_id if former else None
         reason = _reason_by_itself(epoch, old_master_id)

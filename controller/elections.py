@@ -4,8 +4,8 @@ Invariant: a master is deposed only for one of three reasons: a successor is des
 master reports that it cannot lead while another broker can. A request alone never leaves a set without a master. The elected
 broker is registered, alive and no learner; unless unclean election is on, it is also a member of the SyncStateSet or eligible.
 A broker that may be missing confirmed data is elected without an operator only when no better broker can come back, and never
-while a newer image of a set-back disk may come back. A set without a master uses up no epoch until a broker can be elected.
-Upstream: ReplicasInfoManager. Pure."""
+while a newer image of a set-back disk may come back. As long as no broker can be elected for a set without a master, its epoch
+does not grow. Upstream: ReplicasInfoManager. Pure."""
 
 from __future__ import annotations
 
@@ -179,8 +179,8 @@ def _fresh_reports(broker_name: str, replicas: Replicas, live: Liveness) -> dict
 
 
 def _electable(sync_state: SyncState, reports: dict[int, LiveReport]) -> frozenset[int]:
-    """The SyncStateSet and the eligible brokers of this implementation, which report a loss of memory; upstream's brokers do
-    not."""
+    """The members of the SyncStateSet, and the live eligible brokers of this implementation. Upstream's eligible brokers are
+    left out, because they do not report a loss of memory."""
     return sync_state.members.union(
         broker_id
         for broker_id in sync_state.eligible & reports.keys()
@@ -227,8 +227,8 @@ def _may_miss(
 def _is_set_back(
     broker_name: str, replicas: Replicas, live: Liveness, broker_id: int, report: LiveReport
 ) -> bool:
-    """Whether a newer disk of this broker may exist: the broker reports this, or its log is shorter than it reported before,
-    for no known reason."""
+    """Whether a newer disk of this broker may exist: the broker reports that its disk was set back, or its log is shorter than
+    it reported before, for no known reason."""
     key = (replicas.cluster_name, broker_name, broker_id)
     return report.set_back or (key in live.incomplete and not report.may_miss and live.start_number(key) > 0)
 
@@ -236,8 +236,9 @@ def _is_set_back(
 def _better(
     broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness, broker_id: int
 ) -> frozenset[int]:
-    """For a broker that may be missing acknowledged data: the electable live brokers that are not known to be missing data, and
-    those that have not reported to a new leader yet. Empty for a broker that is missing no data."""
+    """The brokers that are preferable to a broker that may be missing acknowledged data: the electable live brokers that are
+    not known to be missing data, and those that have not reported to this new leader yet. Empty if the broker itself is not
+    known to be missing data."""
     reports, fresh = _reports(broker_name, replicas, live), _fresh_reports(broker_name, replicas, live).keys()
     if broker_id not in reports:
         return frozenset()

@@ -47,8 +47,8 @@ SETS_A_TURN = 64
 
 
 class MasterFailover:
-    """`state` is read and never changed. Elections go through `runner` like any command. `changed` is called when there is news
-    of a broker. `on_master_notified` is called with the broker name and epoch of each elected master that was notified."""
+    """`state` is read and never changed. Elections go through `runner` like any command. Call `changed` when there is news of a
+    broker. `on_master_notified` is called with the broker name and epoch of each elected master that was notified."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The metrics of a controller in the order in which they are shown, with upstream's names, types and labels."""
+"""The table of a controller's metrics, in the order in which they are shown, with upstream's names, types and labels."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Frees a state that a snapshot has replaced. It is freed in slices, because the state of many brokers takes long to free.
+"""Frees the memory of a state that a snapshot has replaced, in slices, because freeing the state of many brokers takes long.
 
-Invariant: no other code reads the state any more. Pure."""
+Invariant: no other code uses the replaced state any more. Pure."""
 
 from __future__ import annotations
 

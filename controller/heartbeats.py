@@ -4,8 +4,9 @@ Each broker sends its heartbeats to all controllers, and every controller keeps 
 
 Invariant: an entry belongs to the newest connection over which its broker sent a heartbeat. So the broker counts as dead when
 that connection ends, but not when an older connection ends late. Late messages of a dead process are ignored: they have an
-older connection than those of the next process, and an older incarnation, if they have one. Both are compared, because clocks
-are set back and requests are sent twice. Pure."""
+older connection than those of the next process, and an older incarnation, if they have one. Both connection and incarnation are
+compared: an incarnation is a time of the broker's clock, which may be set back, and a request may be sent a second time over a
+newer connection. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLoss:
-    """The loss of a dead broker. A time is None if it is not known; silence has no `noticed_ago_ms`."""
+    """The loss of a dead broker. A time is None if it is not known. A loss by silence has no `noticed_ago_ms`."""
 
     why: str
     heard_ago_ms: int | None = None

@@ -72,7 +72,8 @@ class Holdings:
 
     def heard(self, key: BrokerKey, connection: int, report: LogReport, *, member: bool) -> Held | None:
         """Record a heartbeat of a registered broker. `member` is True if the broker is in its SyncStateSet, or eligible. If
-        this heartbeat shows that the broker is missing data, returns the confirmed offset that it does not reach; else None."""
+        this heartbeat is the first to show that the broker is missing data, returns the confirmed offset that the broker's log
+        does not reach; else None."""
         check_code = self._check_code(key)
         assert check_code is not None, f"{key} is not registered"
         holding = self._of.get(key)

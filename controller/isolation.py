@@ -7,7 +7,8 @@ Invariant: a leader steps down only if brokers are registered and it received no
 is at least a third of the lifetime in the last heartbeat, and at least three times the longest pause between heartbeats, pauses
 before the leadership included. A leader that never received a heartbeat waits for the whole lifetime, because the brokers may
 be new. Each time that the leader steps down again the patience doubles, up to `PATIENCE_MS_MAX`, because all brokers may be
-down. If another controller led for long in between, the doubling ends, because that controller heard brokers. Pure."""
+down. The doubling ends with the next heartbeat, or if another controller led for long in between, because that controller heard
+brokers. Pure."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ class Hearing:
         return now_ms - self._last_ms > self._patience_ms
 
     def give_way(self, members: Iterable[str], self_id: str, now_ms: int) -> str:
-        """The controller that should lead next: each call returns the next controller in the order of ids."""
+        """The controller that should lead next. The first call in a row returns the controller with the next higher id (after
+        the highest, the lowest), and each further call the one after that. A heartbeat ends the row."""
         self._last_ms = self._gave_way_ms = now_ms
         others = sorted(set(members) - {self_id}, key=lambda peer: (peer < self_id, peer))
         target = others[self._gave_way % len(others)]

@@ -1,6 +1,7 @@
-"""Logs that the controllers have no leader.
+"""A controller logs that the controllers have no leader.
 
-Invariant: a controller that cannot reach a majority soon logs this, repeats the line every half minute, and logs the end."""
+Invariant: a controller that knows no leader logs this within a few seconds, repeats the line every half minute, and logs when a
+controller leads again."""
 
 from __future__ import annotations
 

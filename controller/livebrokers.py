@@ -1,8 +1,8 @@
 """The brokers known to this controller: their heartbeats, their connections, their confirmed offsets.
 
 Invariant: a broker that is not registered is ignored. Silence counts from the start of each leadership, by a clock without
-pauses of this process, so a broker is never blamed for heartbeats that this process could not receive. Ended connections are
-not forgotten."""
+pauses of this process, so a broker is never blamed for heartbeats that this process could not receive. A connection stays
+recorded after its end, so that late messages over it are recognised."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ class LiveBrokers:
 
     def applied(self, event: Event) -> None:
         """Called when `event` has just changed the state. If `event` granted an id, everything heard under this id came from an
-        earlier broker and is dropped."""
+        earlier owner of the id, and is dropped."""
         if isinstance(event, ApplyBrokerId):
             self._heartbeats.forget((event.cluster_name, event.broker_name, event.broker_id))
 

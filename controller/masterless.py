@@ -1,7 +1,7 @@
-"""Logs on the leading controller the sets that stay without a master until an operator acts, with a remedy.
+"""The leading controller logs each set that will have no master until an operator acts, and names a remedy.
 
-Invariant: a set is logged after no broker could be elected for `UNELECTED_MS`, and then every half minute. A set without live
-brokers is not logged, because a set that is down is no news."""
+Invariant: a set is first logged when no broker could be elected for `UNELECTED_MS`, and then every half minute. A set without
+live brokers is not logged, because its operator already knows that it is down."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ class _Unelected:
 
 
 class Unelected:
-    """The sets that are without a master, and since when."""
+    """The sets that have no master, each with the time since when it has none."""
 
     def __init__(self) -> None:
         self._since: dict[str, _Unelected] = {}
 
     def look(self, waiting: dict[str, WaitingReason], now_ms: int) -> None:
-        """Set the sets that are without a master now. The state of all other sets is dropped."""
+        """Record the sets that have no master now, and log those that have had none for `UNELECTED_MS`. All other sets are
+        forgotten."""
         self._since = {name: self._since.get(name) or _Unelected(now_ms) for name in waiting}
         for name, each in self._since.items():
             has_lasted = now_ms - each.since_ms >= UNELECTED_MS

@@ -1,6 +1,6 @@
 """A controller's metrics for Prometheus, under upstream's names.
 
-Invariant: all figures are read at each scrape, from the controller's state and its counts."""
+Invariant: all values are computed at each scrape, from the controller's state and its counts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Notifies brokers of their master with one-way NOTIFY_BROKER_ROLE_CHANGED requests (1008).
 
 Invariant: for each address only the newest announcement is kept to be sent. Only a few sends begin in a turn of the event loop,
-because a new leader notifies all brokers of all sets. Delivery is tried for a short time and is not guaranteed; brokers also
-ask."""
+because a new leader notifies all brokers of all sets. Delivery is retried for a short time and is not guaranteed. So brokers
+also ask for their master themselves."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Announcement:
 
 
 class Notifier:
-    """Sends announcements in the background, over `client`'s connections."""
+    """Sends announcements in background tasks, over `client`'s connections."""
 
     def __init__(self, client: RemotingClient, clock: Clock, tasks: Tasks) -> None:
         self._client = client
@@ -53,7 +53,7 @@ class Notifier:
         on_sent: Callable[[str], None],
     ) -> None:
         """Send the master in `header` and its SyncStateSet to the brokers at `addresses`. `on_sent` is called with each address
-        after a send."""
+        to which the announcement was sent."""
         body = SyncStateSetBody(members, header.sync_state_set_epoch or 0).encode()
         announcement = _Announcement(header, body, on_sent)
         for address in addresses:

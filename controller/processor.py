@@ -55,7 +55,7 @@ NOT_LEADER = "The controller is not in leader state"
 
 @dataclass(eq=False)
 class RequestProcessor:
-    """`connected` and `disconnected` are called for each accepted connection."""
+    """Handles the requests of a controller. The server calls `connected` and `disconnected` for each accepted connection."""
 
     settings: ControllerSettings
     state: ReplicasState
@@ -118,8 +118,8 @@ class RequestProcessor:
         return await self._reply(request, self._read_sets(requests.broker_names(request)))
 
     async def _read_sets(self, names: list[str]) -> Decision:
-        """Read the sets, a few in a turn of the event loop. Each set is read at some moment of the call; sets are independent
-        of each other."""
+        """Read the sets, a few in a turn of the event loop. So different sets may be read at different moments of the call.
+        That is correct, because sets are independent of each other."""
         names = list(dict.fromkeys(names))
         parts: list[bytes] = []
         for start in range(0, max(1, len(names)), SETS_A_TURN):

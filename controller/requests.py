@@ -57,8 +57,8 @@ def alter_sync_state_set(request: RemotingCommand) -> Decide:
 
 
 def elect_master(request: RemotingCommand, unclean: Callable[[], bool]) -> Decide:
-    """Decode CONTROLLER_ELECT_MASTER. `unclean()` is called when the election is held, because unclean election can be switched
-    on and off."""
+    """Decode CONTROLLER_ELECT_MASTER. `unclean()` returns whether unclean election is on. It is called when the election is
+    held, because the setting can change until then."""
     header = ElectMasterHeader.from_ext(request.ext)
     return lambda state, live: elections.elect_master(
         state,

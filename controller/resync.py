@@ -1,8 +1,9 @@
 """Removal of a live replica that will start again with an empty store.
 
 Invariant: the removed replica is neither the master nor needed. Enough members remain for sends to be acknowledged. Enough
-holders of acknowledged data remain, and one of them is alive and known to be complete. The replica is forgotten in the same
-step, so messages under its old id count neither here nor at the master. The new copy gets a new id. Pure."""
+holders of acknowledged data remain, and one of them is alive and known to be complete. The event that removes the replica also
+forgets its id, so messages under its old id count neither here nor at the master. After its start the broker gets a new id.
+Pure."""
 
 from __future__ import annotations
 

@@ -64,8 +64,8 @@ class CommandRunner:
         decide: Callable[[ReplicasState, Liveness], D],
         asker: CommandSource = SOMEBODY,
     ) -> D:
-        """Decide on the set `broker_name`, and return the decision once its events are applied. `decide` returns None if there
-        is nothing to do. For the order of commands see controller.setlocks.
+        """Call `decide` on the set `broker_name`, and return the decision once its events are applied. If `decide` returns
+        None, there is nothing to do, and None is returned. For the order of commands see controller.setlocks.
 
         Raises: NotLeader, Busy or TooManyProposals if nothing was done; OutcomeUnknown if the events may be applied, now or
         later."""
@@ -81,7 +81,7 @@ class CommandRunner:
             raise Busy(f"its turn did not come within {TIMEOUT_MS} ms") from None
 
     def _has_room(self, asker: CommandSource) -> bool:
-        """Whether one more command may wait. The limit is twice as high for a connection without a waiting command."""
+        """Whether one more command may wait. For a connection without a waiting command the limit is doubled."""
         turns = self._turns
         return turns.waiting < (WAITING_MAX if turns.waits(asker) else 2 * WAITING_MAX)
 

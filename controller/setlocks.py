@@ -1,8 +1,8 @@
 """Locks by broker set: commands on one set run one after the other, commands on different sets run concurrently.
 
 Invariant: a set's lock has at most one holder. Commands of the controller itself come first, then those of live brokers, then
-all others. Within a rank the connections take turns, however many commands a connection has sent. Commands of a connection keep
-their order. No data is kept for a lock that is neither held nor waited for."""
+all others. Requesters of equal rank take turns by connection, however many commands a connection has sent. Commands of one
+connection keep their order. No data is kept for a lock that is neither held nor waited for."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ ALWAYS_BLACK_LISTED = frozenset({"rocketmqHome"})
 
 
 class ControllerSettings(MetricsSettings, TlsSettings, InnerCredentialsSettings):
-    """Settings of a controller. Scan intervals are only upper bounds: a lost master is usually noticed at once."""
+    """The settings of a controller. Scan intervals are only upper bounds, because a lost master is usually noticed at once."""
 
     IGNORED: ClassVar[frozenset[str]] = (
         MetricsSettings.IGNORED

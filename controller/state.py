@@ -1,9 +1,9 @@
-"""The replicated state: for every broker set its brokers, its master, its SyncStateSet, and the epochs of the last two.
+"""The replicated state: for every broker set its brokers, its master and master epoch, and its SyncStateSet and set epoch.
 
 Invariant: only `apply` changes the state, and `apply` is total and deterministic, so controllers that applied the same events
-have the same state. Epochs are not in the events: they count events, so each event must be applied exactly once. The two tables
-and the rules are those of upstream's ReplicasInfoManager, oddities included, so that a log of Java controllers replays to the
-same state. A change that must never happen is rejected earlier, by the command. Pure."""
+have the same state. Events do not contain epochs. Epochs count events, so each event must be applied exactly once. The two
+tables and the rules of `apply` are those of upstream's ReplicasInfoManager, even where they are odd, so that a log of Java
+controllers gives the same state here. A change that must never happen is rejected earlier, by the command. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ FIRST_BROKER_ID = 1
 @dataclass(slots=True)
 class Replica:
     """One registered broker. `check_code` proves which broker applied for the id. `start_number` is the store's start number
-    when the process `incarnation` registered, 0 if not sent. `says_code` stays true once the broker has sent its check code."""
+    when the process `incarnation` registered, 0 if not sent. `says_code` becomes true when the broker first sends its check
+    code, and stays true."""
 
     address: str
     check_code: str

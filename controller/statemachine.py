@@ -1,7 +1,7 @@
 """The state machine of the consensus log: applies events entry by entry, or loads a snapshot.
 
-Invariant: every entry can be applied: an entry that is no known event is logged and changes nothing. `state` is one object for
-the lifetime of the process. While a snapshot is loaded, it keeps its old contents until the snapshot is read to its end."""
+Invariant: every entry can be applied, because an entry that is no known event is only logged. `state` is one object for the
+lifetime of the process. While a snapshot is loaded, `state` keeps its old contents until the snapshot is read to its end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Snapshot encoding of the replicated state: a line of JSON with the version, then a line for each broker set, sorted by name.
 
-Invariant: equal states have equal bytes, whichever events led to the state. Decoding returns the state that was encoded. An
-unknown version is rejected, never guessed. No slice blocks the event loop for long. Pure."""
+Invariant: equal states have equal encodings, whichever events led to them. Decoding returns the state that was encoded. An
+unknown version is rejected, never guessed. Encoding and decoding go in slices, none of which blocks the event loop for long.
+Pure."""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ The module also has the planned leadership transfer to a preferred member. Upstr
 
 Invariant: entries that `append` returned are committed: a majority has synced them. After NotLeader or TooManyProposals nothing
 was appended; only after OutcomeUnknown entries may have been appended. `get` returns only committed entries. A planned transfer
-goes only to a member that can lead at once: it answered lately, has caught up, and did not just lose the leadership again."""
+goes only to a member that can lead at once: it answered lately, has caught up, and the wait after the last transfer to it
+(Trials) is over."""
 
 from __future__ import annotations
 
@@ -431,7 +432,8 @@ def caught_up_among(
     preferred: Collection[str], progress: Mapping[str, Progress], held_index: int, heard_since_ms: int
 ) -> str | None:
     """The most up-to-date of the `preferred` members that answered lately, may be elected, and hold all entries up to
-    `held_index`. A transfer to a member far behind would stop the group until the member has caught up. Pure."""
+    `held_index`; None if there is none. A transfer to a member far behind would stop the group until the member has caught up.
+    Pure."""
     caught_up = {
         peer: known
         for peer, known in progress.items()

@@ -1,7 +1,8 @@
 """The epoch file's binding to this broker's log, updated as the log and its epochs change.
 
-Invariant: bytes are sealed only when they are confirmed, so no election changes them. No byte is sealed that the log did not
-hold at this start."""
+The binding has the owner of the store and, for each epoch, a seal: checksums of the log's bytes around the epoch's beginning.
+Invariant: bytes are sealed only when they are confirmed, so no election changes them, and only if the log still held them at
+this start."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The epoch history of this broker's log: the content of the epoch file, in memory.
 
-Invariant: `history` equals the file, except between a failed write and `settle`. `history` changes after the file has changed,
-one change at a time. A file is used only if it is bound to this log."""
+Invariant: `history` equals the file, except between a failed write and `settle`. `history` changes only after the file has
+changed, and changes never overlap. A file is used only if it is bound to this log."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class Handshake(NamedTuple):
     @staticmethod
     def size_of(data: Readable) -> int | None:
         """Size of the handshake at the start of `data`; None if more data is needed to know. The upper half of an id, which
-        controllers never use, is the size of the address in the form with an address. Raises FrameError."""
+        controllers never use, is the size of the address in the form with an address. Raises HAFrameError."""
         if len(data) < ADDRESS_HANDSHAKE.size:
             return None
         address_size = ADDRESS_HANDSHAKE.unpack_from(data)[3]
@@ -121,7 +121,7 @@ class Handshake(NamedTuple):
 
     @staticmethod
     def decode(data: Readable) -> Handshake:
-        """Decode `size_of` bytes. Raises FrameError."""
+        """Decode `size_of` bytes. Raises HAFrameError."""
         state, last_file, kind, address_size = ADDRESS_HANDSHAKE.unpack_from(data)
         if address_size > 0:
             expect_state(state, HAConnectionState.HANDSHAKE)
@@ -154,7 +154,7 @@ class HandshakeReply(NamedTuple):
 
     @staticmethod
     def body_size(header: Readable) -> int:
-        """Size of the entries after this header. Raises FrameError if the header cannot be that of a reply."""
+        """Size of the entries after this header. Raises HAFrameError if the header cannot be that of a reply."""
         state, body_size, max_offset, _last_epoch = HANDSHAKE_REPLY.unpack(header)
         expect_state(state, HAConnectionState.HANDSHAKE)
         if body_size % EPOCH_ENTRY.size or not 0 < body_size <= EPOCH_ENTRIES_MAX * EPOCH_ENTRY.size:
@@ -165,7 +165,7 @@ class HandshakeReply(NamedTuple):
 
     @staticmethod
     def decode(header: Readable, body: Readable) -> HandshakeReply:
-        """Decode a reply. Raises FrameError unless the epochs are in order and begin within the log."""
+        """Decode a reply. Raises HAFrameError unless the epochs are in order and begin within the log."""
         max_offset = HANDSHAKE_REPLY.unpack(header)[2]
         try:
             epochs = EpochHistory(EPOCH_ENTRY.iter_unpack(body))
@@ -191,7 +191,7 @@ class TransferHeader(NamedTuple):
 
     @staticmethod
     def decode(data: Readable) -> TransferHeader:
-        """Decode a header. Raises FrameError for another state, or for a body size that no frame can have."""
+        """Decode a header. Raises HAFrameError for another state, or for a body size that no frame can have."""
         state, body_size, offset, epoch, epoch_start_offset, confirm_offset = TRANSFER.unpack(data)
         if state != TRANSFER_STATE:
             expect_state(state, HAConnectionState.TRANSFER)
@@ -205,7 +205,7 @@ def encode_ack(max_offset: int) -> bytes:
 
 
 def decode_ack(data: Readable) -> int:
-    """The slave's log end. Raises FrameError for another state."""
+    """The slave's log end. Raises HAFrameError for another state."""
     state, max_offset = ACK.unpack(data)
     expect_state(state, HAConnectionState.TRANSFER)
     return int(max_offset)

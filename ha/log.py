@@ -67,8 +67,9 @@ class ReplicatedLog(Protocol):
         ...
 
     async def truncate(self, offset: int) -> int:
-        """Cut the log at the last end of a complete record at or below `offset`, and return this end. The old tail cannot come
-        back. With `max_offset` this also erases bytes that a broken connection may have left above the end. Raises OSError."""
+        """Cut the log at the last end of a complete record at or below `offset`, and return this end. The bytes that were cut
+        cannot come back. With `max_offset` this also erases bytes that a broken connection may have left above the end. Raises
+        OSError."""
         ...
 
     async def reset_beginning(self) -> None:

@@ -1,7 +1,7 @@
 """What a master knows of one slave during a mastership: whether the slave is in sync, and whether it may join the SyncStateSet.
 
-Invariant: a log end counts only if it comes from the newest connection of the slave's broker id. With a new connection the log
-end is unknown. Pure."""
+Invariant: a slave's log end counts only if the newest connection of its broker id reported it. So after a new connection the
+log end is unknown until the first ack. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entry of `python -m localcluster`, which scripts/cluster runs."""
+"""Entry point of `python -m localcluster`, which scripts/cluster runs."""
 
 from __future__ import annotations
 

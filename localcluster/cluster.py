@@ -1,4 +1,5 @@
-"""A local cluster: its directory, its processes by name, and waits for conditions of the cluster.
+"""A local cluster: creates it in a directory, starts and ends its processes by name, and waits until the cluster is in a wanted
+state.
 
 Invariant: signals are sent only to processes that a cluster of this directory started. All data, logs and process tables of a
 cluster are below its directory.
@@ -153,8 +154,8 @@ class Cluster:
         return started
 
     def kill(self, names: Iterable[str], number: signal.Signals = signal.SIGKILL) -> list[str]:
-        """Send a signal to the named processes, and return those that were still running. After SIGKILL their end is
-        awaited."""
+        """Send a signal to the named processes, and return those that were still running. If the signal is SIGKILL, wait until
+        they have ended."""
         hit: list[str] = []
         with self._table.changing() as table:
             for name in self._checked(names):

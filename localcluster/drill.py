@@ -1,4 +1,4 @@
-"""Drills: repeatedly, the master is killed, ended, frozen, replaced or cut off while a client sends.
+"""Drills. In a drill the master is killed, ended, frozen, replaced or cut off, while a client sends messages.
 
 Invariant: a drill begins and ends with a whole cluster. At the end of a run, all replies to the client are compared with the
 messages that can be read.
@@ -51,7 +51,7 @@ LOCKS_MS_MAX = 90_000
 
 
 class DrillKind(StrEnum):
-    """The fault. Unless stated otherwise, it happens to the master."""
+    """The fault of a drill. Unless stated otherwise, it happens to the master."""
 
     KILL = "kill"
     TERM = "term"
@@ -116,8 +116,8 @@ class DrillResult:
         return self.unserved_ms <= self.unserved_ms_max
 
     def timeline(self) -> str:
-        """The timeline as `fault 0 · detected +3 · ... ms`. A mark that no log has is left out, for example the detection if
-        nothing was lost."""
+        """The timeline as `fault 0 · detected +3 · ... ms`. A mark is left out if no log has it: for example `detected`, if no
+        broker was lost."""
         steps = [f"{mark} {self.marks_ms[mark]:+d}" for mark in MARKS if mark in self.marks_ms]
         steps += [f"first ack {_signed(self.first_ack_ms)}", f"whole {_signed(self.whole_ms)}"]
         return " · ".join(["fault 0", *steps]) + " ms"

@@ -1,4 +1,4 @@
-"""The intended end of each transaction, compared with the messages that can be read.
+"""Compares the intended end (commit or rollback) of each transaction with the messages that can be read.
 
 Invariant: each transaction has its own key, and its end is chosen once, before the producer sends the end or answers a check.
 So it is a fault of the cluster if a committed message cannot be read exactly once, or a rolled back or rejected message can be
@@ -45,9 +45,9 @@ class EndsVerdict:
 def judge_ends(
     chosen: Mapping[str, ChosenEnd], read: Iterable[str], contradicted: Iterable[str] = ()
 ) -> EndsVerdict:
-    """`read` are the keys of all messages that consumers get. If the outcome of sending a half message is unknown, and it was
-    to be committed, it may be among them. `contradicted` lists ends that a broker rejected because another end came first,
-    although the producer sent no other end."""
+    """`read` are the keys of all messages that consumers get. A message that was to be committed may be there or not if the
+    outcome of sending its half message is unknown. `contradicted` lists ends that a broker rejected because another end came
+    first, although the producer sent no other end."""
     there = Counter(read)
     lost, twice, uninvited = [], [], [f"{key} was never sent" for key in there if key not in chosen]
     counts: Counter[str] = Counter()

@@ -1,9 +1,8 @@
-"""The replies to a drill's client, compared with the messages that can be read.
+"""Compares the replies to a drill's client with the messages that can be read.
 
-Invariant: each attempt has its own id and was made once. So every message that the verdict calls lost, changed, moved,
-duplicated or refused-yet-present is a fault of the cluster. A message whose outcome is unknown may be there once or not at
-all. Pure.
-"""
+Invariant: each attempt to send has its own id and was made once. So every message that the verdict calls lost, changed, moved,
+duplicated or refused-yet-present is a fault of the cluster and not of the client. A message whose outcome is unknown may be
+there once or not at all. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Ordered readers of one group during drills. Each queue is read by the holder of its lock, and readers exchange queues.
 
-Invariant: a message counts as handled only if its reader trusts the lock just before and just after handling it. So `handled`
-is the work of correct programs, in order."""
+Invariant: a message counts as handled only if its reader holds the queue's lock both just before and just after handling it, as
+far as the reader knows. So `handled` is what correct programs would have done, in order."""
 
 from __future__ import annotations
 

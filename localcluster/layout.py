@@ -1,8 +1,7 @@
 """The processes of a local cluster, their ports, and their properties files.
 
-Invariant: two layouts with different base ports share a port only if their spans overlap. File names, `env.json` and the keys
-in the files are those that tools for Java clusters expect.
-"""
+Invariant: a layout uses only ports in the span that begins at its base port. File names, `env.json` and the keys in the
+properties files are those that tools for Java clusters expect."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ class Mode(StrEnum):
 
 
 class LayoutError(ValueError):
-    """The layout is impossible. The text says what to change."""
+    """The requested layout is impossible. The text says what to change."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ READABLE_MS_MAX = 10_000
 
 
 class SteadyLoad:
-    """Sends one message every `interval_ms` to the queues of one topic in turn, however long replies take."""
+    """Sends one message every `interval_ms`, however long replies take, to the queues of one topic in turn."""
 
     def __init__(
         self,
@@ -160,9 +160,9 @@ async def read_messages(
     patience_ms: int = READABLE_MS_MAX,
     shown: Mapping[str, int] = MappingProxyType({}),
 ) -> AsyncIterator[tuple[MessageQueue, StoredMessage]]:
-    """Read every message of the topic, each queue from its first to its last readable message. If a queue has `shown` a later
-    end before, it is read to that end, because the broker asked now may be a replica that lags. Raises `PullFailed`, also
-    after `patience_ms` without a message."""
+    """Read every message of the topic, each queue from its first to its last readable message. `shown` are ends that queues had
+    earlier. If one is later than the queue's end now, the queue is read up to it, because the broker that answers now may be a
+    replica that lags. Raises `PullFailed`, also after `patience_ms` without a message."""
     for queue in await consumer.queues(topic):
         end = max(await consumer.max_offset(queue), shown.get(str(queue), 0))
         async for message in consumer.read(

@@ -1,7 +1,6 @@
-"""The moments of a failover, read from the logs of the processes.
+"""Reads the times of a failover from the logs of the processes. Such a time is called a mark, for example `elected`.
 
-Invariant: an unreadable line is ignored. A mark without a line is absent and never guessed.
-"""
+Invariant: an unreadable line is ignored. A mark for which there is no log line is absent and never guessed."""
 
 from __future__ import annotations
 

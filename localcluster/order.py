@@ -1,4 +1,4 @@
-"""The verdict on ordered readers: a queue has one reader at a time, and each message is handled after the message before it.
+"""Judges ordered readers: a queue must have one reader at a time, and each message must be handled after the message before it.
 
 A *tenure* is one reader's time with one queue, from its lock to its stop. After a change of tenure, messages from the
 committed offset on may be handled again, because delivery is at least once. Pure."""
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Handled(NamedTuple):
-    """One message handled by one reader, while it trusted its lock."""
+    """One message that one reader handled while it trusted its lock."""
 
     queue: str
     offset: int

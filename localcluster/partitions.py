@@ -1,4 +1,4 @@
-"""The links that a partition cuts, drawn at random, and the service that must remain meanwhile.
+"""Draws the links that a network partition cuts, and computes the service that must remain while they are cut.
 
 Invariant: a cut is a pair (from, to) of process names. Bytes do not arrive in that direction; the other direction is not
 affected. CLIENT means every process outside the cluster.
@@ -62,7 +62,7 @@ OF_CONTROLLERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The roles of processes when the partition begins. Without controllers there is no leader."""
+    """The roles of processes when the partition begins. In a cluster without controllers there is no leading controller."""
 
     master: str
     slaves: list[str]

@@ -1,8 +1,7 @@
-"""The process at the other end of a connection on this machine.
+"""Finds the process at the other end of a connection on this machine.
 
-Invariant: a socket is identified by its two addresses, which are unique while it is open, and its owner by the owner's open
-files. Nothing is guessed.
-"""
+Invariant: a socket is identified by its two addresses, which are unique while it is open. Its owner is the process that has the
+socket among its open files. Nothing is guessed."""
 
 from __future__ import annotations
 

@@ -20,12 +20,12 @@ BLOCK_PORTS = 40
 
 
 class PortsTaken(OSError):
-    """The ports are unavailable. The text names their owner or the port in use."""
+    """The ports are not free. The text names the cluster that has them, or the port that is in use."""
 
 
 class PortLease:
-    """The open lock files, with flock, of all blocks that a span of ports touches. They are closed at the end, or inherited by
-    processes."""
+    """The open and locked lock files of all blocks that a span of ports touches. Started processes inherit them, and so keep
+    the lock after this process has closed them."""
 
     def __init__(self, ports: range, files: list[int]) -> None:
         self.ports = ports

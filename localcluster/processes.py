@@ -1,5 +1,5 @@
-"""The processes of a cluster. They are started, recorded in the cluster's directory, and signalled only if they are still the
-same processes.
+"""Starts the processes of a cluster, records them in the cluster's directory, and signals a recorded process only if it is
+still the same process.
 
 Invariant: a signal is sent through a pidfd, and only to a process whose pid, start time and boot are those recorded at its
 start. So a signal never reaches a process that reuses the pid.

@@ -1,5 +1,5 @@
-"""The quickstart: a cluster loses its master under load, elects another master, and hands over on command. Spark reads the
-committed messages.
+"""The quickstart: a cluster under load loses its master, elects another, and changes its master again on command. Spark reads
+the committed messages.
 
 Invariant: the quickstart ends at the first failed comparison, with ComparisonFailed."""
 

@@ -1,4 +1,4 @@
-"""The Raft-mode set of a local cluster: its state, and leadership transfer.
+"""Reads the state of a local cluster's Raft-mode set, and transfers its leadership.
 
 Invariant: this module calls no controller."""
 

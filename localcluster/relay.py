@@ -1,4 +1,5 @@
-"""A relay in front of every port of a local cluster. It forwards bytes between processes, except on links that are cut.
+"""A relay listens in front of every port of a local cluster. It forwards bytes between the processes, except on links that are
+cut.
 
 Invariant: a cut is silent and closes no connection. Bytes that cannot pass stay in their sender's sockets, and are forwarded
 in order once the link is open. So memory is bounded by a few writes, however long a cut lasts. A new connection across a cut
@@ -119,7 +120,8 @@ class RelayEnd(asyncio.Protocol):
             self.relay.forget(self, self.other)
 
     def adjust(self) -> None:
-        """According to the current cuts, read or leave bytes in the socket, and pass the loss of this end to the other end."""
+        """Apply the current cuts: read from the socket, or leave its bytes unread. If this end was lost, end the other end too,
+        unless a cut holds that back."""
         other = self.other
         assert other is not None
         held = (self.owner, other.owner) in self.relay.cuts
@@ -157,7 +159,8 @@ class NearEnd(RelayEnd):
 
     @property
     def is_there(self) -> bool:
-        """Whether the process still has the connection. A socket that is not read does not show that."""
+        """Whether the connecting process still has the connection. The socket itself does not show that while it is not
+        read."""
         info = self.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
         return bool(info[0] == TCP_ESTABLISHED)
 

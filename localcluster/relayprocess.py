@@ -1,7 +1,6 @@
-"""The relay of a cluster, in a separate process, so that this process cannot delay it.
+"""Runs the relay of a cluster in a separate process, so that work in this process does not delay the relay.
 
-Invariant: the relay ends with the context, and with this process, however this process ends.
-"""
+Invariant: the relay ends when the context ends, and also when this process ends, however it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates of a local cluster whose connections all use TLS, and the clients that may connect to it.
+"""Makes the certificates of a local cluster whose connections all use TLS, and of the clients that may connect to it.
 
 Invariant: each process has a separate certificate, which is valid only for the addresses of that process. The certificate of
 clients is valid for no server."""

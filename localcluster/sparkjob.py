@@ -1,4 +1,4 @@
-"""A store's committed messages of one topic, read by Spark or, with the same reader, without Spark.
+"""Reads a store's committed messages of one topic with Spark or, using the same reader, without Spark.
 
 It runs as a separate process, so that its JVM can be ended at any time:
 

@@ -1,7 +1,6 @@
 """The status of a local cluster, as a table for people.
 
-Invariant: reading the status changes nothing. A process that does not answer has a row like any other.
-"""
+Invariant: reading the status changes nothing. A process that does not answer has a row too."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Waiting for a condition of a running cluster, with a time limit.
+"""Waits for a condition of a running cluster, with a time limit.
 
-Invariant: a wait ends with the awaited value, or with `WaitExpired`, which says what was last seen.
-"""
+Invariant: a wait returns the awaited value, or raises `WaitExpired`, which says what was last seen."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The checkpoint file: what a restart may rely on. Upstream: StoreCheckpoint.
 
-Invariant: no value in the file is ahead of the disk, and no value of a damaged file is used. Log and queue entries up to
-`confirm_phy_offset` are synced, so a confirmed record that reads corrupt is never one that a power cut kept from being
-written. Recovery rebuilds only what follows the confirm offset, and the rest of its segment. Pure."""
+Invariant: no value in the file is ahead of the disk, and no value of a damaged file is used. The log and the queue entries up
+to `confirm_phy_offset` were synced before the file was written. So a power cut cannot be the reason if a record below this
+offset is corrupt, and recovery need not rebuild the queue entries below it. Pure."""
 
 from __future__ import annotations
 

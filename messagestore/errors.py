@@ -98,7 +98,7 @@ class QueueDamaged(StoreError):
 
 
 class QueueUnmendable(StoreError):
-    """Consume queues miss records of the log, and the log is damaged where the queues are to be rebuilt from."""
+    """Consume queues are missing entries of records, and the part of the log from which they would be rebuilt is damaged."""
 
     def __init__(self, first: str, count: int, why: str) -> None:
         others = f" and {count - 1} others" if count > 1 else ""

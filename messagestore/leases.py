@@ -4,8 +4,8 @@
     from=20480               the first byte of the log that it still reads
     until=1700000060000      wall time, ms; renewed while it reads
 
-Each reader has one file in the folder `leases` of the store. Invariant: a lease expires at most LEASE_MS_MAX after it is read,
-so a dead reader or a wrong clock does not keep the log for long. Pure."""
+Each reader has one file in the folder `leases` of the store. Invariant: a lease expires at most LEASE_MS_MAX after the broker
+has read the file, so a dead reader or a wrong clock does not keep the log for long. Pure."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The admin tool: upstream's commands, options and columns, with truthful exit codes and one-line errors."""
+"""The admin tool: upstream's commands, options and columns, but exit codes that show each failure, and one-line errors."""

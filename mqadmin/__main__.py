@@ -1,4 +1,4 @@
-"""Entry of `mqadmin` and `python -m mqadmin`; imports only the command that is run."""
+"""Entry point of `mqadmin` and `python -m mqadmin`. It imports only the command that is run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The admin requests, with one coroutine for each. They find the leading controller themselves.
+"""The admin requests, with one coroutine for each. Requests to controllers find the leading controller by themselves.
 
-Invariant: a method returns only successful answers. Everything else is an `AdminError` with the request, the server, the
-server's answer, and a remedy."""
+Invariant: a method returns only successful answers. Anything else raises an `AdminError`, which names the request, the server,
+the server's answer and a remedy."""
 
 from __future__ import annotations
 
@@ -192,7 +192,8 @@ class AdminClient:
         advice: dict[ResponseCode, str] | None = None,
         wait_ms: int | None = None,
     ) -> RemotingCommand:
-        """The successful answer of `address`. The call waits for it at most `wait_ms`, by default as long as for any answer.
+        """The successful answer of the server at `address`. The call waits for it at most `wait_ms`, by default
+        `answer_ms_max`.
 
         Raises: `ServerUnreachable`, or `RequestRefused` with the `advice` for its code."""
         check_address(address)

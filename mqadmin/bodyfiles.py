@@ -1,4 +1,4 @@
-"""Files with message bodies, in upstream's folder.
+"""Writes message bodies to files, in the folder that upstream's tool uses.
 
 Invariant: a file is new or was created by the same user. Its name is the message's id, but never a path that a producer put
 into the id."""

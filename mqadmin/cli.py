@@ -17,7 +17,7 @@ INTERRUPTED = 130
 
 
 class CommandEntry(NamedTuple):
-    """The place of a command: `place` is its module below mqadmin.commands, and its name there."""
+    """One command of the table. `place` is its module below mqadmin.commands, and its name in that module."""
 
     place: str
     summary: str

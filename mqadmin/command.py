@@ -167,7 +167,7 @@ class AdminCommand(click.Command):
 
 
 def admin_command(name: str, *arguments: Argument) -> Callable[[Callable[..., None]], AdminCommand]:
-    """Decorate `function(namesrvaddr=..., <option name in lower case>=...)`; unset options are None."""
+    """Make a command of `function(namesrvaddr=..., <option name in lower case>=...)`. Options that are not given are None."""
     return lambda callback: AdminCommand(name, arguments, callback)
 
 

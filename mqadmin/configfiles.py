@@ -1,4 +1,4 @@
-"""Files with settings of topics or groups, for commands.
+"""Reads files with settings of topics or groups, for commands that take such a file.
 
 Invariant: a file is read whole and checked before any request is sent."""
 

@@ -13,7 +13,7 @@ FAQ = re.compile(r" *(See|For more information, please visit the url,) https?://
 
 
 class AdminError(Exception):
-    """The request was not done. The text is one line for a person."""
+    """Base of the errors of admin requests: the command could not do what was asked. The text is one line for a person."""
 
 
 class ServerUnreachable(AdminError):

@@ -1,4 +1,4 @@
-"""JSON files that commands write for other tools, in upstream's folder.
+"""Writes JSON files for other tools, in the folder that upstream's tool uses.
 
 Invariant: a file is written whole, or the command fails. A link with the file's name is not followed."""
 

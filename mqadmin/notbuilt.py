@@ -1,4 +1,4 @@
-"""Answers to commands that do not exist here.
+"""The answers to upstream's commands that this tool does not have.
 
 Invariant: every command of upstream's mqadmin in 5.3.3 and 5.5.0 exists in this tool or is named here. docs/mqadmin.md has a
 row for each."""

@@ -1,7 +1,7 @@
 """Answers to admin requests. There is one class per answer, read from the JSON body and the header.
 
-Invariant: a missing optional field is None or empty, as in upstream's reader. A body of another kind raises `ReplyMalformed`,
-so format functions get only complete values."""
+Invariant: a missing optional field is None or empty, as in upstream's reader. A body without a required field raises
+`ReplyMalformed`, so functions that format an answer get only complete values."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class HALink:
 
 @dataclass(frozen=True, slots=True)
 class HAStatus:
-    """Answer to GET_BROKER_HA_STATUS (907). On a master the master's part is filled, on a slave the slave's part."""
+    """Answer to GET_BROKER_HA_STATUS (907). A master fills the fields of a master, and a slave those of a slave."""
 
     is_master: bool
     master_max_offset: int

@@ -1,4 +1,4 @@
-"""A span of a queue's messages, by offset and by store time, for printMsg and consumeMessage."""
+"""Spans of queues' messages, given by offset or by store time, for printMsg and consumeMessage."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Timed sends, one after the other, for sendMsgStatus, checkMsgSendRT and clusterRT.
 
-Invariant: a send counts as done only if the message certainly stays stored."""
+Invariant: a send counts as done only if the message was stored and will not be lost by an election."""
 
 from __future__ import annotations
 

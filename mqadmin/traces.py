@@ -1,4 +1,4 @@
-"""Traces that clients send about the messages that they sent or consumed. They are in the bodies of the trace topic's messages.
+"""Decodes message traces: clients' reports on messages that they sent or consumed, in the bodies of the trace topic's messages.
 
 Invariant: a line that is not in upstream's form is left out. Pure."""
 

@@ -1,4 +1,4 @@
-"""The brokers that a command addresses: the broker in -b, or those of the cluster in -c."""
+"""Finds the brokers that a command addresses: the broker in -b, or those of the cluster in -c."""
 
 from __future__ import annotations
 

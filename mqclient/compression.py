@@ -1,7 +1,7 @@
-"""Decompression of bodies: ZLIB with Python's library, and LZ4 and ZSTD if their libraries are installed.
+"""Decompresses bodies: ZLIB with Python's own library, LZ4 and ZSTD if libraries for them are installed.
 
-Invariant: a body that would grow beyond `OPENED_BYTES_MAX` is rejected, not unpacked. Each library is imported only when a
-body needs it. Pure."""
+Invariant: a body that would grow beyond `OPENED_BYTES_MAX` is rejected before it is decompressed that far. Each library is
+imported only when a body needs it. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ type."""
 
 
 class CompressionUnsupported(ValueError):
-    """The library for the body's compression is not installed; `cure` is one line for a person."""
+    """The library for the body's compression is not installed. `cure` is one line that says what to install."""
 
     def __init__(self, message_id: str, compression_type: int) -> None:
         name, package = ("LZ4" if compression_type == LZ4 else "ZSTD"), PACKAGES[compression_type]

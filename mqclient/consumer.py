@@ -1,7 +1,7 @@
 """Reads queues by pulling from their masters. The consumer stores no position.
 
-Invariant: every call is a read or an idempotent write, so it may be repeated. Messages of one pull are in queue
-order, at or above the requested offset."""
+Invariant: every call is a read or an idempotent write, so it may be repeated. The messages of one pull are in queue order, and
+none is below the requested offset."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ class PullResult:
 
 
 class PullConsumer:
-    """Reads as `group` the queues that the caller chooses. If a broker set has no master for SLAVE_AFTER_MS, a slave is read,
-    as by Java's consumers. Under controllers the next master is elected by then; in a pair the slave holds the available
-    messages."""
+    """Reads as `group` the queues that the caller chooses. If a broker set has had no master for SLAVE_AFTER_MS, a slave is
+    read, as Java's consumers do. Under controllers the next master is usually elected before that. In a pair without
+    controllers the slave has the messages that are available."""
 
     def __init__(self, group: str, *, routes: TopicRoutes, client: RemotingClient, clock: Clock) -> None:
         self.group = group

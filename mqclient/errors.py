@@ -1,4 +1,4 @@
-"""Errors of client calls. The type says what is known of the message.
+"""Errors of client calls. The type of an error says what is known about the message.
 
 Invariant: `SendRefused` is raised only if the message certainly was not stored. Every other failure of a send is
 `SendOutcomeUnknown`: the message may be stored once or not at all."""

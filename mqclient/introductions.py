@@ -1,7 +1,6 @@
-"""Heartbeats of a producer to masters, so that they can ask about its transactions and forward replies.
+"""Sends a producer's heartbeats to masters, so that they can ask the producer about its transactions and forward replies to it.
 
-Invariant: all masters are sent heartbeats at the same time. A master that does not accept its heartbeat is sent the next
-one."""
+Invariant: heartbeats are sent to all masters at the same time. A master that accepted none gets one at the next call."""
 
 from __future__ import annotations
 

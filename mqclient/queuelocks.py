@@ -1,7 +1,7 @@
 """Locks on queues for reading in order. They are set, renewed and released at the queues' masters.
 
-Invariant: a queue counts as held for `TRUST_MS`, counted from before the last request that its master granted. The master
-grants the queue to no other client for longer than that, however slow the reply was. Upstream: RebalanceImpl.lockAll,
+Invariant: a queue counts as held for `TRUST_MS` from the moment before the last granted request was sent. The queue's master
+keeps it from other clients for longer than that, however late the reply came. Upstream: RebalanceImpl.lockAll,
 ProcessQueue.isLockExpired."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Requests that wait for a reply, and replies to them.
 
-Invariant: a request is sent at most once. Its call ends with the reply or with what is known of the request, at the latest
-when the client is closed. A reply that comes too late is rejected, so that its sender is notified."""
+Invariant: a request is sent at most once. Its call returns the reply, or raises an error that says what is known about the
+request, at the latest when the client is closed. A reply that comes too late is rejected, so that its sender notices."""
 
 from __future__ import annotations
 

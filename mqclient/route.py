@@ -70,7 +70,7 @@ class TopicRoute:
         return queues
 
     def of_new(self, topic: str) -> TopicRoute:
-        """The route for the first messages of the new `topic`. This route is that of the template."""
+        """The route for the first messages of a `topic` that does not exist yet, made from this route of the template topic."""
         write, read = (
             tuple(
                 MessageQueue(topic, queue.broker_name, queue.queue_id)

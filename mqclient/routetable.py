@@ -1,7 +1,8 @@
-"""The routes that a client knows. A route is renewed at once when it has failed.
+"""The routes that a client knows. When a send or read over a route has failed, the route is soon requested again.
 
 Invariant: for each topic at most one request to the name servers is open, and renewals begin at least RETRY_MS apart, however
-many sends fail. After a failure is reported to `renew`, a new request is always sent."""
+many sends fail. A failure that is reported to `renew` is followed by a request that begins after the failure, unless a route is
+known and `asks_after_failures` is off."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Concurrent calls to several broker sets.
 
-Invariant: a silent broker set does not delay the other calls, and every call has ended when `together` returns."""
+Invariant: a broker set that does not answer does not delay the other calls, and every call has ended when `together`
+returns."""
 
 from __future__ import annotations
 

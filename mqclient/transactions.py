@@ -49,7 +49,8 @@ Check = Callable[[StoredMessage], TransactionState | Awaitable[TransactionState]
 
 
 class Transaction:
-    """One message that waits for its end. Its place is a place in the log, so it is valid at any master of its set."""
+    """One half message that waits for its commit or rollback. Its place is an offset in the log, so it is valid at any later
+    master of its set."""
 
     def __init__(self, producer: TransactionProducer, result: SendResult) -> None:
         self.result = result
@@ -204,7 +205,7 @@ class TransactionProducer:
 
 
 class CheckRequests:
-    """Answers CHECK_TRANSACTION_STATE (39) for the producers of this client, of which each group has at most one."""
+    """Answers CHECK_TRANSACTION_STATE (39) for this client's producers of transactions. A group has at most one of them."""
 
     def __init__(self) -> None:
         self._producers: dict[str, TransactionProducer] = {}

@@ -2,8 +2,8 @@
 bytes of the entry and is chained to the checksum of the entry before.
 
 Invariant: a flipped bit is found in every entry of this implementation that follows another entry of the slice, or starts where
-an earlier slice ended. After unchecked entries the first entry's stored checksum is accepted; the next pass of the scrub
-compares it."""
+an earlier slice ended. If the entry before was not walked, the stored checksum of the slice's first entry is accepted without a
+comparison; the next pass of the scrub compares it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ ENDS_MAX = 16
 
 
 class Chain:
-    """Ends of the last walks, and the checksums there. Walks run in concurrent threads; a deque is safe for this."""
+    """Where the last walks ended, and the checksums that the next entry there may continue. Walks run in concurrent threads; a
+    deque is safe for this."""
 
     def __init__(self) -> None:
         self._ends: deque[tuple[int, Checks]] = deque(maxlen=ENDS_MAX)

@@ -1,4 +1,5 @@
-"""Closes a plain log with a BLANK in its last file, as upstream does, so that a DLedger log continues at the plain log's end.
+"""Closes a plain log (the commit log from before Raft mode) with a BLANK, a record that fills the rest of its last file.
+Upstream does the same. Then a DLedger log continues at the plain log's end.
 
 Invariant: no record is changed. Until the log is closed and its queues and checkpoint are on disk, a broker without Raft mode
 can start on the store, even after a crash. Closing the log again is harmless. Every complete record counts as committed, even

@@ -1,5 +1,5 @@
-"""The boundary between a broker's plain log and its DLedger log (upstream: dividedCommitlogOffset), and the identity of the
-plain log.
+"""The divide: the offset where a broker's plain log (the commit log from before Raft mode) ends and its DLedger log begins
+(upstream: dividedCommitlogOffset), and the identity of the plain log.
 
 Invariant: plain logs with the same last file have the same description, whichever broker closed them. The description is the
 log's end, the end of the last record, and the CRC-32 of the records in the last file. If the last files agree, the earlier

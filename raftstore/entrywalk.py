@@ -26,7 +26,8 @@ CLOSED = 0
 
 def entry_at(buffer: Buffer, at: int, left: int, position: int) -> int | None:
     """Size of the entry whose header is at `buffer[at]`. This is `position` in the log, `left` bytes before the end of the
-    file. CLOSED for a blank, or if no header fits before the end; None if the bytes are no header for this position."""
+    file. CLOSED for a blank (which fills the rest of a file), or if no header fits before the end; None if the bytes are no
+    header for this position, or only a part of a header."""
     if left < ENTRY_HEADER_BYTES:
         return CLOSED
     if len(buffer) - at < ENTRY_HEADER_BYTES:

@@ -84,8 +84,8 @@ class FormerLog:
         """Fetch the plain log described by `wanted` with `piece`, into an empty member. On return the log is on disk and
         matches `wanted`.
 
-        Raises: LogsPart, OSError, the errors of `piece`; the log is then still marked as incomplete, and the caller tries
-        again."""
+        Raises: BadSegments, with nothing done, if the other member has another file size. LogsPart, OSError and the errors of
+        `piece`; the log is then still marked as incomplete, and the caller tries again."""
         size = self._settings.mapped_file_size_commit_log
         if wanted.at % size or wanted.begins % size:
             raise BadSegments(

@@ -206,8 +206,9 @@ class LedgerLog(LogFiles):
         return None
 
     def _proven_time(self, head: bytes, position: int) -> int | None:
-        """Store time in `head`, if the entry is intact: with a corrupt time retention would delete young files, or keep old
-        files. The entry is read from the mapping. Few entries are checked this way, and their heads were read a moment ago."""
+        """Store time in `head` if the entry is intact, else None: with a corrupt time retention would delete young files, or
+        keep old files. The entry is read from the mapping. Few entries are checked this way, and their heads were read a moment
+        ago."""
         log, unit = self._node.store.log, index_header(head)
         assert log is not None and unit is not None
         try:

@@ -1,5 +1,5 @@
 """The store of a Raft-mode broker. Its commit log is the broker's plain log, if there is one, followed by the DLedger log of
-the broker's Raft group. Everything below the divide is committed and never changes.
+the broker's Raft group. Everything in the plain log is committed and never changes.
 
 Invariant: only committed data on this disk is dispatched and read. A leader appends only after its whole log is dispatched, so
 queue offsets have no gap. The member's files are open as long as the store is open. Upstream: DLedgerCommitLog."""
@@ -60,9 +60,9 @@ class LedgerUnusable(StoreError):
 
 
 class LedgerStore(BrokerStore):
-    """The store over the log of `member`. The store opens the log at its start and closes it at its end. `restart()` restarts
-    the process after another member's log replaced this log, because the queues and the index are then those of a log that is
-    gone."""
+    """The store over the log of `member`. The store opens the log when the store starts, and closes it when the store stops.
+    `restart()` restarts the process after another member's log replaced this log, because the present queues and index list a
+    log that is gone."""
 
     _log: LedgerLog
     _dispatcher: EntryDispatcher
@@ -229,7 +229,7 @@ class LedgerStore(BrokerStore):
             self.runs(self._look_again(ends[0], ends[-1]), "check unreadable entry")
 
     def _is_as_written(self, content: memoryview, physical_offset: int) -> bool:
-        """Compare an entry with its checksum, which covers more bytes than the CRCs of the record."""
+        """Whether an entry agrees with its checksum, which covers more bytes than the CRCs of the record."""
         if not super()._is_as_written(content, physical_offset):
             return False
         position = self.begin_of(physical_offset)

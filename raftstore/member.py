@@ -305,8 +305,8 @@ class Member(NodeListener):
         return decode_divide(f"the reply of {member}", await self.piece(member, 0, 0))
 
     def end_of(self, index: int) -> int:
-        """End of entry `index` according to the index files, so also of a corrupt entry. The log's start for an entry that is
-        missing in the index files, because it is before the log's start or lost."""
+        """End of entry `index` according to the index files, which also list corrupt entries. If the index files do not list
+        the entry, because it is before the log's start or lost, the log's start."""
         log = self.node.store.log
         assert log is not None
         unit = log.unit(index)

@@ -47,8 +47,9 @@ def closed(left: int) -> bytes:
 
 
 class Around(NamedTuple):
-    """This member's data around an entry. `check` is the checksum of the entry before; `synced_before` is the number of entries
-    before that entry in the same sync, -1 without that entry. `behind` is the complete next entry, empty if there is none."""
+    """This member's data around an entry. `check` is the checksum of the previous entry. `synced_before` is the number of
+    entries that precede the previous entry in the same sync, -1 if there is no previous entry. `behind` is the complete next
+    entry, empty if there is none."""
 
     check: int
     synced_before: int

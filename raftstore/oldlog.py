@@ -100,8 +100,8 @@ class OldLog:
 
 
 class OldRecords(NamedTuple):
-    """The first `size` bytes are complete records; `check` is the CRC continued over them. `ends` is True if the segment has no
-    more records. `wanted` is the number of bytes to read for the next record."""
+    """The first `size` bytes that were read are complete records; `check` is the CRC continued over them. `ends` is True if the
+    segment has no more records. `wanted` is the number of bytes to read for the next record."""
 
     size: int
     check: int

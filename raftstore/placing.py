@@ -1,8 +1,8 @@
-"""The bytes of a commit log that is built from another log's records.
+"""Builds the bytes of a commit log from another log's records.
 
 Invariant: records are contiguous, and no record spans two segments. As in every commit log, a record that does not fit into a
-segment together with a blank begins the next segment, and a blank ends the segment before. So records of a plain commit log
-keep their positions. Pure."""
+segment together with a blank begins the next segment. A blank is a record that fills the rest of the segment before. So records
+of a plain commit log keep their positions. Pure."""
 
 from __future__ import annotations
 

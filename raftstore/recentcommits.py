@@ -15,7 +15,7 @@ APART_MS = 50
 
 
 class RecentCommits:
-    """Keeps the notes of the last `LATELY_MS`, at least `APART_MS` apart."""
+    """Keeps the commit indexes of the last `LATELY_MS`, noted at least `APART_MS` apart, and the newest older one."""
 
     def __init__(self) -> None:
         self._notes: deque[tuple[int, int]] = deque()

@@ -1,8 +1,8 @@
 """Repairs corrupt ranges of a member's log from other members, and serves pieces of this member's log to other members.
 
 Invariant: only committed and intact pieces on this disk are served. A fetched piece is used only for a committed range, and
-only if raftstore.mending proves that it is the original. A repair that fails at all members is retried. Without damage no
-request is sent and no task runs."""
+only if raftstore.mending proves that it is the original. A repair that fails at all members is retried. As long as nothing is
+damaged, no request is sent and no task runs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Verified dispatch: entries are compared with their checksums before they are dispatched. When queues are rebuilt, old entries
-are read. A corrupt entry would get into a wrong queue, or would end the broker at each start before the entry could be
-repaired.
+"""Verified dispatch: entries are compared with their checksums before they are dispatched. When queues are rebuilt, dispatch
+reads old entries, which may be corrupt. Without the check a corrupt entry would get into a wrong queue, or would end the broker
+at each start before the entry could be repaired.
 
 Invariant: if there are other members, dispatch waits at a corrupt entry until it is repaired from one of them, and then
 continues by itself. A member without other members ends with StoreCorrupted."""

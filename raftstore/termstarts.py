@@ -1,4 +1,4 @@
-"""The terms of a member's log as an epoch history.
+"""The newest terms of a member's log, at most TERMS_MAX, as an epoch history.
 
 Invariant: a term is included once its first entry is on this disk. The term begins at the position of this entry. The position
 is the same on every member, because one leader made all entries of the term."""

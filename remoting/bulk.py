@@ -1,8 +1,8 @@
-"""Replies whose cost grows with a table. They are made in steps, and other tasks run between two steps.
+"""Bulk replies: replies whose size grows with a table. They are made in steps, and other tasks run between two steps.
 
-Invariant: a server makes one such reply at a time. Equal requests that arrive before a reply is begun share the reply, so a
-reply is never older than its request. A connection gets its replies one at a time, each when it has room, however many it
-requested."""
+Invariant: a server makes one such reply at a time. Equal requests share a reply only if all of them arrive before the reply is
+begun, so a reply is never older than its request. However many bulk replies a connection requests, they are sent to it one at a
+time, each when the connection has room."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class BulkAnswers:
         self._asked: dict[Hashable, asyncio.Future[Any]] = {}
 
     async def get(self, key: Hashable, make: Callable[[], Steps[T]]) -> T:
-        """The result of `make`, begun after this call; `key` identifies the request."""
+        """The result of a call of `make` that began after this call. Requests with equal `key` may share it."""
         asked = self._asked.get(key)
         if asked is not None:
             shared: T = await asyncio.shield(asked)

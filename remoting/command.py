@@ -1,7 +1,6 @@
 """One request or response of the remoting protocol, with its header still in text form.
 
-Invariant: `ext` maps strings to strings, whatever the sender wrote; integers fit their Java types. Pure.
-"""
+Invariant: `ext` maps strings to strings, whatever types the sender used, and every integer fits its Java type. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The open connections of one server or client, and the timer whose sweeps cut idle and stalled ones.
+"""The open connections of one server or client, and the timer that regularly cuts idle and stalled connections.
 
-Invariant: a connection is in `peers` from connection_made to connection_lost, and at no other time. Time in which this
-process did not run never causes a cut.
-"""
+Invariant: a connection is in `peers` from connection_made to connection_lost, and at no other time. Time in which this process
+did not run does not count as idle or stalled."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Many deadlines on one timer of the event loop.
 
-Invariant: while any future is waiting, one timer is armed, for the earliest deadline or before it. The number of finished
-futures kept is at most KEPT_MIN, or the greatest number that waited at a time.
-"""
+Invariant: while any future is waiting, one timer is set, for the earliest deadline or a time before it. Finished futures may
+stay in the queue for a while: at most KEPT_MIN or, if that is more, as many as ever waited at one time."""
 
 from __future__ import annotations
 
@@ -44,8 +43,8 @@ class Deadlines:
             self._arm(at_ms)
 
     def _sweep(self) -> None:
-        """Drop answered calls that are queued behind a waiting call. Sweeps are so rare that each costs no more than the
-        pushes before it."""
+        """Drop finished futures that are queued after a waiting one. Sweeps are so rare that a sweep costs no more than the
+        pushes since the last sweep."""
         self._heap[:] = [entry for entry in self._heap if not entry[2].done()]
         heapify(self._heap)
         self._sweep_at = max(KEPT_MIN, 2 * len(self._heap))

@@ -1,8 +1,7 @@
-"""Passes received commands to handlers and their replies back to the peer.
+"""Passes received commands to handlers, and the handlers' replies back to the peer.
 
-Invariant: a one-way request never gets a reply; every other request gets exactly one unless its handler chose to answer by
-itself. Only a handler that returns an awaitable costs a task, and the dispatcher owns it until it ends.
-"""
+Invariant: a one-way request never gets a reply; every other request gets exactly one, unless its handler sends replies by
+itself. A task is started only for a handler that returns an awaitable, and the dispatcher owns the task until it ends."""
 
 from __future__ import annotations
 
@@ -41,8 +40,8 @@ class RequestDispatcher:
         self._running_max = running_max
 
     def deliver(self, peer: Peer, commands: list[RemotingCommand]) -> int:
-        """Handle commands of one receive until the peer has used its turn, and return how many were handled. Immediate
-        replies are sent in one write."""
+        """Handle commands that were received together, until the peer's turn is over, and return how many were handled. Replies
+        that are ready at once are sent in one write."""
         batch_handlers = self._router.batch_handlers
         replies: list[RemotingCommand] = []
         at, end = 0, len(commands)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class RemotingError(Exception):
-    """A call without a reply. `address` is the "ip:port" of the other end."""
+    """Base of the errors of calls that got no reply. `address` is the "ip:port" of the other end."""
 
     def __init__(self, address: str, why: str) -> None:
         super().__init__(f"{address}: {why}")
@@ -17,7 +17,7 @@ class NotSent(RemotingError):
 
 
 class FrameTooLong(NotSent):
-    """The request is too long: the other end would not read it, but close the connection, and all pending calls would end."""
+    """The request is too long, so it was not sent. The other end would close the connection, and so end all pending calls."""
 
 
 class ConnectFailed(NotSent):
@@ -41,11 +41,11 @@ class AddressInUse(CannotListen):
 
 
 class FrameError(ValueError):
-    """Bytes that are not a frame of this protocol; the connection they came on has to be closed."""
+    """The received bytes are no frame of this protocol. The connection must be closed."""
 
 
 class HeaderError(ValueError):
-    """A field of a request's typed header is absent or unreadable; answered with code 1 and this text."""
+    """A field of a request's header is absent or unreadable. The request is answered with code 1 and this text."""
 
     def __init__(self, field: str, value: str | None, why: str) -> None:
         shown = "is absent" if value is None else f"= {value[:100]!r}"
@@ -56,4 +56,4 @@ class HeaderError(ValueError):
 
 
 class BodyError(ValueError):
-    """A body without the shape that its code requires; answered with code 1 and this text."""
+    """A body does not have the form that the request's code requires. The request is answered with code 1 and this text."""

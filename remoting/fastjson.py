@@ -39,7 +39,7 @@ _WORDS = {"true": True, "false": False, "null": None}
 
 
 class FastJsonError(ValueError):
-    """Text that neither JSON nor the dialect allows; `position` counts characters."""
+    """The text is neither JSON nor the dialect. `position` is the character at which reading failed."""
 
     def __init__(self, why: str, position: int) -> None:
         super().__init__(f"{why} at {position}")
@@ -48,8 +48,8 @@ class FastJsonError(ValueError):
 
 
 def loads(data: bytes | bytearray | memoryview | str, *, dialect_max: int | None = None) -> Any:
-    """The value that `data` holds. Strict JSON takes a fast path; other text is rejected if it is longer than `dialect_max`
-    bytes. Bytes that are not UTF-8 become U+FFFD, as in Java's `new String(bytes, UTF_8)`.
+    """The value that `data` encodes. Strict JSON is read by a fast parser. Other text is rejected if it is longer than
+    `dialect_max` bytes. Bytes that are not UTF-8 become U+FFFD, as in Java's `new String(bytes, UTF_8)`.
 
     Keys become strings. An integer key becomes a decimal. An object used as key becomes its JSON text with sorted keys, so
     that both forms of a map keyed by MessageQueue read alike (`object_key`). Raises FastJsonError.

@@ -37,7 +37,8 @@ BUFFER_BYTES_KEPT = 256 * 1024  # a bigger buffer is released as soon as it is e
 
 
 def encode(command: RemotingCommand) -> list[Body]:
-    """The command's frame: one buffer with lengths and header, and the body's pieces, uncopied, if there is a body."""
+    """The buffers of the command's frame: one with lengths and header, and then the pieces of the body, if there is one,
+    uncopied."""
     header = encode_header(command)
     body = command.body
     body_size = len(body) if body is not None else 0
@@ -64,8 +65,8 @@ def commands_in(view: memoryview) -> list[RemotingCommand]:
 
 
 class FrameReader:
-    """A receive buffer and the frames in it. A header above `header_bytes_max` is left `unread`. So is a header that is
-    slow to read, unless `header_bytes_max` allows a whole frame.
+    """A receive buffer and the frames in it. A header that is longer than `header_bytes_max` is not decoded, and its command is
+    marked `unread`. The same holds for a header that is slow to decode, unless `header_bytes_max` allows a whole frame.
 
     A connection lets its transport fill `buffer()` and then calls `filled(n)`; tests and tools call
     `receive(data)`.
@@ -111,7 +112,7 @@ class FrameReader:
         return self.read(ALL_BYTES)
 
     def taken(self, count: int) -> None:
-        """Take `count` bytes written to `buffer()`; `read` finds the frames in them."""
+        """Take `count` bytes that were written to `buffer()`, without looking for frames. `read` does that."""
         self._end += count
         self.has_more = True
 
@@ -139,7 +140,7 @@ class FrameReader:
         return commands
 
     def filled_with_sends(self, count: int, read_sends: ReadSends) -> Sends | None:
-        """Do as `filled` if these bytes complete frames of plain sends and no other frames. Else take nothing and return
+        """Like `filled`, if these bytes complete frames of plain sends and no other frames. Otherwise take nothing and return
         None."""
         end = self._end + count
         sends = read_sends(self._view, self._begin, end, self._frame_bytes_max, self._header_bytes_max)

@@ -1,9 +1,8 @@
 """The two encodings of a command's header: JSON (type 0) and ROCKETMQ (type 1).
 
-Either encoding may be used on any frame in both directions; the frame's type byte names the encoding. JSON is written
-unless the command names the other encoding. Invariant: a decoded header has string ext values and Java-sized integers, or
-FrameError is raised. Bytes that are not UTF-8 become U+FFFD, as Java reads them. Pure.
-"""
+Any frame, in either direction, may use either encoding; the frame's type byte names it. JSON is written unless the command
+names the other encoding. Invariant: a decoded header has string ext values and Java-sized integers, or FrameError is raised.
+Bytes that are not UTF-8 become U+FFFD, as Java reads them. Pure."""
 
 from __future__ import annotations
 
@@ -62,8 +61,8 @@ def encode_header(command: RemotingCommand) -> bytes:
 
 
 def decode_header(serialize_type: int, header: memoryview, *, bounded: bool = True) -> RemotingCommand:
-    """The command of `header`, without body. If `bounded`, a header that is slow to read is left `unread`. Raises
-    FrameError."""
+    """The command with this header, without its body. If `bounded`, a header that is slow to decode is not decoded, and the
+    command is marked `unread`. Raises FrameError."""
     if serialize_type == JSON:
         return _decode_json(header, bounded)
     if serialize_type == ROCKETMQ:
@@ -221,7 +220,7 @@ def _decode_rocketmq(header: memoryview, bounded: bool) -> RemotingCommand:
 
 
 def _end(header: memoryview, size_field: Struct, at: int, limit: int) -> int:
-    """Where the sized text at `at` ends; always beyond `at`, so a reader always advances."""
+    """The end of the text at `at`, which begins with its size. The end is always beyond `at`, so a reader always advances."""
     begin = at + size_field.size
     if begin > limit:
         raise FrameError("ext entry is cut off")

@@ -11,9 +11,8 @@ from remoting.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX
 class Limits:
     """Limits of a server or client; the defaults suit a broker.
 
-    Beyond `unsent_bytes_high` requests of this end wait for room, and the peer's requests wait unread unless `reads_on`.
-    Beyond `unsent_bytes_max` the connection is cut.
-    """
+    While more than `unsent_bytes_high` bytes are unsent, requests of this end wait, and nothing is read from the peer unless
+    `reads_on`. A connection with more than `unsent_bytes_max` unsent bytes is cut."""
 
     frame_bytes_max: int = FRAME_BYTES_MAX
     header_bytes_max: int = HEADER_BYTES_MAX

@@ -1,10 +1,9 @@
 """One open connection, as handlers and callers see it. It is also the protocol that the event loop feeds.
 
-Invariant: every call ends with its reply, CallTimeout, NotSent or, when the connection ends, ConnectionLost. While the
-other end leaves more than `unsent_bytes_high` unread, requests to it wait for room, in order. Meanwhile nothing more is
-read from the other end or handled, unless the limits say `reads_on`. A connection that used its share of a round is not
-read until its next turn. Data that was read before is handled then, in order.
-"""
+Invariant: every call ends with its reply, CallTimeout, NotSent or, when the connection ends, ConnectionLost. While the other
+end leaves more than `unsent_bytes_high` unread, requests to it wait for room, in order. Meanwhile nothing more is read from the
+other end or handled, unless the limits say `reads_on`. A connection that has used its share of a round (remoting.turns) is not
+read until its next turn. Data that was read before is handled in that turn, in order."""
 
 from __future__ import annotations
 
@@ -56,10 +55,9 @@ class Peer(asyncio.BufferedProtocol):
     """The other end of a connection, accepted or opened by this process.
 
     `remote_address` is the other end's "ip:port", and `own_host` is the ip of this end. `closed` is true as soon as nothing
-    more can be sent. Handlers may keep their own facts about the connection in `attributes`. Connections that take turns
-    with each other share one `turns`; by default a connection has its own. `sends` are the reader and the handler of
-    receives that consist only of plain sends. `reports` limits the log lines about one host.
-    """
+    more can be sent. Handlers may keep their own facts about the connection in `attributes`. Connections that take turns with
+    each other share one `turns`; by default a connection has its own. `sends` are the reader and the handler of received data
+    that consists only of plain sends. `reports` limits the log lines about one host."""
 
     def __init__(
         self,
@@ -238,7 +236,7 @@ class Peer(asyncio.BufferedProtocol):
             future.set_result(response)
 
     def stalled(self, now_ms: int) -> str | None:
-        """Why the connection should be cut now; None if it should not."""
+        """The reason to cut the connection now, because it is idle or stalled; None if there is none."""
         limits = self._limits
         if now_ms - self.active_at_ms >= limits.idle_ms_max:
             return IDLE

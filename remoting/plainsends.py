@@ -1,7 +1,6 @@
-"""A receive that consists only of plain sends. The compiled module reads it, see nativepath.native.
+"""Received data that consists only of plain sends. The compiled module decodes it, see nativepath.native.
 
-Invariant: a handler that needs the frames' commands gets them from `commands_of` while it runs, because they are views of
-the receive buffer."""
+Invariant: a handler may call `commands_of` only while it runs, because the commands' bodies are views of the receive buffer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The handlers of request codes, and observers of their results.
 
-Invariant: a code has one handler. An observer is notified of a request once, when the request's handler has finished, but
-not if the handler was cancelled."""
+Invariant: a code has one handler. An observer is notified of each request once, when the request's handler has finished. It is
+not notified if the handler was cancelled."""
 
 from __future__ import annotations
 

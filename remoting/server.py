@@ -19,7 +19,7 @@ from remoting.router import Router
 
 
 class RemotingServer:
-    """Serves `router` on `host:port`. Port 0 takes a free port, and `port` then says which."""
+    """Serves `router` on `host:port`. If the given port is 0, a free port is taken, and `port` names it after `start`."""
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
-"""Which kind of server answers a request, for servers that get a request of another kind.
+"""A table of the kinds of servers that answer each request. A server that gets a request for another kind of server says so in
+its error.
 
-Invariant: a code that clients or DLedger members answer belongs to no server. A code that two kinds of servers answer is
+Invariant: the table does not contain codes that clients or DLedger members answer. A code that two kinds of servers answer is
 listed for both."""
 
 from __future__ import annotations

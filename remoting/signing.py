@@ -1,8 +1,9 @@
 """Signatures of requests, as brokers with access control check them. Upstream: AclClientRPCHook, AclSigner.
 
 The signature is the base64 of an HMAC-SHA1, by the secret key, over the values of all ext fields in the order of their keys,
-and then the body. Keys are ordered by UTF-16 code units, as Java's String.compareTo orders them. Neither the keys nor the code
-of the request is signed, and there is no time: only TLS prevents that a signed request is sent again or with another code.
+and then the body. Keys are ordered by UTF-16 code units, as Java's String.compareTo orders them. Neither the keys of the ext
+fields nor the code of the request is signed, and the signature contains no time. So only TLS prevents others from sending a
+signed request again, or with another code.
 
 Invariant: no text of this module shows a secret key. Pure."""
 

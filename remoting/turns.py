@@ -1,8 +1,9 @@
-"""Turns in which connections have their requests handled, so that no connection blocks the others.
+"""Connections take turns in having their requests handled, so that no connection blocks the others.
 
 Invariant: in one round each connection is handled for at most SLICE_US, and all connections for at most ROUND_US. Only the
-request or batch of sends that runs when the time ends may exceed it. At most one round begins in a turn of the event loop.
-Waiting connections get their turns in the order in which they began to wait. Requests without a reply count too."""
+request, or batch of sends, that is being handled when the time ends may exceed it. At most one round begins in a turn of the
+event loop. Waiting connections get their turns in the order in which they began to wait. One-way requests count like other
+requests."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class WaitingConnection(Protocol):
     """A connection whose requests wait."""
 
     def go_on(self) -> None:
-        """Its turn has come."""
+        """Called when the connection's turn has come."""
 
 
 class Turns:
@@ -80,7 +81,7 @@ class Turns:
 
 
 class TurnShare:
-    """The time that one connection has used of the round."""
+    """How much of the present round one connection has used."""
 
     __slots__ = ("_begun_us", "_clock", "_number", "_spent_us", "_started", "_turns")
 

@@ -46,7 +46,7 @@ def wire(
 
 @dataclass(frozen=True, slots=True)
 class WireField:
-    """One row of a class's table. `kind` is the annotation without `| None`."""
+    """One field of a header or body, as a row of its class's table. `kind` is the annotation without `| None`."""
 
     attribute: str
     wire_name: str

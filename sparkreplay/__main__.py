@@ -62,7 +62,7 @@ StoreUnreadable."""
 
 
 class ReplayGroup(click.Group):
-    """Loads only the command that is run."""
+    """The group of all commands. It imports only the command that is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

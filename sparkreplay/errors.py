@@ -6,7 +6,7 @@ from typing import Any
 
 
 class ReplayError(Exception):
-    """The read cannot be exact. Nothing was skipped or guessed."""
+    """The base of all errors: the request cannot be carried out exactly. Nothing was skipped or guessed."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the error with its facts, whatever its constructor takes, because workers send errors."""
@@ -28,7 +28,7 @@ class OptionError(ReplayError):
 
 
 class WriteRefused(ReplayError):
-    """Rows cannot be written to this source, which only reads."""
+    """The caller tried to write rows, but this source can only be read."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -59,7 +59,7 @@ class LogCorrupted(ReplayError):
 
 
 class SeamMisplaced(LogCorrupted):
-    """No record begins where the plan assumed one: a record forged inside a body, or damage."""
+    """No record begins at a split point of the plan: bytes inside a body looked like a record, or the log is damaged."""
 
     def __init__(self, path: str, offset: int, why: str, seam: int) -> None:
         ReplayError.__init__(
@@ -84,7 +84,7 @@ class SegmentGone(ReplayError):
 
 
 class EpochChanged(ReplayError):
-    """The log was truncated below the bound while it was read. Discard the rows."""
+    """The log was truncated below the bound while it was read, so the rows that were read must be discarded."""
 
     def __init__(self, path: str, bound: int, before: object, after: object) -> None:
         self.why = (
@@ -174,7 +174,7 @@ class ReplicaBehind(ReplayError):
 
 
 class EngineFailed(ReplayError):
-    """Workers failed by themselves: they were killed, ran out of memory, or were lost by the cluster."""
+    """Workers failed for a reason outside the read: they were killed, ran out of memory, or were lost by the cluster."""
 
 
 class ExportRefused(ReplayError):
@@ -196,7 +196,7 @@ class UncommittedRefused(ReplayError):
 
 
 class LiveBrokerFailed(ReplayError):
-    """A live broker that should report its confirm offset does not answer, or is not the store's."""
+    """The live broker that should report its confirm offset does not answer, or is not a broker of the store's set."""
 
     def __init__(self, address: str, why: str) -> None:
         super().__init__(f"broker {address}: {why}")
@@ -212,7 +212,7 @@ class MessagesGone(ReplayError):
 
 
 class TopicMissing(ReplayError):
-    """A named topic is in no store: misspelled, or not created yet."""
+    """No store has a topic that the request names: the name is misspelled, or the topic is not created yet."""
 
     def __init__(self, topics: list[str], paths: list[str], hint: str) -> None:
         named = f"topic {topics[0]} is" if len(topics) == 1 else f"topics {', '.join(topics)} are"
@@ -225,7 +225,7 @@ class TopicMissing(ReplayError):
 
 
 class NotText(ReplayError):
-    """A topic is not UTF-8. A client wrote it, so every replica holds it."""
+    """A topic's name in a record is not UTF-8. A client wrote that name, so another replica has it too."""
 
     def __init__(self, path: str, offset: int) -> None:
         super().__init__(

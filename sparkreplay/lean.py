@@ -1,7 +1,7 @@
 """Processes without pandas.
 
-If pandas is installed, pyarrow imports it when it makes its first array. That costs half a second and 40 MiB per process, but
-only arrays of pandas' objects need it, which this reader never makes."""
+If pandas is installed, pyarrow imports it when it makes its first array. That costs half a second and 40 MiB per process. Only
+arrays of pandas' objects need pandas, and this reader makes none."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ class Missing(MetaPathFinder):
 
 
 def leave_pandas_out() -> None:
-    """Make pyarrow consider pandas not installed, unless pandas was imported before. Only processes of this package may call
-    this, before they import anything that makes arrays. pyarrow checks once, and again for `to_pandas`."""
+    """Make pyarrow consider pandas not installed, unless pandas was imported before. Only processes that this package starts
+    may call this, and only before they import anything that makes arrays. pyarrow looks for pandas once, and once more if
+    `to_pandas` is called."""
     if PANDAS in sys.modules or find_spec("pyarrow") is None:
         return
     import pyarrow as pa

@@ -1,4 +1,5 @@
-"""Requests of administrators that create, show, list and delete groups, and of slaves that copy the tables of offsets."""
+"""Requests of administrators that create, show, list and delete groups, and requests of slaves that copy the tables of
+offsets."""
 
 from __future__ import annotations
 

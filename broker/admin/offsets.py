@@ -26,7 +26,7 @@ UPPER = "UPPER"
 
 
 class OffsetRequests:
-    """The handlers. A group may commit any offset, but only for existing groups, topics and queues."""
+    """The handlers. A consumer may commit any offset, but only if its group, the topic and the queue exist."""
 
     def __init__(self, store: BrokerStore, topics: Topics, offsets: ConsumerOffsets) -> None:
         self._store = store

@@ -2,8 +2,8 @@
 (CLONE_GROUP_OFFSET, 314).
 
 Invariant: an administrator gets success once the move is on this broker's disk and every member of the SyncStateSet has it.
-From then on the move only ends when the group continues at the new offsets. Consumers take their offsets from masters, so only
-masters move groups."""
+From then on the move of a queue ends only when the group continues at the new offset, or has got this offset as the answer to a
+few pulls (broker.tables.offsetresets). Consumers take their offsets from masters, so only masters move groups."""
 
 from __future__ import annotations
 
@@ -133,7 +133,8 @@ class ResetRequests:
         return answer
 
     def _no_room(self, command: RemotingCommand, moves: Mapping[Key, int]) -> RemotingCommand | None:
-        """Reject moves if there is no room for them. The room is limited because slaves copy moves and commits."""
+        """The rejection of moves for which there is no room; None if there is room. The room is limited because slaves copy
+        moves and commits."""
         if not self._tables.resets.takes(len(moves)):
             return command.reply(ResponseCode.SYSTEM_ERROR, TOO_MANY)
         if not self._tables.offsets.has_room_for(moves):

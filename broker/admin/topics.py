@@ -123,8 +123,8 @@ class TopicRequests:
         return None
 
     def _unbuilt(self, topic: TopicConfig) -> str | None:
-        """The attribute in `topic` that would have no effect, if any. An attribute that the topic already has, for example from
-        a Java broker, may stay."""
+        """The attribute in `topic` that would have no effect; None if there is none. An attribute that the topic already has,
+        for example from a Java broker, may stay."""
         known = self._topics.find(topic.topic_name)
         before = known.attributes if known is not None else {}
         for key, (value, what) in BUILT.items():

@@ -81,7 +81,7 @@ class Assignments:
 
     async def _queues_of(self, topic: str) -> list[MessageQueue] | None:
         """All readable queues of a topic; an empty list if the topic has no route; None without an answer of a name server.
-        Raises Refused if there are more queues than are assigned."""
+        Raises ClientRefused if there are more queues than are assigned."""
         now_ms = self._clock.monotonic_ms()
         kept = self._queues.get(topic)
         if kept is not None and now_ms < kept[0] + KEPT_MS:

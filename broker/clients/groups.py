@@ -4,8 +4,8 @@ ProducerManager.
 Invariant: a client is listed exactly while the connection of its last heartbeat is open. A group without clients does not
 exist. The data of all clients is limited, and a heartbeat beyond the limit is rejected as a whole. Filters are computed from
 the subscription's text, never taken from the client. For one client the newest heartbeat counts, whatever its subscription
-versions are: versions are clocks of clients, and clocks are set back. If clients of a group differ, the newest version counts,
-as in upstream's ConsumerGroupInfo."""
+versions are: a version is a time of the client's clock, and clocks may be set back. If clients of a group differ, the newest
+version counts, as in upstream's ConsumerGroupInfo."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Subscription:
     filter: TagFilter | None
 
     def matching(self) -> PropertyFilter | None:
-        """The filter by properties; None if the expression is invalid. Heartbeats create no such filters, because the largest
-        number of them took 5 s. The filter is not kept here, because all filters that clients may register would take 6 GB."""
+        """The filter by properties; None if the expression is invalid. Heartbeats create no such filters: to create as many as
+        clients may register took 5 s. The filter is not kept here, because that many filters would take 6 GB."""
         try:
             return property_filter(self.data.sub_string, self.data.expression_type)
         except FilterError:  # the client gets the error when it pulls
@@ -109,7 +109,8 @@ class TopicSubscriptions:
             self.characters -= of_subscription(first.data) - SUBSCRIPTION_CHARACTERS
 
     def counting(self) -> Subscription | None:
-        """The present subscription with the newest version; of two with the same version the one that came later."""
+        """The present subscription with the newest version; of two with the same version the one that came later. None if there
+        is none."""
         while self._newest:
             _, number, client_id = self._newest[0]
             said = self._by_client.get(client_id)
@@ -153,7 +154,7 @@ class ConsumerGroup:
         return self._id_list
 
     def put(self, client: GroupClient) -> GroupClient | None:
-        """Add a client. Returns the former client with the same id."""
+        """Add a client. Returns the former client with the same id, or None."""
         known = self.clients.get(client.client_id)
         if known is None:
             self._id_list = None
@@ -273,7 +274,7 @@ class ConsumerGroups:
         return list(self._producers.get(group, {}).values())
 
     def producer(self, client_id: str) -> GroupClient | None:
-        """The producer with this id, of any group."""
+        """The producer with this id, of any group; None if none is connected."""
         return next((them[client_id] for them in self._producers.values() if client_id in them), None)
 
     def subscription(self, group: str, topic: str) -> Subscription | None:
@@ -285,7 +286,7 @@ class ConsumerGroups:
         return [name for name, group in self._groups.items() if topic in group.subscriptions]
 
     def client_id_of(self, peer: Peer, group: str) -> str | None:
-        """The client of `group` whose heartbeats come over `peer`."""
+        """The id of the client of `group` whose heartbeats come over `peer`; None if there is none."""
         found, joined = self._groups.get(group), self._joined.get(peer)
         if found is None or joined is None:
             return None

@@ -38,14 +38,16 @@ class ProvisionalSubscriptions:
         self._characters += _characters(group, [each.data for each in known.values()])
 
     def find(self, peer: Peer, group: str, topic: str) -> Subscription | None:
-        """The subscription to `topic` of the client at `peer`, for `group`."""
+        """The provisional subscription to `topic` of the client at `peer`, for `group`. None if there is none; heartbeats of
+        the group over `peer` end it."""
         if self.is_known(peer, group):
             self._forget(peer, group)
             return None
         return self._known.get(peer, {}).get(group, {}).get(topic)
 
     def subscribed(self, peer: Peer, group: str, topic: str) -> SubscriptionData | None:
-        """The newer of two subscriptions: that of `find`, and the group's subscription from heartbeats."""
+        """The newer of two subscriptions: that of `find`, and the group's subscription from heartbeats. None if there is
+        neither."""
         known, provisional = self._consumers.subscription(group, topic), self.find(peer, group, topic)
         found = [each.data for each in (known, provisional) if each is not None]
         return max(found, key=lambda data: data.sub_version, default=None)

@@ -65,7 +65,7 @@ class ClientRefused(Exception):
 
 
 def check_topic_name(name: str) -> None:
-    """Raises Refused if clients may not use this topic name."""
+    """Raises ClientRefused if clients may not use this topic name."""
     if not name.strip():
         raise ClientRefused(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
     if not TOPIC_NAME.fullmatch(name):

@@ -62,8 +62,9 @@ class SubscriptionRenewal:
             self._tasks.start(self._renew(peer, group, client_id), name=f"subscription of {client_id}")
 
     def ask_first(self, peer: Peer, group: str) -> asyncio.Task[None] | None:
-        """Ask the client at `peer`, which sent no heartbeat. The task ends at the answer or at a timeout. None if there is no
-        client to ask."""
+        """Ask the client at `peer`, which sent no heartbeat. The task ends at the answer or at a timeout. None if nobody is
+        asked: the peer is a former master, the group's heartbeats come over this connection, or too many clients are being
+        asked."""
         if self._is_former(peer) or self._provisional.is_known(peer, group):
             return None
         asking = self._first.get((peer, group))

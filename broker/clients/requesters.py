@@ -63,7 +63,7 @@ class Requesters:
         peer.on_close(lambda gone: self._former.pop(gone, None))
 
     def find(self, client_id: str, *, own: bool = False) -> Peer | None:
-        """The connection to a client; with `own` only the client's own connection."""
+        """The connection to a client; with `own` only the client's own connection. None if it is not known."""
         client = self._clients.producer(client_id)
         if client is not None:
             return client.peer

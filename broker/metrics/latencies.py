@@ -1,8 +1,9 @@
 """Latencies of answers to clients, and of topics and groups that administrators create. Kept only while metrics are on.
 
-Invariant: each answer is observed once, in whole milliseconds since its request arrived. `watch` observes the results of
-handlers. Answers that are sent later or in batches are observed by the code that sends them. Sends that came together and are
-answered together are one observation. A one-way request has no answer, so it is not counted."""
+Invariant: each answer counts once in a histogram, with the whole milliseconds since its request arrived. `watch` observes the
+results of handlers. Answers that are sent later or in batches are observed by the code that sends them. Sends that came
+together and get the same answer have one latency, so they are added to the histogram together; each of them counts. A one-way
+request has no answer, so it is not counted."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ class Creation(NamedTuple):
 
 
 class Latencies:
-    """The latencies, `calls` and `creations` by their labels. Sends wait `send_wait_ms` at most."""
+    """The latencies: histograms of `calls` and `creations` by their labels. Sends wait `send_wait_ms` at most."""
 
     def __init__(self, clock: Clock, topics: Topics, send_wait_ms: int) -> None:
         self.calls: dict[Call, Histogram] = {}
@@ -75,7 +76,8 @@ class Latencies:
         histogram.observe(self._clock.monotonic_ms() - arrived_ms, count)
 
     def sends_settled(self, sends: Sequence[Answered]) -> None:
-        """Observe answered sends. Sends that were stored together and get the same code are one observation."""
+        """Observe answered sends. Sends with equal request code, response code and deadline have one latency, so they are added
+        to the histogram together; each of them counts."""
         counts: Counter[tuple[int, int, int]] = Counter()
         for send in sends:
             counts[BATCH(send)] += send.count

@@ -3,8 +3,8 @@
 Invariant: a change is answered with success only when it is on this broker's disk and every member of the SyncStateSet, applied
 or proposed, has reported it as stored. In Raft mode a majority of the voters must have reported it, in this leader's term. A
 replica stores the change before it enters the set. While the set is too small to acknowledge messages, other brokers may be
-elected, so no change succeeds. Without success the answer names the known state. A slave's request waits for a version that the
-slave is missing. The request counts for the broker that it names only if a replication link of that broker would be
+elected, so no change succeeds. An answer without success reports how far the change got. A slave's request waits for a version
+that the slave is missing. The request counts for the broker that it names only if a replication link of that broker would be
 accepted."""
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The tables of a Raft group. A new leader reads the members' tables before it becomes their master.
 
 The tables are a register next to the log [as in ABD]. Each version has the term of the leader that made it, and every member
-keeps the newest version that it received. A new leader asks a majority (READ_TABLES) and uses the newest version. A majority
-has an acknowledged change, in the term of the leader that acknowledged it. So in any other majority a member has this change or
-a later one.
+keeps the newest version that it received. A new leader asks a majority (READ_TABLES) and uses the newest version. A leader
+acknowledges a change once a majority has stored it with the leader's term. So every other majority has a member with this
+change or a later one.
 
 Invariant: a member answers the leader of a term only once this term is on its own disk. From then on it rejects copies of older
 leaders, even after a restart. A recovering member, which may have forgotten the term and the tables, does not count. A member

@@ -2,7 +2,7 @@
 During the pause a successor may have been elected, to which clients sent later requests.
 
 Invariant: three kinds of requests are late: requests that were in a socket when the process continued, however much later they
-are read; requests that come within AWAKE_MS after this; and requests that waited here during the pause."""
+are read; requests that come within AWAKE_MS after the pause; and requests that waited in this process during the pause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Registration of this broker at the name servers, after every change, and completely every 30 s.
+"""Registration of this broker at the name servers: after every change, and completely every registerNameServerPeriod (30 s).
 
 A topic that is created or changed on a master is sent alone (REGISTER_TOPIC_IN_NAMESRV, 217). After other changes all topics
 are sent (REGISTER_BROKER, 103); for deletions at most once a second. Upstream: TopicConfigManager.registerBrokerData,

@@ -3,9 +3,10 @@
 (GET_ALL_SUBSCRIPTIONGROUP_CONFIG, 201) are copied too. Upstream: SlaveSynchronize.
 
 Invariant: an answer is used only if it comes from the master of the present role, whichever broker is at the master's address.
-Offsets that are older than the deletions known here are not used. The master's own offsets are not used if they rest on records
-that are missing in this log, because as master this broker would skip messages. Each table is on disk before the next round, or
-as soon as the disk accepts it. A table that cannot be read is requested again in the next round, and delays no other table."""
+Offsets that are older than the deletions known here are not used. The master's own offsets, of delayed messages and
+transactions, are not used if they belong to records that are missing in this log, because as master this broker would skip
+messages. Each table is on disk before the next round, or as soon as the disk accepts it. A table that cannot be read is
+requested again in the next round, and delays no other table."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class PullAdmission:
     def request(
         self, peer: Peer, header: PullMessageHeader, command: RemotingCommand, arrived_ms: int
     ) -> PullRequest:
-        """The read for a pull that arrived over `peer` at `arrived_ms` (monotonic). Raises Refused."""
+        """The read for a pull that arrived over `peer` at `arrived_ms` (monotonic). Raises ClientRefused."""
         if not self._reading.serves_reads:
             raise ClientRefused(ResponseCode.SYSTEM_BUSY, REJECTED)
         if header.lite_topic:
@@ -99,7 +99,8 @@ class PullAdmission:
         )
 
     def check_still_permitted(self, request: PullRequest) -> None:
-        """Check a pull again after it waited, because its topic or group may have been closed or deleted. Raises Refused."""
+        """Check a pull again after it waited, because its topic or group may have been closed or deleted. Raises
+        ClientRefused."""
         self._permitted(request.command.code, request.group, request.topic, request.queue_id)
 
     def _check_shares_queues(self, group_name: str) -> None:
@@ -169,7 +170,8 @@ class PullAdmission:
         return None, matching
 
     def _subscription(self, peer: Peer, header: PullMessageHeader) -> Subscription | None:
-        """The group's subscription from heartbeats; if it is older than the pull's, the client's own subscription."""
+        """The group's subscription from heartbeats; if it is older than the pull's, the client's provisional one if that is not
+        older. None if there is none."""
         known = self._consumers.subscription(header.consumer_group, header.topic)
         if known is not None and known.version >= header.sub_version:
             return known

@@ -1,4 +1,4 @@
-"""New messages of a queue. They show which held pulls need no read, because their filters match no new message.
+"""New messages of a queue. They show which held pulls need no read, because the pull's filter matches no new message.
 
 Invariant: messages are skipped only by the codes of their tags, and only if every code is known. Otherwise a read is needed.
 For an SQL92 expression, messages are skipped only if a read with the same expression has skipped them."""

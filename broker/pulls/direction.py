@@ -1,4 +1,4 @@
-"""The broker of the set to which the answer to a pull sends the reader, and the codes that a slave does not return.
+"""Decides to which broker of the set the answer to a pull sends the reader, and replaces codes that a slave must not return.
 
 Invariant: if slaves serve no readers, every reader is sent to the master. A slave moves no reader's offset, because it may be
 missing messages of the master. So a reader with an unknown offset keeps its offset and is sent to the master. A new master

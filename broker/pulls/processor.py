@@ -201,7 +201,8 @@ class PullProcessor:
     async def _after_asking(
         self, peer: Peer, command: RemotingCommand, arrived_ms: int, asking: asyncio.Task[None]
     ) -> RemotingCommand | None:
-        """Answer a pull after its client was asked for its subscriptions. The role may have changed meanwhile."""
+        """Answer a pull after its client was asked for its subscriptions. The role may have changed meanwhile. None if there is
+        no answer now: the pull is held, or the connection has ended."""
         await asyncio.wait([asking])
         if peer.closed:
             return None

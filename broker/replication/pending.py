@@ -55,7 +55,8 @@ class PendingSend:
         return encode(self.reply)
 
     def up_to(self, end: int, stored_end: Callable[[], int]) -> PendingSend | None:
-        """The part that is answered when replicas hold the log up to `end` and this broker up to `stored_end()`."""
+        """This send, if it is answered when replicas hold the log up to `end` and this broker up to `stored_end()`; else
+        None."""
         return self if self.end_offset <= (stored_end() if self.alone else end) else None
 
     def each(self) -> list[PendingSend]:
@@ -96,7 +97,8 @@ class PendingRun:
         return [self.replies[self.begin : self.frame_ends[-1]]]
 
     def up_to(self, end: int, stored_end: Callable[[], int]) -> PendingRun | None:
-        """Removes and returns the part that is answered when replicas hold the log up to `end`. The other sends stay."""
+        """The sends that are answered when replicas hold the log up to `end`; None if there are none. If there are others,
+        these stay here, and the returned sends are removed."""
         if end < self.ends[0]:
             return None
         if end >= self.ends[-1]:

@@ -1,8 +1,8 @@
 """Timer messages that a Java broker left undelivered. This broker does not deliver them, so it does not start on such a store.
 
-Upstream (TimerMessageStore, 5.3.3): a timer message is stored in queue 0 of the topic rmq_sys_wheel_timer. A unit of the files
-`timerlog` has the second in which it is due. `config/timercheck` has the second up to which messages were delivered, and the
-queue offset up to which messages have units.
+Upstream (TimerMessageStore, 5.3.3): a timer message is stored in queue 0 of the topic rmq_sys_wheel_timer. The files `timerlog`
+have a unit for each message, with the second in which the message is due. `config/timercheck` has the second up to which
+messages were delivered, and the queue offset up to which messages have units.
 
 Invariant: nothing is written, and undecidable cases count as not delivered."""
 

@@ -99,8 +99,8 @@ class ControllerClient:
             self._first += 1
 
     async def _ask_around(self) -> str | None:
-        """The leader that a controller names. A controller that claims to be leader is believed at once, so a silent controller
-        costs no time. Claims about another leader count once all have answered."""
+        """The leader that a controller names; None if no controller names one. A controller that claims to be leader is
+        believed at once, so a silent controller costs no time. Claims about another leader count once all have answered."""
         count = len(self.addresses)
         order = [self.addresses[(self._first + at) % count] for at in range(count)]
         asked = [asyncio.create_task(self._ask(address), name=f"discovery {address}") for address in order]

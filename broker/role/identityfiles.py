@@ -1,8 +1,8 @@
 """The identity of a broker on disk, and the check that the store is still the one for which the id was granted.
 
 Invariant: the mark is durable before the identity file is. So a store was emptied if it has an identity but no mark, no log and
-no epochs. A log was lost if the store has epochs but no log. In both cases the broker is missing data that the SyncStateSet
-counts on, so the broker abandons its id before it uses the store.
+no epochs. A log was lost if the store has no log, but an epoch that starts after offset 0. In both cases the broker is missing
+data that the SyncStateSet counts on, so the broker abandons its id before it uses the store.
 
     brokerIdentity        see broker.role.identity; its name is a setting
     brokerIdentity-temp

@@ -247,7 +247,7 @@ class Membership:
 
     @property
     def broker_id(self) -> int | None:
-        """The replica id, once it is durable."""
+        """The replica id; None until it is durable."""
         return self._identity.broker_id if self._identity else None
 
     @property

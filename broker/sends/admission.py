@@ -128,7 +128,7 @@ class SendAdmission:
         return message, uniq_key
 
     def _check_half(self, request: SendRequest) -> None:
-        """Check that the half may be stored. Raises Refused."""
+        """Check that the half may be stored. Raises ClientRefused."""
         if self._settings.reject_transaction_message:
             remark = "the broker sending transaction message is forbidden"
             raise ClientRefused(ResponseCode.NO_PERMISSION, remark)
@@ -138,7 +138,7 @@ class SendAdmission:
             raise ClientRefused(ResponseCode.SYSTEM_BUSY, f"{count} transactions are open{END_THEM}")
 
     def _half(self, message: MessageToStore) -> MessageToStore:
-        """The half of `message`. Raises Refused for an invalid group."""
+        """The half of `message`. Raises ClientRefused for an invalid group."""
         half = half_of(message)
         if len(facts_of(half.properties).group) > NAME_LENGTH_MAX:
             raise ClientRefused(ResponseCode.MESSAGE_ILLEGAL, GROUP_TOO_LONG)
@@ -157,7 +157,7 @@ class SendAdmission:
         return max(topic.read_queue_nums, topic.write_queue_nums)
 
     def _topic(self, request: SendRequest) -> TopicConfig:
-        """The topic of a send, created if that is allowed. Raises Refused."""
+        """The topic of a send, created if that is allowed. Raises ClientRefused."""
         name = request.topic
         topic = self._topics.find(name)
         if topic is None:
@@ -170,7 +170,7 @@ class SendAdmission:
         return topic
 
     def _gives_up(self, request: SendRequest, command: RemotingCommand) -> bool:
-        """Whether a message to a group's retry topic has used up its tries. Raises Refused, HeaderError."""
+        """Whether a message to a group's retry topic has used up its tries. Raises ClientRefused, HeaderError."""
         name = group_of_retry_topic(request.topic)
         group = self._groups.find_or_create(name)
         if group is None:
@@ -199,8 +199,8 @@ class SendAdmission:
 
 
 def check_members(body: Body) -> None:
-    """Check each message of a batch as a single message is checked. Raises Refused. A body that does not parse passes here; the
-    store rejects it."""
+    """Check each message of a batch as a single message is checked. Raises ClientRefused. A body that does not parse passes
+    here; the store rejects it."""
     content = bytes(body)
     if not any(name in content for name in ASK_FOR_MORE):
         return

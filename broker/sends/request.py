@@ -85,7 +85,7 @@ class SendRequest:
 
     @property
     def delay_level(self) -> int:
-        """The requested delay level; 0 for none. Raises Refused."""
+        """The requested delay level; 0 for none. Raises ClientRefused."""
         return delay_level(self.properties)
 
     @property
@@ -96,7 +96,7 @@ class SendRequest:
     @property
     def is_half(self) -> bool:
         """Whether the message is a half. A committed message that a consumer sends back has the property, too, but is no half.
-        Raises Refused."""
+        Raises ClientRefused."""
         return says_half(self.properties) and not (self.reconsume_times > 0 and self.delay_level > 0)
 
     @property
@@ -119,8 +119,8 @@ def has_pair(properties: str, name: str) -> bool:
 
 
 def delay_level(properties: str) -> int:
-    """The requested delay level; 0 for no level or a negative one (dead letters have -1). Raises Refused for text that is no
-    integer, because the message would not be delayed although its sender asked for that."""
+    """The requested delay level; 0 for no level or a negative one (dead letters have -1). Raises ClientRefused for text that is
+    no integer, because the message would not be delayed although its sender asked for that."""
     if not has_pair(properties, "DELAY"):
         return 0
     level = value_of(properties, "DELAY")

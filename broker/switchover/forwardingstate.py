@@ -95,7 +95,7 @@ class ForwardingState:
 
     @property
     def successor(self) -> Successor | None:
-        """The master to which this former master passes on requests, until every client has asked for routes."""
+        """The master to which this former master passes on requests, until every client has asked for routes; else None."""
         return self._successor
 
     @property

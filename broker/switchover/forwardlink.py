@@ -2,8 +2,8 @@
 
 Invariant: a request that writes is sent at most once. The answer is returned unchanged, under the client's own opaque. If the
 connection ends before the answer to a write, the outcome of the write is unknown. Then the client's connection is closed, as if
-the master had died. A link that is left closes by itself after LEFT_MS_MAX, because a successor without power does not close
-it."""
+the master had died. After `leave` a link closes by itself within LEFT_MS_MAX, because a successor that lost power does not
+close it."""
 
 from __future__ import annotations
 

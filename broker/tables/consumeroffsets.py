@@ -3,7 +3,8 @@
 Invariant: keys have the form `topic@group`. An offset is the next queue offset to consume; the group committed it, or an
 administrator moved the group to it. After a move, commits of other offsets do not count until the group continues at the new
 offset. Beyond `BYTES_MAX` no commit or move adds a queue, so the table fits into the frame that slaves copy. The broker's own
-offsets belong to the log up to `rests_on`; no slave or disk with a shorter log gets them. Pure."""
+offsets, its progress in transactions, belong to the log up to `rests_on`; no slave with a shorter log uses them, and no disk
+with a shorter log stores them. Pure."""
 
 from __future__ import annotations
 
@@ -236,7 +237,8 @@ class ConsumerOffsets:
 
     def adopt(self, wrapper: ConsumerOffsetWrapper, own_rests_on: int | None = 0) -> bool:
         """Adopt the master's offsets. Returns False if nothing changed. If a moved group has another offset than the move's, it
-        has continued, which upstream's masters do not report. With `own_rests_on` None it leaves out own offsets."""
+        has continued, which upstream's masters do not report. If `own_rests_on` is None, the broker's own offsets are left
+        out."""
         self.from_file = False
         table = self._wrapper.offset_table
         gone = table.keys() - wrapper.offset_table.keys() if self._doubtful else set()

@@ -1,8 +1,9 @@
-"""The own offsets of a pair's master, of delayed messages and transactions, that slaves may copy.
+"""The own offsets of a pair's master (its progress in delayed messages and transactions) that slaves may copy.
 
-Invariant: slaves get only offsets that belong to records that a slave holds; the master's own table waits for no slave. A slave
-that becomes master repeats deliveries and checks whose records its log is missing. Slaves get no offsets before one holds the
-log with which the master began. A slave that lags behind finds from `rests_on` that it may not use the offsets yet. Pure."""
+Invariant: slaves get only offsets that belong to records that a slave holds; the master's own table waits for no slave. So a
+slave that becomes master repeats the deliveries and checks whose records are missing in its log. Slaves get no offsets before a
+slave holds the log that the master had when it began. Another slave may still be missing a part: `rests_on`, the log end to
+which the offsets belong, shows it that it may not use them yet. Pure."""
 
 from __future__ import annotations
 

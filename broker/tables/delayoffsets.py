@@ -3,7 +3,7 @@
 Invariant: an offset moves only after every message of its level below it was put into its real queue, and the required replicas
 hold those records. So a new master may deliver messages again, but skips none. A pair's master requires no replica for that, so
 its slaves get only offsets whose log a slave holds (broker.tables.copiedoffsets). The offsets belong to the log up to
-`rests_on`; no slave or disk with a shorter log gets them. Pure."""
+`rests_on`; no slave with a shorter log uses them, and no disk with a shorter log stores them. Pure."""
 
 from __future__ import annotations
 

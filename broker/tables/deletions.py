@@ -53,7 +53,7 @@ class Deletions:
         return self._forgotten
 
     def of_topic(self, name: str) -> Deletion | None:
-        """The last deletion of the topic, even if the topic was created again since."""
+        """The last deletion of the topic, even if the topic was created again since; None if none is known."""
         return self._table.get((TOPIC, name))
 
     def topic_ends(self) -> dict[str, int]:

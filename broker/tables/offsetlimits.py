@@ -2,8 +2,9 @@
 
 A group whose offset is beyond its limit has read messages that were lost. It would skip messages that were sent since.
 
-Invariant: until a group pulls at or below its limit, commits beyond the limit do not count. Pulls beyond the limit are answered
-with the limit, at most `ANSWERS_MAX` times. Slaves do not copy the end of a limit; they find it from later commits. Pure."""
+Invariant: while a limit exists, commits beyond the limit do not count, and pulls beyond it are answered with the limit. The
+limit ends when the group pulls at or below it, or after `ANSWERS_MAX` such answers. Slaves do not copy the end of a limit; they
+find it from later commits. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table that is kept in one small file, as in upstream's ConfigManager.
+"""A table that is stored in one small file, as in upstream's ConfigManager.
 
 Invariant: when `save` returns, the table as it was at the call is on disk, and so is the data on which it depends. Saves of one
 table do not overlap; several requests during a write cause one more write. The file names the last journal record that it
@@ -170,8 +170,8 @@ class SavedTable:
         self._adopt(data)
 
     def taken(self, *, in_journal_too: bool = False) -> tuple[int, bytes] | None:
-        """The present content, for `save_taken`; None if all facts are on disk, or with `in_journal_too` if it is not
-        `dirty`."""
+        """The present content, for `save_taken`. None if nothing must be written: all facts (changes that may be acknowledged)
+        are in the file or the journal, or with `in_journal_too` the table is not `dirty`."""
         wanted = self.dirty if in_journal_too else self._has_news
         return (self._version, self._marked()) if wanted else None
 

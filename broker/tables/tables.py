@@ -5,7 +5,8 @@ Invariant: a change of topics or groups is written at once to the journal (broke
 own files, with the offsets, within `flushConsumerOffsetInterval` and at a graceful stop. A full or failing disk delays writes,
 but does not stop the broker. Each change of topics, groups, deletions, moves or lock holders made here has its own version. A
 deletion is on disk only after the removals that it causes, so a copy that fails in between is repeated. The broker's own
-offsets are on disk only after the log to which they belong, so what a power cut removes is delivered, or checked, again."""
+offsets are on disk only after the log to which they belong. So if a power cut removes records of deliveries or checks, the
+messages are delivered, or the transactions checked, again."""
 
 from __future__ import annotations
 
@@ -282,8 +283,8 @@ class Tables:
 
     async def on_log_tail_lost(self, log: TablesLog, *, certain: bool) -> None:
         """Limit the groups' offsets to the `log` of this new master. The log has lost its end if `certain`, or, in a pair, if a
-        group's offset is beyond it. No group has read the records that replaced the lost ones. On disk on return. Raises
-        OSError."""
+        group's offset is beyond it. Groups continue at the log's end, because none of them has read the records that replace
+        the lost ones. On disk on return. Raises OSError."""
         from_file, self.offsets.from_file = self.offsets.from_file, False
         if not (certain or self._in_pair):
             if from_file:

@@ -1,12 +1,12 @@
-"""Checks of open halves: asks producers for the outcome (CHECK_TRANSACTION_STATE, 39). Upstream:
-TransactionalMessageCheckService.
+"""Checks of open halves: asks producers for the outcome (CHECK_TRANSACTION_STATE, 39). A half is the stored message of a
+transaction, open until the transaction ends. Upstream: TransactionalMessageCheckService.
 
-Invariant: only a master that may write sends checks. Before the check of a half is sent, the half is put back with a higher
-count, and the new copy is confirmed. So each half is checked at most transactionCheckMax times, across all masters. A half
-whose group has no connected producer is not counted. It waits for fileReservedTime, and moves to the end of its queue when many
-halves follow it. A half whose producers have not read earlier checks waits for room without delaying other groups. A half that
-is too long to be put back (a Java broker may have stored it) is checked in place, up to the limit by each master. Halves that
-no producer ended are copied to a topic of their own."""
+Invariant: only a master that may write sends checks. Before the check of a half is sent, the half is put back: it is stored
+again with a higher count, and the new copy is confirmed. So each half is checked at most transactionCheckMax times, across all
+masters. If the producer group of a half has no connected producer, there is no check and the count stays. The half waits for
+fileReservedTime, and moves to the end of its queue when many halves follow it. If the producers have not read earlier checks,
+the half waits for room without delaying other groups. A half that is too long to be put back (a Java broker may have stored it)
+is checked in place, up to the limit by each master. Halves that no producer ended are copied to a topic of their own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The halves that wait for an op record, and the first op record that is still needed.
+"""The halves (messages of transactions) that are done and wait for an op record, and the first op record that is still needed.
+An op record is a stored message that names halves that are done.
 
-Invariant: halves are written in the order in which they were done. An op record is needed while it names a half at or above the
-half queue's progress. The highest half is known for at most MARKS_MAX ranges of op records. Pure."""
+Invariant: op records name halves in the order in which they were done. An op record is needed while it names a half at or above
+the half queue's progress. The highest half is known for at most MARKS_MAX ranges of op records. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""END_TRANSACTION (37): a producer commits or rolls back a half. Upstream: EndTransactionProcessor.
+"""END_TRANSACTION (37): a producer commits or rolls back a half (the stored message of a transaction). Upstream:
+EndTransactionProcessor.
 
 Invariant: an end is answered OK only once it is confirmed. A second end changes nothing. If it has the same outcome, it gets
-the same answer; otherwise the answer names the first outcome. If no end succeeds, the producer is checked again."""
+the same answer; otherwise the answer names the first outcome. As long as no end succeeds, the broker asks the producer for the
+outcome again."""
 
 from __future__ import annotations
 
@@ -148,7 +150,7 @@ class EndTransaction:
 
 
 def _check(half: Message, header: EndTransactionHeader) -> None:
-    """Check the half in upstream's order. Also check that it is the half that the producer means. Raises Refused."""
+    """Check the half in upstream's order. Also check that it is the half that the producer means. Raises ClientRefused."""
     if half.topic != HALF_TOPIC:
         raise ClientRefused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
     facts = facts_of(half.properties)

@@ -1,7 +1,8 @@
-"""The open halves, one for each transaction.
+"""The open halves: the stored messages of transactions that have not ended, one for each transaction.
 
 Invariant: the halves are in the order of their queue offsets, so the half queue is done up to the first open half. A half that
-is put back moves to the end. A half takes about 170 bytes. A producer group's name is kept while the group has one. Pure."""
+is put back (stored again for a check) moves to the end. A half takes about 170 bytes. A producer group's name is kept while the
+group has one. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ class Half(NamedTuple):
 
 
 class OpenHalves:
-    """The open halves by root. Producer groups are stored as numbers, because there are few groups."""
+    """The open halves by root (the queue offset of a transaction's first half). Producer groups are stored as numbers, because
+    there are few groups."""
 
     def __init__(self) -> None:
         self._halves: dict[int, bytes] = {}

@@ -1,7 +1,7 @@
 """The outcomes of the transactions that ended last.
 
-Invariant: at most OUTCOMES_MAX outcomes are kept. A transaction whose outcome was dropped is not open, so it has ended.
-Pure."""
+Invariant: at most OUTCOMES_MAX outcomes are kept. If a transaction has no outcome here and is not among the open halves, it has
+ended with an unknown outcome. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TransactionOutcome(IntEnum):
 
 
 class Outcomes:
-    """The outcomes by root."""
+    """The outcomes by root (the queue offset of a transaction's first half)."""
 
     def __init__(self) -> None:
         self._outcomes: dict[int, TransactionOutcome] = {}

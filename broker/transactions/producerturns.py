@@ -1,4 +1,4 @@
-"""Chooses the producer of a group that gets the next check, by turns and by room.
+"""Chooses the producer of a group to which the next check of a transaction is sent, by turns and by room.
 
 Invariant: connected producers with room take turns. A producer has room while its unread and reserved bytes, of all its groups,
 are below UNREAD_BYTES_MAX. Pure except for the table of clients that it reads."""

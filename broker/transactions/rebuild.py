@@ -1,4 +1,4 @@
-"""Finds the open halves in the log, before a new master ends a transaction.
+"""Finds the open halves (messages of transactions that have not ended) in the log, before a new master ends a transaction.
 
 Invariant: a half is open unless the log shows that it is done: by an op record that names the half, by the half's commit, or by
 a copy of the half that was put back. The log is read up to its end at the change of role, once that end is confirmed, in slices
@@ -128,7 +128,8 @@ class Rebuild:
             del self._op_records[0]
 
     async def _read_commits(self) -> bool:
-        """Find commits without an op record. They follow the last op record, or precede it by a short time."""
+        """Find commits without an op record. They follow the last op record, or precede it by a short time. Returns False if
+        the rebuild was stopped."""
         entry = self._first_not_done()
         if entry is None:
             return True
@@ -147,7 +148,7 @@ class Rebuild:
         return True
 
     def _first_not_done(self) -> QueueEntry | None:
-        """The first half in the store that no op record names."""
+        """The first half in the store that no op record names; None if there is none."""
         at = self._done_marks.find(0)
         while at >= 0:
             for entry in self._log.entries(HALF_TOPIC, QUEUE_ID, self._span.half_from + at, 1):
@@ -184,8 +185,9 @@ class Rebuild:
                 self._old.setdefault((facts.group, facts.key), []).append((queue_offset, root))
 
     async def _read_put_back(self) -> bool:
-        """Close halves that upstream put back. Upstream's copy names no root, and the replaced half has no op record. So a copy
-        replaces the first open half with the same group and unique key."""
+        """Close halves of which upstream has stored a copy for a check. Upstream's copy names no root, and the replaced half
+        has no op record. So a copy replaces the first open half with the same group and unique key. Returns False if the
+        rebuild was stopped."""
         at = min((halves[0][0] for halves in self._old.values()), default=self._span.half_end) + 1
         while at < self._span.half_end:
             entries = self._log.entries(HALF_TOPIC, QUEUE_ID, at, min(ENTRIES_MAX, self._span.half_end - at))

@@ -1,5 +1,6 @@
-"""The records of a transaction, with the same bytes as upstream's: the half, the committed message, the half that is put back
-before its producer is checked, the op record that names halves that are done, and the copy of an abandoned half.
+"""The records of a transaction, with the same bytes as upstream's: the half (the message that consumers do not see yet), the
+committed message, the half that is put back before its producer is checked, the op record that names halves that are done, and
+the copy of an abandoned half.
 
 Invariant: a half that was put back names the first half of the transaction (`TRAN_PREPARED_QUEUE_OFFSET`). So all halves of a
 transaction have the same `root`, the queue offset of the first half. Pure."""
@@ -48,7 +49,7 @@ DIGITS_MAX = 18
 
 
 class HalfFacts(NamedTuple):
-    """The properties of a half. `root` is None for a first half, `immune_ms` if the property is missing."""
+    """The properties of a half. `root` is None for a first half, and `immune_ms` is None if the property is missing."""
 
     group: str
     key: str

@@ -1,4 +1,5 @@
-"""The open transactions of a master. Upstream: TransactionalMessageServiceImpl.
+"""The open transactions of a master. A half is the stored message of a transaction; an op record is a stored message that names
+halves that are done. Upstream: TransactionalMessageServiceImpl.
 
 Invariant: a transaction ends once, with the first outcome. A half that is not open has ended. An outcome survives a change of
 master only once it is confirmed. Only then the progress offsets advance, and never beyond a half whose op record is not written

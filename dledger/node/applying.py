@@ -1,8 +1,8 @@
 """Application of committed entries to the state machine. Upstream: StateMachineCaller.
 
 Entries that are not in memory, as at a start, are read from the disk, a limited number at a time. A snapshot covers all entries
-up to its last entry. It is made, or loaded instead of these entries, in slices, and nothing is applied meanwhile. Without a
-state machine committed entries count as applied at once, and nothing is read.
+up to its last entry. A snapshot is made, or loaded instead of these entries, in slices, and nothing is applied meanwhile.
+Without a state machine committed entries count as applied at once, and nothing is read.
 
 Invariant: entries are applied in order, each once in the life of a process, a few in each turn of the event loop. Without a
 state machine `applied_index` equals the known commit index, at a start the commit index on the disk."""

@@ -4,8 +4,8 @@ The addresses of the hosts in the list of members are kept here too. A host give
 addresses are equal, because a member can be reached under any of them. A host given as a name is the addresses to which the
 name resolves. When a caller has none of the known addresses, the name is resolved again, at most every RESOLVE_EVERY_MS.
 
-Invariant: a rejected message changes nothing here. Each rejection is counted, and the first of a kind from a member is
-logged."""
+Invariant: a rejected message does not change the list of members, and adds no accepted id. Each rejection is counted, and the
+first of a kind from a member is logged."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class PeerAuthenticator:
         return self._judge_list(sender, theirs) or self._judge_term(sender, response)
 
     def check_refusal(self, sender: str, theirs: TheirList) -> MessageRefusal | None:
-        """The reason why `sender` refused this member, if the sender's list of members is the reason."""
+        """The reason why `sender` refused this member, if the sender's list of members is the reason; else None."""
         if theirs.members_index > NO_INDEX and self.self_id not in listed(theirs.text):
             why = f"{self.self_id} is not among its members {theirs.text}; add it to the group, or stop it"
             return self._refuse(sender, MessageRefusal.PEERS, why)
@@ -220,7 +220,8 @@ class PeerAuthenticator:
     ) -> MessageRefusal | None:
         """Judges a list after a change of the members, when members that have not caught up have older lists. A sender in this
         member's list is accepted. Another sender is accepted if its list is newer, names the sender and this member, and shares
-        a member with this member's list: the sender may have been removed, and added again since."""
+        a further member with this member's list: the sender may have been added by entries that this member does not have yet.
+        A sender in the list from before an uncommitted change is accepted too."""
         if sender in self.peers:
             return None
         shared = self.peers.keys() & others.keys() - {self.self_id}

@@ -3,8 +3,8 @@ disk.
 
 If a follower asks for a chunk of an older snapshot, it gets the first chunk of the newest snapshot. If a snapshot is gone or
 unreadable, a new snapshot is made. Before a corrupt entry, the follower gets the entries that precede it, and each heartbeat
-repeats the read; other followers are not affected. A corrupt index unit is rebuilt at once, because the index is derived from
-the data.
+repeats the read; other followers are not affected. A corrupt index unit (an entry's record in the index file) is rebuilt at
+once from the data file.
 
 Invariant: a snapshot's bytes are in memory once, and only while they are being sent. A corrupt entry or an unreadable snapshot
 stops no member."""

@@ -1,7 +1,7 @@
 """The start of the log, which moves up when the log's owner does not need the oldest entries any more.
 
-Invariant: each call ends once, and calls end in the order in which they came. No file is deleted before the snapshot with the
-new start of the log is durable."""
+Invariant: each call of `advance_log_start` ends once, and calls end in the order in which they came. No file is deleted before
+the snapshot with the new start of the log is durable."""
 
 from __future__ import annotations
 

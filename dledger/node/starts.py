@@ -3,9 +3,9 @@ have received. The log lines of a member that may not vote are here too: the rea
 end.
 
 Invariant: the first number of a sender's life is durable here before the message is used, unless the disk is full. A member
-whose disk was set back is durably a newcomer before it draws a number above the number that others received. A member that may
-not vote logs a line at the beginning, one every half minute and one at the end; a member that may vote from its start logs
-none."""
+whose disk was set back is durably a newcomer (dledger.raft.rejoin) before it draws a number above the number that others
+received. A member that may not vote logs a line at the beginning, one every half minute and one at the end; a member that may
+vote from its start logs none."""
 
 from __future__ import annotations
 

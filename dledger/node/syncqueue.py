@@ -1,9 +1,9 @@
 """The queue of a member's actions that wait for its disk. Waiting actions share a sync. Pure.
 
-Invariant: no action passes a vote that is not durable. No answer to a PUSH, or to a part of a snapshot, passes the entries that
-it acknowledges. A PersistThenSend, and the actions that wait after it, leave in the order in which they came. AdvanceLogStart
-has its own order, because it may free the space for which entries wait. All other actions, such as heartbeats, do not wait for
-entries, so a slow disk does not silence its member."""
+Invariant: no action overtakes a vote that is not durable. No answer to a PUSH, or to a part of a snapshot, overtakes the
+entries that it acknowledges. A PersistThenSend, and the actions that wait after it, leave in the order in which they came.
+AdvanceLogStart has its own order, because it may free the space for which entries wait. All other actions, such as heartbeats,
+do not wait for entries, so a slow disk does not silence its member."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class SaveCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class SaveSnapshot:
-    """Save the state that this member made of committed entries. None in a log without state: rewrite the start of the log,
-    because the snapshot with this start cannot be read."""
+    """Save `snapshot`, the state that this member made of committed entries. With None, in a log without state, write the start
+    of the log again, because the snapshot file with this start cannot be read."""
 
     snapshot: Snapshot | None
 
@@ -79,8 +79,8 @@ class SyncQueue:
         return batch
 
     def next_log_start(self) -> AdvanceLogStart | None:
-        """The next AdvanceLogStart, if any. It only concerns entries that are committed and durable, so it need not wait for
-        other steps."""
+        """The next AdvanceLogStart; None if none waits. It only concerns entries that are committed and durable, so it need not
+        wait for other steps."""
         return self._log_starts.popleft() if self._log_starts else None
 
     def synced(self, step: Step) -> None:

@@ -281,7 +281,7 @@ class PeerTransport:
     def spoke(self, peer: Peer, sender: str) -> None:
         """Records the connection that brings the requests of `sender`. A member uses one connection at a time, so an older
         silent connection is dead: a member that lost power does not close its connection. If both connections are used, two
-        processes claim this id; neither of them may make this member close the other's connection repeatedly."""
+        processes claim this id. Neither process may make this member close the other's connection repeatedly."""
         if sender not in self.peers or peer.closed:
             return
         links = self.inbound.setdefault(sender, {})
@@ -346,7 +346,7 @@ REASON_LENGTH_MAX = 200
 
 
 class BadRequests:
-    """The log of one service's bad requests."""
+    """Logs the bad requests of one service."""
 
     def __init__(self, logger: logging.Logger, clock: Clock) -> None:
         self._logger = logger

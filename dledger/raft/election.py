@@ -1,5 +1,5 @@
-"""The votes of a candidate, a member's contact to its leader, and a bound on the term in a message. Because of the bound one
-member, broken or forged, cannot use up the terms of a group.
+"""The votes of a candidate, a member's contact to its leader, and a bound on the term in a message. Because of this bound, one
+broken or forged member cannot use up the terms of a group.
 
 Invariant: a vote counts only for the term in which it was given, and a pre-vote never counts as a vote. A candidate that asks
 for pre-votes again keeps the votes that are still on their way. A leader that sent a message just now is not suspected. A term

@@ -330,7 +330,7 @@ class LeaderState:
         return peer in self.progress and self.progress[peer].votes_since(since_ms)
 
     def lag(self, peer: str) -> int | None:
-        """The number of committed entries that `peer` is missing. None if `peer` did not answer lately, or if its
+        """The number of committed entries that `peer` is missing. None if `peer` is no member, did not answer lately, or if its
         acknowledgements do not count yet."""
         known = self.progress.get(peer)
         if known is None or not self.recently_active(peer) or known.match_index < max(0, known.held_index):
@@ -368,7 +368,7 @@ class Transfer:
 
 
 def most_up_to_date(progress: Mapping[str, Progress], heard_since_ms: int) -> str | None:
-    """The follower that holds most entries, among those that answered lately and may be elected."""
+    """The follower that holds most entries, among those that answered lately and may be elected; None if there is none."""
     active = [peer for peer, known in progress.items() if known.votes_since(heard_since_ms)]
     return max(active, key=lambda peer: progress[peer].match_index, default=None)
 

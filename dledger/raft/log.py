@@ -184,7 +184,7 @@ class RaftLog:
         return self.prev_index <= index <= self.last_index and self._terms.term_at(index) == term
 
     def find_conflict(self, entries: Sequence[Entry]) -> int | None:
-        """The index of the first of `entries` that differs from this log or is new to it."""
+        """The index of the first of `entries` that differs from this log or is new to it; None if the log has all of them."""
         for index, block in Entries.of(entries).numbered():
             end = index + len(block)
             while index < end:

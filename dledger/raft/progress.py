@@ -154,8 +154,8 @@ class InFlight:
         return any(request is one for one, _ in self._requests)
 
     def begin(self, otherwise: int) -> int:
-        """The index after the oldest PUSH's previous entry, which is the first entry of the PUSH if it has entries; `otherwise`
-        if there is no PUSH."""
+        """The index at which the oldest PUSH in flight begins: the one after the PUSH's previous entry. Without a PUSH in
+        flight, `otherwise`."""
         oldest = self._requests[0][0] if self._requests else None
         return oldest.prev_index + 1 if isinstance(oldest, PushRequest) else otherwise
 
@@ -414,8 +414,8 @@ class Progress:
 
 
 def joined(next_index: int, members_index: int) -> Progress:
-    """The progress of a member that joined by entry `members_index`. No newcomer has its session, and late answers from before
-    do not count."""
+    """The progress of a member that joined by entry `members_index`. Its session is one that no newcomer has, so late answers
+    from before it joined do not count."""
     return Progress(next_index, session=SESSION_MAX + 1 + members_index)
 
 

@@ -266,8 +266,8 @@ class Raft:
         return self.actions()
 
     def receive(self, sender: str, message: Message, now_ms: int, ticket: int = 0) -> list[Action]:
-        """Handles a message from `sender`. The Reply to a request has its `ticket`. A stranger is answered, and changes
-        nothing."""
+        """Handles a message from `sender`. The Reply to a request has its `ticket`. A node outside the list of members is
+        answered, and changes nothing."""
         self.now_ms = now_ms
         known = sender in self.newer_config_peers or self.membership.knows(sender, self.committed_index)
         match message:
@@ -419,8 +419,8 @@ class Raft:
                 self.send(peer, RecoveryRequest(self.term, self.rejoin.session))
 
     def on_recovery_request(self, peer: str, request: RecoveryRequest, known: bool) -> RecoveryResponse:
-        """Answers a newcomer. A leader forgets everything that `peer` acknowledged before. An answer to a stranger never says
-        that the group is new."""
+        """Answers a newcomer. A leader forgets everything that `peer` acknowledged before. An answer to a node outside the list
+        of members never says that the group is new."""
         admits = NO_INDEX if self.leader is None else self.leader.admit(peer, request.session)
         return RecoveryResponse(self.term, request.session, self.has_past or not known, admits)
 

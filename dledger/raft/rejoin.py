@@ -16,8 +16,8 @@ answer. A member outside this list is missing the list's entry, so it can win no
 The leader forgets what a former life of the newcomer acknowledged. Each life has a `session`; PUSHes carry it, and their
 answers echo it.
 
-A member whose disk was set back to an earlier image has forgotten the same (dledger.raft.startnumbers detects this). It becomes
-a newcomer with a log.
+A member whose disk was set back to an earlier image has forgotten votes and acknowledgements too (dledger.raft.startnumbers
+detects this). It becomes a newcomer with a log.
 
 `DiskFreshnessCheck` decides whether a member that has started may count: the other members must answer that they know no newer
 disk of this member. The answers of a majority, this member included, are enough, because no election succeeds without a

@@ -88,8 +88,8 @@ def put_entries(
     check: int,
 ) -> tuple[bytes, int]:
     """Writes the entries of a block (dledger.raft.entries) to `room`, which is at `pos` of the data stream. Returns the index
-    units and the last entry's check value. `batch_position` is that of the first entry, `check` the check value of the entry
-    before."""
+    units and the last entry's check value. `batch_position` is the number of entries before the first entry in the same batch
+    (the entries of one sync), `check` the check value of the entry before."""
     at, start, units = 0, begin, bytearray()
     for number, end in enumerate(ends):
         entry = Entry(first_index + number, term, bytes(data[start + BLOCK_HEAD_BYTES : end]))

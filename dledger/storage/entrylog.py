@@ -1,9 +1,9 @@
 """The log on disk: entries and index units in DLedger 0.3's formats. Upstream: DLedgerMmapFileStore.
 
-The module also reads entries that are no longer in memory, outside the event loop, and finds the possible beginnings of a log
-whose first entries a snapshot covers: the beginnings of its data files. The log begins only where its first entry confirms the
-check value of the entry before, which is deleted: otherwise the first entry could neither be read nor repaired. To find such a
-beginning only headers and that entry are read. Only the files grow with the log.
+The module also reads, outside the event loop, entries that are no longer in memory. It also finds where a log may begin whose
+first entries a snapshot covers: only at the beginning of a data file. The log begins only where its first entry confirms the
+check value of the entry before. That entry is deleted, and with a wrong check value the first entry could neither be read nor
+repaired. To find such a beginning only headers and that entry are read. Only the files grow with the log.
 
 Invariant: an entry that `sync` covered is found again after any crash, and an entry that `cut` removed is not. Each check value
 continues the check value of the entry before, so data that an earlier entry left at a position is never taken for the next
@@ -387,9 +387,9 @@ class EntryLog:
 
 
 async def read_entries(log: EntryLog, first: int, entries_max: int, bytes_max: int) -> list[Entry]:
-    """Entries on the disk from `first` on, in order: at least one, at most `entries_max`, with bodies of at most `bytes_max`
-    together. The result ends at the end of a data file or before the first corrupt entry. Empty if the log was cut meanwhile,
-    or its beginning moved; the caller asks again.
+    """Entries on the disk from `first` on, in order, at most `entries_max`, with bodies of at most `bytes_max` together, but at
+    least one entry. The result ends at the end of a data file or before the first corrupt entry. It is empty only if the log
+    was cut meanwhile, or its beginning moved; the caller asks again.
 
     Raises: EntryUnreadable if entry `first` is not as it was written; OSError."""
     cuts, begin = log.cuts, log.begin
@@ -416,7 +416,7 @@ async def read_entries(log: EntryLog, first: int, entries_max: int, bytes_max: i
 
 
 async def check_at(log: EntryLog, position: int) -> int | None:
-    """The check value of the entry at `position`."""
+    """The check value of the entry at `position`; None if its header is not on disk."""
     header = await log.data.read(position, position + ENTRY_HEADER_BYTES)
     return stored_check(memoryview(header)) if len(header) == ENTRY_HEADER_BYTES else None
 
@@ -492,7 +492,7 @@ async def begin_with_file(log: EntryLog, position: int) -> Begin:
 
 
 async def first_of_file(log: EntryLog, position: int) -> IndexUnit | None:
-    """The index unit of the entry at `position`, made from the entry's header."""
+    """The index unit of the entry at `position`, made from the entry's header; None if no entry begins there."""
     unit = index_header(await log.data.read(position, position + ENTRY_HEADER_BYTES))
     return unit if unit is not None and unit.position == position else None
 

@@ -73,13 +73,13 @@ class FileList:
         return (self.first + len(self.files)) * self.file_bytes
 
     def file(self, number: int) -> SegmentFile | None:
-        """The file that begins at position `number` times the file size, if it exists."""
+        """The file that begins at position `number` times the file size; None if it does not exist."""
         at = number - self.first
         return self.files[at] if 0 <= at < len(self.files) else None
 
     def file_at(self, position: int) -> SegmentFile | None:
-        """The file that contains `position`, for readers of its mapping. The offset in the file is `position` modulo
-        `file_bytes`."""
+        """The file that contains `position`, for readers of its mapping; None if there is none. The offset in the file is
+        `position` modulo `file_bytes`."""
         return self.file(position // self.file_bytes)
 
     def rest_of_file(self, position: int) -> memoryview:
@@ -166,8 +166,8 @@ class FileList:
             self._soiled(start, len(there))[:] = bytes(len(there))
 
     async def begin_at(self, position: int) -> None:
-        """Deletes the files that end before `position`, in order. If `position` is beyond the end, all files are deleted, and
-        the next write is at `position`. Durable on return. Raises OSError."""
+        """Deletes the files before the file of `position`, in order. If `position` is beyond the end, all files are deleted,
+        and the next write creates the file of `position`. Durable on return. Raises OSError."""
         first = position // self.file_bytes
         while self.files and self.first < first:
             self.first += 1

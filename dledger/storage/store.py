@@ -8,7 +8,7 @@ deleted. A full disk is no failure: the refused write changes nothing, and waits
 
 Invariant: when `persist` returns, all of its steps survive a power cut; when it raises, the member must not answer any more. A
 cut is first announced in the checkpoint file, so that a crash during the cut cannot bring back half of the old tail. After a
-recovery there are only bytes after the last whole entry that a crash may have torn."""
+recovery the only bytes after the last whole entry are those that a crash may have torn."""
 
 from __future__ import annotations
 
@@ -224,8 +224,8 @@ class Store:
 
     async def vouch_for_kept(self, log: EntryLog, index: int) -> None:
         """Checks that the entries before `index` can be kept without the later entries. If an entry is too corrupt for this,
-        nothing is cut, and the checkpoint records which entries were durable. Otherwise a start that finds fewer entries would
-        take the others for torn, although other members may count on them. Raises LogDamaged, OSError."""
+        nothing is cut, and the checkpoint records which entries were durable. Without this record, a start that finds fewer
+        entries would take the missing ones for torn, although other members may count on them. Raises LogDamaged, OSError."""
         try:
             log.kept(index)
         except LogDamaged:

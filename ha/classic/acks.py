@@ -1,8 +1,9 @@
 """Log ends of the slaves of a pair's master.
 
-Invariant: a counted offset stays counted, because a slave has held it. A slave that came without a log is missing everything
-below the file with which its log began, and a slave that reconnects may be this slave. So both do not count for waiting sends
-below this file. Only a connected slave that has reported its end is reachable. Pure."""
+Invariant: a counted offset stays counted, because a slave has held it. A slave that came without a log gets the log from the
+start of a file on, and is missing everything below. A slave that reconnects above this start may be the same slave. So neither
+counts for a waiting send that ends at or below this start. Only a connected slave that has reported its end is reachable.
+Pure."""
 
 from __future__ import annotations
 

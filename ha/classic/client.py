@@ -1,8 +1,9 @@
 """The slave of a pair. Upstream: DefaultHAClient.
 
 Invariant: the slave follows a master only if the master's log has the last complete record of the slave's log at the same
-offset, byte for byte. The protocol itself compares nothing, so after the master lost its tail the slave's log would mix two
-logs. If only the master's HA address is known, the master cannot be asked for records, and is followed without this check."""
+offset, byte for byte. The protocol itself compares nothing. Without this check, after a master lost the end of its log, new
+bytes of the master would follow old bytes that only the slave has. If only the master's HA address is known, the master cannot
+be asked for records, and is followed without this check."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class PairTransferHeader(NamedTuple):
 
     @staticmethod
     def decode(data: Readable) -> PairTransferHeader:
-        """Decode a header. Raises FrameError for an offset or a body size that no frame can have."""
+        """Decode a header. Raises HAFrameError for an offset or a body size that no frame can have."""
         header = PairTransferHeader(*TRANSFER.unpack(data))
         if header.offset < 0 or not 0 <= header.body_size <= BODY_SIZE_MAX:
             raise HAFrameError(f"a transfer frame of {header.body_size} bytes at {header.offset}")
@@ -47,7 +47,7 @@ def encode_report(max_offset: int) -> bytes:
 
 
 def decode_report(data: Readable) -> int:
-    """The slave's log end. Raises FrameError for an offset that no log can have."""
+    """The slave's log end. Raises HAFrameError for an offset that no log can have."""
     (max_offset,) = REPORT.unpack(data)
     if max_offset < 0:
         raise HAFrameError(f"a report of {max_offset}")

@@ -1,8 +1,8 @@
 """The master's end of one classic link, from the slave's first report to the end of the connection.
 
 Invariant: one gapless range of the log is sent, and each frame lies in one segment. A report is never above the sent range and
-never below an earlier report. The first report is an offset within the log. Upstream accepts any report, so a slave with a
-longer log than its master's acknowledges sends that it does not hold.
+never below an earlier report. The first report is an offset within the log; other reports end the connection. Upstream accepts
+any report, so there a slave with a longer log than its master's acknowledges sends that it does not hold.
 
     WAITING --first report--> SENDING          any --error--> CLOSED
 

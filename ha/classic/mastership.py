@@ -1,7 +1,7 @@
 """The mastership in a pair: the links, and the log ends of the slaves. Upstream: DefaultHAService.
 
 Invariant: this broker is master by configuration, so its log is authoritative, and as in upstream all of it is confirmed. Sends
-above `acked_end` wait for a slave."""
+that end above `acked_end` wait for a slave."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ class PairMastership:
 
     @property
     def acked_end(self) -> int:
-        """The offset up to which sends may be answered: what at least one slave has held, or the whole log if sends wait for no
-        slave."""
+        """The offset up to which sends may be answered: the end of what at least one slave has held, or the log's end if sends
+        wait for no slave."""
         if not self._pair.waits_for_slave:
             return self._log.max_offset()
         return self.followed_end()

@@ -15,7 +15,7 @@ from ha.slave.link import Action, Advance, Close, Confirm, LogRange, Send, Slave
 
 
 class ClassicSlaveLink:
-    """The link; it is used like a SlaveLink, but has no durable steps."""
+    """The link; it is used like a SlaveLink, but asks for no Cut and no PersistEpochs."""
 
     def __init__(
         self,

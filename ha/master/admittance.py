@@ -1,8 +1,9 @@
 """Authorisation of slaves: a slave needs an id that the controllers know, and must connect from this id's registered host.
 
-Invariant: an admitted slave is in the controllers' table, as last read, with its id and host. A slave is rejected only after a
-read of the table that started after the slave came. However many unknown links come, only one read at a time is running or
-planned, and it starts at least `READ_AGAIN_MS` after the end of the last read. A table is used until the next table was read.
+Invariant: an admitted slave is in the controllers' table, as last read, with its id and, unless the host check is off, its
+host. A slave is rejected only after a read, successful or not, that started after the slave came. However many unknown links
+come, only one read at a time is running or planned, and it starts at least `READ_AGAIN_MS` after the end of the last read. A
+table is used until the next table was read.
 
     come --in the table--> Admit
     come --not in it--> waiting --read starts--> asked --table read, in it--> Admit

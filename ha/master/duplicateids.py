@@ -1,7 +1,7 @@
-"""Detection of two brokers with one identity. Each connection of one broker ends the connection of the other.
+"""Detection of two brokers with one broker id. Each new connection of one broker ends the connection of the other.
 
-Invariant: a broker that lost its connection replaces the connection only once in `WINDOW_MS`, and is never reported as a
-duplicate."""
+Invariant: an id is reported only after more than REPLACED_MAX replacements, each at most WINDOW_MS after the one before. So a
+single broker that reconnects now and then is not reported."""
 
 from __future__ import annotations
 

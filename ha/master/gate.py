@@ -1,6 +1,7 @@
 """The shell of Admittance: reads the controllers' table of replicas, and admits or rejects the links of slaves.
 
-Invariant: rejected links are only counted. For at most `HOSTS_LOGGED_MAX` hosts the time of the last log line is kept."""
+Invariant: a rejected link leaves nothing in memory but a count, and the time of the last log line for at most
+`HOSTS_LOGGED_MAX` hosts."""
 
 from __future__ import annotations
 

@@ -72,7 +72,8 @@ class Acked:
 
 @dataclass(slots=True)
 class Batch:
-    """The next frame: write `header`, then `size` bytes of the log at `offset`. A notice has no bytes of the log."""
+    """The next frame: write `header`, then `size` bytes of the log at `offset`. A notice (a frame that only announces an epoch
+    or the confirm offset) has no bytes of the log."""
 
     header: bytes
     offset: int
@@ -262,8 +263,8 @@ class MasterLink:
         return self.writable(now_ms)
 
     def writable(self, now_ms: int) -> list[Action]:
-        """The next frame. It has a body, or announces an epoch without bytes, or is an overdue frame without a body; nothing if
-        all is sent."""
+        """The next frame, if one may be written now. It has a body, or only announces an epoch or the confirm offset, or
+        rejects the slave, or is an overdue heartbeat. A Close instead if the epoch of the next byte is unknown."""
         if self.state is not SENDING or self._held:
             return []
         offset, master = self.next_offset, self._master

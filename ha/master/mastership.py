@@ -228,9 +228,9 @@ class Mastership:
             self._perform(self.sync_state_set.acked(broker_id, offset, caught_up_ms, self._now_ms()))
 
     def _began(self, connection: MasterConnection, offset: int) -> None:
-        """Note that the slave's log ends at `offset`, and find out whether a Java slave cuts its log again and again. A cut log
-        ends at the start of an epoch. If the last link began there too, and the slave acknowledged more since, the log was cut
-        again."""
+        """Note that the slave's log ends at `offset`, and find out whether a Java slave cuts its log at each connection. A log
+        that was cut ends at the start of an epoch. If the last link began at this offset too, and acknowledged more before it
+        ended, the log was cut again."""
         broker_id = connection.slave_broker_id
         connection.began_at = offset
         former = self._former_links.get(broker_id)
@@ -256,8 +256,8 @@ class Mastership:
             self._perform(self.sync_state_set.disconnected(broker_id, self._now_ms()))
 
     def pace_of(self, broker_id: int) -> int | None:
-        """The limit of bytes a second for a slave that is catching up. Other slaves have no limit, because acknowledgements
-        wait for them."""
+        """The limit of bytes a second for a slave that is catching up. None if no limit is set, or if acknowledgements wait for
+        this slave."""
         limit = self._catch_up_limit()
         return None if limit is None or broker_id in self.sync_state_set.union() else limit
 

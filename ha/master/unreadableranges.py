@@ -1,7 +1,8 @@
 """Ranges of the log that slaves need but that the disk does not return.
 
-Invariant: an unreadable range ends only the link that needs it. The slave reconnects at intervals. For each segment this is
-logged once, and then every half minute while it lasts. Each time the slave may be missing a different part of one record."""
+Invariant: an unreadable range ends only the link that needs it. The slave reconnects at intervals. For each slave and segment
+this is logged once, and then every half minute while it lasts. The log line is by segment, because at each connection the slave
+may need another part of the same record."""
 
 from __future__ import annotations
 

@@ -369,7 +369,7 @@ class HAService:
 
     @property
     def mastership(self) -> Mastership | None:
-        """The present mastership, if this broker leads under controllers."""
+        """The present mastership; None unless this broker leads under controllers."""
         return self._end if isinstance(self._end, Mastership) else None
 
     def in_sync_count(self) -> int:
@@ -406,8 +406,8 @@ class HAService:
         return not missing
 
     async def still_leads(self) -> bool:
-        """Always True: under controllers the controllers are asked (see broker.role.membership), and in a pair there is no
-        election."""
+        """Always True. Under controllers, broker.role.membership learns from the controllers when this broker no longer leads.
+        In a pair there is no election."""
         return True
 
     def acked_end(self) -> int:

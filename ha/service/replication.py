@@ -1,7 +1,7 @@
 """The broker's interface to the replication of its log, under controllers, in a pair and in a Raft group.
 
-Invariant: `acked_end` is 0 unless this broker leads. Data that ends at or below `acked_end` survives as described in the
-broker's contract."""
+Invariant: `acked_end` is 0 unless this broker leads. The broker's contract (broker.role.contract) lists the failures that data
+up to `acked_end` survives."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """A slave of a set with elected masters. Upstream: AutoSwitchHAClient.
 
-Invariant: the invariant of Follower (ha/slave/follower.py) holds for the epoch file too."""
+Invariant: as in Follower (ha/slave/follower.py), there is one connection at a time, and no change on disk is cancelled. This
+includes changes of the epoch file."""
 
 from __future__ import annotations
 

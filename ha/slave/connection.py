@@ -89,7 +89,8 @@ class SlaveConnection(asyncio.BufferedProtocol):
         return self._transport is not None and not self.closed.done()
 
     async def next_durable_step(self) -> Cut | PersistEpochs | None:
-        """Wait for the next durable step. The link continues only after `step_done`. None once the connection has ended."""
+        """Wait for the next action that the caller must make durable: a Cut or a PersistEpochs. The link continues only after
+        `step_done`. None once the connection has ended."""
         return await self._to_do.get()
 
     def step_done(self, actions: list[Action]) -> None:

@@ -1,8 +1,8 @@
 """A slave's side of replication, for both kinds of links: follows one master, and reconnects when the connection ends.
 
-Invariant: there is one connection at a time. A durable step is never cancelled: `stop` waits for it, and when `stop` returns,
-neither the socket nor a step uses the log. A step that fails on a full disk ends the connection, and is repeated on the next
-connection."""
+Invariant: there is one connection at a time. A durable step (a change of log or epoch file that must be on disk before the link
+continues) is never cancelled: `stop` waits for it. When `stop` returns, neither the socket nor a step uses the log. A step that
+fails on a full disk ends the connection, and is repeated on the next connection."""
 
 from __future__ import annotations
 
@@ -149,8 +149,8 @@ class Follower:
 
     async def _connected_to(self, address: str) -> int | None:
         """Run one connection. Returns the delay before the next connection. None means the same delay as before this
-        connection: the master sent no log, or ended the connection soon, as a master does that meets two brokers with one
-        id."""
+        connection: the master was not reached, this log does not fit the master's log, no frame came, or the connection ended
+        soon. A connection ends soon if two brokers have one id."""
         log = self._log
         if (log.max_offset(), log.confirm_offset()) != self._whole:
             if not await self._durably(cut_partial_record(log)):

@@ -110,8 +110,8 @@ class LeftBehind:
 
 @dataclass(frozen=True, slots=True)
 class MasterProof:
-    """A Java master's report right before this link, independent of its epoch file. The master leads `epoch`, and its log
-    equals this log up to `same_end`, as the record that ends there shows; 0 if the record differs."""
+    """What a Java master reported right before this link, apart from its epoch file. The master leads `epoch`. Its log equals
+    this log up to `same_end`, because both have the same record that ends there; 0 if the records differ."""
 
     epoch: int
     same_end: int
@@ -252,7 +252,7 @@ class SlaveLink:
             self._epoch_max = max(self._epoch_max, epoch)
 
     def _check_named(self, epoch: int) -> None:
-        """Raises FrameError if the epoch is newer than the named epochs."""
+        """Raises HAFrameError if the epoch is newer than the named epochs."""
         if self._epoch_max is not None and epoch > self._epoch_max:
             self.epoch_ahead = epoch
             raise HAFrameError(
@@ -500,8 +500,8 @@ class SlaveLink:
         return self._log_min == self._log_end and len(self._own.truncate_suffix(self._log_end)) == 0
 
     def _nothing_confirmed_since_the_beginning(self) -> bool:
-        """Whether both logs are complete, and nothing in this log is confirmed. The first masters of the logs differ. So this
-        log has no record of the master's log, and no record that another replica is known to hold."""
+        """Whether both logs begin at offset 0, and nothing in this log is confirmed. As no common epoch was found, their first
+        masters differ. So this log has no record of the master's log, and no record that another replica is known to hold."""
         return self._confirm == self._log_min == self._own.entries[0].start_offset == 0 and (
             self._master.entries[0].start_offset == 0
         )

@@ -1,5 +1,5 @@
-"""The outcomes of a soak's messages, compared with the messages that are read: by a consumer during the run, and once more at
-its end, as far as they are left.
+"""Compares the outcomes of a soak's sends with the messages that a consumer reads during the run, and with the messages that
+are left at its end.
 
 Invariant: a message has its own number and is sent once. Memory holds only the part of a queue that retention has left, and
 one byte for each earlier message, so a run of hours takes little memory. Offsets are positions in a queue; times are wall
@@ -84,8 +84,8 @@ class QueueAccount:
             self._compare(offset, self._acknowledged[at] - 1, number)
 
     def begin_at(self, offset: int, seen_ms: int) -> None:
-        """At `seen_ms` the queue began at this offset. An earlier beginning, seen on a replica that has kept more, changes
-        nothing."""
+        """Note that the queue began at this offset at `seen_ms`. If the offset is below the known beginning, because a replica
+        has kept more, nothing changes."""
         if offset <= self.base:
             return
         gone = min(offset - self.base, len(self._acknowledged))
@@ -141,8 +141,8 @@ class QueueAccount:
 class Book:
     """All messages of a run. The log is kept for at least `reserved_ms`.
 
-    After the delay, delayed messages are in a queue whose offsets their sender does not get, so only their arrival is known.
-    They may arrive twice, if a failover happens between a delivery and its record."""
+    A delayed message enters its queue after the delay, and its sender does not get the offset there. So only its arrival can be
+    checked. They may arrive twice, if a failover happens between a delivery and its record."""
 
     def __init__(self, reserved_ms: int) -> None:
         self.faults = Faults()

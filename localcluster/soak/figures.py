@@ -1,4 +1,4 @@
-"""The metrics that a soak draws, the processes that have them, and the formatting of values.
+"""The metrics that a soak draws, the processes that have each metric, and the formatting of values.
 
 Invariant: the name of every column in a recording is `column` of a process name and a metric. Pure."""
 

@@ -1,4 +1,4 @@
-"""Whether a metric is flat, or grows with time.
+"""Decides whether a metric is flat or grows with time.
 
 Invariant: the first third of a run never counts, because caches fill, and nothing is old enough for retention yet. Pure."""
 

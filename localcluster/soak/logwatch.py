@@ -1,4 +1,4 @@
-"""Log lines of a cluster's processes that should not occur: errors, and Python's own tracebacks.
+"""Finds log lines of a cluster's processes that should not occur: errors, and Python's own tracebacks.
 
 Invariant: each line is checked once, when it is complete, and only the first LINES_MAX are kept."""
 

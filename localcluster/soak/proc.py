@@ -1,6 +1,6 @@
-"""The kernel's figures of a process, from /proc.
+"""Reads the resource use of a process from /proc.
 
-Invariant: a process that has ended has no figures, and never gets those of another process with the same pid."""
+Invariant: a process that has ended has no values. The values of another process that got its pid are never used."""
 
 from __future__ import annotations
 

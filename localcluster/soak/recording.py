@@ -1,7 +1,8 @@
 """Metrics over time, in bounded memory.
 
-Invariant: there are never more than ROWS_MAX moments. When that number is reached, every second moment is dropped, and from
-then on only every second moment is recorded, and so on. So the moments are spread evenly over the run. Pure."""
+Invariant: there are never more than ROWS_MAX moments. When that number is reached, every second recorded moment is dropped, and
+from then on moments are recorded half as often. This is repeated each time. So the moments are spread evenly over the run.
+Pure."""
 
 from __future__ import annotations
 

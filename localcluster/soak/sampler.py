@@ -1,5 +1,5 @@
-"""The metrics of one moment. Those of processes come from the kernel, those of brokers from the brokers, and those of the load
-from sender and consumer.
+"""Samples all metrics at one moment. Metrics of processes come from the kernel, those of brokers from the brokers, and those of
+the load from sender and consumer.
 
 Invariant: a process that does not answer or does not run has no values at that moment, and costs at most ANSWER_MS_MAX."""
 

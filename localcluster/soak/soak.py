@@ -1,7 +1,7 @@
 """A soak: a cluster under load with repeated faults. It is sampled continuously and judged at the end.
 
 Invariant: the page is rewritten during the run and once more at the end, however the run ends. Only a run that was not
-interrupted reads all messages again and claims that none is lost."""
+interrupted reads the remaining messages again, and may claim that none is lost."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The result of a soak: rows of verdicts from the book, the metrics, the logs and the faults.
 
-Invariant: a soak passes only if no row fails; a row that is unknown does not fail. Nothing is claimed about unexamined data.
-Pure."""
+Invariant: a soak passes only if no row fails. A row is unknown if its data was not examined; such a row does not fail. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ SEGMENTS_ALLOWED = 3
 
 @dataclass(slots=True)
 class SoakFindings:
-    """What a verdict needs besides book and metrics: lines about unexpected events, each of which is a fault."""
+    """What a verdict needs besides the book and the metrics: texts about unexpected events, each of which is a fault."""
 
     ended: list[str] = field(default_factory=list)
     """Processes that ended although nothing stopped them."""

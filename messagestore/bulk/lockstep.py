@@ -1,9 +1,10 @@
-"""Find the record boundaries of a chunk with many walkers: one numpy step moves each walker by one record.
+"""Find the record boundaries in a chunk of log. Many walkers, each a position in the chunk, move together: one NumPy step moves
+each walker by one record.
 
 Invariant: the result is exactly that of a walk record by record from the chunk's beginning. The first walker starts at a known
-boundary; the others start at places that only look like records. Each walker must end exactly where the next walker started,
-so every start is reached from the known boundary by record sizes alone. If a walker misses the next start, nothing is
-returned. Pure."""
+boundary; the others start at places that only look like records. Each walker must end exactly where the next walker started, so
+every start is reached from the known boundary by record sizes alone. If a walker misses the next start, the result is None.
+Pure."""
 
 from __future__ import annotations
 

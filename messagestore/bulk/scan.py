@@ -1,7 +1,7 @@
 """Scanning many entries of a consume queue at once.
 
 Invariant: an entry is counted only if it is whole, its record lies below the limit, and the records follow each other in the
-log. Fillers and torn or unwritten entries are not counted. Pure."""
+log. Fillers (entries for queue offsets without a record) and torn or unwritten entries are not counted. Pure."""
 
 from __future__ import annotations
 

@@ -2,8 +2,9 @@
 
 Invariant: every record that ends at or below `position` has its entries, and no record that ends above the confirm offset has
 one. A run ends at the first record above its limit; only a moved confirm offset starts the next run. No other record of a
-master ends a run: if a record skips queue offsets, the gap is bridged, counted and logged. `known` holds facts of records as
-they are in the log, but for the record CRC. Code that cuts the log, or lets other code write to it, clears `known` first."""
+master ends a run: if a record skips queue offsets, the gap is bridged, counted and logged. `known` holds the fields
+(QueueFacts) of records that were just appended, so that dispatch need not read them; they equal the fields in the log, except
+for the property with the record CRC. Code that cuts the log, or lets other code write to it, clears `known` first."""
 
 from __future__ import annotations
 
@@ -79,10 +80,10 @@ class Dispatcher:
         """Dispatch at most `records_max` records from `position` on, but no record that ends above `limit`.
 
         `buffer` holds log bytes from offset `start` on, of one segment that ends at `segment_end`. Returns True if the run
-        stopped because of `records_max`, of many new queues or of the end of the segment. Returns False if the run needs a
-        higher limit or more bytes to continue. Raises StoreCorrupted if no record is at a position below the limit, and
-        OSError if the disk is full; the same run may then be tried again. In bulk, a run may take thousands of records more
-        than `records_max`."""
+        stopped because of `records_max`, of many new queues, or of a segment's end below `limit`. Returns False if the run
+        needs a higher limit or more bytes to continue. Raises StoreCorrupted if bytes that should be a record below `limit` are
+        invalid, and OSError if the disk is full; the same run may then be tried again. In bulk, a run may take thousands of
+        records more than `records_max`."""
         self._new_queues = 0
         end = min(limit, segment_end)
         records_max -= self._put_known(end, records_max)

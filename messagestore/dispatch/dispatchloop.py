@@ -2,7 +2,7 @@
 
 Invariant: dispatch never passes the confirm offset. While the disk has no room for consume queues, or does not return the log,
 dispatch waits, and `full` or `unread` is set. On a slave without waiting consumers, dispatch waits until some bytes have
-gathered: records cost a fifth if many are dispatched at once."""
+gathered, because a record costs a fifth of the time if many are dispatched at once."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class DispatchLoop:
         self._callbacks.append(callback)
 
     def wake(self) -> None:
-        """There may be something to dispatch."""
+        """Called when there may be something to dispatch."""
         self._wanted.set()
 
     @contextmanager

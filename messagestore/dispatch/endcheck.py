@@ -1,9 +1,9 @@
 """The check at a start whether consume queues list every record of the log. Missing entries are rebuilt from the log.
 
 Invariant: after `run` each queue lists every record of the log that ends at or below the offset that `run` returned, or the
-start is refused. A queue's expected end is its remembered end plus the records that the log holds behind it. The queue's own
-files are used if they agree with the expected end. Memory is bounded by the number of queues, and other tasks run between two
-slices of a walk."""
+start is refused. A queue's expected end is the end in the file of queue ends (messagestore.queues.ends), plus the number of the
+queue's later records in the log. The queue's own files are used if they agree with the expected end. Memory is bounded by the
+number of queues, and other tasks run between two slices of a walk."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def named(key: Key) -> str:
 
 
 class QueueCheck:
-    """`remembered` is None if no ends of queues are known. `dispatcher` knows the log's record framing. With `mends`, the
-    check adds missing entries. Without `mends`, as in Raft mode, the running store's dispatch adds them, because it compares
-    records and waits for other members if a record is corrupt. This check does not compare, so a corrupt record could get it
-    to add entries under a topic that no record has."""
+    """`remembered` is None if there is no file of queue ends. `dispatcher` knows the log's record framing. With `mends`, the
+    check adds missing entries. Without `mends`, as in Raft mode, dispatch adds them once the store runs. That dispatch compares
+    records with their checksums, and waits for a repair if a record is corrupt. This check compares no checksum, so a record
+    with a corrupt topic could make it add entries for a topic that does not exist."""
 
     def __init__(
         self,
@@ -195,8 +195,8 @@ class QueueCheck:
         return 0
 
     async def _reliable_end(self, queue: ConsumeQueue) -> int:
-        """The place of the entry before the first corrupt entry. That entry is cut too: the corruption may begin in its tags
-        code, which can have any value."""
+        """The place of the entry before the first corrupt entry. The queue is cut at this place, so this entry is removed too:
+        the corruption may begin in its tags code, which can have any value."""
         return await queue.intact_end() - 1
 
     async def _is_its_own(self, key: Key, queue: ConsumeQueue) -> bool:

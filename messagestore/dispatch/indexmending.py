@@ -1,9 +1,10 @@
-"""Repair of the index: damaged files are found and deleted, and records that no file lists are indexed again from the log. For
-files of other versions, the repair finds from which record on they have tags.
+"""Repair of the index: damaged files are found and deleted, and records that no file lists are indexed again from the log. In
+files of other versions, the repair finds the first record from which on tags are indexed.
 
-Invariant: a gap is filled only up to the place up to which the index was filled when the gap was found, and no record gets an
-entry twice. Before the store runs, only the file for new records and some MiB of log are examined. Everything else is checked
-and rebuilt while the store runs, in slices of some milliseconds with pauses between them."""
+Invariant: a gap is a part of the log whose records no file lists. It is filled at most up to the log offset up to which records
+were indexed when the gap was found. No record gets an entry twice. Before the store runs, only the file for new records and
+some MiB of log are examined. Everything else is checked and rebuilt while the store runs, in slices of some milliseconds with
+pauses between them."""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ class GapWriter(IndexTable):
 
 
 class GapProbe(GapWriter):
-    """Takes no record, but counts those that would be taken."""
+    """Counts the records that GapWriter would index, and indexes none."""
 
     def take(self, phy: int, hashes: list[int], store_timestamp: int) -> None:
         pass
@@ -204,8 +205,8 @@ class IndexMending:
     # Faults of a file
 
     async def _outline_fault(self, file: IndexFile) -> str | None:
-        """Compare the header, the first and the last entry with each other and with the entries' records. An unreadable record
-        proves nothing. Raises OSError."""
+        """Compare the header, the first and the last entry with each other and with the entries' records. Returns the fault, if
+        any. An unreadable record proves nothing. Raises OSError."""
         begin_ms, end_ms, last = file.begin_timestamp, file.end_timestamp, file.index_count - 1
         numbers = (FIRST_ENTRY, last)
         header = file.header()
@@ -254,7 +255,7 @@ class IndexMending:
         return None if isinstance(facts, int) else facts
 
     async def _content_fault(self, file: IndexFile) -> str | None:
-        """Check all of the file. Raises OSError."""
+        """The fault of the file, all of which is read; None if there is none. Raises OSError, FilesChanged."""
         if (why := await self._outline_fault(file)) is not None:
             return why
         limit, end_phy = file.index_count, file.end_phy
@@ -276,8 +277,8 @@ class IndexMending:
     async def _ahead_fault(
         self, file: IndexFile, ahead: list[tuple[int, int, int]], limit: int
     ) -> str | None:
-        """Check the result of Chains.slots_ahead. All messages with a tag are in one chain, which may have grown long
-        meanwhile."""
+        """The fault in the result of Chains.slots_ahead; None if there is none. All messages with a tag are in one chain, which
+        may have grown long meanwhile. Raises FilesChanged."""
         left = SLICE_ENTRIES
         for slot, number, newest in ahead:
             at = number
@@ -352,7 +353,7 @@ class IndexMending:
 
     async def _sample(self, name: str, number: int) -> TaggedSample | None:
         """Return None if the record proves nothing: it has no tag, it cannot be read, or another file may hold its last
-        entries. Raises OSError."""
+        entries. Raises OSError, FilesChanged."""
         file = self.index.named(name)
         if file is None or number >= file.index_count:
             raise FilesChanged

@@ -107,8 +107,8 @@ class SavedQueues:
         self._checkpoint.tables = True
 
     async def _load_ends(self) -> QueueEnds | None:
-        """The remembered queue ends; None if the checkpoint is not of this implementation or Java has run since. Raises
-        OSError."""
+        """The stored ends of queues; None if there are none, if the checkpoint is not of this implementation, or if Java has
+        run since. Raises OSError."""
         ends = decode_queue_ends(await self._files.read(ENDS_FILE))
         if ends is None or self._checkpoint.java_wrote or not (self._checkpoint.ours or self._damaged):
             await self._files.remove(ENDS_FILE)
@@ -117,8 +117,8 @@ class SavedQueues:
         return ends
 
     async def check_queues(self, listed_end: int, loaded_limit: int, *, mends: bool = True) -> int:
-        """Run QueueCheck, after the queues were loaded. Upstream remembers no ends, so its queue files are trusted. Raises
-        OSError or QueueUnmendable."""
+        """Run QueueCheck, after the queues were loaded. Upstream stores no ends of queues, so the queue files of an upstream
+        store are trusted. Raises OSError or QueueUnmendable."""
         check = QueueCheck(self._log, self._queues, self._dispatcher, await self._load_ends(), mends=mends)
         return await check.run(listed_end, loaded_limit, believes=not self._checkpoint.ours)
 
@@ -197,10 +197,10 @@ class SavedQueues:
         self._damaged = False
 
     async def ends_known_beyond(self, offset: int) -> bool:
-        """Called before the log begins at `offset`: store the ends of all queues unless they are stored as of a later offset.
-        Only its own files show the end of a queue whose messages are deleted now. Returns False, so that the log does not
-        begin there, while the checkpoint guarantees nothing above `offset`, and after a cut meanwhile. Returns True if the
-        disk is too full to store the ends, because deletions make room. Raises OSError."""
+        """Called before the log begins at `offset`: store the ends of all queues unless ends as of a later offset are stored.
+        If the messages of a queue are deleted now, the log does not show the queue's end any more. Returns False, so that the
+        log does not begin there yet, if the checkpoint guarantees nothing above `offset`, or if the log was cut meanwhile.
+        Returns True if the disk is too full to store the ends, because deletions make room. Raises OSError."""
         if self._ends_at is not None and self._ends_at > offset:
             return True
         if not any(offset < each <= self.vouched_offset for each in self._boundaries):
@@ -210,8 +210,8 @@ class SavedQueues:
 
     async def save_ends(self, *, at_once: bool = False) -> bool:
         """If it is due, store durably the ends of all queues as of an offset that the checkpoint on disk guarantees. It is due
-        if no ends are stored, and after some MiB of log; with `at_once`, after any new record. Other tasks run meanwhile, and
-        a cut ends the attempt. On a full disk the old file stays, and the result is False. Raises OSError."""
+        if no ends are stored, and after some MiB of log; with `at_once`, after any new record. Other tasks run meanwhile, and a
+        cut ends the attempt. On a full disk the old file stays. Returns False only then. Raises OSError."""
         position = max((each for each in self._boundaries if each <= self.vouched_offset), default=0)
         step = 1 if at_once else self._ends_step
         if position <= self._log.min_offset or (

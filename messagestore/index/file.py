@@ -2,7 +2,7 @@
 
 Invariant: entries are in log order and never rewritten. Each entry points to the entry before it in its slot's chain, so
 entries can be cut from the end exactly. The header is written when the file is synced or cut; after a crash, entries above the
-header's count are put again. Hashes are matched, so the caller must compare the keys."""
+header's count are put again. A search compares only hashes, so the caller must compare the keys."""
 
 from __future__ import annotations
 
@@ -88,9 +88,9 @@ def file_size_for(slots: int, entries: int) -> int:
 
 
 class IndexFile:
-    """`slots` and `entries` are the geometry, which the file itself does not record. `header` is the file's beginning. The
-    caller does not read it through the mapping: a new file has no block there, and such a read kills the process on a full
-    file system in memory."""
+    """`slots` and `entries` are the geometry, which the file itself does not record. `header` is the file's beginning, which
+    the caller has read without the mapping: a new file may have no disk block there, and on a full file system in memory a read
+    through the mapping would then kill the process."""
 
     def __init__(self, file: SegmentFile, slots: int, entries: int, header: bytes) -> None:
         self.file = file
@@ -176,7 +176,7 @@ class IndexFile:
         )
 
     def grew(self, index_count: int, used_slots: int, phy: int, store_timestamp: int) -> None:
-        """Entries below number `index_count` were put into `view`, the last of them for the record at `phy`."""
+        """Note that entries below number `index_count` are in `view`, the last of them for the record at `phy`."""
         self.index_count, self._used_slots = index_count, used_slots
         self.end_phy, self.end_timestamp = phy, store_timestamp
 

@@ -11,7 +11,7 @@ from messagestore.index.file import ENTRY, FIRST_ENTRY, HEADER, I32_MAX, ROUNDIN
 
 
 def header_fault(header: bytes, entries_max: int) -> str | None:
-    """The fault of the header of a file with entries."""
+    """The fault of the header of a file with entries; None if there is none."""
     begin_ms, end_ms, begin_phy, end_phy, used_slots, count = HEADER.unpack(header)
     if count > entries_max:
         return f"its header counts {count - FIRST_ENTRY} entries, and it has room for {entries_max - FIRST_ENTRY}"
@@ -25,7 +25,7 @@ def header_fault(header: bytes, entries_max: int) -> str | None:
 
 
 def ends_fault(header: bytes, first: bytes, last: bytes) -> str | None:
-    """The fault that the first or last entry shows if compared with the header."""
+    """The fault that the first or last entry shows if compared with the header; None if there is none."""
     begin_ms, end_ms, begin_phy, end_phy, _, count = HEADER.unpack(header)
     _, first_phy, first_seconds, first_previous = ENTRY.unpack(first)
     _, last_phy, last_seconds, _ = ENTRY.unpack(last)
@@ -48,7 +48,7 @@ class Chains:
         self._limit = limit
 
     def entries_fault(self, content: bytes, end_phy: int) -> str | None:
-        """The fault of the next entries. No entry may lead behind `end_phy`."""
+        """The fault of the next entries; None if there is none. No entry may lead beyond `end_phy`."""
         newest, slots, before, number = self._newest, len(self._newest), self._phy, self._number
         for value, phy, seconds, previous in ENTRY.iter_unpack(content):
             if value < 0 or seconds < 0 or not before <= phy <= end_phy:

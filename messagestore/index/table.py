@@ -1,8 +1,8 @@
 """All index files of a store, which find records by key or tag. Upstream: IndexService.
 
-Invariant: files follow each other in log order. A record below `phy_end` is indexed, or lies in a gap between files or behind
-the last file. The file that takes new records has no gap behind it. A record is indexed completely or not at all, whatever
-fails on the way. Everything can be rebuilt from the commit log."""
+Invariant: files follow each other in log order. A record below `phy_end` is indexed, or lies in a gap: a range that no file
+lists, between two files or after the last file. No gap follows the file that takes new records. A record is indexed completely
+or not at all, whatever fails on the way. Everything can be rebuilt from the commit log."""
 
 from __future__ import annotations
 
@@ -168,16 +168,16 @@ class IndexTable:
         return next((file for file in self.files if file.file.name == name), None)
 
     def resume(self) -> None:
-        """All records up to the last listed record are listed. New records go into the newest file."""
+        """Note that all records up to the last listed record are listed. New records go into the newest file."""
         self._sealed = False
         self.phy_end = self._files[-1].end_phy + 1 if self._files else 0
 
     def seal(self, phy_end: int) -> None:
-        """Records from the boundary `phy_end` on go into a new file. Unlisted records before `phy_end` are a gap."""
+        """Put records from the boundary `phy_end` on into a new file. Unlisted records before `phy_end` are a gap."""
         self._sealed, self.phy_end = True, phy_end
 
     def filled(self) -> None:
-        """No record before `phy_end` is missing, so new records go into the newest file."""
+        """Note that no record before `phy_end` is missing. New records go into the newest file."""
         self._sealed, self._gapless = False, True
 
     def gaps(self) -> list[Gap]:
@@ -251,7 +251,7 @@ class IndexTable:
 
     @property
     def newest(self) -> IndexFile | None:
-        """The file that takes new records."""
+        """The file that takes new records; None if the next record begins a new file."""
         return None if self._sealed or not self._files else self._files[-1]
 
     def newest_grew(self, index_count: int, used_slots: int, phy: int, store_timestamp: int) -> None:
@@ -275,8 +275,8 @@ class IndexTable:
     def put_into_gap(
         self, before: IndexFile | None, hashes: list[int], phy: int, store_timestamp: int
     ) -> IndexFile:
-        """Put entries of a record in a gap into the file `before`, or into a new file behind it, and return the file. The
-        record is behind all records of `before`. Raises OSError (ENOSPC); the caller tries again."""
+        """Put entries of a record in a gap into the file `before`, or into a new file after it, and return the file. In the log
+        the record follows all records of `before`. Raises OSError (ENOSPC); the caller tries again."""
         file = before
         if file is None or not file.room_for(len(hashes)):
             file = self._file_behind(before)
@@ -299,7 +299,7 @@ class IndexTable:
                     yield phy
 
     def leads_nowhere(self, phy: int) -> None:
-        """An entry leads to `phy`, where the log has no record."""
+        """Note that an entry leads to `phy`, where the log has no record."""
         for file in self.files:
             if file.begin_phy <= phy <= file.end_phy:
                 self._doubt(Doubt(file, phy))
@@ -389,7 +389,7 @@ class IndexTable:
         self._doubts.clear()
 
     def _last_below(self, phy: int) -> IndexFile | None:
-        """The file that holds the last records below `phy`."""
+        """The file that holds the last records below `phy`; None if no file does."""
         return next((file for file in reversed(self._files) if not file.empty and file.begin_phy < phy), None)
 
     def _written(self, file: IndexFile) -> None:

@@ -223,7 +223,8 @@ class Appender:
     def _copy_refusal(
         self, message: MessageToStore, later: LaterCopy, topic: bytes, sys_flag: int
     ) -> NotStored | None:
-        """Why the later copy would be rejected. Another replica may store it, so its store host may be an IPv6 address."""
+        """Why the later copy would be rejected; None if it would not. Another replica may store it, so its store host may be an
+        IPv6 address."""
         copy_topic = later.topic.encode()
         properties_bytes = len(message.properties) + later.added_bytes
         size = record_size(

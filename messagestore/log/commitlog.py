@@ -64,8 +64,8 @@ class CommitLog(LogFiles):
         """Open the segments found on disk. The end stays unknown until `found_end`.
 
         A power cut may lose a new file's name and keep the name of the next file. So segments after a gap that starts at or
-        above the confirm offset are deleted. If the store never saved a checkpoint and the first segment begins above
-        `begins`, all segments are deleted. Raises BadSegments for a gap below the confirm offset."""
+        above the confirm offset are deleted. If the store never saved a checkpoint and the first segment begins above `begins`,
+        all segments are deleted. Raises BadSegments for a gap below the confirm offset, OtherSegmentSize, or OSError."""
         found = self._directory.names()
         check_names(FOLDER, found)
         if found:  # else a power cut could undo a deletion of the last process
@@ -141,7 +141,7 @@ class CommitLog(LogFiles):
         return True
 
     async def is_boundary(self, offset: int) -> bool:
-        """Whether a record's head or a BLANK begins at `offset`. Raises OSError."""
+        """Whether a record's head, or a BLANK (the record that ends a segment), begins at `offset`. Raises OSError."""
         head = await self.read_cold(offset, FIXED_PARTS[0].size)
         return plain_boundary(head, self.segment_start(offset) + self.segment_size_bytes, offset)
 
@@ -168,8 +168,8 @@ class CommitLog(LogFiles):
 
     def tail(self, bytes_needed: int) -> tuple[memoryview, int]:
         """The (mapped segment, position in it) for `bytes_needed` bytes of records. If the last segment is too full, a BLANK
-        ends it, and the records go into the next segment. Raises OSError, with the log unchanged, if that segment cannot be
-        made."""
+        ends it, and the records go into the next segment. Raises OSError, with the log unchanged, if the disk refuses the
+        segment or blocks."""
         assert not self._cutting and bytes_needed + PREFIX.size <= self.segment_size_bytes
         start = self.segment_start(self._end)
         left = start + self.segment_size_bytes - self._end
@@ -201,7 +201,7 @@ class CommitLog(LogFiles):
             self._end = self._written_end = self.loaded_end
 
     def grow(self, end: int) -> None:
-        """Records up to `end` are complete in the tail."""
+        """Note that the records up to `end` are complete in the tail."""
         self._end = end
         if end > self._written_end:
             self._written_end = end
@@ -232,7 +232,7 @@ class CommitLog(LogFiles):
         self._blocks_end = offset + reserved
 
     def advance(self, end: int) -> None:
-        """Bytes [max_offset, end) have been filled through write_view."""
+        """Move the log's end to `end`: bytes [max_offset, end) have been filled through `write_view`."""
         assert self._end <= end <= self._written_end, f"{end} is outside [{self._end}, {self._written_end}]"
         self._end = end
 
@@ -241,8 +241,8 @@ class CommitLog(LogFiles):
         return not self._segment_write.refused or self._blocks_end - self._end >= size
 
     def wants_next(self) -> bool:
-        """Whether the last segment misses disk blocks, or is half full and the next segment misses them. False during a cut,
-        because the cut's files are not deleted yet."""
+        """Whether the last segment has too few disk blocks, or is half full and the next segment has too few. False during a
+        cut, because the cut's files are not deleted yet."""
         half = self.segment_size_bytes // 2
         wanted = self.segment_start(self._end + half - 1) + self.segment_size_bytes
         return bool(self._files) and not self._cutting and self._blocks_end < wanted

@@ -1,4 +1,4 @@
-"""Finds the half messages that are committed by the records in a part of the log.
+"""Finds the half messages (messages of open transactions) that records in a part of the log commit.
 
 Invariant: a scan goes from one record boundary to another, and needs only the records' heads. Pure."""
 
@@ -38,9 +38,9 @@ CommitsIn = Callable[..., CommitsFound]
 
 
 def committed_half(buffer: Buffer, at: int) -> int | None:
-    """The offset of the half message that the record at `buffer[at]` commits. A retried copy of a committed message keeps the
-    commit flag, but has the offset 0. The half message may really be at offset 0, so 0 counts only in a record that was never
-    retried."""
+    """The offset of the half message that the record at `buffer[at]` commits; None if it commits none. A retried copy of a
+    committed message keeps the commit flag, but has the offset 0. The half message may really be at offset 0, so 0 counts only
+    in a record that was never retried."""
     (sys_flag,) = SYS_FLAG.unpack_from(buffer, at + SYS_FLAG_AT)
     if sys_flag & TRANSACTION_MASK != TRANSACTION_COMMIT:
         return None

@@ -1,7 +1,7 @@
 """The files of a log, as readers see them: one byte sequence over segment files of equal size.
 
-Invariant: a read returns bytes of one segment that were in the log when the call began. Views are of the mapping; `bytes` are
-read without the mapping."""
+Invariant: a read returns bytes of one segment that were in the log when the call began. A returned view is a part of the
+mapping; returned `bytes` were read without the mapping."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class LogFiles(ABC):
     @property
     @abstractmethod
     def has_segments(self) -> bool:
-        """A log that ever held a byte has a segment: a cut never removes the oldest."""
+        """Whether the log has a segment. A log that ever held a byte has one, because a cut never removes the oldest."""
 
     @property
     @abstractmethod
@@ -106,7 +106,7 @@ class LogFiles(ABC):
 
     @abstractmethod
     def grow(self, end: int) -> None:
-        """The records up to `end` are complete in their places."""
+        """Note that the records up to `end` are complete in their places."""
 
     @abstractmethod
     def has_room_for(self, size: int) -> bool:

@@ -1,7 +1,7 @@
 """Which of a log's oldest segments are deleted: those that are expired and, if the disk fills, more of the oldest.
 
-Invariant: segments are deleted from the oldest on. The last segment, and segments that end above a hold, are never deleted,
-whatever age and disk usage are. Pure."""
+Invariant: segments are deleted from the oldest on. The last segment is never deleted, nor is a segment that ends above a hold
+(an offset from which on data must stay), whatever age and disk usage are. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ MANUAL_ROUNDS = 20
 
 
 class RetainedSegment(NamedTuple):
-    """Bytes [start, end) of the log. `newest_ms` is the store time of the first record behind the segment, so nothing in the
-    segment is younger. It is None if no record is there, or if the record's time is unreadable or not credible; then a later
-    segment's time is used. A time in the future is replaced in the same way, so it does not keep segments for ever. A time
-    that is too old affects only its own segment."""
+    """Bytes [start, end) of the log. `newest_ms` is the store time of the first record after the segment, so nothing in the
+    segment is younger. It is None if there is no record, or if the record cannot be read, is corrupt, or has the time 0. Then a
+    later segment's time is used. A time in the future is replaced in the same way, so it does not keep segments for ever. A
+    time that is older than the true one affects only this segment, and earlier ones that have to use its time: they may be
+    deleted too early."""
 
     start: int
     end: int

@@ -1,7 +1,8 @@
-"""When a segment's first record was stored, as far as that is credible.
+"""The store time of a segment's first record, from which retention takes the age of the segment before.
 
-Invariant: no single corrupt record makes a segment look older than it is, because young data would then be deleted. A record's
-own CRC proves its time. Without a CRC, the next record's time is used if it is younger, because times never go back."""
+Invariant: one corrupt record alone never makes the returned time too old, because retention would then delete young data. A CRC
+of the whole record proves the record's time. Without this CRC, the next record's time is used if it is later: store times never
+go back."""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ from messagestore.recordcrc import ends_with_crc
 
 
 async def first_time(log: LogFiles, offset: int, end: int) -> int | None:
-    """The store time, in ms, of the record at `offset` of a log whose records are contiguous up to `end`. None if that record,
-    or the next record if it is needed, is not intact. Raises OffsetOutOfRange if the record was deleted, or OSError."""
+    """The store time, in ms, of the record at `offset` of a log whose records are contiguous up to `end`. None if there is no
+    record, if it is not intact or has the time 0, or if the next record is needed and is not intact. Raises OffsetOutOfRange if
+    the record was deleted, or OSError."""
     first = await _record(log, offset, end)
     if first is None or ends_with_crc(first):  # the CRC agrees
         return None if first is None else store_timestamp(first, 0) or None
@@ -21,8 +23,8 @@ async def first_time(log: LogFiles, offset: int, end: int) -> int | None:
 
 
 async def _record(log: LogFiles, offset: int, end: int) -> bytes | None:
-    """The record at `offset`, or the next segment's first record if this segment's records end there. None if no record is
-    there, or its CRCs do not agree."""
+    """The record at `offset`, or the next segment's first record if this segment's records end there. None if there is no
+    intact record."""
     left = log.segment_start(offset) + log.segment_size_bytes - offset
     if offset < end and check(await log.read_cold(offset, PREFIX.size), 0, left, offset) == END_OF_SEGMENT:
         offset, left = offset + left, log.segment_size_bytes

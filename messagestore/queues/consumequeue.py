@@ -75,7 +75,7 @@ def listed_start(entry: tuple[int, int, int]) -> int:
 
 def listed_end(entry: tuple[int, int, int]) -> int:
     """The end to compare with a cut: entries that end at or below the cut are kept. A filler is kept or cut together with the
-    record behind it."""
+    record after it."""
     return listed_start(entry) + (1 if is_filler(entry) else entry[1])
 
 
@@ -199,7 +199,7 @@ class ConsumeQueue:
         return queue_offset < end and not (begin <= queue_offset and end <= compared)
 
     def compared(self, queue_offset: int, end: int) -> None:
-        """The entries of [queue_offset, end) are known to lead to records of this queue."""
+        """Note that the entries of [queue_offset, end) lead to records of this queue."""
         begin, compared = self._compared
         if queue_offset > compared or end < begin:
             begin, compared = queue_offset, end
@@ -354,7 +354,7 @@ class ConsumeQueue:
         return phy >= 0 and size > 0 and listed_end(entry) <= phy_limit
 
     def raise_min(self, log_min: int) -> None:
-        """The log starts at `log_min` now, so the queue starts at its first entry that is not below `log_min`."""
+        """Start the queue at its first entry that is not below `log_min`, where the log starts now."""
         if self.phy_end <= log_min:  # then no file need be opened
             self.min_queue_offset = self.max_queue_offset
         places = range(self.min_queue_offset, self.max_queue_offset)

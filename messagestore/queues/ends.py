@@ -1,7 +1,7 @@
 """The file that remembers the begin and the end of each consume queue, so that a start need not trust the queue's own files.
 
-Invariant: when the file was written, every record that ends at or below `position` of the log and counts in a queue had its
-entry durably on disk. The file belongs to the log whose bytes before `position` have the CRC `mark`. Pure."""
+Invariant: when the file was written, every record that ends at or below `position` of the log and has an offset in a queue had
+its entry durably on disk. The file belongs to the log whose bytes before `position` have the CRC `mark`. Pure."""
 
 from __future__ import annotations
 

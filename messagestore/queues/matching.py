@@ -1,8 +1,9 @@
 """Read queues with filters on message properties.
 
-Invariant: a message is skipped only if its properties do not match, and they come from a record that this process wrote or
-checked. Reading a record outside the log is an error. Reading properties does not wait for the disk: the scan ends before
-properties that are not in memory. If nothing was found by then, a thread reads about a MiB of them for one reply."""
+Invariant: a message is skipped only if its properties do not match, and only if this process wrote or checked the record with
+these properties. An entry that leads outside the log is an error. The event loop does not wait for the disk: the scan ends
+before properties that are not in memory. If the scan has found nothing by then, a thread reads about a MiB of properties for
+one reply."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class OpenQueues:
         """In the order in which they are checked."""
 
     def opened(self, queue: Shuttable) -> None:
-        """`queue` has opened one more file."""
+        """Note that `queue` has opened one more file."""
         queues = self._queues
         queues.pop(queue, None)
         queues[queue] = None
@@ -43,5 +43,5 @@ class OpenQueues:
                 first.shut()
 
     def gone(self, queue: Shuttable) -> None:
-        """`queue` is unusable from now on."""
+        """Note that `queue` is unusable from now on."""
         self._queues.pop(queue, None)

@@ -88,8 +88,9 @@ class QueueTable:
                 self._queues.pop(key).close()
 
     def keep_ends(self, ends: QueueEnds, *, but: Container[Key]) -> None:
-        """Remember the ends of queues, except for the queues `but`, whose files show fewer offsets than were assigned below
-        `ends.position`: their messages and files may have been deleted. A cut of the log below `ends.position` ends that."""
+        """Remember the end of each queue whose files list fewer offsets than the queue had assigned below `ends.position`,
+        because its messages and files may have been deleted. The queues `but` are left out. If the log is cut below
+        `ends.position`, these ends are forgotten."""
         self._kept_until = ends.position
         self._kept_ends = {
             key: span.end
@@ -120,7 +121,7 @@ class QueueTable:
         return self._queues
 
     def grew(self, keys: Iterable[tuple[bytes, int]]) -> None:
-        """These queues have entries that may not be on disk."""
+        """Note that these queues have entries that may not be on disk."""
         if self._unsynced is not None:
             self._unsynced |= dict.fromkeys(keys)
 
@@ -150,7 +151,7 @@ class QueueTable:
         return queue.max_queue_offset if queue else 0
 
     def begun(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
-        """The queue, if it ever had an entry."""
+        """The queue; None if it never had an entry."""
         queue = self._queues.get((topic, queue_id))
         return queue if queue and queue.max_queue_offset else None
 
@@ -245,14 +246,15 @@ class QueueTable:
                     await queue.truncate(phy)
 
     async def raise_min(self, log_min: int) -> None:
-        """The log is about to start at `log_min`: each queue starts at its first entry that is not below. Yields to other
-        tasks."""
+        """Start each queue at its first entry that is not below `log_min`, because the log is about to start there. Yields to
+        other tasks."""
         for queue in self.all():
             queue.raise_min(log_min)
             await asyncio.sleep(0)
 
     async def lower_min(self, log_min: int) -> None:
-        """The log starts at `log_min` after all: messages that it still has are listed again. Yields to other tasks."""
+        """Undo a `raise_min`, because the log still starts at `log_min`: messages that it has are listed again. Yields to other
+        tasks."""
         for queue in self.all():
             queue.lower_min(log_min)
             await asyncio.sleep(0)

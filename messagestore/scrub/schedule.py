@@ -1,4 +1,5 @@
-"""When the next slice of the log is scrubbed. Passes over all cold bytes run at a bounded rate.
+"""When the next slice of the log is scrubbed. The first pass checks the records that this process has not written. Each later
+pass checks all cold bytes, those below the newest few segments.
 
     IDLE --interval over--> IN A PASS --its end reached--> IDLE
 
@@ -17,7 +18,7 @@ RETRY_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class BeginPass:
-    """Call `begun` with the cold range. `again` means that all of the range is checked once more."""
+    """Begin a pass, and call `begun` with its range. With `again`, all cold bytes count as unchecked again."""
 
     again: bool
 
@@ -61,13 +62,13 @@ class ScrubSchedule:
         return [ScrubSlice(self.position, self._end)]
 
     def begun(self, start: int, end: int, now_ms: int) -> None:
-        """The pass has begun and covers [start, end)."""
+        """Note that the pass has begun, and that it covers [start, end)."""
         self._in_pass = True
         self._end = end
         self.scrubbed(start, 0, 0, now_ms)
 
     def scrubbed(self, position: int, size: int, records: int, now_ms: int) -> None:
-        """The pass has reached `position`; it read so many bytes and records since the last report."""
+        """Note that the pass has reached `position`, and has read `size` bytes with `records` records since the last report."""
         self.position = position
         if position >= self._end:
             self._in_pass = False
@@ -78,5 +79,5 @@ class ScrubSchedule:
             self._due_ms = now_ms + -(-1000 * cost // self._bytes_per_second)
 
     def failed(self, now_ms: int) -> None:
-        """The disk did not return the slice."""
+        """Note that the disk did not return the slice, which is then tried again after a pause."""
         self._due_ms = now_ms + RETRY_MS

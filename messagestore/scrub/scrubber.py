@@ -51,7 +51,8 @@ class Scrubber:
                         await self._scrub(start, end)
 
     def _begin(self, *, again: bool) -> None:
-        """Begin a pass. The first pass reads records that this process has not written; later passes read all cold bytes."""
+        """Begin a pass. The first pass reads records that this process has not written; later passes read all cold bytes, those
+        below the newest few segments."""
         log, integrity = self._log, self._integrity
         if again:
             cold_end = min(log.cold_end, log.segment_start(min(self._confirm_offset(), log.flushed_offset)))

@@ -63,7 +63,7 @@ class Integrity:
         """Called when a damaged record is found."""
 
     def begin(self, walked_from: int) -> None:
-        """The start has checked the records from `walked_from` on."""
+        """Note that the start has checked the records from `walked_from` on."""
         self.unchecked.add(self._log.min_offset, walked_from)
 
     def begin_again(self, end: int) -> None:
@@ -81,7 +81,7 @@ class Integrity:
             del self.damages[damaged]
 
     def begin_at(self, offset: int) -> None:
-        """The log begins at `offset`: bytes below it need no check and no repair."""
+        """Note that the log begins at `offset` now: bytes below it need no check and no repair."""
         self.unchecked.begin_at(offset)
         for damaged in [damaged for damaged in self.damages if damaged < offset]:
             del self.damages[damaged]
@@ -150,7 +150,7 @@ class Integrity:
         return left == len(content) or end == self._log.max_offset or await self._log.is_boundary(end)
 
     def repaired(self, offset: int, size: int) -> None:
-        """The record at `offset` was replaced by an intact one."""
+        """Note that the record at `offset` was replaced by an intact one."""
         self.damages.pop(offset, None)
         self.unchecked.checked(offset, offset + size)
         self.repairs += 1

@@ -29,12 +29,13 @@ class Unchecked:
         return sum(end - start for start, end in self._ranges)
 
     def add(self, start: int, end: int) -> None:
-        """[start, end), both record boundaries, must be checked (again)."""
+        """Mark [start, end), both record boundaries, as unchecked."""
         kept = [*self.outside(start, end), Range(start, end)]
         self._ranges = sorted(each for each in kept if each.end > each.start)
 
     def checked(self, start: int, end: int) -> None:
-        """The records of [start, end) are intact. An empty range changes nothing, because its `start` may be no boundary."""
+        """Note that the records of [start, end) are intact. An empty range changes nothing, because its `start` may be no
+        boundary."""
         if start < end:
             self._ranges = self.outside(start, end)
 
@@ -48,11 +49,11 @@ class Unchecked:
         return [part for part in parts if part.end > part.start]
 
     def cut(self, offset: int) -> None:
-        """The log ends at `offset` now. Bytes written there from now on need no check."""
+        """Note that the log was cut to `offset`. Bytes that are written there from now on need no check."""
         self._ranges = [Range(low, min(high, offset)) for low, high in self._ranges if low < offset]
 
     def begin_at(self, offset: int) -> None:
-        """The log begins at `offset`."""
+        """Note that the log begins at `offset` now."""
         self._ranges = self.outside(0, offset)
 
     def first(self, start: int, end: int) -> tuple[int, Range] | None:

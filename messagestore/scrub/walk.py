@@ -1,7 +1,7 @@
 """Check a slice of the log: size, magic, position and body CRC of each record, and optionally the record CRC if there is one.
 
-Invariant: a walk goes from one record boundary to another, and not beyond its limit. A walk is short enough to yield the
-interpreter every few milliseconds. Pure."""
+Invariant: a walk goes from one record boundary to another, and not beyond its limit. It ends after RECORDS_MAX records, so it
+holds the interpreter for a few milliseconds at most. Pure."""
 
 from __future__ import annotations
 

@@ -70,8 +70,8 @@ disk."""
 
 
 def was_closed(mark: bytes | None) -> bool:
-    """Whether ABORT_FILE (None: absent) says that the last run stopped cleanly. A Java broker that ran since shows in the
-    checkpoint, which it also writes."""
+    """Whether ABORT_FILE (None: absent) says that the last run stopped cleanly. If a Java broker has run since, the checkpoint
+    shows it, because Java writes the checkpoint too."""
     return mark is None or mark == STOPPED
 
 
@@ -388,7 +388,7 @@ class BrokerStore(ABC):
     # The log, as replication sees it
 
     def has_segments(self) -> bool:
-        """False for a log that never held a byte, or whose files are gone."""
+        """Whether the log has a segment; False for a log that never held a byte, or whose files are gone."""
         return self._log.has_segments
 
     def min_offset(self) -> int:
@@ -404,8 +404,8 @@ class BrokerStore(ABC):
         return self._confirm
 
     def set_confirm_offset(self, offset: int) -> None:
-        """Every in-sync replica holds the log up to `offset`. A value above the log's end is lowered to the log's end. A value
-        below the current confirm offset is ignored, because readable records stay readable until a truncation."""
+        """Note that every in-sync replica holds the log up to `offset`. A value above the log's end is lowered to the log's
+        end. A value below the current confirm offset is ignored, because readable records stay readable until a truncation."""
         offset = min(offset, self._log.max_offset)
         if offset > self._confirm:
             self._confirm = offset
@@ -432,7 +432,7 @@ class BrokerStore(ABC):
         return store_timestamp(self._log.read(first, RECORD_SIZE_MIN), 0)
 
     def vouched_offset(self) -> int:
-        """Everything below this offset survives a crash. Nothing above it may be deleted by retention."""
+        """The offset below which everything survives a crash. Retention may delete nothing above it."""
         return self.trimming.vouched_offset()
 
     async def begin_at(self, offset: int, allowed: Callable[[], bool]) -> Trimmed:
@@ -606,13 +606,13 @@ class BrokerStore(ABC):
         return self._queues.first_of(queue) if queue else self._queues.known_end(topic, queue_id)
 
     def queue_ends_at_least(self, topic: str, queue_id: int, end: int) -> None:
-        """Record that this queue has assigned all offsets below `end`. A log that begins after the queue's last message does
-        not show that."""
+        """Record that this queue has assigned all offsets below `end`. If the log begins after the queue's last message,
+        nothing else shows this end."""
         self._queues.ends_at_least(topic, queue_id, end)
 
     def topic_begins_at(self, topic: str, log_offset: int) -> None:
-        """The topic was deleted when the log ended at `log_offset`, so its queues hide older messages. 0 means that it was not
-        deleted."""
+        """Note that the topic was deleted when the log ended at `log_offset`, so that its queues hide older messages. 0 means
+        that it was not deleted."""
         self._queues.topic_begins_at(topic, log_offset)
 
     def emptied_queues(self) -> list[tuple[str, int, int]]:

@@ -167,7 +167,8 @@ class MessageStore(BrokerStore):
 
     async def repair(self, offset: int, content: bytes) -> bool:
         """Replace the damaged record at `offset` by `content`, another replica's record. Returns False if `content` is not
-        intact, does not fit, or lies above the confirm offset. Raises StoreFailed."""
+        intact, does not fit, or ends above the confirm offset, and if the record is not damaged any more. Raises OSError or
+        StoreFailed."""
         if offset + len(content) > self._confirm or not await self.integrity.fits(offset, content):
             return False
         try:

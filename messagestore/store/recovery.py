@@ -1,9 +1,9 @@
 """Recovery at a start: find the log's end and its confirmed part, and make queues and index agree with them.
 
 Invariant: the log is cut only above the last whole record that ends at or below the confirm offset. An unreadable record below
-the confirm offset stops the start (StoreCorrupted), and so does a log without any file (LogMissing). Above the confirm offset,
-an unreadable record is the torn end of unacknowledged data. The log between the confirm offset and its end is kept, without
-queue entries."""
+the confirm offset stops the start (StoreCorrupted), and so does a log without any file if messages were confirmed (LogMissing).
+Above the confirm offset, an unreadable record is the torn end of unacknowledged data. The log between the confirm offset and
+its end is kept, without queue entries."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The part of a log that the consume queues do not list yet.
 
 Invariant: the queues list everything below the dispatched position, and the walk has read every record between that position
-and the walked position. So no record is walked twice, although a role change needs the tail three times. Walks run in slices
-and yield to other tasks between two slices. Dispatch, which reads the same records at a tenth of the speed, waits for walks."""
+and the walked position. So no record is walked twice, although a role change needs this part of the log three times. Walks run
+in slices and yield to other tasks between two slices. Dispatch reads the same records at a tenth of the speed, so it waits
+while a walk runs."""
 
 from __future__ import annotations
 
@@ -137,8 +138,8 @@ class LogTail:
         return {**self._queues.next_offsets(), **tail.next_offsets}, timestamp
 
     def cut(self, offset: int) -> None:
-        """Log, queues and dispatch were cut and end at or below `offset`. If the queues list as much as was walked, their ends
-        are read again, because the walk may have used ends that the cut removed."""
+        """Note that log, queues and dispatch were cut, and end at or below `offset`. If the queues list as much as was walked,
+        their ends are read again, because the walk may have used ends that the cut removed."""
         if self._tail.position > offset or self._tail.position <= self._dispatcher.position:
             self._begin()
 

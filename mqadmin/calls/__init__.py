@@ -1,1 +1,1 @@
-"""The requests of the commands, one module per subject. Each is a coroutine with an `AdminClient`, whose errors it raises."""
+"""The requests that commands send, one module per subject. Each is a coroutine that raises the errors of its `AdminClient`."""

@@ -1,4 +1,4 @@
-"""Recent counts of a broker: VIEW_BROKER_STATS_DATA (315)."""
+"""Reads a broker's recent counts of messages: VIEW_BROKER_STATS_DATA (315)."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ async def recent(client: AdminClient, broker: str, name: str, key: str) -> Broke
 
 
 def day_sum(stats: BrokerStatsData) -> int:
-    """The sum of the last 24 hours, or of the longest period available. A Java broker has the sum of an hour or a day only
-    after that time."""
+    """The sum of the last 24 hours or, if the broker does not have it, of the longest available period. A Java broker has the
+    sum of an hour only after running for an hour, and that of a day only after a day."""
     return stats.stats_day.sum or stats.stats_hour.sum or stats.stats_minute.sum

@@ -1,4 +1,4 @@
-"""Connected consumers, queried through a broker that has their connections.
+"""Queries connected consumers. The requests go to a broker with a connection of the consumer, which forwards them.
 
 Invariant: a client is queried only through a broker at which the client is registered as online."""
 
@@ -28,8 +28,7 @@ async def queues_of(
 async def readers(
     client: AdminClient, masters: list[str], group: str
 ) -> tuple[dict[MessageQueue, str], list[str]]:
-    """Queue -> ip of the client that reads it, taken from the client id. There is also a line for each client that did not
-    answer."""
+    """{queue: ip of the client that reads it, taken from the client id}, and a text for each client that did not answer."""
     found: dict[MessageQueue, str] = {}
     asked: set[str] = set()
     silent: list[str] = []

@@ -1,4 +1,4 @@
-"""Change a controller group's members through its leader: DLEDGER_CHANGE_MEMBERS (51022).
+"""Changes a controller group's members through its leader: DLEDGER_CHANGE_MEMBERS (51022).
 
 Invariant: a call returns only after the leader has reported the change as committed. An added member votes, or the error says
 that it is still a learner."""

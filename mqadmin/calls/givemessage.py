@@ -1,4 +1,4 @@
-"""Passes one stored message to one push consumer, and reports its result."""
+"""Passes one stored message to one push consumer, and prints the result that the consumer returns."""
 
 from __future__ import annotations
 

@@ -132,8 +132,8 @@ async def delete(client: AdminClient, broker: str, group: str, *, clean_offset: 
 
 
 async def reset(client: AdminClient, broker: str, header: ResetOffsetHeader) -> dict[MessageQueue, int]:
-    """Move a group on one broker: INVOKE_BROKER_TO_RESET_OFFSET (222). Returns the new offset of each queue. The broker
-    rejects commits by the group until its consumers have received the new offset."""
+    """Move a group on one broker: INVOKE_BROKER_TO_RESET_OFFSET (222). Returns the new offset of each queue. The broker rejects
+    commits by the group until the group's consumers have received the new offset."""
     reply = await client.ask(
         broker,
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,

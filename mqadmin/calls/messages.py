@@ -1,6 +1,7 @@
 """Find single messages by id, by key or by place, and show them as upstream does.
 
-Invariant: an id leads only to brokers that the name server knows, never to an address that somebody made up in an id."""
+Invariant: a message's id contains a broker's address. The address is used only if the name server knows a broker there, because
+anybody can make up an id."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ PORT_AND_OFFSET = struct.Struct(
 
 
 def offset_id(message: StoredMessage) -> str:
-    """The broker's id of a message: the address where the message was first stored, and its offset in the log."""
+    """The id that the broker gave a message: the address of the broker where the message was first stored, and the message's
+    offset in the log."""
     host, _, port = message.store_host.rpartition(":")
     address = ipaddress.ip_address(host.strip("[]"))
     return (address.packed + PORT_AND_OFFSET.pack(int(port), message.physical_offset)).hex().upper()

@@ -1,4 +1,4 @@
-"""The users' topics and groups on one broker, with their settings as JSON."""
+"""Reads the topics and groups of users (not those of the system) on one broker, with their settings as JSON."""
 
 from __future__ import annotations
 

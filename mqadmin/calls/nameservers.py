@@ -61,8 +61,8 @@ async def get_kv(client: AdminClient, namesrv: str, namespace: str, key: str) ->
 
 
 async def add_to_order_conf(client: AdminClient, namesrv: str, topic: str, queues: dict[str, int]) -> str:
-    """Put the order conf of a topic: set these broker sets' queue numbers, and keep those of other sets. Returns the order
-    conf."""
+    """Change the order conf of a topic, which is the number of queues on each broker set: set the numbers of these broker sets,
+    and keep those of other sets. Returns the new order conf."""
     try:
         known = await get_kv(client, namesrv, ORDER_TOPIC_CONFIG, topic)
     except RequestRefused as error:

@@ -1,8 +1,8 @@
-"""A set in Raft mode, in the form of a set under controllers. Its brokers are queried, and members that have caught up count
-as in sync.
+"""Reads the state of a broker set in Raft mode, in the form in which controllers report a set. The set's brokers are queried,
+and members that have caught up are shown as in sync.
 
-Invariant: the master is the broker that serves in the highest term. It has lately heard from every member that it lists as
-caught up."""
+Invariant: the master is the broker that serves as master in the highest term. It lists a member as caught up only if it has
+lately heard from that member."""
 
 from __future__ import annotations
 

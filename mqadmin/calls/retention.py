@@ -1,4 +1,4 @@
-"""Requests to brokers to delete files."""
+"""Asks brokers to delete files."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Shows a message in the same way for every query command: its fields, its body in a file, and its tracks.
+"""Shows a message, in the same way for every query command: its fields, a file with its body, and its tracks (its outcome in
+each consumer group).
 
-Invariant: known facts are shown even if the groups of the topic are unknown; one line then says so."""
+Invariant: if the groups of the topic cannot be found, the rest is shown, and a line says that the groups are unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the data of topics on brokers and name servers, and delete topics.
+"""Reads the data of topics on brokers and name servers, and deletes topics.
 
 Invariant: nothing is read from a slave if the set has a master."""
 
@@ -21,7 +21,7 @@ DEAD_LETTER_PREFIX = "%DLQ%"
 
 
 class Holder(NamedTuple):
-    """The member of a broker set to ask about a topic."""
+    """The member of a broker set that is asked about a topic."""
 
     cluster: str
     broker_name: str
@@ -35,8 +35,8 @@ async def all_topics(client: AdminClient, namesrv: str) -> list[str]:
 
 
 async def holders(client: AdminClient, namesrv: str, topic: str, cluster: str | None = None) -> list[Holder]:
-    """One member of each broker set that has the topic: the master if there is one. They are in GET_ROUTEINFO_BY_TOPIC
-    (105)."""
+    """One member of each broker set that has the topic: the master if there is one. The members come from the topic's route:
+    GET_ROUTEINFO_BY_TOPIC (105)."""
     route = await client.topic_route(namesrv, topic)
     sets = [BrokerSet.from_json(row) for row in route.get("brokerDatas") or ()]
     found = [

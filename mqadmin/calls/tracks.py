@@ -1,6 +1,6 @@
-"""The outcome of a message in each group that reads its topic.
+"""Finds the track of a message: for each group that reads the message's topic, whether the group has consumed the message.
 
-Invariant: only a group's committed offsets show that it consumed a message."""
+Invariant: a group counts as having consumed a message only if its committed offset is beyond the message."""
 
 from __future__ import annotations
 

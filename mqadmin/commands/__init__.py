@@ -1,1 +1,1 @@
-"""One module per command: its options, its pure output format, and the few calls it makes."""
+"""The commands, one module per subject: their options, pure functions that format their output, and their few requests."""

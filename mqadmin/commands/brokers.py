@@ -323,7 +323,7 @@ STATS_HEADING = (
 
 
 class Flow(NamedTuple):
-    """One topic and one of its groups; no group if the topic has no consumer."""
+    """One topic with one of its consumer groups; `group` is None if no group consumes the topic."""
 
     topic: str
     group: str | None

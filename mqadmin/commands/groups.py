@@ -473,7 +473,8 @@ def file_for(folder: str, client_id: str) -> Path:
 def consumer_status(
     namesrvaddr: str | None, consumergroup: str, clientid: str | None, brokeraddr: str | None, jstack: bool
 ) -> None:
-    """The state of a group's connected consumers: one on the screen, or each in a file, and the problems found."""
+    """The state of a group's connected consumers: of one consumer on the screen, or of each in a file, with the problems
+    found."""
     group = consumergroup.strip()
 
     async def calls(client: AdminClient, report: Report) -> None:

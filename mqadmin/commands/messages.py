@@ -119,7 +119,8 @@ async def _send_again(client: AdminClient, report: Report, namesrv: str, message
 async def _by_offset_id(
     client: AdminClient, namesrv: str, topic: str, cluster: str | None, text: str
 ) -> Found | None:
-    """The message at the byte that an offset id names. The present master is asked, because all logs of a set are equal."""
+    """The message at the byte that an offset id names. Masters are asked, whichever broker the id names, because all logs of a
+    set are equal."""
     offset = messages.offset_in(text)
     if offset is None:
         return None

@@ -1,4 +1,4 @@
-"""Commands about topics, their queues and their places."""
+"""Commands about topics, their queues and the brokers that have them."""
 
 from __future__ import annotations
 

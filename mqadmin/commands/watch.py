@@ -24,7 +24,7 @@ TERMINATED = 128 + signal.SIGTERM
 
 
 class Watch:
-    """Looks repeatedly. Each look is completed with what earlier looks saw."""
+    """Takes looks at the broker sets, one after the other. Each look is completed with what earlier looks saw."""
 
     def __init__(self, gatherer: Gatherer) -> None:
         self._gatherer = gatherer

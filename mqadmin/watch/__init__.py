@@ -1,1 +1,1 @@
-"""The live view of broker sets: its requests, its conclusions, and its drawing."""
+"""The live view of broker sets: it asks the servers, combines their answers, and draws the result."""

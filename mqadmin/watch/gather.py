@@ -1,5 +1,5 @@
-"""Takes one look: asks controllers, brokers and, if known, a name server. In Raft mode there are no controllers, and the
-brokers that the name server knows report the leader.
+"""Takes one look at broker sets: asks controllers, brokers and, if one is known, a name server. In Raft mode there are no
+controllers. The brokers that the name server knows then report the leader.
 
 Invariant: all servers are asked at once. If a server does not answer, only its own row is missing."""
 
@@ -158,8 +158,8 @@ class Gatherer:
         ), epochs
 
     async def _lag(self, row: MemberView, master: MemberView) -> MemberView:
-        """The member's lag in bytes, and in time: the age of the first message that it is missing, if a message begins
-        there."""
+        """`row` with the member's lag in bytes and in time. The lag in time is the age of the first message that the member is
+        missing; None if no message begins at the end of its log."""
         if row.max_offset is None or master.max_offset is None:
             return row
         lag_bytes = max(master.max_offset - row.max_offset, 0)

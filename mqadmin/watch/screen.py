@@ -69,7 +69,7 @@ def headline(row: SetView, at_ms: int, zone: tzinfo | None) -> Text:
 
 
 def since(row: SetView, at_ms: int, zone: tzinfo | None) -> str:
-    """The time at which the master was elected, or was lost without a successor, and the reason, if they were reported."""
+    """A text: when the master was elected, or was lost without a successor, and the reason, as far as they were reported."""
     election = next((one for one in row.elections if one.epoch == row.master_epoch), None)
     why = (reason(election, row.elections) if election else None) or "why is not known"
     if election is not None and election.at_ms is not None:

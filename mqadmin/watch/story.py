@@ -1,4 +1,5 @@
-"""The elections of a broker set that are in its log, were reported, or were seen while watching.
+"""Combines what is known of a broker set's elections: epochs in its log, elections that controllers reported, and changes that
+were seen while watching.
 
 Invariant: a reason is inferred only for a change of master between two looks, from what both looks show. Pure."""
 

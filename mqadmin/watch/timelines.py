@@ -1,6 +1,6 @@
-"""Elections that controllers reported, joined with the epochs in the log.
+"""Joins elections that controllers reported with the epochs in the log.
 
-Invariant: all moments of one election come from one controller, so they are of one clock. Pure."""
+Invariant: all times of one election come from the same controller, so from the same clock. Pure."""
 
 from __future__ import annotations
 

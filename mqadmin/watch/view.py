@@ -1,6 +1,6 @@
 """One look at a broker set, as the servers reported it.
 
-Invariant: None means not reported. Nothing here is guessed. Pure."""
+Invariant: None means that no server reported the value. Nothing here is guessed. Pure."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def master_of(brokers: Sequence[MemberView], broker_id: int | None, address: str
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Everything at one moment."""
+    """Everything that one look saw: controllers, broker sets, and the time."""
 
     at_ms: int
     controllers: tuple[ControllerView, ...]

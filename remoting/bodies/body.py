@@ -1,11 +1,11 @@
-"""Base of every JSON body: written as Java peers read it, and read as they write it.
+"""Base of every JSON body. A body is written in a form that Java peers read, and read in the forms that they write.
 
-A body is written with its keys in alphabetical order, without nulls and spaces. Map keys are written as strings. Only a map
-whose keys are objects is written with bare objects as keys, as Java writes it, because fastjson2 (RocketMQ 5.4.0 and later)
-reads no other form. When a body is read, members may have any order, and unknown members are ignored. A number may be a
-string, an enum its ordinal, and an object used as key bare or a string. An absent or null member gets its default.
-Invariant: a decoded body has the declared types; otherwise BodyError names the member.
-"""
+A body is written with its keys in alphabetical order, without nulls and spaces. Map keys are written as strings. The exception
+is a map whose keys are objects: its keys are written as JSON objects, not as strings, because fastjson2 (RocketMQ 5.4.0 and
+later) reads only this form. When a body is read, members may have any order, and unknown members are ignored. A number may be
+written as a string, an enum as its ordinal, and an object that is a map key as an object or as a string. An absent or null
+member gets its default. Invariant: a decoded body has the declared types. Otherwise BodyError is raised and names the
+member."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Body:
         return _members(self, _quoted_keys)
 
     def encode(self) -> bytes:
-        """The body as peers read it: strict JSON except for bare objects as map keys."""
+        """The body's encoding: strict JSON, except that map keys may be objects."""
         return orjson.dumps(_members(self, _bare_keys))
 
     @classmethod
     def from_json(cls, value: Json, where: str = "") -> Self:
-        """The body that a JSON reader's value holds. Raises BodyError naming the member under `where`."""
+        """The body in a value that a JSON reader returned. Raises BodyError, which names the member below `where`."""
         if not isinstance(value, dict):
             raise BodyError(f"{where or cls.__name__} is not a JSON object")
         found: dict[str, Any] = {}
@@ -58,7 +58,7 @@ class Body:
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview | None) -> Self:
-        """The body that `data` holds. Raises BodyError, also when `data` is absent."""
+        """The body that `data` encodes. Raises BodyError, also if `data` is None."""
         return cls._read(data, None)
 
     @classmethod
@@ -69,8 +69,8 @@ class Body:
         bytes_max: int = REQUEST_BYTES_MAX,
         dialect_max: int = fastjson.REQUEST_DIALECT_MAX,
     ) -> Self:
-        """Decode the body of a client's request. Reading blocks all other clients, so a body that is too large is rejected
-        unread. Raises BodyError."""
+        """Decode the body of a client's request. Decoding blocks all other clients, so a body that is too large is rejected
+        without decoding. Raises BodyError."""
         if data is not None and len(data) > bytes_max:
             raise BodyError(f"{cls.__name__}: a body of {len(data)} bytes; {bytes_max} are read")
         return cls._read(data, dialect_max)
@@ -165,8 +165,8 @@ def _bare_keys(table: dict[Any, Any]) -> Json:
 
 
 class Plain(NamedTuple):
-    """Values of exactly this type, between `low` and `high` if set, need no conversion. With the type None every value is
-    converted."""
+    """Which values of a field need no conversion: those of exactly this type and, if set, between `low` and `high`. If the type
+    is None, every value is converted."""
 
     kind: type[Any] | None = None
     low: int | None = None
@@ -180,8 +180,8 @@ _PLANS: dict[type, tuple[tuple[WireField, Plain], ...]] = {}
 
 
 def _plan(cls: type) -> tuple[tuple[WireField, Plain], ...]:
-    """The fields of a body. Most members of most bodies are plain, and a table of topics may have a hundred thousand
-    members."""
+    """The fields of a body with their conversions, computed once for each class. It saves time that most members need no
+    conversion (`Plain`), because a table of topics may have a hundred thousand members."""
     plan = _PLANS.get(cls)
     if plan is None:
         plan = _PLANS[cls] = tuple((row, _plain(row.kind)) for row in wire_fields(cls))

@@ -1,7 +1,7 @@
 """The version of a table that brokers and name servers exchange.
 
-Invariant: versions are values. Two versions are equal if all three members are equal, and the next version is greater.
-"""
+Invariant: a version never changes. Two versions are equal if all three fields are equal, and the next version of a table is
+greater."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ class BloomFilterData(Body):
 
 @dataclass(slots=True)
 class ConsumerFilterData(Body):
-    """A group's filter of one topic. Times are wall clock ms. `dead_time` is when the filter died, or 0 while it is alive;
-    `dead` says the same."""
+    """A group's filter of one topic. Times are wall clock ms. A filter is dead while no connected client of the group uses it.
+    `dead_time` is the time since when it is dead, or 0 if it is not; `dead` says whether it is."""
 
     consumer_group: str
     topic: str

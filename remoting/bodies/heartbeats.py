@@ -1,4 +1,4 @@
-"""What clients report about themselves, and what brokers report about their clients."""
+"""Bodies in which clients report about themselves, and brokers about their clients."""
 
 from __future__ import annotations
 

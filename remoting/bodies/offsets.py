@@ -21,8 +21,8 @@ class OffsetReset(Body):
 
 @dataclass(slots=True)
 class OffsetResetTable(Body):
-    """The moves of groups that are pending. `limits` has the greatest possible offsets. It is present while a group may be
-    beyond the end of a log that lost its tail."""
+    """The moves of groups that are pending. `limits` has the greatest possible offset of each queue. It is present while some
+    group may have an offset beyond the end of a log that lost its last messages."""
 
     resets: list[OffsetReset] = field(default_factory=list)
     limits: list[OffsetReset] | None = None

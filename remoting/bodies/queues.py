@@ -1,6 +1,5 @@
-"""Bodies about message queues: statistics, resets. Java writes a map whose keys are queues as a JSON object whose keys are
-objects.
-"""
+"""Bodies about message queues: statistics, locks, resets. Where Java has a map with queues as keys, it writes a JSON object
+whose keys are JSON objects."""
 
 from __future__ import annotations
 
@@ -49,7 +48,8 @@ class LockBatchResponseBody(Body):
 
 @dataclass(slots=True)
 class TopicOffset(Body):
-    """The span of one queue; `last_update_timestamp` is the store time of its last message in ms, or 0."""
+    """The lowest and the highest offset of one queue. `last_update_timestamp` is the store time of its last message in ms, or 0
+    if it has none."""
 
     min_offset: I64 = 0
     max_offset: I64 = 0

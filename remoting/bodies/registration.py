@@ -1,9 +1,9 @@
-"""The body of REGISTER_BROKER (103), plain and compressed.
+"""The body of REGISTER_BROKER (103), in its plain and its compressed form.
 
-Bodies are written plain: a 5.3.3 broker that compresses its body does not set the header's flag, and a 5.3.3 name server
-then rejects the body. Both forms are read, whatever the header says. Invariant: a compressed body is inflated to at most
-INFLATED_BYTES_MAX and a body has at most TOPICS_MAX topics, because reading blocks the name server.
-"""
+Bodies are written in the plain form, because 5.3.3 brokers and name servers do not agree on the other: such a broker compresses
+its body without setting the header's flag, and such a name server then rejects the body. Both forms are read, whatever the
+header's flag says. Invariant: a compressed body is inflated to at most INFLATED_BYTES_MAX, and a body has at most TOPICS_MAX
+topics, because decoding a body blocks the name server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def body_crc32(body: bytes) -> int:
 
 
 def read_register_body(body: bytes | None, *, compressed: bool) -> RegisterBrokerBody:
-    """The registration that `body` holds; without a body, no topics. Raises BodyError."""
+    """The registration that `body` encodes. If there is no body, a registration without topics. Raises BodyError."""
     if not body:
         return RegisterBrokerBody()
     if compressed:

@@ -48,7 +48,7 @@ class DeletionTable(Body):
 
 @dataclass(frozen=True, slots=True)
 class QueueEnd(Body):
-    """All messages of this queue were deleted by retention. The next message gets the queue offset `end` or a higher offset."""
+    """A queue of which retention has deleted all messages. Its next message gets the queue offset `end` or a higher one."""
 
     topic: str
     queue_id: I32
@@ -57,8 +57,8 @@ class QueueEnd(Body):
 
 @dataclass(slots=True)
 class QueueEndTable(Body):
-    """Next offsets of queues without messages. A replica cannot find such an offset in its log if the log begins after the
-    queue's last message."""
+    """The next offsets of queues whose messages were all deleted. A replica cannot find such an offset in its log, because the
+    log begins after the queue's last message."""
 
     ends: list[QueueEnd] = field(default_factory=list)
 

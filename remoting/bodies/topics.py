@@ -16,7 +16,7 @@ PERM_READ = 4
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig(WrittenOnce):
-    """One topic on one broker; also the reply to 351."""
+    """One topic on one broker; also the reply to GET_TOPIC_CONFIG (351)."""
 
     topic_name: str
     read_queue_nums: I32 = 16

@@ -1,7 +1,6 @@
 """Headers of requests between brokers, administrators and controllers.
 
-A field that the sender omits has upstream's default.
-"""
+A field that the sender omits gets upstream's default value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Headers of requests between the brokers of one group, most of them extensions: tables and planned switchover."""
+"""Headers of requests between the brokers of one set: requests for tables, and for a planned switchover. Most of them are
+extensions, which upstream does not have."""
 
 from __future__ import annotations
 

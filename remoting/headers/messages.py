@@ -26,7 +26,7 @@ class QueryMessageHeader(Header):
 
 @dataclass(slots=True)
 class QueryMessageResponseHeader(Header):
-    """The index's position at the query."""
+    """Reply to QUERY_MESSAGE (12): up to which message the index had been built at the query."""
 
     index_last_update_timestamp: I64
     index_last_update_phyoffset: I64

@@ -10,7 +10,7 @@ from remoting.wirefields import I32, I64
 
 @dataclass(slots=True)
 class QueryConsumerOffsetHeader(Header):
-    """QUERY_CONSUMER_OFFSET (14). The reply is an OffsetResponseHeader, or has code 22."""
+    """QUERY_CONSUMER_OFFSET (14). The reply is an OffsetResponseHeader, or has the code QUERY_NOT_FOUND (22)."""
 
     consumer_group: str
     topic: str
@@ -59,14 +59,14 @@ class QueueHeader(Header):
 
 @dataclass(slots=True)
 class OffsetResponseHeader(Header):
-    """Reply to the requests 14, 29, 30 and 31, whose headers are above."""
+    """Reply to QUERY_CONSUMER_OFFSET (14), SEARCH_OFFSET_BY_TIMESTAMP (29), GET_MAX_OFFSET (30) and GET_MIN_OFFSET (31)."""
 
     offset: I64
 
 
 @dataclass(slots=True)
 class TimestampResponseHeader(Header):
-    """Reply to 32: ms, or -1 when the queue is empty."""
+    """Reply to GET_EARLIEST_MSG_STORETIME (32): a time in ms, or -1 if the queue is empty."""
 
     timestamp: I64
 

@@ -36,8 +36,8 @@ class PullMessageHeader(Header):
 
 @dataclass(slots=True)
 class PullMessageResponseHeader(Header):
-    """The next offset. It is sent with the codes SUCCESS (0), PULL_NOT_FOUND (19), PULL_RETRY_IMMEDIATELY (20) and
-    PULL_OFFSET_MOVED (21)."""
+    """The offset from which to pull next, and the queue's lowest and highest offset. It is sent with the codes SUCCESS (0),
+    PULL_NOT_FOUND (19), PULL_RETRY_IMMEDIATELY (20) and PULL_OFFSET_MOVED (21)."""
 
     suggest_which_broker_id: I64
     next_begin_offset: I64

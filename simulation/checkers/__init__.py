@@ -1,1 +1,2 @@
-"""Checkers of a simulated set, from outside. Each computes its expectations from requests, answers and what readers get."""
+"""Checkers of a simulated broker set. They look at it from outside: each computes its expectations from requests, their
+answers, and the messages that readers get."""

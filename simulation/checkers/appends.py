@@ -1,8 +1,8 @@
 """Where masters stored the messages of clients, and whether an elected broker may have been missing them.
 
-Invariant: if only the master had to hold a message, its loss is excused only if a later master, another broker, began its
-epoch without it. The same master, killed and started again, has the message, unless it lost memory and was elected
-nevertheless."""
+Invariant: if only the master had to hold a message, the loss of the message is excused only if a later master, which is another
+broker, began its epoch without the message. If the same broker becomes master again after a kill, it still has the message,
+unless it lost memory and was elected nevertheless."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Appends:
     def noting(
         self, brokers: Sequence[Node]
     ) -> Callable[[MessageStore, Sequence[MessageToStore]], list[PutResult]]:
-        """Make MessageStore.append note here the records that `brokers` write."""
+        """A replacement of MessageStore.append, which also notes here the records that `brokers` write."""
 
         def noted(store: MessageStore, messages: Sequence[MessageToStore]) -> list[PutResult]:
             written = append(store, messages)
@@ -85,7 +85,8 @@ class Appends:
                 self.by_key.setdefault(key, []).append(noted)
 
     def beginning(self) -> Callable[[KeptEpochs, EpochHistory], Coroutine[Any, Any, None]]:
-        """Make KeptEpochs.store note here how each epoch begins. An epoch's master is the first to store it."""
+        """A replacement of KeptEpochs.store, which also notes here how each epoch begins. The first broker that stores an epoch
+        is its master."""
 
         async def noted(epochs: KeptEpochs, history: EpochHistory) -> None:
             self.began.setdefault(history.last_epoch(), history)
@@ -116,7 +117,8 @@ class Appends:
     def promised(
         self, topic: str, attempts: Iterable[SendAttempt], master_of: dict[int, int]
     ) -> list[SendAttempt]:
-        """The attempts. An acknowledged attempt whose message may be gone becomes unknown."""
+        """The attempts as the contract judges them: the outcome of an acknowledged attempt becomes unknown if its message may
+        be gone."""
         return [
             replace(attempt, outcome=SendOutcome.UNKNOWN)
             if attempt.outcome is SendOutcome.ACKNOWLEDGED

@@ -1,7 +1,7 @@
-"""Disk blocks for what brokers write.
+"""Checks that brokers have allocated disk blocks for what they write.
 
-Invariant L8: a segment has blocks for all that a broker has written into it. Without blocks a full disk would kill the process
-after it acknowledged."""
+Invariant L8: a segment has blocks for all that a broker has written into it. Without them a full disk would kill the process
+after it has acknowledged a message."""
 
 from __future__ import annotations
 

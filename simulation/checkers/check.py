@@ -1,8 +1,8 @@
 """The invariants of a cluster, checked while it runs.
 
 Invariant of the checker itself: `confirmed` holds the whole records below the highest confirm offset that any broker ever had.
-No broker may confirm other records, and a record that is confirmed in part was not acknowledged. Names of invariants: M
-masters, S SyncStateSet, C confirm offset and acknowledgements, L logs, Q readers."""
+No broker may confirm other bytes at these offsets. A record of which only a part is confirmed has not been acknowledged. Names
+of invariants: M masters, S SyncStateSet, C confirm offset and acknowledgements, L logs, Q readers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RECORD_BYTES_MIN = 8
 
 @dataclass
 class Watched:
-    """The last observations of one incarnation of a broker."""
+    """What the check saw last of one process of a broker."""
 
     checked_end: int = 0
     end: int = 0
@@ -64,8 +64,8 @@ class ClusterCheck:
 
     @property
     def forked(self) -> bool:
-        """Whether an unclean election was held. Confirmed records may then be gone, and brokers without them may confirm
-        others."""
+        """Whether an unclean election was held. Confirmed records may then be gone, and brokers that are missing them may
+        confirm other records in their place."""
         return bool(self.grants.unclean)
 
     flipped_at: Callable[[str], int | None] = lambda name: None

@@ -1,6 +1,6 @@
-"""The client of a run, and whether the answers to it match what can be read.
+"""Compares the answers that the client of a run got with the messages that can be read at the end.
 
-Invariant: every message whose send was answered OK, and every message that the client ever read, is there at the end, unless
+Invariant: every message whose send was answered OK, and every message that the client ever read, can be read at the end, unless
 the contract allows an election to lose it."""
 
 from __future__ import annotations
@@ -60,10 +60,11 @@ class ClientJudge:
         *,
         readers_keep: bool,
     ) -> int:
-        """Compare the client's answers with the messages that are there. Any broker can be read, because all logs are equal to
-        `log`, but for what retention deleted, at most up to `begins`. The brokers' wall clocks were `spread_ms` apart.
-        `promised` returns the attempts on a topic as the contract judges them. With `readers_keep`, messages that were read
-        once must be there. Returns how many delayed messages were delivered more than once. Raises Violation."""
+        """Compare the client's answers with the messages that are there. It does not matter which broker is read, because all
+        logs are equal to `log`, except that retention may have deleted their beginnings, at most up to `begins`. The brokers'
+        wall clocks were `spread_ms` apart. `promised` returns the attempts on a topic as the contract judges them. With
+        `readers_keep`, messages that were read once must be there. Returns how many delayed messages were delivered more than
+        once. Raises Violation."""
         self.run(self.app.finds_master())
         found = self.run(self.app.read_everything())
         delayed = {topic: promised(topic, asked) for topic, asked in self.app.delayed.attempts.items()}

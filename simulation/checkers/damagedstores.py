@@ -1,7 +1,7 @@
-"""Stores that were damaged while their brokers were down, until the brokers have started on them.
+"""Keeps track of stores that were damaged while their brokers were down, until the brokers have started on them.
 
-Invariant: a log that is damaged below the confirm offset, or gone, or has another log's epochs, must be refused. Any other log
-must be served."""
+Invariant: a broker must refuse to start on a log that is damaged below the confirm offset, is missing, or has another log's
+epochs. It must start on any other log."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ class DamagedStores:
         return self.where.get(node.name, "").startswith((LOG, FOREIGN_EPOCHS))
 
     def cured(self, node: Node) -> bool:
-        """Whether this broker refused its damaged store. If so, it gets an empty disk."""
+        """Whether this broker refused to start on its damaged store. If it did, the damage is removed here: a flipped bit is
+        flipped back, any other damaged store is emptied."""
         bit = self.flipped.get(node.name)
         if bit is not None and isinstance(node.failure, StoreCorrupted | QueueUnmendable | EpochFileForeign):
             bit.flip(node)  # restore it from a copy

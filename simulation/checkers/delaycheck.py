@@ -1,8 +1,8 @@
-"""Whether delayed messages were delivered as their clients were answered.
+"""Checks that delayed messages were delivered as the answers to their senders promised.
 
-Invariant: this module reads stores and changes nothing. Delayed delivery promises only at least one delivery, so its topics
-are judged separately from those of plain sends. Names of rules: D1 a message is delivered, D2 not before its time, D3 nothing
-else is delivered."""
+Invariant: this module reads stores and changes nothing. A delayed message is promised to be delivered at least once, so the
+topics of delayed messages are judged separately from those of plain sends. Rules: D1 every acknowledged delayed message is
+delivered, D2 not before its time, D3 nothing else is delivered."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from simulation.workloads.delays import LEVELS
 
 
 class WaitingDelivery(NamedTuple):
-    """A message of the schedule topic, with the topic and time of its delivery."""
+    """A message that waits in the schedule topic, with the topic and the time of its later delivery."""
 
     topic: str
     key: str
@@ -48,9 +48,9 @@ def waiting(broker: BrokerLook, log: bytearray) -> Iterator[WaitingDelivery]:
 
 
 def all_delivered(master: BrokerLook) -> bool:
-    """Whether all waiting messages are delivered, and the replicas know it. Messages that are gone with old segments count as
-    delivered, because retention deletes no waiting message (see the bug deletes-undelivered), although an older table may not
-    show it."""
+    """Whether all waiting messages are delivered, and the delay tables of all replicas show it. A message that retention
+    deleted counts as delivered, even if an older table does not show it, because retention may delete no waiting message (the
+    bug deletes-undelivered would)."""
     store = master.store
     return all(
         max(master.delays.next_offset(level), store.min_queue_offset(SCHEDULE_TOPIC, level - 1))

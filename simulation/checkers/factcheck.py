@@ -1,4 +1,4 @@
-"""Whether brokers have the changes that were confirmed to administrators.
+"""Checks that brokers have the changes of topics and groups that were confirmed to administrators.
 
 Invariant: this module reads tables and changes nothing. Names of rules: T1 the master of the newest epoch has each confirmed
 change, T2 at the end every broker has it."""
@@ -15,7 +15,7 @@ from simulation.workloads.facts import Fact, Facts
 
 
 class FactCheck:
-    """Judges `facts`. Groups commit in the topic of the load."""
+    """Judges `facts`: the topics and groups with their confirmed values. Groups commit in the topic of the load."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts

@@ -1,12 +1,12 @@
-"""Whether each acting master was elected, and acknowledges only data that no later master is missing.
+"""Checks that each acting master was elected, and acknowledges only data that no later master is missing.
 
 Invariant M4: a broker that is neither in the set nor eligible is elected only if unclean elections are switched on. A broker
 that lost memory is elected only if no better broker lives or an operator requests it. M2: a broker acts as master of epoch e
-only if an applied election gave it e. Two brokers may believe to be master at once. The older master may acknowledge data
-after a broker that it counts has accepted a newer epoch. Then the data must lie in that broker's log below the newer epoch's
-first byte, so the newer master has it too. Or the older master is elected again itself and does not know it yet. Then it
-counts every electable broker, as long as no other broker has led in between, because only such a broker could have let others
-into the set."""
+only if an applied election gave it e. Two brokers may believe to be master at once. If a broker that the older master counts
+has already accepted a newer epoch, the older master may still acknowledge data in two cases. In the first, the data lies in
+that broker's log below the newer epoch's first byte, so the newer master has the data too. In the second, the older master was
+itself elected for the newer epoch and does not know it yet. It still counts every electable broker then, because only another
+master could have added members to the set, and none has led in between."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Grants:
             self.elected_incomplete.add(epoch)
 
     def granted(self, epoch: int, broker_id: int) -> None:
-        """Note an applied election. M1: an epoch has only one."""
+        """Note an applied election. Rule M1: each epoch has only one election."""
         if self.master_of.setdefault(epoch, broker_id) != broker_id:
             raise Violation("M1", f"epoch {epoch} was given to {self.master_of[epoch]} and to {broker_id}")
 

@@ -1,8 +1,8 @@
-"""Which brokers hold the records that a master may acknowledge, according to the acks that the master got.
+"""Determines which brokers hold the records that a master may acknowledge, from the acks that the master got.
 
-Invariant: an ack counts only if the broker with that id held the records when the ack came, or does not run. So forged acks
-and truncated records do not count. Under contract D, records that a power cut would take do not count either. A late ack adds
-nothing if the broker has since sent acks to a master of a newer epoch."""
+Invariant: an ack counts only if the broker with that id held the records when the ack came, or was not running. So a forged ack
+does not count, and neither does an ack for records that were truncated since. Under contract D, records that a power cut would
+take away do not count either. A late ack does not count if the broker has since sent acks to a master of a newer epoch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Bugs that product code caught and logged.
+"""Collects bugs that product code caught and only logged.
 
-Invariant: while attached, every error log with a built-in exception (other than OSError) is kept. A server that answers "code
-1" or tries again after a failed assertion must not hide the assertion from a simulated run."""
+Invariant: while it is attached, every log record of level ERROR with a built-in exception (other than OSError) is kept. A
+failed assertion must fail a simulated run, even if the server caught it, answered with code 1, or retried."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class LoggedBugs(logging.Handler):
 
     @contextmanager
     def attached(self) -> Iterator[None]:
-        """Handle the root logger's records. If nobody reads the log, records below ERROR are not even made."""
+        """Within this block, handle the root logger's records. If no other handler reads the log, records below ERROR are not
+        created, to save time."""
         root = logging.getLogger()
         level = root.level
         if not root.handlers:

@@ -1,7 +1,8 @@
-"""Whether two logs agree wherever their epochs are the same.
+"""Checks that two logs agree wherever their epochs are the same.
 
-Invariant L1: two brokers with the same entry (epoch, start offset) hold the same bytes from there to the lower of the epoch's
-two ends, confirmed or not. Below the confirm offset another check compares all brokers anyway."""
+Invariant L1: if two brokers have the same entry (epoch, start offset) in their epoch files, they hold the same bytes of that
+epoch, confirmed or not, up to the lower of the epoch's two ends. Confirmed bytes are left to another check, which compares all
+brokers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Logs whose masters end each record with its own CRC.
+"""Checks logs in which each record ends with a CRC of the whole record.
 
-Invariant L7: every confirmed record ends with a CRC, and agrees with it."""
+Invariant L7: every confirmed record ends with such a CRC, and the CRC is right."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulation.kernel.violation import Violation
 
 
 def all_sealed(log: bytearray, segment_bytes: int) -> int:
-    """How many records the log holds, from 0 on. Raises Violation."""
+    """Check all records of the log from offset 0 on, and return how many there are. Raises Violation."""
     count = 0
     for content in records_below(log, len(log), segment_bytes):
         at = record.PHYSICAL_OFFSET.unpack_from(content, record.PHYSICAL_OFFSET_AT)[0]

@@ -1,8 +1,8 @@
-"""Whether a set with enough healthy replicas has a serving master, even while other replicas are not healthy.
+"""Checks that a set with enough healthy replicas has a serving master, even while other replicas are not healthy.
 
-Invariant V2 during a run: there is a master that takes messages if enough members of the set for an acknowledgement, a
-majority of the controllers, and the network between them have been healthy long enough. That is the time until silent brokers
-count as dead, a lost master is replaced, and lost members have left the set."""
+Invariant V2 during a run: there is a master that accepts messages, if for long enough three things have been healthy: as many
+members of the set as an acknowledgement needs, a majority of the controllers, and the network between all of these. Long enough
+is the time in which silent brokers are declared dead, a lost master is replaced, and lost members leave the set."""
 
 from __future__ import annotations
 
@@ -82,6 +82,6 @@ class Service:
 
 
 def runs_well(node: Node) -> bool:
-    """Its process runs, and its disk works."""
+    """Whether the node's process runs and its disk works."""
     process = node.process
     return process is not None and process.alive and not process.paused and node.disk.is_well

@@ -1,6 +1,6 @@
-"""Records that retention has deleted on brokers, taken from the checks' copy of all confirmed records.
+"""Returns records that retention has deleted on brokers. They are taken from the checkers' own copy of all confirmed records.
 
-Invariant: the records are the bytes that replicas held. Nothing here is read from a broker."""
+Invariant: the records have exactly the bytes that replicas held. Nothing here is read from a broker."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The votes and terms of a cluster's controllers, and whether they are on disk when they are sent.
+"""Checks the votes and terms of a cluster's controllers, and that they are on disk when they are sent.
 
-Invariant: that of RaftCheck. In addition, when a vote reaches a candidate, the voter's term file has that vote or a newer term
-(rule R2 is about the file, not about memory)."""
+Invariant: the rules of RaftCheck hold. In addition, when a vote reaches a candidate, the voter's term file contains that vote
+or a newer term. RaftCheck's rule R2 is checked in the file here, and not in memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Limits of the tables of a simulated cluster.
 
-Invariant: as in simulation.kernel.bounds. Limits are computed from the requests, the granted ids and the files on disks."""
+Invariant: the rules N1 to N4 of simulation.kernel.bounds hold. Limits are computed from the requests, the granted broker ids
+and the files on disks."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ ENTRIES_IN_MEMORY = 2_000
 
 
 class ClusterBounds:
-    """Looks each LOOK_MS, and remembers every broker that was granted an id."""
+    """Checks the limits every LOOK_MS, and remembers every broker that was granted an id."""
 
     def __init__(self, machines: Machines, deals: Callable[[], int]) -> None:
         """`deals()` is how many transactions began."""

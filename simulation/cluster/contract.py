@@ -1,9 +1,9 @@
-"""The contracts under which seeds run: what an acknowledgement promises, and so what faults may take away.
+"""The contracts under which seeds run. A contract says what an acknowledgement promises, and so which losses faults may cause.
 
-A: the master has the record in its mapping, and the next master may be missing it. B: all members of the set hold the record.
-The last member acknowledges alone, so its memory must not be lost. C: two brokers hold the record. If only one of them loses
-its memory, nothing is lost, whatever the order of deaths. D: two brokers have the record on their disks, and all brokers may
-lose power at once."""
+A: the master has the record in memory (its mapped file), and the next master may be missing it. B: all members of the set hold
+the record. The last member acknowledges alone, so its memory must not be lost. C: two brokers hold the record. If only one of
+them loses its memory, nothing is lost, whatever the order of deaths. D: two brokers have the record on their disks, and all
+brokers may lose power at once."""
 
 from __future__ import annotations
 

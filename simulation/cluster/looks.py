@@ -1,7 +1,7 @@
-"""How checks and faults look at the product's apps.
+"""The way in which checks and faults read the state of the product's apps.
 
-Invariant: a look only reads. No other code of the simulated cluster asks an app for its state, so only this file changes if an
-app keeps its state elsewhere."""
+Invariant: a look changes nothing. No other code of the simulated cluster reads an app's state. So if the product keeps its
+state elsewhere, only this file has to change."""
 
 from __future__ import annotations
 

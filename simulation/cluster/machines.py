@@ -1,7 +1,7 @@
 """The machines of one run: which are down, when they come back, and what they lose meanwhile.
 
-Invariant: no more is lost than the contract allows. One store or memory is lost at a time, not the last one, and only after
-its broker has left the SyncStateSet, so that the broker cannot be elected."""
+Invariant: no more data is lost than the contract allows. Only one broker at a time loses its store or memory, never the last
+intact one, and only after the broker has left the SyncStateSet, so that it cannot be elected."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ASKED_FOR_MS = 10_000
 
 
 class Machines:
-    """`servers` are the nodes that faults start again, and `everyone` is all nodes. Faults add to `done`."""
+    """`servers` are the nodes that faults start again, and `everyone` is all nodes. `done` counts faults by kind."""
 
     def __init__(
         self, world: World, chance: random.Random, check: ClusterCheck, *, has_learner: bool = False
@@ -122,8 +122,8 @@ class Machines:
         self.restart_at_ms[node.name] = self.world.now_ms + self.random.choice(RESTART_MS)
 
     def can_lose(self, node: Node) -> int | None:
-        """The id of the broker on `node` if its store or memory may be lost now. Only one may be lost at a time, and not the
-        last."""
+        """The id of the broker on `node` if its store or memory may be lost now, else None. Only one broker at a time may lose
+        something, and not the last intact one."""
         look = broker_on(node)
         others_run = all(other.running for other in self.slaves(node))
         lost_already = self.losing or self.damaged.flipped or self.lost_ids & self.check.electable
@@ -149,7 +149,8 @@ class Machines:
         )
 
     def another_can_lead(self, node: Node) -> bool:
-        """Whether another electable broker is complete, as far as is known. A failed sync counts as lost memory."""
+        """Whether another electable broker is not known to be missing data. A broker whose sync failed counts as one that lost
+        memory."""
         looks = [broker_on(other) for other in self.slaves(node)]
         return len(self.check.electable) > 1 and any(
             look is None or (look.broker_id in self.check.electable and not look.may_miss) for look in looks

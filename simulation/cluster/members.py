@@ -150,7 +150,7 @@ def broker_app(
 
 @dataclass
 class ReaderNotes:
-    """The messages that consumers got first at each place: (queue, offset) -> message."""
+    """The first message that a consumer got at each place: (queue, offset) -> message."""
 
     seen: dict[MessagePlace, Found] = field(default_factory=dict)
     contradictions: list[str] = field(default_factory=list)
@@ -223,7 +223,8 @@ class ClientApp:
             self.reading = None
 
     async def create_lost_topics(self) -> None:
-        """Create the topics of the client's sends again if they are gone or came back smaller. Larger topics stay."""
+        """Create a topic of the client's sends again if it is gone, or if it has fewer queues than before. A topic with more
+        queues stays."""
         admin = AdminClient(self.client.clock)
         for topic, queues in QUEUES_OF.items():
             try:
@@ -278,8 +279,8 @@ class ClientApp:
         self.next_offset.clear()
 
     async def finds_master(self) -> None:
-        """Return once every topic's route, if there is one, names the master. Nothing was requested since the load ended, so
-        routes may be old."""
+        """Return once the client's route of every topic names the master. Topics without a route are left out. The client may
+        know old routes, because it has requested nothing since the load ended."""
         for topic in (TOPIC, *self.delayed.attempts):
             while True:
                 self.client.routes.renew(topic)
@@ -292,8 +293,8 @@ class ClientApp:
                     break
 
     async def read_everything(self) -> list[Found]:
-        """Read each queue of the plain topic from its first to its last readable message. Raises PullFailed, but not for a
-        connection to the broker's former process, which fails at its first use."""
+        """Read each queue of TOPIC from its first to its last readable message. Raises PullFailed if a second try fails too.
+        The first may fail because a connection still leads to a former process of the broker."""
         consumer = self.client.consumer("judge")
         try:
             read = await read_back(consumer, TOPIC)

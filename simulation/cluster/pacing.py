@@ -1,7 +1,8 @@
-"""A limit of the bytes that are sent to replicas that catch up, and whether masters keep the limit.
+"""Sets a limit on the bytes that masters send to replicas that catch up, and checks that masters keep it.
 
-Invariant F: in any stretch of time, a master sends over one link to a slave that it does not count no more log than the limit
-and one burst. No link to a slave that the master counts waits for the limit. In the end an operator lifts the limit."""
+Invariant F: a master counts a slave if its acknowledgements wait for that slave. To a slave that it does not count, a master
+sends in any period at most the limit plus one burst over one link. No link to a slave that the master counts is slowed down for
+longer than HELD_MS. In the end an operator lifts the limit."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Retention in one run, with small segments that are kept for seconds. It checks which segments may be deleted, and empties
-replicas that are left behind.
+"""Retention in one run, with small segments that are kept for seconds. This module checks that only permitted segments are
+deleted. As an operator it empties a replica that needs segments which no other replica has any more (it is left behind).
 
 Invariant D: when a log's beginning moves up, the deleted records are confirmed, covered by the checkpoint on disk, and old
-enough. No connected slave within the reserve must still read them, and none is an undelivered delayed message. Queues begin
-within the log. Deleted records are judged as if they could still be read, because the checks have all confirmed bytes. An
-operator empties a replica that was left behind."""
+enough. No connected slave that lags by less than the reserve still needs them, and none is an undelivered delayed message.
+Queues begin within the log. The checks know all confirmed bytes, so they judge deleted records like records that can still be
+read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ PATIENCE_MS = 5_000  # of the operator
 
 
 class Retention(Fault):
-    """Retention is `on` in seeds that lose no acknowledged record, so all deleted records can be judged."""
+    """The retention of one run. It is `on` only in seeds that may lose no acknowledged record, so that all deleted records can
+    be judged."""
 
     name = "left behind by retention"
 
@@ -88,8 +89,8 @@ class Retention(Fault):
             yield
 
     def broker_of(self, log: CommitLog) -> tuple[Node, BrokerApp]:
-        """The broker of this disk. It may be no member of the set, because copies and strangers delete segments of their
-        disks, too."""
+        """The broker of this disk. It need not be a member of the set: copies of brokers delete segments of their own disks,
+        too."""
         for node in self.world.nodes.values():
             if isinstance(node.app, BrokerApp) and node.app.store._log is log:
                 return node, node.app

@@ -372,8 +372,8 @@ class ClusterWorld:
                 lull_ms = end_ms
 
     def lull(self) -> None:
-        """A time with one broker and one controller down but no further faults, except independent ones. It is long enough for
-        a master to lead, which `service` checks."""
+        """A period in which one broker and one controller are down, and no other fault begins, except independent ones. It is
+        long enough for a master to be elected and to serve, which `service` checks."""
         machines, lasts_ms = self.machines, self.service.limit_ms + LULL_MS
         self.world.network.heal()
         self.world.network.usual_delays()

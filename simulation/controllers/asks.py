@@ -1,4 +1,4 @@
-"""Requests ("asks") to the controllers: the sender, the fields with their epochs, and the outcome.
+"""Requests to the controllers, called asks: the sender, the fields with their epochs, and the outcome.
 
 Invariant: an ask is open from its sending to a definite answer. An ask that was answered "unknown", or not at all, stays open
 for ever, because it may have taken effect or may still do so. All fields of an ask are read from the bytes that were sent."""
@@ -33,8 +33,8 @@ FENCED = frozenset({ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTR
 
 @dataclass(eq=False, slots=True)
 class Ask:
-    """One request. `sent_at` is how many entries any controller had applied when it was sent. `explains` are the events that
-    it may have caused."""
+    """One request. When it was sent, some controller had applied `sent_at` entries, and none had applied more. `explains` are
+    the events that the request may have caused."""
 
     who: str
     code: int
@@ -77,8 +77,8 @@ class Ask:
 
 @dataclass(eq=False, slots=True)
 class Effect:
-    """An event that only an ask can explain. One of the asks in `may_be_of` caused it, or it is a fence for one of `fences`.
-    According to its answer, the ask `owner` caused the event."""
+    """An applied event that only an ask can explain. Either one of the asks in `may_be_of` caused it, or it is the fence (the
+    grown set epoch) of a rejected ask in `fences`. If an answer showed which ask caused it, that ask is `owner`."""
 
     what: str
     set_epoch: int
@@ -87,7 +87,8 @@ class Effect:
     fences: list[Ask] = field(default_factory=list)
 
     def cannot_be_of(self, ask: Ask, *, fenced: bool) -> bool:
-        """Remove a rejected ask, which may be `fenced`. Returns whether no other ask can explain the event."""
+        """Note that `ask` did not cause the event, because it was rejected. If it is `fenced`, the event may still be its
+        fence. Returns whether no other ask can explain the event."""
         if ask in self.may_be_of:
             self.may_be_of.remove(ask)
         if ask in self.fences and not fenced:
@@ -119,7 +120,7 @@ class Asks:
         return iter(self._open.get((broker_name, int(code)), ()))
 
     def close(self, ask: Ask) -> None:
-        """The ask got a definite answer."""
+        """Note that the ask got a definite answer."""
         if ask.open and ask.code in WRITES:
             self._open[ask.broker_name, ask.code].remove(ask)
         ask.open = False

@@ -1,7 +1,7 @@
-"""Limits of the controllers' tables, whatever was requested.
+"""Checks the sizes of the controllers' tables.
 
-Invariant: as in simulation.kernel.bounds. Limits are computed from the sets and brokers of the world, and from the granted
-ids, which the check reads from the bytes of applied entries."""
+Invariant: the rules N1 to N4 of simulation.kernel.bounds hold, whatever was requested. Limits are computed from the sets and
+brokers of the world, and from the granted ids, which the check reads from the bytes of applied entries."""
 
 from __future__ import annotations
 

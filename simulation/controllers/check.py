@@ -5,9 +5,9 @@ where they reach a controller, proposals when they are made, and the bytes of en
 expected state with `setmodel` and `rules`, never with the code under test.
 
 The applied entries, in their order, are the one history with which all controllers must agree. A set is linearizable if two
-things hold. Every event is explained by a request that was open at that moment and fits the set at that moment. Every answer
-is explained by the set at some moment between request and answer. Requests without a definite answer stay open. A rejected
-request must never take effect, except that it may increment the set's epoch.
+things hold. Every event is explained by a request that was open when the event was applied, and that fits the set as it was
+then. Every answer is explained by the set at some moment between request and answer. Requests without a definite answer stay
+open. A rejected request must never take effect, except that its rejection may increment the set's epoch.
 
 R5 one history, and each controller's state is the one that the entries make · R8 a change that is answered as done is done ·
 R10 a read returns the state of a moment after it began · M1 one master an epoch, epochs that grow · M4 only an electable

@@ -1,4 +1,4 @@
-"""The events that controllers write into their log, read from the bytes without the product's code.
+"""Reads the events that controllers write into their log from the bytes, without the product's code.
 
 Invariant: this module shares only the format with the code under test: two bytes of kind, big-endian, and a JSON object."""
 

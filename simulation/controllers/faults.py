@@ -1,4 +1,4 @@
-"""Faults of controllers and brokers: deaths, pauses, cuts, slow disks, requests that come late.
+"""Faults of controllers and brokers: deaths, pauses, cuts of the network, slow disks, requests that come late.
 
 Invariant: all faults are healed at the end. A killed process comes back by itself."""
 
@@ -23,7 +23,7 @@ AMONG_CONTROLLERS = frozenset({"leader without fellows", "held request", "leader
 
 
 class Played(Protocol):
-    """The possible victims. `sets` holds the brokers of each set."""
+    """The nodes of the world, which are the possible victims. `sets` holds the brokers of each set."""
 
     world: World
     random: Random
@@ -82,7 +82,8 @@ class Faults:
         return len(self.cluster.controllers) == 1
 
     async def strike_for(self, for_ms: int) -> None:
-        """Cause one fault after the other, and then heal everything. Nodes that are down may take a while to come back."""
+        """Cause one fault after the other for this time, and then heal everything. Nodes that are down may come back only some
+        time after that."""
         end_ms = self.world.now_ms + for_ms
         while self.world.now_ms < end_ms:
             await asyncio.sleep(self.random.uniform(0.2, self.pace_s))
@@ -284,6 +285,7 @@ class Faults:
         self.network.reset(self.anyone().host, self.random.choice(self.cluster.controllers).host)
 
     async def half_open(self) -> None:
-        """A broker forgets its connection and opens another. The controller notices the end of the first one later."""
+        """A broker forgets its connection and opens another. The controller notices the end of the first connection only
+        later."""
         broker = self.random.choice(self.cluster.brokers)
         self.network.half_open(broker.host, self.random.choice(self.cluster.controllers).host)

@@ -1,7 +1,9 @@
-"""An operator and a stranger in one. It reads from every controller, moves masters and forgets brokers. It forges requests
-that only a master may send, and delivers lost requests once more, much later.
+"""An app that acts both as an operator and as a stranger. As an operator it reads from every controller, moves masters and
+forgets brokers. As a stranger it forges requests that only a master may send, and delivers requests whose answers were lost
+once more, much later.
 
-Invariant: no controller may ever carry out a forged request. The sender of a late request must expect that it takes effect."""
+Invariant: no controller may ever carry out a forged request. A request that is delivered late may take effect, because its
+sender never got a definite answer."""
 
 from __future__ import annotations
 

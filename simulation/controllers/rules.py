@@ -1,6 +1,6 @@
 """Which broker may be elected, deposed, or enter a set, and which brokers are eligible afterwards.
 
-Invariant: each rule is in one function. It says what must hold for any request, whatever the code under test did."""
+Invariant: each rule is one function. It states what must hold for any request, and uses no code of the product."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class LivenessView:
-    """What a controller could know when it made a proposal: the brokers whose heartbeats may count, those whose heartbeats
-    must count, and those that it may take for dead. A broker is undecided if a new leader, or one that was paused, knows
-    nothing of it yet. `restarted` are brokers whose registration, if not late, the controller was handling."""
+    """What a controller could know when it made a proposal: the brokers whose heartbeats it may use, the brokers whose
+    heartbeats it must use, and the brokers that it may consider dead. A broker is undecided if the leader is new, or was
+    paused, and knows nothing of the broker yet. `restarted` are brokers whose registration, if not late, the controller was
+    handling."""
 
     by: str = "?"
     alive: frozenset[int] = field(default_factory=frozenset)
@@ -53,7 +54,7 @@ class LivenessView:
 def may_be_elected(
     state: SetState, candidate: int, learners: frozenset[int], liveness: LivenessView, *, unclean: bool
 ) -> str | None:
-    """Why the broker may not be elected, or None. An unregistered broker or a learner is never elected. At first any
+    """Why the broker may not be elected; None if it may. An unregistered broker or a learner is never elected. At first any
     registered broker may be elected. Later, unless unclean election is on, only members of the set, and eligible brokers that
     report how many members must acknowledge."""
     if candidate not in state.codes:
@@ -66,9 +67,10 @@ def may_be_elected(
 
 
 def better_than(state: SetState, elected: int, liveness: LivenessView, *, designated: bool) -> str | None:
-    """Why another broker should have been elected without an operator, or None. A complete broker comes before a broker that
-    may be missing data. Among equals, a broker that can lead comes before one that cannot. The first rule also holds for a
-    designated broker. A broker without a log, or with less log than it once had, is never better."""
+    """Why another broker should have been elected when no operator requested the election; None if the choice is right. A
+    complete broker comes before a broker that may be missing data. Among equals, a broker that can lead comes before one that
+    cannot. The first rule also holds for a designated broker. A broker without a log, or with less log than it once had, is
+    never better."""
     said = liveness.of(elected)
     for other in _electable(state, liveness) & liveness.surely_alive - {elected}:
         rival = liveness.of(other)
@@ -117,8 +119,9 @@ def eligible_after_election(state: SetState, elected: int, liveness: LivenessVie
 
 
 def may_be_forgotten(state: SetState, gone: frozenset[int], liveness: LivenessView) -> str | None:
-    """Why the brokers may not be forgotten, or None. Of the brokers that hold acknowledged data, one must be left that may
-    live and reports to be complete. As many must be left as each certainly live one needs to acknowledge."""
+    """Why the brokers may not be forgotten; None if they may. Of the brokers that hold acknowledged data, at least one that may
+    be alive and reports to be complete must be left. So many must be left that each of them that is certainly alive has enough
+    members to acknowledge."""
     holders = state.members | state.eligible
     left = holders - gone
     if left == holders:

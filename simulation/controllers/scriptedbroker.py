@@ -1,4 +1,5 @@
-"""A broker as controllers see it: it registers, sends heartbeats, polls, asks for elections and changes the set.
+"""A script that behaves like a broker towards controllers: it registers, sends heartbeats, polls, asks for elections and
+changes the set.
 
 Invariant: the broker takes a role only for a higher epoch. As master it waits for its set and for every set that it requested
 and that may still take effect (`union`): an alter whose answer was lost may take effect until the set's epoch has changed. The
@@ -76,9 +77,9 @@ class Unanswered(Exception):
 
 @dataclass(frozen=True)
 class BrokerPart:
-    """The part that the broker plays. It acknowledges nothing with fewer members than `members_min`, and reports that number;
-    0 is not reported, as by upstream's brokers. `fellows` returns the ids of live brokers, and `followers` those that follow
-    in an epoch. Learners are not among them."""
+    """The settings of one scripted broker. It acknowledges nothing while the set has fewer members than `members_min`, and it
+    reports that number, unless it is 0 (upstream's brokers do not report it). `fellows` returns the ids of live brokers, and
+    `followers` those that follow in an epoch. Learners are not among them."""
 
     broker_name: str = BROKER_NAME
     learner: bool = False
@@ -91,8 +92,8 @@ class BrokerPart:
 
 @dataclass
 class Surroundings:
-    """Objects that all brokers of a world share: the check that sees all asks, and the asks that may be delivered once more
-    because their answers were lost or their sender allows it."""
+    """Objects that all brokers of a world share: the check that sees all asks (requests to controllers), and the asks that may
+    be delivered once more, because their answers were lost or their sender allows it."""
 
     check: ControllerCheck
     late: deque[RemotingCommand] = field(default_factory=lambda: deque(maxlen=LATE_MAX))
@@ -103,7 +104,7 @@ class Surroundings:
 
 
 class ScriptedBroker:
-    """An app for a simulated node. Its public fields are what it believes."""
+    """An app for a simulated node. Its public fields hold what the broker believes about the set and its role."""
 
     def __init__(
         self, host: str, controllers: list[str], part: BrokerPart, around: Surroundings, runtime: Runtime
@@ -149,7 +150,7 @@ class ScriptedBroker:
         return self.broker_id is not None and self.master_id == self.broker_id
 
     def union(self) -> frozenset[int]:
-        """The brokers for which it waits as master."""
+        """The brokers for which this broker waits as master."""
         return self.members.union(*(members for members, _ in self.asked_for))
 
     async def start(self) -> None:

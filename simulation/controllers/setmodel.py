@@ -1,7 +1,8 @@
-"""One broker set as the applied entries make it, computed by the rules of reliability and not by the product's code.
+"""A model of one broker set. Its states are computed from the entries that controllers applied, by the rules of this package
+and not by the product's code.
 
-Invariant: `history` holds the set after each entry that changed it, with that entry's place among all entries. It is never
-rewritten."""
+Invariant: `history` holds the state of the set after each entry that changed it, with that entry's place among all entries. It
+only grows."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ NOTHING = SetState()
 
 @dataclass
 class SetModel:
-    """`elections` maps an epoch to (place of the entry, elected broker). `holders` are the brokers with all that masters
-    acknowledged."""
+    """`elections` maps an epoch to (place of the entry, elected broker). `holders` are the brokers that hold everything that
+    masters have acknowledged."""
 
     now: SetState = NOTHING
     places: list[int] = field(default_factory=list)

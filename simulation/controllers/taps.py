@@ -1,4 +1,4 @@
-"""Taps on a controller's process: the messages that reach it, its proposals, the entries that it applies.
+"""Taps on a controller's process. They note the messages that reach it, its proposals, and the entries that it applies.
 
 Invariant: taps change nothing. Everything is noted before the controller acts on it."""
 
@@ -138,7 +138,8 @@ class Taps:
         return {"code": replica.check_code, "address": replica.address}
 
     def _is_of_former(self, key: Key, connection: int, ext: dict[str, str]) -> bool:
-        """Whether a dead process sent this: a later process has sent something over a newer connection."""
+        """Whether a dead process sent this message, because a later process has already sent something over a newer
+        connection."""
         incarnation = int(ext.get("incarnation", 0))
         spoken = self.spoken.setdefault(key, {})
         spoken[incarnation] = max(connection, spoken.get(incarnation, 0))
@@ -304,7 +305,7 @@ class Taps:
 
 
 def said_in(heartbeat: dict[str, str]) -> Said:
-    """The facts in a heartbeat. A field that upstream's brokers leave out has its default."""
+    """The contents of a heartbeat. A field that upstream's brokers do not send has its default value."""
     return Said(
         max(0, int(heartbeat.get("minInSyncReplicas", 0))),
         heartbeat.get("mayMissAcknowledged") == "true",

@@ -50,8 +50,8 @@ LOOK_EVERY_MS = 50
 
 @dataclass(frozen=True)
 class Shape:
-    """The size and speed of a world. `sync_ms` is the shortest and longest time of a sync on the controllers' disks, or None
-    for fast disks. `raft_slowness` multiplies the controllers' timers."""
+    """The size of a world, and its speeds. `sync_ms` is the shortest and longest time of a sync on the controllers' disks, or
+    None for fast disks. `raft_slowness` multiplies the controllers' timers."""
 
     controllers: int = 3
     sets: int = 1

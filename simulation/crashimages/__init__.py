@@ -1,2 +1,2 @@
-"""Crashes on disks that lose unsynced data. A script is killed, or its machine loses power, at each of its steps. What
-recovers is compared with what was promised."""
+"""Crashes on disks that lose unsynced data. A script that writes a store is killed, or its machine loses power, at many of its
+steps. The recovered store is compared with what had been promised."""

@@ -1,5 +1,5 @@
-"""A member's ledger on a disk that loses unsynced data. It is crashed at every step of a script, by kill and by power cut, and
-recovered."""
+"""Crash tests of a Raft member's log (the ledger) on a disk that loses unsynced data. At many steps of a script the process is
+killed, or the machine loses power, and the ledger is recovered."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 @dataclass
 class WrittenEntries:
-    """What the script knows of the ledger: what the disk promised to hold, and what the ledger was doing when it died."""
+    """What the script knows about the ledger: which entries were promised to be durable, and what the ledger was doing at the
+    crash."""
 
     vote: Vote = field(default_factory=lambda: Vote(newcomer=True))
     entries: list[Entry] = field(default_factory=list)
@@ -60,9 +61,9 @@ class WrittenEntries:
         self.snapshot, self.saving = snapshot, None
 
     def check_recovered(self, found: Recovered, entries: list[Entry]) -> None:
-        """Check that nothing promised is missing, and that nothing is there that was never written or was cut. `entries` are
-        those behind the log's beginning; their terms are known from what was written. All earlier entries are in the
-        snapshot."""
+        """Check that no promised entry is missing, and that there is no entry that was never written or was truncated.
+        `entries` are the entries after the log's beginning; their terms are known from what was written. All earlier entries
+        are in the snapshot."""
         step = self.under_way or PersistThenSend(None, None, (), ())
         vote, committed_index, begin = found.vote, found.committed_index, found.log.prev_index
         assert vote in (self.vote, step.vote or self.vote)
@@ -208,8 +209,8 @@ class LedgerScript:
             self.check_positions()
 
     def place_of_a_leader(self) -> bytes:
-        """Where the log of a leader begins that has decided more: behind the decided entries here, perhaps before other
-        entries."""
+        """A place where the log of a leader that has decided more entries may begin: after the decided entries of this ledger,
+        perhaps before some of its undecided ones."""
         log = self.store.log
         assert log is not None
         size = log.data.file_bytes
@@ -219,7 +220,7 @@ class LedgerScript:
         )
 
     async def install(self) -> None:
-        """Install a snapshot that ends behind the decided entries. The log of another leader may continue there."""
+        """Install a snapshot that ends after the decided entries. The log of another leader may continue there."""
         written = self.written
         term = max(written.vote.term, 1)
         index = written.committed_index + self.random.randint(1, 60)

@@ -1,4 +1,4 @@
-"""Lives of one simulated process that plays a script and may be crashed at any step."""
+"""Runs a script in a simulated process that may be crashed at any step. The time from a start to a crash is one life."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A store on a disk that loses unsynced data. It is crashed at every step of a script, by kill and by power cut, and
-recovered."""
+"""Crash tests of a message store on a disk that loses unsynced data. At many steps of a script the process is killed, or the
+machine loses power, and the store is recovered."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUEUES = [("TopicA", 0), ("TopicA", 1), ("TopicB", 0)]
 
 @dataclass
 class WrittenRecords:
-    """What the script knows of the log: each record with its bytes, and what the store promised about it."""
+    """What the script knows about the log: each record with its bytes, and what the store promised about the record."""
 
     records: dict[int, bytes] = field(default_factory=dict)
     end: int = 0
@@ -38,7 +38,7 @@ class WrittenRecords:
     cut_records: dict[int, bytes] = field(default_factory=dict)  # removed by the cut under way
 
     def recovered(self, records: dict[int, bytes], end: int) -> None:
-        """A recovery found these records and made all of them durable."""
+        """Note that a recovery found these records and made all of them durable."""
         self.records, self.end, self.synced_end = records, end, end
         self.cut_records = {}
 
@@ -266,7 +266,7 @@ def live(
     steps: int | None,
     script_steps: int = SCRIPT_STEPS,
 ) -> int:
-    """Play one life. With odd seeds of the world the script rests in its middle."""
+    """Play one life of the process. If the world's seed is odd, the script stops the store cleanly in the middle."""
     rests = world.seed % 2 == 1
     return lives.live(
         world, node, lambda runtime: StoreScript(runtime, seed, written, script_steps, rests=rests), steps

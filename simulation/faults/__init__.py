@@ -1,1 +1,2 @@
-"""Faults of a set under controllers, with one module for each kind: what it does, how it continues and how it ends."""
+"""Faults of a broker set under controllers. There is a module for each kind of fault: it says what the fault does, how it
+continues and how it ends."""

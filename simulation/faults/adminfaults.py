@@ -1,6 +1,6 @@
-"""Faults that hit answers to administrators.
+"""Faults at the moment when an administrator gets an answer.
 
-Invariant: the cut links are whole again once the master at their end is dead."""
+Invariant: the links that were cut are healed once the master at their end is dead."""
 
 from __future__ import annotations
 

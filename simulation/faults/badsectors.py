@@ -1,7 +1,7 @@
 """Sectors of a log that cannot be read for a while.
 
-Invariant: the written bytes are there again afterwards, so all promises of a run stay. A reader of the bytes reports the
-error, continues with other bytes, and reads again later."""
+Invariant: afterwards the written bytes can be read again, so nothing that was promised in a run is lost. Product code that
+reads the bytes meanwhile must report the error, continue with other bytes, and read again later."""
 
 from __future__ import annotations
 

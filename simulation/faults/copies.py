@@ -1,7 +1,7 @@
-"""Copies of a broker's store that are started at another address while that broker runs.
+"""A copy of a broker's store is started at another address while that broker runs.
 
-Invariant B2: while the registered process lives, its copy is not registered and has no role. The copy is stopped when
-controllers take the broker for dead, because it would then rightly become the broker."""
+Invariant B2: while the broker's registered process lives, the copy is not registered and has no role. The copy is stopped when
+controllers consider the broker dead, because they would then rightly accept the copy as that broker."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ class Copies(Fault):
         machines.world.loop.after_step.append(self.listen)
 
     def listen(self) -> None:
-        """Note ended connections: one that ends even for a moment lets the copy register."""
+        """Note if the controllers stop getting the original's heartbeats, even for a moment, because its copy may then rightly
+        register."""
         if self.running is not None and self.was_alive:
             self.was_alive = self.lives(self.running)
 

@@ -39,7 +39,7 @@ class Kill(Fault):
 
 
 class KillAfterTruncation(Fault):
-    """The next broker that truncates its log dies before it writes at the cut again."""
+    """The next broker that truncates its log dies before it writes at that place again."""
 
     name = "kill after truncation"
 
@@ -74,8 +74,8 @@ class Stop(Fault):
 
 
 class PowerCut(Fault):
-    """A broker loses unsynced data. This does not happen while another broker is down, because the contract counts on the
-    others' memory."""
+    """A broker loses unsynced data. This does not happen while another broker is down, because under the contract one broker
+    may lose its memory only if the others have theirs."""
 
     name = "power cut"
 
@@ -98,7 +98,8 @@ class PowerCut(Fault):
 
 
 class SuddenPowerCut(Fault):
-    """A broker, in the set or not, loses unsynced data while others may be down. Contract C tolerates one such loss."""
+    """A broker, in the set or not, loses unsynced data, even if other brokers are down. Contract C tolerates one such loss at a
+    time."""
 
     name = "sudden power cut"
     chance = 0.8

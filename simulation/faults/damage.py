@@ -19,7 +19,7 @@ HARMLESS = (FILE, DEFAULT_NAME, DEFAULT_NAME + BACKUP_SUFFIX, DEFAULT_NAME + SUF
 
 
 class StoreDamage(Fault):
-    """The base of all faults that damage the store of a slave, which is killed for it."""
+    """The base of all faults that kill a slave and damage its store while it is down."""
 
     def strike(self, now: Moment) -> bool:
         node = now.broker
@@ -33,7 +33,7 @@ class StoreDamage(Fault):
         self.machines.losing[node.name] = broker_id, lambda: self.damage(node)
 
     def damage(self, node: Node) -> None:
-        """Damage the store. Called when the set is without this broker."""
+        """Damage the store. Called when the broker is no longer in the SyncStateSet."""
         raise NotImplementedError
 
 
@@ -47,7 +47,8 @@ class WipedSlave(StoreDamage):
 
 
 class FlippedBit(StoreDamage):
-    """Flips one bit. A flip that must do no harm is done at once."""
+    """Flips one bit. A flip that every start must survive is made at once, without waiting until the broker has left the
+    set."""
 
     name = "flipped bit"
     chance = 0.4
@@ -73,8 +74,8 @@ class FlippedBit(StoreDamage):
             self.count()
 
     def vouched_bodies(self, node: Node) -> list[tuple[str, int]]:
-        """(path, offset in the file) of one body byte of each record that a restart must find intact. These are the records of
-        the segment that holds the confirm offset."""
+        """(path, offset in the file) of one body byte of each record that a start of the broker must check. These are the
+        records of the segment that holds the confirm offset."""
         confirm = vouched_end(node)
         for path in sorted(node.disk.entries):
             content = node.disk.content(path) or b""

@@ -1,8 +1,8 @@
 """Disks that stall or fail once.
 
-Invariant: a broker that could not sync ends by itself soon after. A broker without room rejects or waits. Its log loses
-nothing, because its power stays on. But the broker cannot know that, so an operator must decide if another store is lost too
-(simulation.faults.lostforgood)."""
+Invariant: a broker whose sync failed ends by itself soon after. A broker whose disk has no room rejects sends or waits. In fact
+the log loses nothing, because the power stays on. But the broker cannot know that, so it reports that it may be missing data.
+If another store is lost too, an operator must decide (simulation.faults.lostforgood)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One kind of fault in one run: how often seeds have it, what it does, how it continues and how it ends.
+"""The base of all kinds of faults. A kind says what the fault does, how it continues and how it ends.
 
-Invariant: no kind knows another kind. Their shared state is in the machines."""
+Invariant: no kind of fault refers to another kind. State that they share is in Machines."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def needed(node: Node | None) -> Node:
 
 
 class Fault:
-    """A kind of fault. The object has all state of a fault under way."""
+    """A kind of fault in one run. The object has all state of a fault that is under way."""
 
     name: str
     chance = 0.5

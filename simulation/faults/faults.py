@@ -126,7 +126,8 @@ class Faults:
         return self.machines.due_for_restart(node)
 
     def heal(self) -> None:
-        """Reset the network to its initial state. Nodes that are down come back when they may."""
+        """End all faults, and reset the network. Nodes that are down come back as soon as the fault that stopped them
+        permits."""
         network = self.machines.world.network
         network.heal()
         network.usual_delays()

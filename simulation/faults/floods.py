@@ -1,5 +1,5 @@
-"""Clients that send as many small one-way requests as their connections take, to one server after the other, when the cluster
-is whole. Each request costs CPU time while a flood lasts.
+"""When the cluster is whole, clients send as many small one-way requests as their connections accept, to one server after the
+other. While such a flood lasts, the simulation charges CPU time for each request.
 
 Invariant W1: a client on another connection gets its answer within a second, and the master keeps its epoch."""
 

@@ -1,7 +1,7 @@
-"""A deposed master gets its successor's epoch file, as if an operator restored the wrong file.
+"""The epoch file of a deposed master is replaced by its successor's, as if an operator had restored the wrong file.
 
 Invariant: this happens only if the two logs diverge below the end of the deposed master's log, and after the broker has left
-the SyncStateSet. Such a store must be refused."""
+the SyncStateSet. The broker must refuse to start on such a store."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A host that sends role messages, with existing ids, addresses and epochs. Only controllers and members may send such
-messages.
+"""A host that is no member of the cluster sends messages about roles, with existing ids, addresses and epochs. Only controllers
+and members may send such messages.
 
-Invariant: the host sends whole requests that can be parsed, and keeps no other rule of the protocol. Master and members follow
-only from the controllers (M1, M2, S, C), and no process ends."""
+Invariant: the host sends complete requests that can be parsed, but keeps no other rule of the protocol. Only the controllers'
+own decisions determine the master and the members (rules M1, M2, S and C of the checks), and no process ends."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ class RoleForger:
 
 
 def is_paused(node: Node) -> bool:
-    """Whether the node is paused. It would keep each connection until it runs again, which is more than the limit."""
+    """Whether the node is paused. A paused node would keep every connection of the forger until it runs again, and these would
+    be more than the permitted number."""
     return node.process is not None and node.process.paused
 
 

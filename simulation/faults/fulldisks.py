@@ -1,8 +1,8 @@
 """Disks of servers that are full for a while.
 
 Invariant: a server that serves does not end because of a full disk. It rejects, waits, and continues when there is room. A
-broker that starts after a graceful stop, with the store that it had, does not end either. Any other start may end, and is
-repeated."""
+broker that starts after a graceful stop, on an unchanged store, does not end either. Any other start may fail on a full disk,
+and is repeated."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Planned switchovers: an operator elects another broker, or the master is stopped, while clients send and ask for routes only
-every 30 s. During faults another fault follows each switchover. Once faults are over, none does.
+every 30 s. While faults are on, another fault follows each switchover. When faults are over, none does.
 
-Invariant H1: on a cluster without faults, no client notices a switchover. A forwarded message must be stored once, which is
-judged at the end, as for all messages."""
+Invariant H1: on a cluster without faults, no client gets an error because of a switchover. A message that the former master
+forwards is stored once; this is judged at the end, as for all messages."""
 
 from __future__ import annotations
 

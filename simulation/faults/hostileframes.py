@@ -1,7 +1,7 @@
-"""Bytes that no peer sends, on every port of the cluster.
+"""A strange host sends bytes that no peer would send to every port of the cluster.
 
-Invariant: a server that gets them keeps serving others. A server that ends because of them, or answers with a bug, fails the
-run."""
+Invariant: a server that gets such bytes keeps serving others. The run fails if a server ends because of them, or if its answer
+shows an unexpected exception."""
 
 from __future__ import annotations
 

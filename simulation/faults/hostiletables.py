@@ -1,7 +1,7 @@
 """Strangers that send the hostile bytes in the tables of simulation.hostile to every port, during real traffic.
 
-Invariant: a server that gets them keeps serving others. A server that ends because of them, answers with a bug, or stores more
-names than the tables have, fails the run."""
+Invariant: a server that gets them keeps serving others. The run fails if a server ends because of them, if its answer shows an
+unexpected exception, or if it stores more names than the tables contain."""
 
 from __future__ import annotations
 

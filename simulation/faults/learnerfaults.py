@@ -1,6 +1,7 @@
-"""Faults of a learner. Nothing counts on a learner, so it may lose everything at any time.
+"""Faults of a learner, a replica that never enters the SyncStateSet. No promise depends on a learner, so it may lose everything
+at any time.
 
-Invariant: neither acknowledged data nor the election of a master ever depends on it."""
+Invariant: neither acknowledged data nor the election of a master ever depends on a learner."""
 
 from __future__ import annotations
 

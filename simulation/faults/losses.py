@@ -1,8 +1,8 @@
 """A member of the SyncStateSet loses its store while every broker is down. It comes back first, and alone.
 
-Invariant: the last store is never lost. When the store is lost, no controller takes its broker for alive, so the broker cannot
-be elected before it comes back, and the set has another member with an intact disk. Nothing else may be lost until the set is
-without the lost broker's id."""
+Invariant: the last store is never lost. At the moment of the loss, no controller considers the broker alive, so the broker
+cannot be elected before it comes back, and the set has another member with an intact disk. Nothing else may be lost until the
+broker's old id has left the set."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class Loss:
 
 
 class LostMember(Fault):
-    """The base of all losses: all brokers die at once, with the controller that might yet elect one of them."""
+    """The base of all losses. All brokers die at once, together with the leading controller, which might otherwise elect one of
+    them."""
 
     planned: Loss | None = None
 
@@ -93,7 +94,7 @@ class EmptiedMember(LostMember):
 
 
 class MemberWithoutLog(LostMember):
-    """A member loses its log. It must not start with the rest of its store."""
+    """A member loses its log. It must refuse to start with the rest of its store."""
 
     name = "member without its log"
     chance = 0.2

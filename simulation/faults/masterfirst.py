@@ -1,6 +1,6 @@
-"""All brokers of a set die, and the master comes back first. The data that only the master had acknowledged must be there.
+"""All brokers of a set die, and the master comes back first. Acknowledged data that only the master holds must not be lost.
 
-Invariant: the slaves stay down until the master leads again or has had its time, so no other broker is elected meanwhile."""
+Invariant: the slaves stay down until the master leads again or its time is over, so no other broker is elected meanwhile."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from simulation.kernel.node import Node
 
 
 class BetweenTwo(Fault):
-    """Applies `does` to two hosts, drawn from all."""
+    """Applies the fault `does` to two hosts, drawn from all hosts."""
 
     def __init__(self, machines: Machines, name: str, does: Callable[[str, str], None]) -> None:
         super().__init__(machines, name)

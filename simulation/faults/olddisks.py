@@ -2,7 +2,7 @@
 stopped. Perhaps all brokers die then, and that broker comes back first.
 
 Invariant: no more is lost than the contract tolerates. A disk is not set back while another store or memory is lost, or, under
-contract B, while no other broker is electable. Acknowledged data is there nevertheless, and the set comes back without an
+contract B, while no other broker is electable. So acknowledged data is not lost, and the set has a master again without an
 operator."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ALONE_MS = (3_000, 9_000)
 
 @dataclass(frozen=True)
 class Kept:
-    """An image of the disk of `node`, while the broker with that id had it."""
+    """An image of the disk of `node`, taken while the broker with that id used the disk."""
 
     node: Node
     image: Image
@@ -71,7 +71,8 @@ class OldDisks(Fault):
         self.kept = Kept(node, image_of(node.disk), broker_id, node.disk.wipes)
 
     def strike_down(self, kept: Kept) -> None:
-        """The broker dies, perhaps with all others. A moment later everybody has noticed it."""
+        """Kill the broker, perhaps with all others. Its disk is set back after NOTICED_MS, when all controllers have noticed
+        its death."""
         if not (kept.node.running and self.may_happen(kept)):
             self.kept = None
             return

@@ -1,5 +1,5 @@
-"""An operator who works during faults. It moves the master, forgets replaced brokers, and tries to forget living brokers.
-After an unclean election it allows a truncation to a replica that must not truncate its log by itself.
+"""An operator who works during faults. It moves the master, forgets replaced brokers, and tries to forget living brokers. After
+an unclean election it permits a replica to truncate confirmed records, which no replica does by itself.
 
 Invariant: the operator gives up only data that the contract allows the cluster to lose. Controllers never carry out a request
 that they must reject."""
@@ -95,8 +95,8 @@ class Operator(Fault):
         )
 
     def knows_it_incomplete(self, broker_id: int) -> bool:
-        """Whether controllers logged that the broker's memory or disk lost something. To elect it would mean to accept that
-        loss if no better broker lives."""
+        """Whether controllers have logged that the broker's memory or disk lost something. An operator who elects such a broker
+        accepts the loss if no better broker is alive."""
         forgetful = {id_on_disk(self.world.nodes[name]) for name in self.machines.check.forgetful}
         return broker_id in forgetful and not self.machines.check.grants.unclean_allowed
 
@@ -118,8 +118,8 @@ class Operator(Fault):
         self.begin(self.clean(broker_id), "broker replaced")
 
     def give_word(self) -> None:
-        """Allow all slaves to truncate records, although they were confirmed once. A permission counts only once, so each is a
-        new one."""
+        """Permit all slaves to truncate records that were confirmed once. A permission can be used only once, so each call
+        writes a new one."""
         self.words += 1
         body = f"allowTruncationTo={self.words}\n".encode()
         for look in self.machines.broker_looks():

@@ -1,6 +1,7 @@
 """Faults of the network that hit replication: they decide which brokers are notified of a change of role or set, and when.
 
-Invariant: a planned fault that has not happened when faults end never happens."""
+Invariant: a fault may wait for a moment such as the next election. If that moment does not come before faults end, the fault
+never happens."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ SLOW_CONTROLLERS_MS = (300, 900)
 
 
 class MasterWithoutControllers(Fault):
-    """A slave is notified of the next master while this one still acts."""
+    """A slave is notified of the next master while the present master still acts as one."""
 
     name = "master without controllers"
 
@@ -33,8 +34,8 @@ class MasterWithoutControllers(Fault):
 
 
 class ExpansionWithoutAnswer(Fault):
-    """The next time the controllers let brokers into the set, the master is not notified, and the new members get nothing of
-    its log."""
+    """The next time the controllers add brokers to the set, the master does not get their answer, and the new members get
+    nothing of the master's log."""
 
     name = "expansion without an answer"
 
@@ -64,7 +65,8 @@ class ExpansionWithoutAnswer(Fault):
 
 
 class HalfOpenSlave(Fault):
-    """One slave lags; a little later the other forgets its connections with the master."""
+    """One slave lags. A little later the other slave forgets its connections with the master, and the master does not
+    notice."""
 
     name = "half-open slave while another lags"
     planned: tuple[int, Node, Node] | None = None

@@ -1,9 +1,10 @@
-"""Replicas that an operator resyncs. They are killed meanwhile, or asked while their disks are full.
+"""An operator resyncs replicas: a replica sets its store aside and copies the log again. It is killed meanwhile, or is asked
+while its disk is full.
 
-Invariant Z: a replica whose store is set aside is no longer in the SyncStateSet and not eligible, and as many other replicas
-as a send needs hold the acknowledged records. A store is not set aside if its disk cannot hold a second copy of a log. Every
-file of the old store stays until the new copy has been in the set, and the old store is removed in the end. A power cut may
-take a file whose name was not durable: the log makes its next segment in advance, and syncs the name with its first bytes."""
+Invariant Z: a replica whose store is set aside is no longer in the SyncStateSet and not eligible, and as many other replicas as
+a send needs hold the acknowledged records. A store is not set aside if its disk cannot hold a second copy of a log. Every file
+of the old store stays until the new copy has been in the set, and the old store is removed in the end. One file may be missing
+after a power cut: the log creates its next segment in advance, and makes the name durable only with the first bytes in it."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ class Kept:
 
 @dataclass
 class Asked:
-    """A broker that was asked, and whether its disk has had too little room ever since."""
+    """A broker that was asked to resync, and whether its disk has had too little room ever since."""
 
     node: Node
     no_room: bool

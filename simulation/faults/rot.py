@@ -29,7 +29,7 @@ HELD_DOWN_MS = 20_000
 
 @dataclass
 class Fenced:
-    """A master with a damaged record: since when it leads, and until when it is kept down."""
+    """A master with a damaged record: since when it has been master, and until when it is kept down afterwards."""
 
     node: Node
     since_ms: int
@@ -79,7 +79,7 @@ class CorruptSegment(Fault):
         return len({content[bit_flip.record_at : bit_flip.record_end] for content in contents}) == 1
 
     def operate(self) -> None:
-        """Readers go back to the damaged record. Then the broker must give up mastership."""
+        """Let readers read the damaged record again. Then the broker must give up mastership."""
         now_ms, master = self.world.now_ms, self.machines.master()
         look = broker_on(master) if master is not None else None
         if self.fenced is not None and self.fenced.down_until_ms:

@@ -1,8 +1,8 @@
 """Damage to consume queue files on a dead broker's disk: files are emptied, cut short, deleted, zeroed or overwritten, or
 whole folders are lost.
 
-Invariant Q3: after that broker has started, its queues list the records of its log at the same queue offsets. What is expected
-is computed from the log's bytes on that disk."""
+Invariant Q3: after that broker has started, its queues list the records of its log at the same queue offsets. The expected
+entries are computed from the bytes of the log on that disk."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Bits flip in store times from which retention reads the age of the segment before.
+"""A bit flips in the store time of a segment's first record. Retention takes the age of the preceding segment from that time.
 
-Invariant: one record is damaged at a time, on a running slave, in a segment that the slave no longer writes. The bit flips
-back after a few rounds of retention, or when that slave dies or leads, because no CRC shows the damage to readers or other
-replicas."""
+Invariant: one record is damaged at a time, on a running slave, in a segment that the slave no longer writes. The bit is flipped
+back after a few rounds of retention, or when that slave dies or becomes master. Otherwise readers and other replicas could get
+the damaged record unnoticed, because records without a CRC of their own do not show the damage."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class CorruptStoreTime(Fault):
         machines.world.after_each_step(self.ends_with_the_role)
 
     def ends_with_the_role(self) -> None:
-        """Flip the bit back when the slave's role ends. Between two looks the slave may be elected and send its log to
-        others."""
+        """Flip the bit back as soon as the broker is no slave any more. This is called after each step of the world, because a
+        slave that is elected may send its log to others before the next call of `next_step`."""
         if self.victim is not None and not self.follows(self.victim):
             self.mend(self.victim)
 
@@ -75,8 +75,8 @@ class CorruptStoreTime(Fault):
         return app is not None and app.membership.role is ReplicaRole.SLAVE
 
     def place(self, node: Node) -> BitFlip | None:
-        """A bit in the newest segment that follows a whole confirmed segment, if its first record is too young for the segment
-        before to be deleted."""
+        """A bit in the store time of the newest segment that follows a whole confirmed segment. None if that segment does not
+        exist, or if its first record is so old that retention may delete the preceding segment anyway."""
         look = broker_on(node)
         assert look is not None
         store = look.store

@@ -1,6 +1,6 @@
-"""Disks that hang or fail for ever while nothing else is wrong. Another broker must lead soon.
+"""The master's disk hangs or fails for ever while nothing else is wrong. Another broker must become master soon.
 
-Invariant: all brokers are in the set when a trial begins, so another broker has all data. The failing disk is repaired
+Invariant: all brokers are in the set when such a trial begins, so another broker has all data. The disk is repaired
 afterwards."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A host that is no broker but acts as one. It does the handshake of a member of the set, and acknowledges data that it
-discards.
+"""A host that is no broker acts as a slave. It makes the replication handshake in the name of a member of the set, and
+acknowledges data that it discards.
 
 Invariant: the host keeps the replication protocol, so only its address distinguishes it from that member."""
 

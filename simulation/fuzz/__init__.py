@@ -1,1 +1,1 @@
-"""Decoders are run on hostile bytes. Inputs that run new lines guide the search."""
+"""Runs decoders on hostile bytes. The search keeps and mutates inputs that run lines of code which no earlier input ran."""

@@ -1,4 +1,4 @@
-"""A decoder and inputs for it. Inputs that ran a new line are kept and mutated.
+"""Tries inputs on one decoder. An input that runs a line of code for the first time is kept and mutated.
 
 Invariant: the inputs follow from the seed and their number. An error that the target does not allow, or a run that does not
 end, is a finding. It is reported once for each place where it was raised."""

@@ -1,4 +1,4 @@
-"""Shared parts of targets of both kinds.
+"""Shared parts of the fuzzing targets for bytes from the wire and for bytes from disks.
 
 Invariant: if the first bytes of an input choose a class or a code, a mutation can make them choose another."""
 

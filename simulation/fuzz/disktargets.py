@@ -1,6 +1,6 @@
-"""Decoders of bytes from disks. Each has an example, and the errors that damage may raise.
+"""Fuzzing targets: decoders of bytes from disks. Each has a valid example, and the errors that damaged bytes may raise.
 
-Invariant: a target checks its result. Decoded data that is written and read again is the same."""
+Invariant: each target checks what it decoded: encoding and decoding it again must give the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lines of the product that a call runs, and whether it ends.
+"""Records which lines of the product a call runs, and stops a call that does not end.
 
 Invariant: a call that runs more than `steps_max` lines is aborted by TooMuchWork. No clock is used, so the result is the same
 on any machine. Only one such watch runs at a time."""
@@ -19,7 +19,7 @@ class TooMuchWork(BaseException):
 
 
 class Lines:
-    """The lines that ran since the beginning, by function, below `root`."""
+    """The lines that have run since the object was made, by function, in files below `root`."""
 
     def __init__(self, root: Path, packages: tuple[str, ...]) -> None:
         self.ran: dict[CodeType, set[int]] = {}

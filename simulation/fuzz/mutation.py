@@ -1,4 +1,4 @@
-"""Make bytes from other bytes, as a hostile or broken peer would.
+"""Mutates bytes, as a hostile or broken peer would.
 
 Invariant: the result follows from the random source. Pure."""
 

@@ -1,7 +1,7 @@
-"""Decoders of bytes from peers and clients. Each has an example, and the errors that bad input may raise.
+"""Fuzzing targets: decoders of bytes from peers and clients. Each has a valid example, and the errors that bad input may raise.
 
-Invariant: a target checks its result. Decoded data that is written and read again is the same, and a stream gives the same
-result however it is cut."""
+Invariant: each target checks what it decoded: encoding and decoding it again must give the same, and a stream must give the
+same result into whatever pieces it is cut."""
 
 from __future__ import annotations
 

@@ -1,1 +1,2 @@
-"""Raft-mode broker sets in one simulated world, and their invariants."""
+"""Raft-mode broker sets (which elect their master themselves, without controllers) in one simulated world, and their
+invariants."""

@@ -1,6 +1,6 @@
 """Limits of the tables of a simulated Raft-mode set.
 
-Invariant: as in simulation.kernel.bounds. Limits are computed from the requests and the files on disks."""
+Invariant: the rules N1 to N4 of simulation.kernel.bounds hold. Limits are computed from the requests and the files on disks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ HISTORIES_EACH = 3
 
 
 class GroupBounds:
-    """Looks each LOOK_MS."""
+    """Checks the limits every LOOK_MS."""
 
     def __init__(
         self,

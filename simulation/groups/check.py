@@ -92,8 +92,8 @@ class GroupCheck:
                 raise Violation("G2", what)
 
     def begins_to_lead(self, look: Look, term: int) -> None:
-        """A leader begins. It need not have entries that leaders of later terms committed, because the votes for it may have
-        come late."""
+        """Called when a leader begins. It need not have entries that leaders of later terms have committed, because the votes
+        for it may have come late."""
         later = any(other > term for other in self.leaders)
         self.leaders[term] = look.name
         if look.raft.log_end() < self.committed.end and not later:

@@ -100,7 +100,7 @@ async def topic_made(topic: str, master_address: Callable[[], str | None], clock
 
 
 class ClientApp:
-    """The client's app. `master_address()` is where topics are made, which is done before anything else."""
+    """The client's app. It first creates its topics at `master_address()`."""
 
     def __init__(
         self,
@@ -204,8 +204,8 @@ class ClientApp:
                     break
 
     async def read_topic(self, topic: str) -> list[Found]:
-        """Read each queue from its first to its last readable message. Raises PullFailed, but not for a connection to a
-        broker's former process, which fails at its first use."""
+        """Read each queue from its first to its last readable message. Raises PullFailed if a second try fails too. The first
+        may fail because a connection still leads to a former process of a broker."""
         consumer = self.client.consumer("judge")
         try:
             return await read_back(consumer, topic)

@@ -1,4 +1,5 @@
-"""The check's own copy of a Raft-mode set's committed log. An entry is copied when a member shows it for the first time.
+"""The checks' own copy of a Raft-mode set's committed log. An entry is copied when some member first shows it, that is, lets
+readers see it.
 
 Invariant: the copy only grows. Its entries were on a majority of disks when they were copied. Formats are read here without
 the product's code."""
@@ -84,7 +85,7 @@ def record_in(entry: CommittedEntry) -> Record | None:
 
 @dataclass
 class CommittedLog:
-    """All of one set."""
+    """The committed entries and messages of one set."""
 
     file_bytes: int
     entries: list[CommittedEntry] = field(default_factory=list)

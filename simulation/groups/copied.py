@@ -1,10 +1,10 @@
-"""Records of a Raft-mode set become corrupt just before they are copied or listed again, or before the log is truncated behind
-them.
+"""Records of a Raft-mode set become corrupt just before they are copied or listed again, or just before everything after them
+is truncated.
 
-G10  A message that is made from a record is the message that was sent, even if the record became corrupt after it was checked.
+G10 A message that is made from a record is the message that was sent, even if the record became corrupt after it was checked.
 Such messages are delayed messages that fall due, committed messages, and messages that a consumer hands back. Queues that are
-rebuilt over corrupt records list the committed records. If a log is truncated behind a corrupt entry, either the log gets the
-entry again as it was written, or its member reports that it must be emptied, and has changed nothing.
+rebuilt over corrupt records list the committed records. If a log is truncated right after a corrupt entry, either its member
+gets the entry again as it was written, or the member changes nothing and reports that it must be emptied.
 
 Invariant: bits flip on one disk at a time, in records that all members have. Nothing else breaks, so each scene comes to its
 end."""
@@ -49,8 +49,8 @@ NEVER_MS = 1 << 60
 
 
 class Copied:
-    """Plays the scenes. `flips` flips the bits and waits for the repairs. `start(node)` starts a stopped node. The world
-    restarts each other stopped node at its time in `restart_at_ms`."""
+    """Plays the scenes. `flips` flips the bits and waits for the repairs. `start(node)` starts a node that a scene has stopped.
+    Other stopped nodes are restarted by the world at their times in `restart_at_ms`."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """Faults of a Raft-mode set, drawn from the seed.
 
-Invariant: synced data is lost on one disk at a time, after its member was down for a while and the others have caught up. No
-other disk is lost before that member holds everything again. So a majority keeps all that was committed. A killed process
-comes back by itself. A full disk ends no broker that serves."""
+Invariant: a whole disk is lost only after its member was down for a while and all other members have caught up. No other disk
+is lost before that member holds everything again. So a majority keeps all that was committed. A killed process comes back by
+itself. A full disk ends no broker that serves."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class GroupFaults:
         return self.end(self._one(), power_cut=True)
 
     def _all_lose_power(self) -> bool:
-        """All lose power. Nodes that are down come back with the others."""
+        """All running members lose power at once. Each comes back at a time of its own."""
         ended = [self.end(node, power_cut=True) for node in self.nodes]
         return any(ended)
 

@@ -1,7 +1,7 @@
-"""The offset up to which members report half messages as done.
+"""Checks the offset up to which members report half messages (of transactions) as done.
 
-E6  the committed log says that each half below that offset is done, so any later master reads that in the log, whatever its
-    table says, and does not look for a commit that no record names
+E6 the committed log shows that each half below that offset has ended. So any later master can read this in the log, whatever
+its table says, and never has to search for a commit that no record names
 
 Invariant: this module reads only tables and the check's own copy of the log. It decodes records as clients do, and uses
 nothing that brokers derive from records."""

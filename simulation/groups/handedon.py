@@ -1,8 +1,8 @@
-"""The most difficult cases of passing a Raft-mode set's tables from one leader to the next. A former leader's copy comes late.
-The member with the newest tables restarts while another member has older tables. A lease is old when its leader dies. Members
-lose their connections with each other again and again.
+"""The most difficult cases in which a Raft-mode set's tables (topics, groups, offsets, locks) pass from one leader to the next.
+A former leader's copy comes late. The member with the newest tables restarts while another member has older ones. A leader dies
+when it has renewed a client's lock for long. Members lose their connections with each other again and again.
 
-Invariant: nothing else breaks meanwhile, so each scene comes to its end. T1 and O1 are as in
+Invariant: no other fault happens meanwhile, so each scene comes to its end. Rules T1 and O1 are those of
 simulation.workloads.tableclients."""
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ FEATURES = Features(
 
 @dataclass(frozen=True)
 class GroupsKind:
-    """The features and sizes of one seed. If `kept_s` is None, no file is old enough to be deleted."""
+    """The features and sizes of one seed. If `kept_s` is None, files are never old enough to be deleted."""
 
     played: frozenset[str]
     """Names of FEATURES."""

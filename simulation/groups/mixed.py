@@ -1,10 +1,10 @@
-"""Sets that were a broker without Raft mode before. Each member has the same plain log before its DLedger log.
+"""Raft-mode sets that were made from a broker without Raft mode. Each member has the same plain log (the commit log of that
+broker), which its DLedger log continues.
 
-O1  each record of the plain log is durably on every member that shows anything, byte for byte as it was, until retention has
-    deleted its file
-O2  retention deletes the plain log in whole files, the first one first, and each file is old enough
-O3  while one of the first members has another plain log, no member leads; after an operator has emptied that member, it copies
-    the log
+O1 until retention has deleted its file, each record of the plain log is durable, byte for byte as it was, on every member that
+lets readers see anything O2 retention deletes the plain log in whole files, the first one first, and each file is old enough O3
+while one of the first members has another plain log, no member leads; after an operator has emptied that member, it copies the
+log
 
 Invariant: the expected content of the plain log was noted before the first start in Raft mode: what its producer sent, and the
 bytes of the files. Formats are read here without the product's code."""

@@ -1,5 +1,5 @@
-"""Retention in some of the sets. Each member deletes old files by itself. A member that still needs deleted entries begins its
-log again where another log begins.
+"""Retention in some of the Raft-mode sets. Each member deletes old files by itself. A member that is missing entries which the
+others have deleted begins its log again where another member's log begins.
 
 Invariant (P5): deleted entries are committed and old enough by the member's own clock, or another member's log began at that
 place before."""

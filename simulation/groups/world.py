@@ -1,7 +1,7 @@
 """A Raft-mode broker set, a name server and a client in one simulated world: load, faults, every invariant.
 
-Invariant: a run follows from its seed alone. Faults stop in the last part of a run. Then the set must serve and catch up, and
-the readable messages must be the acknowledged ones.
+Invariant: a run follows from its seed alone. Faults stop in the last part of a run. Then the set must accept sends, all members
+must catch up, and the readable messages must be the acknowledged ones.
 
     python -m simulation.groups.world --seeds 100 --first 1
     python -m simulation.groups.world --seeds 100 --bug waiting-sends-kept    (succeeds when a seed finds it)

@@ -1,1 +1,2 @@
-"""Bytes that no honest peer sends, as data. They are whole connections, for real and for simulated ports."""
+"""Tables of bytes that no honest peer sends. Each entry is all that is sent over one connection, to a real or a simulated
+port."""

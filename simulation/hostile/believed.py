@@ -1,6 +1,6 @@
 """A broker without controllers that accepts a notification as a broker under controllers accepts the controllers' answers.
 
-This is used by the bugs that worlds without controllers plant."""
+The planted bugs of worlds without controllers use it."""
 
 from __future__ import annotations
 

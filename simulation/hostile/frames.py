@@ -1,6 +1,7 @@
-"""Bytes that are not of this protocol, or are no frames of it, for every port that reads remoting frames.
+"""Bytes of other protocols, or of no valid remoting frame, for every port that reads remoting frames.
 
-Invariant: each either must be answered with an error, or ends the connection, or requests nothing and is not answered. Pure."""
+Invariant: for each entry, the server answers with an error, or ends the connection, or, if nothing is requested, does not
+answer. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes for a replication port that the master of a set must not believe, whatever sender they name. Pure."""
+"""Bytes for the replication port of a set's master. The master must not act on them, whatever sender they name. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Requests between members of a Raft group, and of brokers to controllers, that no server may act on.
+"""Requests as members of a Raft group send them to each other, and as brokers send them to controllers, on which no server may
+act.
 
-Invariant: requests that name members claim impossible facts: terms beyond reach, entries and snapshots that do not fit,
-another group. Some requests can be parsed, so only their sender shows that they must not be believed. Pure."""
+Invariant: requests that name members as senders claim what cannot be: terms that are too far ahead, entries and snapshots that
+do not fit, another group. Some requests are valid in themselves, and only the address that they come from shows that they are
+forged. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Requests of every code, for all servers of the protocol, with headers and bodies that no server should believe.
+"""Requests of every request code, for all servers of the protocol, with headers and bodies on which no server should act.
 
-Invariant: a request names no living peer, unless its table is made for that. No living peer depends on the state that a
-request would change. Pure."""
+Invariant: no request names a peer of the cluster, except in the tables that are made for that. No peer depends on the state
+that a request would change. Pure."""
 
 from __future__ import annotations
 

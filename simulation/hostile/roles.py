@@ -1,7 +1,7 @@
-"""Requests with living brokers and real epochs that would change the master or its set if they were believed.
+"""Forged requests with existing brokers and real epochs. They would change the master or its set if a server acted on them.
 
-Invariant: each request is well-formed and names members of the set. Only its sender, and the controllers' answers, show that
-it is forged. Pure."""
+Invariant: each request is well-formed and names members of the set. Only the address that it comes from, and what the
+controllers answer when asked, show that it is forged. Pure."""
 
 from __future__ import annotations
 

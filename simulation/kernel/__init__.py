@@ -1,1 +1,1 @@
-"""The parts of every world: virtual time, simulated hosts, their disks and the network between them."""
+"""The parts that all simulated worlds share: virtual time, hosts, their disks and the network between them."""

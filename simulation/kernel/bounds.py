@@ -1,11 +1,12 @@
-"""Limits of a process's open files, connections, tables, tasks and timers, computed from the numbers of its world.
+"""Checks that a process's open files, connections, tables, tasks and timers stay within limits. The limits are computed from
+the sizes of its world.
 
 Invariant: a limit follows from the world's history (hosts, files on the disk, requested names), never from the product's own
 bounds; only sizes are read from the product.
 
 N1 a process has each file open once, and a deleted file not for long · N2 a process has few connections with each host · N3
-tables are no larger than the world explains, and requests wait no longer than their senders · N4 there are no more tasks and
-timers than the world explains."""
+tables are no larger than the requests and files of the world explain, and a request waits no longer than its sender does · N4
+there are no more tasks and timers than the world's hosts and requests explain."""
 
 from __future__ import annotations
 
@@ -102,9 +103,9 @@ IDLE_MAX = 12
 
 
 class Ports(NamedTuple):
-    """The ports at which neighbouring hosts connect when no other host sends requests: port -> how many connections a host has
-    with another. Former connections, which the other host has lost, stay for LOST_MS_MAX. On a `single` port, where a host has
-    one connection at a time, each loss leaves one."""
+    """The ports over which hosts of the cluster are connected with each other all the time, even if nobody sends requests: port
+    -> how many connections a host has with one other host. Former connections, which the other host has lost, stay for
+    LOST_MS_MAX. On a `single` port, where a host has one connection at a time, each loss leaves one."""
 
     links: Mapping[int, int]
     single: int
@@ -132,7 +133,7 @@ class Bounds:
     looks: int = 0
 
     def look(self, expected: Callable[[Node], Numbers], *, idle: bool = False) -> None:
-        """Check all limits. `idle` means that no requests were sent for a while, and the world is whole."""
+        """Check all limits. `idle` means that no requests were sent for a while and that no fault is on."""
         with_tables = idle or self.looks % TABLES_EACH == 0
         self.looks += 1
         timers = self.world.loop.timers_by_process()

@@ -1,4 +1,4 @@
-"""The sizes of all containers that a process's app can reach.
+"""Measures the sizes of all containers (dictionaries, lists, ...) that can be reached from a process's app.
 
 Invariant: a count only reads, and calls no method of the objects."""
 

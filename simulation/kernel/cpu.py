@@ -1,7 +1,7 @@
-"""CPU time of handled requests is charged as virtual time of their process.
+"""Charges the CPU time of handled requests as virtual time of the process that handles them.
 
-Invariant: other work takes no virtual time. While requests are charged, a process that has handled requests does nothing else
-until their time is over, and its `work_us` shows their cost while they are handled."""
+Invariant: other work takes no virtual time. While the charging is on, a process that has handled requests does nothing else
+until their charged time is over. Its clock's `work_us` grows while they are handled."""
 
 from __future__ import annotations
 

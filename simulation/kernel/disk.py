@@ -1,10 +1,11 @@
 """The disk of one simulated host; it outlives the processes that use it.
 
-Invariant: bytes that a call of SmallFiles or SegmentFile promised to be durable are there after any crash. Bytes that were
-still on their way are there completely, in part, or not at all, as the seed decides.
+Invariant: bytes that a call of SmallFiles or SegmentFile promised to be durable are there after any crash. Other written bytes
+are there completely, in part, or not at all, as the seed decides.
 
-Every operation that takes time ends by a timer of its process. So a kill in the middle leaves only the finished steps, and
-cancelling a caller does not stop the operation on the disk. Folders exist while files are below them."""
+The steps of an operation that takes time are run by timers of the process. So a kill in the middle leaves only the finished
+steps done. If a caller is cancelled, the operation on the disk continues. A folder exists as long as there are files below
+it."""
 
 from __future__ import annotations
 
@@ -153,7 +154,7 @@ class SimulatedDisk:
         self.entries[path] = self._durable[path] = Inode.durable(data)
 
     def flip_bit(self, path: str, offset: int, bit: int = 0) -> None:
-        """Media decay of one bit."""
+        """Flip one bit of a file, in memory and on the disk, as a decaying disk does."""
         self.entries[path].flip_bit(offset, bit)
 
     def content(self, path: str) -> bytes | None:
@@ -246,7 +247,7 @@ class SimulatedDisk:
         return PLENTY_BYTES if self.capacity_bytes is None else max(self.capacity_bytes - used_bytes, 0)
 
     def allocate(self, inode: Inode, end: int, path: str) -> None:
-        """Blocks for [0, end) of a file, or OSError ENOSPC."""
+        """Allocate blocks for [0, end) of a file. Raises OSError (ENOSPC) if the disk has no room."""
         more = end - inode.allocated_end
         if more > 0:
             if self.capacity_bytes is not None and self.used_bytes() + more > self.capacity_bytes:
@@ -304,13 +305,14 @@ class SimulatedDisk:
         return chance.random() < CACHED_SHARE
 
     def small_file_turn(self, range_us: tuple[int, int]) -> int:
-        """When the next operation on small files is done. They take turns in the order of the calls."""
+        """When the next operation on small files will be done. These operations run one after the other, in the order of the
+        calls."""
         self._small_files_busy_until_us = self.now_and(range_us, self._small_files_busy_until_us)
         return self._small_files_busy_until_us
 
 
 class SimulatedStoreLock:
-    """The disk's lock as one process sees it."""
+    """The lock of the disk's store, as one process uses it."""
 
     def __init__(self, disk: SimulatedDisk, process: Process) -> None:
         self._disk = disk

@@ -1,8 +1,9 @@
-"""Features of a seed. Each is drawn independently with its own chance.
+"""Features of a world, such as a kind of fault or of load. Each seed draws each feature independently, with the feature's own
+chance.
 
-This is swarm testing (Groce et al., ISSTA 2012): runs that leave out a part of all features find more than runs that have all
-of them. Invariant: a draw follows only from the seed and the feature's name. So any two features can meet, and a new feature
-does not change the draws of others."""
+This is swarm testing (Groce et al., ISSTA 2012): runs that leave out some of the features find more bugs than runs that have
+all of them. Invariant: a draw follows only from the seed and the feature's name. So any two features can meet, and a new
+feature does not change the draws of others."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ from dataclasses import dataclass
 
 
 class FeatureError(ValueError):
-    """A world does not have the requested features, or cannot play them together."""
+    """The world does not have a requested feature, or cannot have the requested features together."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Features that a run must have, and features that it must not have, whatever its seed draws."""
+    """The features that a run must have, and those that it must not have, whatever its seed draws."""
 
     added: frozenset[str] = frozenset()
     left_out: frozenset[str] = frozenset()

@@ -1,7 +1,8 @@
-"""Which seed finds which planted bug: recorded in foundby.json, which `scripts/refind` rewrites.
+"""Reads and searches the seeds that find planted bugs. foundby.json records a seed for each bug, and `scripts/refind` rewrites
+that file.
 
-A change of timing anywhere changes the events of seeds, and so which seeds find a bug. So the seeds are data. Tests run only
-recorded seeds, and a command searches for others."""
+Any change of timing changes what happens in a seed's run, and so which seeds find a bug. Therefore the seeds are data and not
+part of tests. Tests run only recorded seeds, and a command searches for new ones."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class NotFoundAnyMore(AssertionError):
 
 
 class Find(NamedTuple):
-    """The failure of a seed, and how many seeds were run for it."""
+    """The failure of a seed, and how many seeds were run to find it."""
 
     failure: Failure
     tried: int

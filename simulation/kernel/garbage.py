@@ -1,7 +1,8 @@
-"""Python's garbage collector while a world runs.
+"""Sets Python's garbage collector for the time in which a world runs, to save time.
 
-Invariant: objects from before the world are not scanned, and objects of the world seldom. After the world, settings are as
-before. The objects of a former world are freed first, because otherwise they would be frozen with the rest and never freed."""
+Invariant: objects that existed before the world are not scanned (they are frozen), and objects of the world seldom. After the
+world, the settings are as before. The objects of a former world are freed first. Otherwise they would be frozen too, and never
+freed."""
 
 from __future__ import annotations
 

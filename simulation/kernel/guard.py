@@ -1,8 +1,8 @@
-"""Traps for hidden inputs.
+"""Traps for hidden inputs: values that do not follow from the seed.
 
 Invariant: while a world runs, code of a simulated process that reads the machine's clock, the shared random generator or the
-operating system's randomness raises HiddenInput. The world fails even if that is caught. The test around the world is not
-affected. Logging may read the time, and gets the virtual time."""
+operating system's randomness raises HiddenInput. The world fails even if the code catches HiddenInput. The test that runs the
+world may use such inputs. Logging may read the clock, and gets the virtual time."""
 
 from __future__ import annotations
 

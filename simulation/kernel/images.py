@@ -12,7 +12,7 @@ Image = dict[str, Inode]
 
 
 def image_of(disk: SimulatedDisk) -> Image:
-    """All files as processes see them. They are durable once the image is restored."""
+    """An image of all files as processes see them, synced or not. After the image is restored, all of it is durable."""
     copies = {inode: inode.copy() for inode in disk.entries.values()}
     return {path: copies[inode] for path, inode in disk.entries.items()}
 

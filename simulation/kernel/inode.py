@@ -43,8 +43,8 @@ class Inode:
         return start // PAGE_BYTES * PAGE_BYTES, min(-(-end // PAGE_BYTES) * PAGE_BYTES, len(self.data))
 
     def written(self, start: int, end: int) -> list[tuple[int, int]]:
-        """The parts of [start, end) in pages that are not zero, in order, because a file system distinguishes pages and not
-        bytes."""
+        """The parts of [start, end) that lie in pages with nonzero bytes, in order. They consist of whole pages, because a file
+        system knows only of pages whether they were written."""
         found: list[tuple[int, int]] = []
         for page in range(start // PAGE_BYTES * PAGE_BYTES, end, PAGE_BYTES):
             if any(self.data[page : page + PAGE_BYTES]):
@@ -81,8 +81,8 @@ class Inode:
         self._disk = bytearray(self.data)
 
     def drop(self, start: int, content: bytes) -> None:
-        """A sync failed, so the kernel marks the pages clean although the disk does not have them. Bytes that it dropped
-        earlier were overwritten since."""
+        """Called when a sync fails: the kernel marks the pages as clean, although the disk does not have their bytes. A later
+        sync does not write them."""
         disk = self._on_disk()
         for at in range(0, len(content), PAGE_BYTES):
             page, number = content[at : at + PAGE_BYTES], (start + at) // PAGE_BYTES
@@ -123,7 +123,7 @@ class Inode:
         self._disk = bytearray(image)
 
     def flip_bit(self, offset: int, bit: int) -> None:
-        """Media decay: both copies change."""
+        """Flip one bit, as a decaying disk does. It changes both in the page cache and on the disk."""
         self.data[offset] ^= 1 << bit
         self._on_disk()[offset] ^= 1 << bit
 

@@ -1,7 +1,7 @@
 """An asyncio event loop on virtual time.
 
-Invariant: time moves only when nothing is ready, and then directly to the next timer. The order of callbacks depends only on
-the seed, and not on a wall clock, thread, object address or hash seed.
+Invariant: time advances only when no callback is ready, and then directly to the next timer. The order of callbacks depends
+only on the seed, and not on a wall clock, thread, object address or hash seed.
 
 As in asyncio, `call_soon` callbacks of one process run first in, first out, and a stream's bytes, end and loss come in
 order (one pump per direction, see transport.py). The seed decides the order of timers of equal deadline, of processes that are
@@ -39,7 +39,7 @@ class Deadlock(SimulationError):
 
 
 class Livelock(SimulationError):
-    """Callbacks keep each other busy and virtual time does not advance."""
+    """Callbacks schedule further callbacks without end, so virtual time does not advance."""
 
 
 class Network(Protocol):

@@ -1,7 +1,7 @@
 """The network between simulated hosts.
 
-Invariant: a byte passes from one host to another only while the way between them is whole. A connection that is cut is held,
-not lost, and continues in order when the cut heals, as with TCP's retransmission."""
+Invariant: a byte passes from one host to another only while the way between them is not cut. A cut does not end a connection.
+Its bytes wait, and are delivered in order when the cut heals, as with TCP's retransmission."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Factory = Callable[[], asyncio.BaseProtocol]
 
 
 class Open(NamedTuple):
-    """A connection with `host`, at local port `port`. `lost_us` is since when the other end no longer has it."""
+    """A connection with `host`, at local port `port`. From the moment `lost_us` on, the other end no longer has it."""
 
     host: str
     port: int
@@ -79,7 +79,7 @@ class SimulatedServer(asyncio.AbstractServer):
 
 
 class SimulatedNetwork(Ways):
-    """Listeners, and connections over the ways. The event loop gets both here."""
+    """The listening sockets and connections of all hosts. The event loop creates them here."""
 
     def __init__(self, loop: SimulatedLoop, seed: int, trace: Trace) -> None:
         super().__init__(loop, seed, trace)
@@ -185,7 +185,7 @@ class SimulatedNetwork(Ways):
             self._silent_hosts[process.host] = None
 
     def host_is_back(self, host: str) -> None:
-        """A host that lost power runs again."""
+        """Called when a host that lost power runs again."""
         if host in self._silent_hosts:
             del self._silent_hosts[host]
             for pipe in list(self._pipes):
@@ -280,7 +280,8 @@ class SimulatedNetwork(Ways):
         return port
 
     def _forget(self, transport: SimulatedTransport) -> None:
-        """One side is gone. The connection is dropped once both sides are gone. A peer that does not notice keeps it."""
+        """Called when one side of a connection is gone. The connection is dropped once both sides are gone. A peer that does
+        not notice the loss keeps its side."""
         if transport.peer.is_gone():
             self._pipes.pop(transport.out, None)
             self._pipes.pop(transport.peer.out, None)

@@ -1,7 +1,7 @@
 """One simulated server: a host, its disk, its clock and the process that runs on it, if one does.
 
-Invariant: at most one process of a node is alive, and only that process uses the node's disk. Only the disk keeps the promises
-of a killed process."""
+Invariant: at most one process of a node is alive, and only that process uses the node's disk. Of a killed process, only what it
+has written to the disk remains."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Node:
         return self.process in self.loop.stirred
 
     def runtime(self) -> Runtime:
-        """The outside world of the node's process. If none runs, a new process is made."""
+        """The Runtime (clock, files, network) of the node's process. If none runs, a new process is made."""
         process = self._process()
         return Runtime(
             clock=SimulatedClock(self),

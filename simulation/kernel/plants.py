@@ -1,6 +1,7 @@
-"""Bugs that are planted into product code for one run, to prove that the checks find them.
+"""Plants bugs into product code for one run, to prove that the checks find them. A bug replaces attributes of the product's
+classes or modules.
 
-Invariant: nothing is left of a bug when its context ends. A property is replaced by a property."""
+Invariant: when the context ends, the original attributes are back. A property is replaced by a property."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One incarnation of a node: everything that a kill ends at once.
+"""One process of a node, from start to end: everything that a kill ends at once.
 
 Invariant: a callback of a dead process never runs. A callback of a paused process runs after the pause, in the order in which
 it was due. So a killed process executes nothing more, not even its `finally` blocks."""

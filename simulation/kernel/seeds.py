@@ -1,4 +1,4 @@
-"""Run seeds one after another until one fails, for tests and for a command line."""
+"""Runs seeds one after another until one fails. Tests and the worlds' commands use it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The running hash of all events of a world.
 
-Invariant: two runs of one seed that delivered the same bytes at the same virtual times have the same digest, in any process
-and under any PYTHONHASHSEED. The first difference changes every later digest."""
+Invariant: two runs of one seed that delivered the same bytes at the same virtual times have the same digest, in any process and
+under any PYTHONHASHSEED. If two runs differ, the digests differ from the first difference on."""
 
 from __future__ import annotations
 

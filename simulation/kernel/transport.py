@@ -3,8 +3,8 @@
 Invariant: a pipe delivers each item once, in the order of the writes: bytes, then the end or the loss. A chunk that cannot
 pass (because of a partition, or a paused or slow reader) holds back everything behind it.
 
-Accepted bytes are copied, as into a kernel's socket buffer. Bytes without room stay with the transport, as the caller's own
-buffers, and count towards the high-water mark."""
+As many bytes as fit are copied, as into a kernel's socket buffer. The remaining bytes stay in the caller's own buffers until
+there is room, and count towards the high-water mark."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Pipe:
         self._items.clear()
 
     def reset(self) -> None:
-        """The source is closed and got bytes, so its kernel answers with a reset."""
+        """Called when the source is closed but got bytes: its kernel answers with a reset."""
         self._closed = False
         self.send(LOSS)
 
@@ -341,7 +341,7 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):  # type: ignore[
         self._loop.call_soon(self._connection_lost, error, context=self.process.context)
 
     def room_made(self) -> None:
-        """The pipe takes more bytes."""
+        """Called when the pipe has room for more bytes."""
         if self._unsent and not self._gone and self.process.alive:
             self._loop.call_soon(self._push, context=self.process.context)
 

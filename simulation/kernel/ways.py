@@ -1,4 +1,5 @@
-"""The ways between simulated hosts: whether a packet passes, and when it arrives.
+"""The ways between simulated hosts. A way decides whether a packet passes in one direction from one host to another, and when
+it arrives.
 
 Invariant: all draws for the network come from one generator, in the order of its events."""
 

@@ -42,7 +42,7 @@ class World:
         self.nodes: dict[str, Node] = {}
 
     def node(self, name: str, host: str) -> Node:
-        """A new host with an empty disk; nothing runs on it yet."""
+        """Make a new host with an empty disk. Nothing runs on it yet."""
         assert name not in self.nodes, f"there is a node {name} already"
         self.nodes[name] = Node(self.seed, self.network, self.trace, name, host)
         return self.nodes[name]

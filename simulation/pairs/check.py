@@ -1,9 +1,8 @@
 """The invariants of a pair, checked at every step.
 
-P1  a slave's log is a part of one history of its master's log: one log never has bytes of two histories
-P2  a slave has held each message that a SYNC_MASTER answers OK
-P3 no broker shows more than it holds: dispatched <= confirmed <= the log's end; a truncation lowers them one after the other,
-and meanwhile the bytes between them are only the rest of a segment
+P1 a slave's log is a part of one history of its master's log (see below): one log never has bytes of two histories P2 when a
+SYNC_MASTER answers OK, some slave has held the message P3 no broker shows more than it holds: dispatched <= confirmed <= the
+log's end; a truncation lowers them one after the other, and meanwhile the bytes between them are only the rest of a segment
 
 A history is the log that one broker wrote as master. A master that lost its tail begins another history at its new end."""
 
@@ -26,7 +25,7 @@ class Span:
 
 @dataclass
 class Watched:
-    """One slave's log: up to where it was compared, and with which history it was compared."""
+    """One slave's log: how far it was compared, and with which history."""
 
     checked_end: int = 0
     history: int = 0
@@ -46,7 +45,8 @@ class PairCheck:
         return max((span.end for span in self.held), default=0)
 
     def leads(self, store: BrokerStore) -> None:
-        """A process begins to lead with this log. Another history begins where bytes are missing or differ."""
+        """Called when a process becomes master with this log. If the log is missing bytes of the present history, or has other
+        bytes, a new history begins there."""
         begins = store.min_offset()
         log = bytes(self.histories[-1][:begins]) + content(store, begins, store.max_offset())
         if log[: len(self.histories[-1])] != self.histories[-1]:
@@ -55,14 +55,14 @@ class PairCheck:
             self.held = [Span(span.start, min(span.end, end)) for span in self.held if span.start < end]
 
     def wrote(self, store: BrokerStore) -> None:
-        """The log of the master, as far as it has grown."""
+        """Add to the present history what the master's log has grown by."""
         known = self.histories[-1]
         if not store.has_segments():  # no segments yet, or the broker stops
             return
         known += content(store, len(known), store.max_offset())
 
     def holds(self, store: BrokerStore) -> None:
-        """Called for a slave's log at every step. The part of the present history that it holds counts for ever."""
+        """Called for a slave's log at every step. It notes how much of the present history some slave has ever held."""
         if not store.has_segments():
             return
         history = self.histories[-1]
@@ -123,7 +123,7 @@ def is_rest_of_segment(data: bytes) -> bool:
 
 
 def common(one: bytes | bytearray, other: bytes | bytearray) -> int:
-    """The length of their common prefix."""
+    """The length of the common prefix of two logs."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

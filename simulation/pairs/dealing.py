@@ -1,5 +1,5 @@
-"""In some of the pairs: producers of messages in transactions, and a consumer that reads committed messages from master and
-slaves.
+"""Load for some of the pairs: producers of messages in transactions, and a consumer that reads committed messages from master
+and slaves.
 
 Invariants: E1 to E4 (simulation.workloads.dealers) of the history that is left in the end. When a slave takes its master's
 place, only the log that it held counts. E3 also says that every message that any broker ever shows to a consumer was

@@ -1,4 +1,5 @@
-"""In some of the pairs: a producer of delayed messages. The log comes late to slaves, and masters die after deliveries.
+"""Load and faults for some of the pairs: a producer of delayed messages. Slaves get the log late, and masters die after
+deliveries.
 
 Invariants: D1 to D3 (simulation.checkers.delaycheck) of the history that is left in the end. When a slave takes its master's
 place, only the log that it held counts; when a master continues after a loss, only the log that its disk held. All messages

@@ -1,7 +1,7 @@
 """Faults of a pair, drawn from the seed, and the operator who promotes a slave when a master has lost its memory.
 
-Invariant: one machine at a time loses its memory, and no other before the pair is whole again. So a slave of a SYNC_MASTER
-holds all that was answered OK. A killed process comes back by itself."""
+Invariant: one machine at a time loses its memory, and no other machine does before the pair is whole again. So some machine
+always holds every message that a SYNC_MASTER answered OK. A killed process comes back by itself."""
 
 from __future__ import annotations
 
@@ -151,7 +151,8 @@ class PairFaults:
         return self.end(self._random.choice(self.slaves), power_cut=True)
 
     def may_lose_master(self) -> bool:
-        """Whether the master may be lost: a slave that has the log from its beginning on could take its place."""
+        """Whether the master may be lost, because some slave has the log from its beginning on and could take the master's
+        place."""
         return self._loses_masters and self._may_lose() and self._successor() is not None
 
     def _master_power_cut(self) -> bool:

@@ -1,6 +1,6 @@
 """Retention in some of the pairs. Master and slaves delete old segments, and an operator empties slaves that were left behind.
 
-P5  deleted records are confirmed and old enough, and no connected slave within the reserve has still to read them"""
+P5 deleted records are confirmed and old enough, and no connected slave that lags by less than the reserve still needs them"""
 
 from __future__ import annotations
 

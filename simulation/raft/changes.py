@@ -1,4 +1,4 @@
-"""Change a simulated group's members at random moments. Servers are added as learners, vote once they have caught up, and are
+"""Changes a simulated group's members at random moments. Servers are added as learners, vote once they have caught up, and are
 removed.
 
 Invariant: a disk is wiped only after its member's removal is committed. A removed member runs until the world is healed, as if
@@ -25,7 +25,7 @@ SETTLE_EVERY_MS = 250
 
 
 class ChangesWorld(Protocol):
-    """What changes need of a world."""
+    """What a world must offer so that its members can be changed."""
 
     world: World
     group: RaftGroup

@@ -1,7 +1,8 @@
-"""Rules that must hold for a Raft group at every moment. They are checked from outside, with knowledge that no member has.
+"""Checks the rules that must hold for a Raft group at every moment. The checker knows the state of all members, which no member
+does.
 
-Invariant: a checker only reads. It computes its expectations from the messages, votes, answers and syncs of all incarnations
-of all members. So it notices what a member forgot after a restart or a change of its disk.
+Invariant: a checker only reads. It computes its expectations from the messages, votes, answers and syncs of all incarnations of
+all members. So it notices if a member has forgotten something after a restart or after its disk was lost or set back.
 
 Besides R1 to R10: R11, a member accepts only messages that a member sent; R12, a committed entry is durable on a majority of
 disks; R13, no member truncates a committed entry; R14, only the leader of a member's own term makes it campaign; R15, entries
@@ -140,15 +141,15 @@ class RaftCheck:
         return sender not in self.said_since_loss or message in self.said_since_loss[sender]
 
     def believes(self, receiver: str, sender: str, message: Message) -> None:
-        """A message reached the core of a member (R11)."""
+        """Called when a message has reached the core of a member (R11)."""
         if (sender, message) not in self.said:
             raise self.found("R11", f"{receiver} accepts {message} of {sender}, which never sent it")
         if isinstance(message, RecoveryRequest) and message.session in self.lives.get(sender, ()):
             self.notified_of_loss[sender].add(receiver)
 
     def appends(self, core: Raft, entries: Iterable[Entry]) -> None:
-        """Entries are appended to a member's log (R3): equal index and term mean the same body and the same entries before
-        it."""
+        """Called when entries are appended to a member's log. Rule R3: two entries with equal index and term have the same body
+        and the same entries before them."""
         before = core.log.last_term
         for entry in entries:
             made = before, crc32(entry.body)
@@ -207,7 +208,8 @@ class RaftCheck:
         self.lives[member], self.notified_of_loss[member] = set(), set()
 
     def new_core(self, node: DLedgerNode) -> int:
-        """A member started. The recovered state must reach as far as its disk once promised (R2, terms only rise)."""
+        """A member started. The recovered state must contain everything that its disk once promised to hold (R2), and terms
+        never go down."""
         core = node.core
         assert core is not None
         self.nodes[core] = node
@@ -392,7 +394,7 @@ class RaftCheck:
             raise self.found("R16", what)
 
     def answer(self, body: bytes, index: int) -> None:
-        """A proposal was answered with success."""
+        """Called when a proposal was answered with success."""
         if index >= len(self.committed_log) or self.committed_log[index].body != body:
             raise self.found("R8", f"entry {index} was answered before it was committed")
         self.answered[body] = index

@@ -1,4 +1,4 @@
-"""Raft members by name in a world without random faults, which scenario tests control by hand.
+"""A Raft group without random faults. Scenario tests control its members, by name.
 
 Invariant: every member's messages and entries pass the same checker as in `simulation.raft.world`."""
 

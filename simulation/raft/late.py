@@ -1,6 +1,7 @@
 """Messages between members that come late, twice, or from no member.
 
-Invariant: a message that is delivered late was sent by a member. A forged message was not, and must change nothing."""
+Invariant: a message that is delivered late or twice was sent by a member. A forged message was sent by none, and must change
+nothing."""
 
 from __future__ import annotations
 

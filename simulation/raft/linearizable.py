@@ -1,7 +1,7 @@
-"""Check whether a register's history is linearizable: all operations, as clients saw them, could have happened one after the
-other, each between its call and its answer.
+"""Checks whether the history of a register (a variable that clients read and write) is linearizable: all operations, with the
+results that clients saw, could have happened one after the other, each between its call and its answer.
 
-The algorithm is that of Wing and Gong (1993), with Lowe's memory of tried states. It shares no code with the product.
+The algorithm is that of Wing and Gong (1993), with Lowe's memory of tried states. This module shares no code with the product.
 Invariant: an operation of unknown outcome may have taken effect at any moment after its call, or never. Pure."""
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class OperationHistory:
 
 
 def first_unexplained(operations: Sequence[Operation]) -> list[Operation] | None:
-    """None if the history of one register, which begins empty, is linearizable. Else its operations up to the first one that
-    the longest order cannot place."""
+    """None if the history of one register, which begins empty, is linearizable. Otherwise its operations up to the first one
+    that fits into none of the longest orders found."""
     ordered = sorted(operations, key=lambda each: each.called)
     stuck = Search(ordered).stuck()
     return None if stuck is None else [each for each in ordered if each.called <= stuck.called]

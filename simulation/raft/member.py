@@ -1,4 +1,4 @@
-"""One member of a simulated Raft group as a server: only DLedgerNode on its port.
+"""One member of a simulated Raft group as a server, which runs only a DLedgerNode on its port.
 
 Invariant: product code runs here unchanged, except for bugs that `simulation.mutants.raft.bugs` plants."""
 
@@ -222,6 +222,7 @@ def watched(base: type[Raft], check: RaftCheck) -> type[Raft]:
 
 
 def check_term(message: Message) -> int:
-    """The term in which the sender of `message` certainly lives. A pre-vote names the next term."""
+    """The term that the sender of `message` is certainly in. A pre-vote contains the next term, which its sender has not
+    entered yet."""
     ahead = isinstance(message, VoteRequest) and message.pre_vote
     return message.term - 1 if ahead else message.term

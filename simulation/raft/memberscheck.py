@@ -1,6 +1,6 @@
-"""Check the members of a group. The checker reads the lists of members in the log entries with its own reader.
+"""Checks changes of a group's members. The checker decodes the lists of members in log entries itself.
 
-Invariant: a member's own list is only compared, never used.
+Invariant: the list that a member itself keeps is only compared with the checker's list, never used.
 
 M1, a committed list differs from the one before by one voter at most; M2, a leader changes the members only once an entry of
 its own term and the change before are committed, and never leaves itself out; M3, a member uses the newest list in its log,

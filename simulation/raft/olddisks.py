@@ -23,7 +23,7 @@ AWAY_MS = 4_500
 
 
 class OldDiskStage(StoriesWorld, Protocol):
-    """What else setting a disk back needs of a world."""
+    """What a world must offer, besides StoriesWorld, so that disks can be set back."""
 
     wiped: set[str]
     healed_at_ms: dict[str, int]

@@ -1,4 +1,5 @@
-"""A member of the version without frames. It writes only JSON, does not announce frames, and rejects frames as malformed JSON.
+"""A member that behaves like an older version, which did not know the binary frames of messages. It writes only JSON, does not
+announce frames, and rejects frames as malformed JSON.
 
 Invariant: everything else is as in the present version."""
 

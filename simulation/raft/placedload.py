@@ -1,5 +1,5 @@
-"""Load on a log whose entries have the same positions on all members: bodies that contain their position, and log beginnings
-that move up.
+"""Load on a log whose entries have the same positions on all members. Each body contains its entry's position, and now and then
+the log's beginning moves up.
 
 Invariant: the load's draws follow from the seed, and do not change the draws of other parts of the world."""
 
@@ -50,7 +50,7 @@ class PlacedLoad:
         self.count += len(bodies)
 
     def turn(self) -> None:
-        """Now and then, let a member no longer need the log before one of its files."""
+        """Now and then, let a member know that the log before one of its files is no longer needed."""
         if not self.plays or self.random.random() > 0.05:
             return
         node = self.random.choice(self.group.nodes)

@@ -1,7 +1,8 @@
 """Test entries whose body contains the entry's position, as a commit log record does. `PositionsCheck` checks that a committed
 entry has the same position on all members (rule R18).
 
-Invariant: a checker only reads. It compares the positions on one member with the positions that any member had before."""
+Invariant: a checker only reads. It compares an entry's position on one member with the positions that it had before on any
+member."""
 
 from __future__ import annotations
 

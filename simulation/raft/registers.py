@@ -1,8 +1,8 @@
 """Registers on a DLedger group, and clients that record their operations. The workload runs in the simulator and on real
 processes.
 
-Invariant: a client records an operation before sending it. It takes back only an operation that certainly did nothing, or a
-read without a result."""
+Invariant: a client records an operation before sending it. It removes an operation from the record only if the operation
+certainly did nothing, or was a read without a result."""
 
 from __future__ import annotations
 

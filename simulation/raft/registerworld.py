@@ -1,5 +1,5 @@
-"""Registers on a simulated DLedger group. Members die, hang and lose each other, and the history that clients saw must be
-linearizable.
+"""Registers (variables that clients read and write) on a simulated DLedger group. Members die, hang and lose their connections,
+and the history that clients saw must be linearizable.
 
 Invariant: a run follows from its seed alone. L1: each register's history, as clients saw it, is linearizable. L2: in the end,
 if some members are preferred, one of them leads within ten seconds plus the longest back-off after a failed transfer.

@@ -1,4 +1,5 @@
-"""Interleavings that random faults seldom produce. Each story brings a group to the limit of one promise, under constant load.
+"""Scripted sequences of faults, called stories, that random faults seldom produce. Each story brings a group to the limit of
+one promise, under constant load.
 
 Invariant: a story breaks no more than the group tolerates. The members that it empties are a minority, and killed members
 restart."""
@@ -16,7 +17,7 @@ AWAY_MS = 4_500
 
 
 class StoriesWorld(Protocol):
-    """What a story may do to a group."""
+    """The operations on a group that a story may use."""
 
     world: World
     group: RaftGroup

@@ -1,7 +1,7 @@
 """A Raft group of real nodes in a simulated world: load, faults, and every invariant checked after each step.
 
-Invariant: a run follows from its seed alone. Faults never leave a majority without its data, so the group must elect a leader
-and agree after the last fault is healed.
+Invariant: a run follows from its seed alone. Faults never take data from a majority of the members, so the group must elect a
+leader and agree after the last fault is healed.
 
     python -m simulation.raft.world --seeds 100 --first 1
     python -m simulation.raft.world --seeds 300 --bug vote-not-persisted   (succeeds when a seed finds it)

@@ -1,1 +1,1 @@
-"""Clients, consumers, producers in transactions and administrators at work in a world."""
+"""Load on a simulated world: clients, consumers, producers of transactions, and administrators."""

@@ -1,5 +1,5 @@
-"""Transactions that nobody ends. Some producers leave and never come back, and one producer stays and never knows the outcome.
-Brokers give up the halves.
+"""Transactions that nobody ends: their producer has left for good, or stays but answers each check with "unknown". Brokers must
+give up such halves (messages whose transaction has no end yet).
 
 Invariants, judged with the check's own copy of all confirmed messages: E4 a half that nobody ends is given up, and the topic
 for such halves has it as it was sent; E5 a half is given up only when it is older than the log is kept, or was checked often

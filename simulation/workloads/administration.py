@@ -1,7 +1,7 @@
 """An administrator who creates, changes and deletes topics and groups, one request at a time.
 
-Invariant: for each name the last request and its answer are noted. A name is not used again if the answer left the outcome
-open, or while messages or commits for it may still be on their way."""
+Invariant: for each topic or group the last request and its answer are noted. A name is not used again if the outcome of its
+last request is unknown, or while messages or commits for it may still be on their way."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Consumers that select messages by SQL92 expressions, and administrators who reset the consumers' offsets.
 
-They are independent of the fault plan, have their own random generator, and run on a host without faults. A consumer that is
-notified of a reset commits its former offset once more, as clients do. Other consumers commit late all the time.
+These clients are independent of the fault plan, have their own random generator, and run on a host without faults. A consumer
+that is notified of a reset commits its former offset once more, as real clients do. Late commits by other consumers happen all
+the time.
 
 Invariants: F1 each pull returns exactly the confirmed messages in its range that match its expression, which the check
 evaluates itself; F2 the master keeps each group's expression when the consumers stop; V1 after a reset is confirmed, the
@@ -195,7 +196,7 @@ class Choosers(Fault):
         self.working -= 1
 
     def sent_to(self, group: Group, offset: int) -> None:
-        """A pull was answered with the offset to continue from."""
+        """Note that a pull was answered with an offset to continue from."""
         if group.moved_to not in (None, offset) and self.violation is None:
             self.violation = Violation("V2", f"{group.name}, reset to {group.moved_to}, is sent to {offset}")
         group.at = offset

@@ -6,8 +6,8 @@ whole, and long enough before a change of master for slaves to copy it, the next
 it.
 
 Invariant of the check: its expectations come from the requests and answers that it saw. An answer belongs to an epoch if the
-same process led that epoch before and after the answer. A master accepts a lower commit. So an offset that was sent to a
-broker and may still wait there lowers what is expected of that broker, but not of others."""
+same process led that epoch before and after the answer. A master accepts a commit of a lower offset. So if such a commit was
+sent to a broker and may still wait there, the check expects less of that broker, but not of others."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ CHANGE_LIMIT_MS = 20_000
 
 
 class Leading(NamedTuple):
-    """A process that leads an epoch."""
+    """A process that is master of an epoch."""
 
     node: str
     incarnation: int

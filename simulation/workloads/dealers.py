@@ -1,8 +1,8 @@
 """Producers of messages in transactions. The producers die at every step, and masters die with them.
 
-Producers remember the outcome of a transaction as a database does. The first living producer that is asked makes the decision
-once, and the decision outlives that producer. Some ends are sent twice, by two producers, late, or to brokers that are no
-master. Some ends are the opposite of a confirmed end.
+The producers share the outcomes of transactions, as if they used a database that survives them. The first living producer that
+is asked makes the decision once, and the decision outlives that producer. Some ends are sent twice, by two producers, late, or
+to brokers that are no master. Some ends are the opposite of a confirmed end.
 
 Invariants, judged with the check's own copy of all confirmed messages: E1 a transaction is committed at most once; E2 a
 confirmed end stays: messages that were committed are there, and messages that were rolled back never; E3 a message that is
@@ -57,8 +57,8 @@ COMMIT_FLAG, FLAGS = 0x8, 0xC
 
 @dataclass
 class Deal:
-    """One transaction, as its producers know it. `answered` is the end that was confirmed to one of them. `said` are all ends
-    that were ever sent for it."""
+    """One transaction, as its producers know it. `answered` is the end (commit or rollback) that a broker confirmed to one of
+    the producers. `said` are all ends that were ever sent for the transaction."""
 
     crc: int
     stored: bool = False
@@ -275,7 +275,7 @@ class Dealers:
         return None
 
     def note_read(self, message: StoredMessage) -> None:
-        """A consumer has read it."""
+        """Note that a consumer has read this message."""
         if why := self.contradiction(message):
             self.broken("E3", why)
 

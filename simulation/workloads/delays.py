@@ -1,4 +1,4 @@
-"""A client's delayed messages, and messages that a consumer hands back.
+"""Sends a client's delayed messages, and hands back messages that were read (CONSUMER_SEND_MSG_BACK).
 
 Invariant: every message has its own key in its topic, and is delayed or handed back once."""
 

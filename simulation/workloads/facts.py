@@ -1,4 +1,4 @@
-"""Requests of administrators, and their answers.
+"""Records what administrators requested for topics and groups, and the answers. Such a topic or group is a fact.
 
 Invariant: a fact is open, and nothing is expected of it, if its last request has no answer, or a message or commit for it is
 on its way."""
@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 
 class Fact:
-    """One topic with `value` queues, or one group with at most `value` retries. 0 means that it is deleted or never existed."""
+    """One topic with `value` queues, or one group with at most `value` retries. A `value` of 0 means that the topic or group is
+    deleted or never existed."""
 
     def __init__(self, kind: str, name: str) -> None:
         self.kind = kind
@@ -23,16 +24,16 @@ class Fact:
         self._wanted, self.is_open = value, True
 
     def answered(self) -> None:
-        """The last request succeeded."""
+        """Note that the last request succeeded."""
         self.value, self.is_open = self._wanted, False
         self.answers += 1
 
     def refused(self) -> None:
-        """The last request certainly did nothing."""
+        """Note that the last request certainly did nothing."""
         self.is_open = False
 
     def give_up(self) -> None:
-        """Something that may change the fact is on its way, so the fact is open."""
+        """Note that something which may change the fact is on its way, so the fact is open."""
         self.is_open = True
 
 

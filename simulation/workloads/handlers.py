@@ -1,7 +1,7 @@
 """Ordered readers that handle what they read, as in drills, while faults hit their brokers.
 
-Invariant O3, for all confirmed messages: each message of a queue was handled by the holder of the queue, and not before the
-message in front of it. A repetition begins at a committed offset (localcluster.order)."""
+Invariant O3, for all confirmed messages: each message of a queue was handled by the reader that held the queue's lock, and
+after the message before it. Messages are handled again only from a committed offset on (localcluster.order)."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 Now and then the master dies just when it confirms a lock.
 
 Invariant O1: two clients never hold one queue. A client that gets a lock holds the queue from its request on, until it unlocks
-the queue, gets the answer that it does not hold it, or its trust is over. O2: once the cluster is whole, any client gets every
-queue that nobody renews, after a lease."""
+the queue, is answered that it does not hold the queue, or has trusted the lock for its time (mqclient.queuelocks.TRUST_MS). O2:
+once the cluster is whole, any client gets every queue that nobody renews, after a lease."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The master dies or is paused at the worst moment for a client: when it has just answered, or is about to get a request.
+"""Kills or pauses the master at the worst moments for a client: when the master has just answered, or is about to get a
+request.
 
-Invariant: the chance is drawn from the client's own random generator. The next master is spared for a while, because there are
-other faults."""
+Invariant: the chance is drawn from the client's own random generator. The next master is spared for a while, because other
+faults happen to it too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dealers (simulation.workloads.dealers) of a cluster under controllers, as an independent fault."""
+"""Runs the producers of simulation.workloads.dealers against a cluster under controllers, independently of its faults."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Checks of a replica's bytes, and comparison of replicas."""
+"""Checks of one replica's bytes, and comparisons of replicas with each other."""

@@ -1,7 +1,7 @@
 """Replicas of one broker set, compared byte for byte.
 
-Invariant: only bytes that both replicas have committed are compared, from the later beginning to the lower bound. Bytes after
-the BLANK that ends a segment belong to no record and do not count."""
+Invariant: only bytes that both replicas have committed are compared: from the higher of their logs' beginnings to the lower of
+their committed bounds. Bytes after the BLANK record that ends a segment belong to no record, and are not compared."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DIFFERENCES_MAX = 10
 
 @dataclass(frozen=True)
 class CompareJob:
-    """Two replicas to compare. The stretches are of the first replica's segments."""
+    """Two replicas to compare, and the stretches (parts of the first replica's segments) in which to compare them."""
 
     one: StoreSnapshot
     other: StoreSnapshot
@@ -35,7 +35,7 @@ class CompareJob:
 
 @dataclass
 class CompareReport:
-    """A worker's findings in one stretch. If a replica deleted the stretch meanwhile, it is `gone`, and there are no
+    """A worker's findings in one stretch. If a replica deleted the stretch meanwhile, `gone` is true and there are no
     findings."""
 
     bytes: int = 0
@@ -70,7 +70,7 @@ def first_epoch_apart(epochs: Epochs, others: Epochs) -> tuple[int | None, str]:
 
 
 def compare_stretch(job: CompareJob, number: int) -> CompareReport:
-    """Compare one stretch. The comparison continues after each record that differs."""
+    """Compare one stretch. The comparison continues after a record that differs, up to DIFFERENCES_MAX of them."""
     try:
         return compared(job, number)
     except SegmentGone:
@@ -124,8 +124,8 @@ def read_log(store: StoreSnapshot, at: int, into: NDArray[np.uint8]) -> int:
 
 
 def record_around(job: CompareJob, stretch: Stretch, offset: int) -> tuple[int, int, str | None]:
-    """Start, end and description of the record that holds `offset`. Without a description `offset` is behind the last record
-    of a segment."""
+    """Start, end and description of the record that holds `offset`. The description is None after the last record of a
+    segment."""
     at, epoch = stretch.segment.start_offset, epoch_of(job.one.epochs, offset)
     for store, segment in ((job.one, stretch.segment), *others_segment(job, stretch)):
         end = max(at, min(segment.end_offset, store.bound))

@@ -12,7 +12,7 @@ KEPT_MAX = 100
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault: the check, the file, the physical offset if there is one, and a description."""
+    """One fault: the check that found it, the file, the physical offset if there is one, and a description."""
 
     check: str
     path: str

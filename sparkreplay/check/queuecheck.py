@@ -1,6 +1,6 @@
 """Check the records of each queue in log order: offsets have no gap, and each record has a consume queue entry.
 
-Invariant: memory is bounded, because records are compared with their entries in portions."""
+Invariant: memory is bounded, because only a limited number of records is held before they are compared with their entries."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class QueueRun:
 
 @dataclass
 class QueueEntriesCheck:
-    """Checks the records of one stretch. The resulting `runs` are passed to `join`."""
+    """Checks the records of one stretch. `join` joins the resulting `runs` with those of other stretches."""
 
     files: Files
     findings: Findings

@@ -1,7 +1,7 @@
 """Checks one replica by itself: every byte of its log up to the bound, and the files that describe the log.
 
-Invariant: a finding does not end the check, because the walk continues with the next identifiable record. Each record, with
-its CRC, is checked by the rules of messagestore.record."""
+Invariant: a finding does not end the check: the walk over the log continues with the next bytes that can be recognised as a
+record. Each record and its CRC are checked by the rules of messagestore.record."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ class StretchReport:
 
 @dataclass(frozen=True)
 class VerifyJob:
-    """The stores, and the stretches of all stores. A stretch is a whole segment, so no split point must be searched for."""
+    """The stores, and the stretches of all stores. A stretch is a whole segment here, because a segment begins with a
+    record."""
 
     stores: tuple[StoreSnapshot, ...]
     stretches: tuple[Stretch, ...]
@@ -113,8 +114,8 @@ def walk_on(
     queues: QueueEntriesCheck,
     record_crcs: bool,
 ) -> int | None:
-    """Check records up to the first place where the walk breaks off. Returns where the walk can continue, or None at the
-    end."""
+    """Check records up to the first bytes that are no record. Returns the offset of the next record that can be recognised, or
+    None at the end of the stretch."""
     path = stretch.segment.path
     try:
         for chunk in chunks_of(store.files, stretch):
@@ -164,8 +165,8 @@ def check_chunk(
 def verified_records(
     chunk: RecordChunk, path: str, stretch: Stretch, findings: Findings, record_crcs: bool
 ) -> Iterator[tuple[dict[str, object], bool]]:
-    """Check one by one the records of a chunk that has a corrupt record, and add findings. Returns the rows, with one row for
-    each message of a batch, and which rows are of a batch."""
+    """Check one by one the records of a chunk that has a corrupt record, and add findings. Yields a row for each message, with
+    True if the message is of a batch. Records with impossible lengths have no row."""
     view = chunk.data.data
     for position, offset in zip(chunk.positions.tolist(), chunk.offsets.tolist(), strict=True):
         left = stretch.segment.end_offset - offset

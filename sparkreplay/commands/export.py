@@ -163,7 +163,7 @@ def export(job: ExportJob, target: ExportFolder, engine: Engine, *, quiet: bool)
 
 
 def void(folder: str, error: EpochChanged | SegmentGone) -> ExportRefused:
-    """The error for a plan that has become void: running the command again would find the same plan."""
+    """The error for a frozen plan that can no longer be finished. Running the command again would find the same plan."""
     cure = f"remove {folder}/{WORK} to plan again over the current log; nothing of this run is in {folder}"
     if isinstance(error, SegmentGone):
         cure = f"{cure}. Or continue with -o failOnDataLoss=false, which leaves out deleted rows"
@@ -177,8 +177,8 @@ def outlived(folder: str, error: EpochChanged) -> ExportRefused:
 
 
 def without_rows(job: ExportJob, target: ExportFolder) -> list[Gone]:
-    """Deleted parts of logs, whose rows are missing. With failOnDataLoss there are none, because the export would have
-    failed."""
+    """The deleted parts of logs, whose rows are missing from the export. With failOnDataLoss there are none, because the export
+    has failed."""
     if job.read.fail_on_data_loss:
         return []
     found = []

@@ -189,7 +189,7 @@ def default_ledger(topic: str, cluster: str, to_topic: str) -> str:
 
 
 def plain(name: str) -> str:
-    """A name as part of a file name."""
+    """The name in a form that can be part of a file name."""
     return "".join(
         letter if letter.isascii() and (letter.isalnum() or letter in "-_.") else "_" for letter in name
     )

@@ -37,8 +37,8 @@ def running_options(command: Command) -> Command:
 
 
 def in_processes(workers: str, *, in_spark_too: bool = False) -> Callable[[Command], Command]:
-    """As `running_options`, with the command's meaning of `--workers`, and whether that option applies to Spark's workers
-    too."""
+    """Like `running_options`, with this help for `--workers`. `in_spark_too`: whether that option applies to Spark's
+    workers."""
     every = (
         click.option("--quiet", is_flag=True, help="No progress on stderr."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
@@ -201,7 +201,7 @@ def require_file_place(option: str, path: str) -> None:
 
 
 def planned(options: dict[str, str], **fixed: str) -> ReadPlan:
-    """The plan of a read. The options `fixed` cannot be given by the user."""
+    """The plan of a read. The command itself sets the options `fixed`, so the user cannot give them."""
     for name in fixed:
         if name.lower() in {given.lower() for given in options}:
             raise OptionError("--option", f"{name} is not for this command")

@@ -1,7 +1,7 @@
 """Engines that process stretches: this process, processes of this machine, or Spark's workers. All run the same function.
 
-Invariant: each number's result is passed once to `done`, on the caller's thread, in any order. The first ReplayError of a
-worker or an interrupt ends the run, and no worker is left behind."""
+Invariant: a stretch is known by its number. The result of each number is passed once to `done`, on the caller's thread, in any
+order. The first ReplayError of a worker, or an interrupt, ends the run, and every worker is ended with it."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Engine(Protocol):
 
 
 class LocalEngine:
-    """Works in `workers` processes, without Java. By default the work begins in this process. One process per core is started
-    as soon as that saves more time than the start takes, estimated from the numbers done so far."""
+    """Works in `workers` processes, without Java. By default the work begins in this process, and moves to one process per core
+    as soon as that saves more time than starting the processes takes. The saving is estimated from the numbers done so far."""
 
     def __init__(self, workers: int | None = None, now_s: Callable[[], float] = time.monotonic) -> None:
         self.now_s = now_s
@@ -86,8 +86,8 @@ class IdleWatch:
 
 
 def silence_py4j() -> None:
-    """Silence py4j's log. py4j also raises the errors that it logs, and errors of a session that is being closed are useless.
-    Some log lines go to the root logger."""
+    """Silence py4j's log, of which some lines go to the root logger. No error is lost: py4j also raises the errors that it
+    logs, except for those of a session that is being closed, which do not matter."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_not_of_py4j)
 

@@ -1,4 +1,4 @@
-"""Imported by the server that forks workers (sparkreplay.engine.processes), so that the workers need not import each module."""
+"""Imports the modules that workers need, once, in the server that forks workers (sparkreplay.engine.processes)."""
 
 from sparkreplay.lean import leave_pandas_out
 

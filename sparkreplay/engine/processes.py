@@ -1,4 +1,4 @@
-"""Work in processes of this machine, because Python's lock would serialise the work of threads.
+"""Runs work in processes of this machine and not in threads, which Python's global lock would run one at a time.
 
 Invariant: no worker outlives the call. If the calling process dies, a worker ends after its current number. Only the caller
 handles interrupts."""

@@ -1,6 +1,7 @@
-"""Results of Spark tasks in an accumulator of {number: result}, so that the driver gets each result when its task ends.
+"""Results of Spark tasks, as {stretch number: result} in an accumulator. So the driver gets each result when its task ends.
 
-Invariant: a number that was processed twice (a retry, a speculative attempt) counts once, because the results are equal."""
+Invariant: a number that was processed twice (by a retry or a speculative attempt) counts once, because both results are
+equal."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from sparkreplay.lean import leave_pandas_out
 
 
 class Results(AccumulatorParam[dict[int, Any]]):
-    """Joins the results of tasks."""
+    """Joins the results of tasks into one dictionary."""
 
     def zero(self, value: dict[int, Any]) -> dict[int, Any]:
         return {}
@@ -31,7 +32,8 @@ def new_results(context: SparkContext) -> Accumulator[dict[int, Any]]:
 
 @dataclass(frozen=True)
 class TaskAttempt:
-    """One task. A ReplayError becomes a result, because a retry would not change it. Spark retries after any other error."""
+    """One attempt of a task. A ReplayError is returned as the task's result, because a retry would raise it again. Spark
+    retries the task after any other error."""
 
     pickled: bytes
     """A pickled callable that takes the number. Unpickling imports its modules, and pandas too unless it was left out

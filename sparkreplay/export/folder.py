@@ -6,8 +6,8 @@
     DIR/_mqreplay/stretches/*.json           a record of each finished stretch
     DIR/_mqreplay/staged, attempts           unpublished parts, incomplete files
 
-Invariant: a part is published once, whatever is killed at any time. Without a plan, the folder holds exactly the parts of its
-manifest."""
+Invariant: a part (one Parquet file) is published once, whatever process is killed at whatever moment. If the folder has no
+plan.json, it holds exactly the parts that its manifest lists."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ class ExportFolder:
             return None
 
     def clear_if_published(self) -> None:
-        """Remove the work folder if the export is published: it was killed between the manifest and the end."""
+        """Remove the work folder if the manifest is already there, because an earlier run was killed between writing the
+        manifest and removing the folder."""
         manifest, plan = self.manifest(), self.started()
         if manifest is not None and (plan is None or manifest.runs[-1] == plan.stores):
             shutil.rmtree(self.work, ignore_errors=True)

@@ -1,7 +1,7 @@
 """Writes the rows of one stretch as Parquet, in the worker that decoded them, with one file for each topic and day.
 
-Invariant: the parts of a stretch depend only on the stretch, and all are staged before the stretch's record appears. So
-attempts may be killed, repeated or run in parallel, with the same result."""
+Invariant: the parts (Parquet files) of a stretch depend only on the stretch, and all of them are staged before the record of
+the finished stretch appears. So attempts may be killed, repeated or run in parallel, with the same result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PARTITIONED_BY = ("topic",)
 
 @dataclass(frozen=True)
 class ExportJob:
-    """`read` has the columns of the files and the columns in NEEDED. The files hold `columns`."""
+    """The job of all workers. `read` selects the columns of the files (`columns`) and the columns in NEEDED."""
 
     read: ReadPlan
     columns: tuple[str, ...]
@@ -64,8 +64,8 @@ def file_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def export_stretch(job: ExportJob, number: int) -> list[ParquetPart]:
-    """Stage the parts of one stretch, and then record them. Their bytes are synced. If a power cut loses a file's name, the
-    continued export finds that."""
+    """Stage the parts of one stretch, and then record them. Only the bytes of a part are synced, not its name. If a power cut
+    loses the name, `ExportFolder.finished` notices that the part is missing."""
     stretch = job.read.stretches[number]
     with TemporaryDirectory(prefix=job.stem(stretch), dir=job.work / ATTEMPTS) as attempt:
         made = write_parts(job, stretch, Path(attempt), read_stretch(job.read, stretch))

@@ -1,6 +1,6 @@
 """The description of an export as JSON: the plan that was frozen at its start, the parts of each stretch, the manifest.
 
-Invariant: a plan and a manifest contain their request, so another request is detected."""
+Invariant: a plan and a manifest contain the request that they were made for, so a run with another request is detected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class ParquetPart:
-    """One Parquet file. The offsets are those of its first and last record; `crc32` is that of the file's bytes."""
+    """One Parquet file. The offsets are those of the file's first and last record; `crc32` is the CRC of the file's bytes."""
 
     file: str
     broker_name: str
@@ -131,7 +131,8 @@ def raising_refused(folder: str, kind: type[Any]) -> Iterator[None]:
 def require_same_request(
     folder: str, before: dict[str, Any], now: dict[str, Any], but: tuple[str, ...] = ()
 ) -> None:
-    """Raise ExportRefused that names the first option or store that differs. Options in `but` may differ."""
+    """Raise ExportRefused if the requests differ. The error names the first option or store that differs. Options in `but` may
+    differ."""
     for name in sorted({*before, *now} - set(but)):
         if before.get(name) != now.get(name):
             raise ExportRefused(

@@ -1,7 +1,7 @@
 """The Parquet files of one stretch as they grow, one for each topic and day.
 
-Invariant: the number of open files, the memory of their writers and the waiting rows are limited. Bytes and CRC of a part are
-those written to its file."""
+Invariant: the number of open files, the memory of their writers and the number of waiting rows are limited. A part's size and
+CRC are computed from the bytes that were written to its file."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class PartFiles:
         return sorted(self.finished, key=lambda each: each[1].file)
 
     def abandon(self) -> None:
-        """Called after a failure: open files stay unfinished, and are removed with the attempt."""
+        """Called after a failure: leave open files unfinished. The cleanup of the attempt removes them."""
         for file in self.open.values():
             file.writer.is_open = False  # else garbage collection closes it and fails again
             file.sink.close()

@@ -44,7 +44,7 @@ class ExportPartition(NamedTuple):
 
 def escaped(name: str) -> str:
     """The name as one path component: all characters but letters, digits, `_`, `.` and `-` become %XX. A name that is too long
-    is cut and gets a hash. The manifest has the whole name."""
+    is cut and ends with a hash. The manifest has the whole name."""
     text = quote(name, safe="").replace("~", "%7E")
     if not text:
         return NO_VALUE

@@ -1,5 +1,5 @@
-"""The range of an export: that of a new plan, that of a frozen plan over the current stores, or the records committed since
-the last export.
+"""The range of an export: the range of a new plan, the range of the frozen plan of an unfinished export, or the records
+committed since the last export.
 
 Invariant: a frozen plan is never computed again, so a later run finishes it with the same parts."""
 
@@ -58,7 +58,8 @@ def range_of(store: StoreSnapshot, start: int, end: int) -> StoreRange:
 
 
 def resumed(folder: str, plan: StartedPlan, fresh: ReadPlan) -> ReadPlan:
-    """The frozen plan over the stores of a new plan. Raises EpochChanged if a truncation made the frozen plan void."""
+    """The frozen plan, applied to the stores of the new plan `fresh`. Raises EpochChanged if a log was truncated below its
+    end."""
     sources = []
     for was, source in zip(plan.stores, fresh.sources, strict=True):
         require_same_log(folder, was, source.store)
@@ -73,7 +74,7 @@ def resumed(folder: str, plan: StartedPlan, fresh: ReadPlan) -> ReadPlan:
 
 
 def gone(store: StoreSnapshot, name: str) -> Segment:
-    """A segment that is deleted, so reading it raises an error. Its stretches may have been exported before."""
+    """A placeholder for a deleted segment: reading it raises an error. It is not read if its stretches were exported before."""
     return Segment(name, store.files.shown(name), int(name.rpartition("/")[2]), 0)
 
 
@@ -121,7 +122,7 @@ def appended(folder: str, manifest: Manifest, fresh: ReadPlan, split_bytes: int)
 
 
 def next_record(store: StoreSnapshot, end: int) -> int:
-    """Where the first record begins that a read up to `end` left out. A bound may lie inside a record."""
+    """Where the first record begins that a read up to `end` left out: below `end` if `end` lies inside that record."""
     at = max(store.min_offset, min(end, store.bound))
     for segment in store.segments:
         if segment.start_offset < at < segment.end_offset:

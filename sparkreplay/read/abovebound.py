@@ -1,4 +1,4 @@
-"""Records above the committed bound: why a read may have fewer rows than the log has messages.
+"""Records above the committed bound. They explain why a read has fewer rows than the log has messages.
 
 Invariant: no record above the bound becomes a row. Bytes that a truncation left above the bound look like such records. At
 most 64 MiB above the bound are read, and the first record of each later segment."""
@@ -25,7 +25,7 @@ EVERYTHING = Selection(columns=(), committed_only=False, system_topics=True)
 
 @dataclass(frozen=True)
 class AboveBound:
-    """Records from physical offset `start` up to at least `end`, stored over `span_ms`."""
+    """The records above a bound: from physical offset `start` up to at least `end`, stored within `span_ms`."""
 
     path: str
     bound: int
@@ -37,7 +37,7 @@ class AboveBound:
 
     @property
     def is_stale(self) -> bool:
-        """Whether this is more than the lag of a working broker."""
+        """Whether there is more above the bound than a working broker's lag explains."""
         return self.nothing_committed or self.span_ms >= STALE_MS
 
     @property
@@ -75,8 +75,9 @@ def records_above(store: StoreSnapshot) -> AboveBound | None:
 
 
 def records_from(store: StoreSnapshot, segment: Segment, walked: int) -> Iterator[tuple[int, int, list[int]]]:
-    """The (start, end, first and last store time) of a segment's records that begin above the bound. If `walked` bytes of
-    other segments are enough, only the segment's first chunk is read. Raises SegmentGone."""
+    """Yields, for each chunk of a segment's records that begin above the bound, (start, end, [first and last store time]).
+    `walked` is how many bytes of other segments count as read. If these reach the limit, only the segment's first chunk is
+    read. Raises SegmentGone."""
     low = max(store.bound, segment.start_offset)
     searched = low + WINDOW_BYTES if low == store.bound else low + 1
     with closing(open_segment(store.files, segment)) as file:

@@ -1,9 +1,10 @@
 """Rows found through the consume queues, so that only records of the wanted topics are read.
 
-Invariant: the rows are those of a walk, in the same order. Entries are used only below `indexed_end`, a record boundary up to
-which every record has its entry on disk. Above it the log is walked. Each entry must lead to a record with the entry's topic,
-queue and queue offset. Only named topics that have queues are found this way. Other topics are walked, so that a deleted topic
-keeps its rows. If a topic was deleted and created again, a walk would also find the older messages."""
+Invariant: the rows are the same, in the same order, as if every record of the log were read (a walk). Entries are used only
+below `indexed_end`, a record boundary up to which every record has its entry on disk. Above `indexed_end` the log is walked.
+Each entry must lead to a record with the entry's topic, queue and queue offset. The index serves only topics that the request
+names and that have queues. For other topics the log is walked, so that a deleted topic keeps its rows. One difference remains:
+if a topic was deleted and created again, only a walk finds its older messages."""
 
 from __future__ import annotations
 
@@ -65,8 +66,9 @@ def indexed_end(store: StoreSnapshot, end: int) -> int:
     """The end of the usable index, which is at most `end`. Every record that ends at or below it has its entry.
 
     Dispatch follows the log, so all records before a record with an entry have entries. But a power cut may lose the last
-    entries. So if the broker's file `abort` exists (as it does while the broker runs), only entries of records older than the
-    checkpoint's timestamps count, as in recovery. Store times are assumed to grow along the log."""
+    entries. So if the broker's file `abort` exists (as it does while the broker runs), an entry counts only if its record is
+    older than the checkpoint's timestamps. A broker's recovery uses the same rule. Store times are assumed to grow along the
+    log."""
     limit = end
     if any(entry.name == "abort" for entry in store.files.entries("")):
         limit = safely_stored(store, end, decode_checkpoint(store.files.read("checkpoint")).min_timestamp)
@@ -171,8 +173,8 @@ def picked_batches(
 def picked(
     files: Files, segment: Segment, entries: IndexEntries, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[tuple[PickedRecords, int, int]]:
-    """The records of all entries, about `chunk_bytes` of records at a time, with the entries [first, last) that they belong
-    to."""
+    """Yields the records of all entries, about `chunk_bytes` at a time, each time with (first, last): they are the records of
+    the entries [first, last)."""
     ends = np.cumsum(entries.sizes)
     parts: list[NDArray[np.uint8]] = []
     first = held = last = 0
@@ -191,7 +193,8 @@ def picked(
 def compacted(
     files: Files, segment: Segment, entries: IndexEntries, buffer_bytes: int
 ) -> Iterator[tuple[NDArray[np.uint8], int]]:
-    """Concatenated records, and the number of the entry after them. One buffer is reused for reading."""
+    """Yields some records, concatenated, and the number of the first entry whose record is not among them yet. The buffer is
+    reused for the next records."""
     offsets, sizes = entries.offsets, entries.sizes
     gaps = np.append(0, offsets[1:] - (offsets[:-1] + sizes[:-1]))
     if (gaps < 0).any():

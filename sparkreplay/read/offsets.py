@@ -33,8 +33,8 @@ PerQueue: TypeAlias = tuple[QueueValue, ...]
 
 @dataclass(frozen=True)
 class Edge:
-    """One end of a read. At most one field besides `topics` is set. If no field is set, the end is the log's beginning or the
-    committed bound."""
+    """One end of a read. At most one field besides `topics` is set. If none is set, it is the log's beginning or the committed
+    bound."""
 
     physical_offset: int | None = None
     queue_offsets: PerQueue = ()
@@ -47,8 +47,7 @@ class Edge:
 
     @property
     def names_offsets(self) -> bool:
-        """Whether the request names offsets. Their messages may be gone, unlike those of a request for the existing
-        messages."""
+        """Whether the request names offsets, where messages may be gone. Any other request asks only for existing messages."""
         return self.physical_offset is not None or bool(self.queue_offsets)
 
     @property
@@ -68,8 +67,8 @@ def starting_edge(offsets: str, by_timestamp: str | None, timestamp: str | None)
 
 
 def ending_edge(offsets: str, by_timestamp: str | None, timestamp: str | None) -> Edge:
-    """The end that the options give. `latest` is the same edge as `confirmed`; only the bound of the store differs. Raises
-    OptionError."""
+    """The end that the options give. `latest` and `confirmed` give the same edge: they differ only in the bound up to which the
+    store is opened. Raises OptionError."""
     if timestamp is not None:
         return Edge(timestamp=whole_number("endingTimestamp", timestamp))
     if by_timestamp is not None:
@@ -112,8 +111,8 @@ def whole_number(option: str, text: str, most: int = VALUE_MAX) -> int:
 
 
 def require_utf8(option: str, name: str) -> None:
-    """Raise OptionError for half of a surrogate pair, which an escape in JSON or a byte of a command line may contain. No
-    topic's name has one."""
+    """Raise OptionError for a text with half of a surrogate pair. An escape in JSON or a byte of a command line may give such a
+    text, but no topic's name contains it."""
     try:
         name.encode()
     except UnicodeEncodeError:

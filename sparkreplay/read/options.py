@@ -1,4 +1,4 @@
-"""The request of a read. The options of the data source and of the commands are checked once, on the driver."""
+"""The request of a read, made of the options of the data source or of a command. Options are checked once, on the driver."""
 
 from __future__ import annotations
 

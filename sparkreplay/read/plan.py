@@ -1,7 +1,7 @@
 """Splits the committed part of a log into stretches that workers read independently.
 
-Invariant: the stretches are contiguous from the start to the bound, and each but the last ends at a record boundary. The
-worker that reads up to such a split point checks that it is a boundary."""
+Invariant: the stretches are contiguous from the start to the bound, and each but the last ends at a record boundary, the split
+point. The worker that reads up to a split point checks that it is a boundary."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def seams_between(files: Files, segment: Segment, first: int, last: int, split_b
 
 
 def as_far_as_wanted(stretches: Sequence[Stretch], wanted: Callable[[Stretch], bool]) -> list[Stretch]:
-    """The stretches without those that need not be read.
+    """The given stretches without those that no one needs to read.
 
     Only the walk that ends at a split point verifies it, so all stretches of a segment up to its last wanted one are kept."""
     last: dict[tuple[int, str], int] = {}
@@ -86,11 +86,11 @@ def as_far_as_wanted(stretches: Sequence[Stretch], wanted: Callable[[Stretch], b
 def record_at_or_after(
     file: OpenFile, segment: Segment, offset: int, end: int, upto: int | None = None
 ) -> int | None:
-    """The first boundary in [offset, upto) that can be recognised without a walk. The physical offset in the record must
-    agree, and so must the beginning of the next record, unless that is at or above the `end` of the read, where any bytes may
-    be. `upto` defaults to `end`. None if there is no such boundary within SEARCH_BYTES_MAX.
+    """The first record boundary in [offset, upto) that can be recognised without reading the log up to it. The record must
+    contain its own physical offset, and a record must begin after it, unless that place is at or above the `end` of the read.
+    `upto` defaults to `end`. None if no such boundary lies within SEARCH_BYTES_MAX.
 
-    A record forged inside a body may be taken for a record. The worker's check at the split point finds that."""
+    Bytes inside a message's body may look like a record. The worker's check at the split point finds that."""
     window_bytes = FIRST_WINDOW_BYTES
     at = offset
     limit = min(end if upto is None else upto, offset + SEARCH_BYTES_MAX)

@@ -1,4 +1,4 @@
-"""Filters that Spark offers to a source, as far as a store can use them. Spark evaluates every filter again.
+"""Converts filters that Spark offers to a source into conditions on records, if possible. Spark evaluates every filter again.
 
 Invariant: no row that a filter would keep is dropped. Conditions on anything but offsets, epochs, fixed fields and topics are
 left to Spark."""

@@ -1,6 +1,6 @@
 """The first and the last message of queues within a planned read, which show whether the requested offsets are there.
 
-Invariant: the messages are found by walking the plan's stretches from one end, so a wrong split point fails the read."""
+Invariant: the messages are found by reading the plan's stretches one after the other, so a wrong split point fails the read."""
 
 from __future__ import annotations
 

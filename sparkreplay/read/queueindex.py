@@ -1,8 +1,8 @@
 """Consume queues as an index: which records belong to a queue, in log order.
 
-Invariant: physical offsets of a queue strictly increase, so an entry is found by bisection. Fillers before the queue's first
-entry count as before everything, and unwritten entries as after everything. A filler for a queue offset that the log skips
-names the next record, and counts as being at that record."""
+Invariant: physical offsets of a queue strictly increase, so an entry is found by bisection. A filler is an entry without a
+record. Fillers before the queue's first entry sort before all entries, and unwritten entries sort after all. A filler for a
+queue offset that the log skips names the next record, and sorts at that record."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class QueueIndexFile:
 
 @dataclass(frozen=True)
 class Queue:
-    """Places count entries from the beginning of the first file, which has the queue offset `first_queue_offset`."""
+    """The consume queue of one queue. A place is an entry's number, counted from the beginning of the first file; place 0 has
+    the queue offset `first_queue_offset`."""
 
     files: Files
     topic: str
@@ -73,7 +74,8 @@ class Queue:
     def checked(
         self, first: int, last: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """As `read`, without fillers and with the queue offsets. Raises IndexUnusable for entries that no broker writes."""
+        """Like `read`, but without fillers, and with the queue offsets of the entries as third result. Raises IndexUnusable for
+        entries that no broker writes."""
         offsets, sizes = self.read(first, last)
         kept = np.flatnonzero((sizes != PRE_BLANK_SIZE) | (offsets <= 0))
         offsets, sizes, places = offsets[kept], sizes[kept], kept + self.first_queue_offset + first
@@ -114,8 +116,8 @@ class Queue:
         return below
 
     def end_below(self, offset: int) -> int:
-        """The end of the last record whose entry is below `offset`, if that end is not above `offset`. If fillers are before
-        the record, its beginning. -1 if there is no such record."""
+        """The highest record boundary at or below `offset` that the last two entries below `offset` show. An entry shows the
+        end of its record, and a filler the beginning of the next record. -1 if they show none."""
         count = self.count_below(offset)
         offsets, sizes = self.read(max(0, count - 2), count)
         ends = [

@@ -2,8 +2,8 @@
 stretches.
 
 Invariant: no row ends above the bound that the plan froze, and a stretch whose log was truncated meanwhile fails. Rows of a
-stretch are in log order. Rows of a queue are in log order in `read_all`, and after the rows of one topic are sorted by
-broker_name, queue_id and queue_offset."""
+stretch are in log order. `read_all` returns the rows of each queue in log order. To get the same order from any engine, sort
+the rows of a topic by broker_name, queue_id and queue_offset."""
 
 from __future__ import annotations
 
@@ -158,8 +158,9 @@ def split_bytes_of(options: ReadOptions, total_bytes: int) -> int:
 
 
 def pruned(read: ReadPlan, pushed: Sequence[Comparison]) -> ReadPlan:
-    """The same read without the work that filters exclude. Stretches are dropped by broker_name, physical_offset and epoch,
-    and rows before their bodies are copied. The caller evaluates the filters again on the rest."""
+    """The same read without the work that filters exclude. Whole stretches are dropped by broker_name, physical_offset and
+    epoch. Other rows are dropped before their bodies are copied. The caller must evaluate the filters again on the remaining
+    rows."""
     named = names_allowed(pushed, "broker_name")
 
     def wanted(stretch: Stretch) -> bool:
@@ -179,7 +180,8 @@ def pruned(read: ReadPlan, pushed: Sequence[Comparison]) -> ReadPlan:
 
 
 def within_times(read: ReadPlan) -> ReadPlan:
-    """The same read without the segments that its times exclude. Raises OptionError if store times are not ordered."""
+    """The same read without the segments that its time limits exclude. Raises OptionError if store times do not grow along the
+    log."""
     kept = {
         (number, segment.name)
         for number, source in enumerate(read.sources)
@@ -199,8 +201,8 @@ def conditions_of(selection: Selection) -> tuple[Condition, ...]:
 
 
 def narrowed(selection: Selection, more: tuple[Condition, ...]) -> Selection:
-    """The selection with more conditions. Named topics are merged into the selection's own topics, because these are compared
-    fastest."""
+    """The selection with more conditions. A condition that names topics is merged into the selection's own `topics`, because
+    these are compared fastest."""
     topics = selection.topics
     conditions = []
     for condition in more:

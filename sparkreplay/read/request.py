@@ -72,8 +72,9 @@ def conditions(options: ReadOptions, broker_name: str) -> tuple[Condition, ...]:
 def require_present(
     options: ReadOptions, store: StoreSnapshot, stretches: Sequence[Stretch], start: int
 ) -> None:
-    """Check that the requested messages are in the planned part, which begins at `start`. Raises MessagesGone for offsets and
-    OptionError for times that are not reached before the end of that part."""
+    """Check that the requested messages are in the planned part, which begins at `start`. Raises MessagesGone if messages at
+    requested offsets were deleted or are not there yet (without failOnDataLoss this is only logged), and OptionError if no
+    message is as new as a requested time."""
     starts = of_broker(options.starting.queue_offsets, store.broker_name)
     ends = of_broker(options.ending.queue_offsets, store.broker_name)
     check_ranges(starts, ends)
@@ -100,7 +101,8 @@ def lose(options: ReadOptions, path: str, why: str) -> None:
 
 
 def deleted(store: StoreSnapshot, stretches: Sequence[Stretch], starts: dict[Queue, int]) -> list[str]:
-    """What retention deleted in the queues that start at a named offset. A log that begins at 0 is whole."""
+    """A text for each queue in which retention deleted messages from the requested offset on, or may have done so. Empty if the
+    log begins at 0, because then nothing was deleted."""
     if not store.min_offset or not starts:
         return []
     first = first_of(store.files, stretches, frozenset(starts))
@@ -118,7 +120,7 @@ def deleted(store: StoreSnapshot, stretches: Sequence[Stretch], starts: dict[Que
 def beyond_the_end(
     store: StoreSnapshot, stretches: Sequence[Stretch], start: int, asked: dict[Queue, int]
 ) -> list[str]:
-    """Queues that end before the offset that is given for them. A queue may end before the read begins."""
+    """A text for each queue that ends before the offset requested for it, perhaps even before the planned part."""
     asked = {queue: offset for queue, offset in asked.items() if offset > 0}
     if not asked:
         return []

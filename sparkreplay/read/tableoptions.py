@@ -1,6 +1,6 @@
 """Options of a table in Spark's catalog: `CREATE TABLE ... USING rocketmq OPTIONS (...)`, `spark.catalog.createTable`.
 
-Spark asks a source for the schema of a new table, and passes all that it stores for the table (V2SessionCatalog,
+Spark asks a source for the schema of a new table, and passes everything that it will store for the table (V2SessionCatalog,
 CatalogV2Util.convertTableProperties). It passes each option of OPTIONS twice, as `topic` and as `option.topic`; the path as
 `path` and `location`; its own properties such as `owner`; and TBLPROPERTIES under their plain names. When the table is read,
 Spark passes none of these, so the schema's metadata keeps them.
@@ -21,7 +21,7 @@ METADATA = "rocketmq.options"
 
 
 def is_table(given: Mapping[str, str]) -> bool:
-    """Whether Spark asks for a new table of its catalog. Only then are the options with a provider."""
+    """Whether Spark asks about a new table of its catalog. Only then do the options contain a provider."""
     return lowered(given).get("provider", "").lower() == SOURCE
 
 

@@ -1,7 +1,7 @@
 """The segments that a read by time leaves out, if the user states that store times grow along the log.
 
-Invariant: only the first records of segments are read for their times, because a segment's beginning is always a record. Each
-must be no older than the one before, or the user's statement is rejected."""
+Invariant: only the first records of segments are read for their times, because a segment's beginning is always a record. If one
+of them is older than the one before, the user's statement is rejected."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class TimeWindow:
     high: int | None = None
 
     def may_hold(self, first: int | None, last: int | None) -> bool:
-        """Whether a segment with times [first, last] may have a row. None means that a time is unknown."""
+        """Whether a segment whose store times are within [first, last] may have a row in this window. None means that the limit
+        is unknown."""
         early = self.low is not None and last is not None and last < self.low
         late = self.high is not None and first is not None and first > self.high
         return not early and not late
@@ -86,7 +87,7 @@ def require_order(segments: Sequence[Segment], times: Sequence[int | None]) -> N
 
 
 def first_stored_ms(files: Files, segment: Segment, end: int) -> int | None:
-    """The store time of a segment's first record. None if no record is below `end`, or the record is unreadable."""
+    """The store time of a segment's first record. None if that record does not end below `end` or is unreadable."""
     try:
         file = open_segment(files, segment)
     except SegmentGone:

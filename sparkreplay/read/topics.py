@@ -1,4 +1,4 @@
-"""Whether the topics of a read exist. Without this check a misspelled topic would look like an empty one.
+"""Checks that the topics of a read exist. Without this check a misspelled topic would look like a topic without messages.
 
 Invariant: a topic is missing only if it is not in the store's queues, not in the store's table of topics, and not in a record
 up to the bound. The log is walked only for topics that are in neither queues nor table: deleted topics, and topics in partial
@@ -25,7 +25,7 @@ logger = logging.getLogger("sparkreplay")
 
 
 def require_topics(options: ReadOptions, stores: Collection[StoreSnapshot]) -> None:
-    """Raise TopicMissing for a topic that options name and no store has. With failOnMissingTopic=false the topic is only
+    """Raise TopicMissing for a topic that options name and no store has. With failOnMissingTopic=false a missing topic is only
     logged."""
     known = set[str]().union(*(known_topics(store.files) for store in stores))
     missing = named_topics(options) - known
@@ -57,7 +57,7 @@ def known_topics(files: Files) -> set[str]:
 
 
 def topics_of_log(store: StoreSnapshot, topics: set[str]) -> set[str]:
-    """The topics among `topics` that have a record. If that is unknown, all topics, because the read itself reports why."""
+    """The topics among `topics` that have a record. If the log cannot be read, all of `topics`: the read reports the error."""
     stretches = plan(store, store.min_offset, max(store.bound, store.committed or 0))
     try:
         return topics_seen(store.files, stretches, topics)

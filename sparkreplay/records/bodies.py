@@ -1,4 +1,4 @@
-"""Decompression of bodies. A body that would exceed the limit of a message or a batch is rejected, not unpacked."""
+"""Decompresses bodies. A body that would grow beyond the size limit of a message or a batch is rejected."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Records of a chunk as Arrow columns. Whole columns are made at a time, only the requested ones, and never an object per
-message.
+"""Decodes the records of a chunk (some whole records in one buffer) to Arrow columns. Only requested columns are made, each as
+a whole, and never an object per message.
 
 Invariant: no result refers to the chunk's buffer. A record's lengths, place and magic are checked before any of its bytes
 become a row. Pure."""
@@ -165,7 +165,7 @@ class ChunkColumns:
         return taken.slice(0, len(rows))
 
     def text(self, place: int, rows: Rows, *, spare: bool = False) -> pa.Array:
-        """Parts as strings. Bytes below 128 are valid UTF-8; other bytes are checked. Raises ArrowInvalid for invalid UTF-8."""
+        """The parts as strings. Only parts with bytes above 127 are checked. Raises ArrowInvalid for invalid UTF-8."""
         pieces = self.pieces(place, rows, spare=spare)
         _, bounds, data = pieces.buffers()
         size = int(np.frombuffer(bounds, np.int32, len(rows) + 1)[-1]) if len(rows) else 0

@@ -2,8 +2,8 @@
 
 Invariant: each message becomes a plain record with the topic, queue, times, hosts and physical offset of the batch and queue
 offset base + i, as Java's consumers see it (upstream: PullAPIWrapper, MessageDecoder.decodeMessage). Its sysFlag has neither
-the batch nor the compression bits. The sizes of the plain records add up to the size of the stored record. A body that is no
-batch stays one record, as in Java."""
+the batch nor the compression bits. The sizes of the plain records add up to the size of the stored record. If a body cannot be
+read as a batch, its record stays one record, as in Java."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def members_of(record: StoredRecord) -> list[BatchMember]:
 
 
 def plain_records(record: StoredRecord, members: list[BatchMember]) -> list[bytes]:
-    """Each message as a record. The size in it is the message's share of the stored record's size."""
+    """Each message as a plain record. Its size field holds the message's share of the stored record's size (see `parts`)."""
     head = bytearray(record.data[: record.body_at])
     topic = record.data[record.body_end : record.properties_at - SHORT.size]
     base = LONG.unpack_from(head, QUEUE_OFFSET)[0]
@@ -91,8 +91,8 @@ def plain_records(record: StoredRecord, members: list[BatchMember]) -> list[byte
 
 
 def parts(record: StoredRecord, members: list[BatchMember]) -> list[int]:
-    """Each message's share of the record's size. It is the message's size in the batch, but at least 1; the last message gets
-    the rest."""
+    """Each message's share of the record's size. It is the message's size in the batch or, if the batch was compressed, an
+    equal share. The last message gets the rest."""
     size, count = len(record.data), len(members)
     own = [len(member.body) + len(member.properties) + MEMBER_SIZE_MIN for member in members]
     if sum(own) > size:  # the batch was compressed

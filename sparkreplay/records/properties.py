@@ -1,4 +1,5 @@
-"""Properties text (`name \\x01 value \\x02` ...) as Arrow columns. The pieces of all rows are found in one pass.
+"""Decodes properties text (`name \\x01 value \\x02` ...) to Arrow columns, in one pass over the text of all rows. A piece is
+one property.
 
 Invariant: the rules are those of Java's `string2messageProperties`. A piece ends at \\x02 or at the text's end. A piece
 without a name, a value or the \\x01 between them is dropped. If a name repeats in one row, the last piece counts."""

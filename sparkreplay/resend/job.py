@@ -51,7 +51,7 @@ Epochs = list[list[int]]
 
 @dataclass(frozen=True)
 class ResendJob:
-    """Rates are per worker and second; None means no limit."""
+    """The whole request. Rates are per second and worker; a rate of None means no limit."""
 
     read: ReadPlan
     topic: str
@@ -132,15 +132,16 @@ def client_of(job: ResendJob) -> Client:
 
 @contextmanager
 def only_run(job: ResendJob, count: int) -> Iterator[None]:
-    """Hold the ledger for this run. Raises LedgerUnusable while another run, with any number of workers, uses the same ledger,
-    and for a ledger that was begun by another number of workers."""
+    """Hold the ledger for this run. Raises ResendLedgerUnusable while another run, with any number of workers, uses the same
+    ledger, and if the ledger was begun with another number of workers."""
     with only_one(Path(job.ledger)) if count > 1 else nullcontext():  # a single worker locks it itself
         refuse_other_workers(job, count)
         yield
 
 
 def refuse_other_workers(job: ResendJob, count: int) -> None:
-    """Raise LedgerUnusable if the ledger was begun by another number of workers, because each worker keeps its own part."""
+    """Raise ResendLedgerUnusable if the ledger was begun with another number of workers. Each worker has its own part of the
+    ledger, so the number cannot change."""
     path = Path(job.ledger)
     mine = {str(job.ledger_of(WorkerShare(number, count))) for number in range(count)}
     parts = [path, *path.parent.glob(f"{glob.escape(path.name)}.*-of-*[0-9]")]  # no lock, none unfinished
@@ -212,7 +213,7 @@ async def send_to(
 
 
 def open_ledger(path: Path, job: ResendJob, queues: list[TargetQueue]) -> Ledger:
-    """The ledger at `path`, or a new ledger. Raises LedgerUnusable if it belongs to another resend."""
+    """The ledger at `path`, or a new ledger. Raises ResendLedgerUnusable if it belongs to another resend."""
     wanted = purpose_of(job, queues)
     fresh = {
         source.store.broker_name: SourceProgress(source.start, source.start) for source in job.read.sources
@@ -295,7 +296,7 @@ def epochs_between(epochs: Epochs, low: int, high: int) -> Epochs:
 
 
 def what_is_left(read: ReadPlan, ledger: Ledger, path: str) -> ReadPlan:
-    """The stretches that are not done according to the ledger. Raises LedgerUnusable if some of them were deleted."""
+    """The stretches that are not done according to the ledger. Raises ResendLedgerUnusable if some of them were deleted."""
     left = []
     for stretch in read.stretches:
         store = read.sources[stretch.source].store
@@ -317,8 +318,8 @@ def what_is_left(read: ReadPlan, ledger: Ledger, path: str) -> ReadPlan:
 
 @contextmanager
 def only_one(ledger: Path) -> Iterator[None]:
-    """Lock the ledger. Raises LedgerUnusable while another process uses the same ledger. The lock file is removed, unless the
-    process is killed."""
+    """Lock the ledger. Raises ResendLedgerUnusable while another process uses the same ledger. The lock file is removed at the
+    end, unless the process is killed."""
     path = Path(f"{ledger}.lock")
     lock = locked(path, ledger)
     try:

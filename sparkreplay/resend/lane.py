@@ -75,12 +75,12 @@ class Lane:
         self._arrived.set()
 
     def finish(self) -> None:
-        """No more rows follow. `run` returns once all rows are acknowledged."""
+        """Announce that no more rows follow. `run` returns once all rows are acknowledged."""
         self._finished = True
         self._arrived.set()
 
     async def run(self) -> None:
-        """Send the rows. Raises ResendFailed for a row that the target rejects finally, or has not accepted for
+        """Send the rows. Raises ResendFailed if the target rejects a row for good, or has not accepted it for
         `not_taken_s_max`."""
         while parcels := await self._request():
             await self._wait_for_rate(len(parcels), sum(len(parcel.message.body) for parcel in parcels))

@@ -1,7 +1,7 @@
 """The progress of a resend, so that a killed resend can continue without a gap.
 
-Invariant: no record that ends above `sent_below` was ever passed to the target. The target acknowledged every record of a
-queue that ends at or below `acked[queue]`. So only records between these two may be in the target twice. Pure."""
+Invariant: no record that ends above `sent_below` was ever sent to the target. The target has acknowledged every record of a
+queue that ends at or below `acked[queue]`. So a continued resend can duplicate only records between these two offsets. Pure."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Ledger:
 
 
 def decode_ledger(path: str, data: bytes) -> Ledger:
-    """Raises LedgerUnusable for bytes that no resend wrote."""
+    """Raises ResendLedgerUnusable for bytes that no resend wrote."""
     try:
         found = json.loads(data)
         if found["version"] != VERSION:
@@ -83,7 +83,8 @@ def decode_ledger(path: str, data: bytes) -> Ledger:
 
 
 class Tracker:
-    """Pending rows of one source. They are passed to queues in the log's order, and acknowledged in each queue's order."""
+    """Follows the rows of one source that are read but not acknowledged yet. They are passed to queues in the log's order, and
+    acknowledged in each queue's order."""
 
     def __init__(self, progress: SourceProgress) -> None:
         self.progress = progress
@@ -101,7 +102,8 @@ class Tracker:
             self.progress.acked[queue_id] = waiting.popleft()[1]
 
     def passed(self, seam: int) -> None:
-        """Every record that begins below `seam` was passed on or is not selected. A record or a segment begins at `seam`."""
+        """Note that every record below `seam` was passed to a queue or is not selected. A record or a segment begins at
+        `seam`."""
         self.read_below = max(self.read_below, seam)
 
     def settle(self) -> SourceProgress:

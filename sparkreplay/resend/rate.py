@@ -1,6 +1,7 @@
 """A limit on sending per second.
 
-Invariant: over any time the average stays at or below the rate, after a burst of at most a tenth of a second's worth. Pure."""
+Invariant: in any period of t seconds at most t times the rate is sent, plus a burst of what is due in a tenth of a second.
+Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ BURST_S = 0.1
 
 @dataclass
 class RateLimit:
-    """`per_second` counts bytes or messages, as the caller does; None for no limit."""
+    """A limit of `per_second` units, which are bytes or messages as the caller counts them; None for no limit."""
 
     per_second: float | None
     _free_at: float = field(default=0.0)

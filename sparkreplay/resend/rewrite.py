@@ -1,4 +1,4 @@
-"""The message made of a stored record to send it again.
+"""Makes the message with which a stored record is sent again.
 
 Invariant: body, flag, compression, time of birth, keys, tags, id and every other property are unchanged. The exceptions are
 properties for which a broker would treat the message specially, such as a delay that has passed or a transaction that has

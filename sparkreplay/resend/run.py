@@ -1,8 +1,8 @@
 """One run of a resend: reads the committed rows of a topic and sends them, queue by queue, in order.
 
-Invariant: the ledger is durable before the first record that it allows is passed to the target, and it never records more than
-the target acknowledged. A message is counted in the ledger before it is sent again. So a run that is killed anywhere, any
-number of times, continues without a gap, and the target holds no more copies than are reported."""
+Invariant: a record is sent only after the ledger on disk says that it may be sent, and the ledger records as acknowledged only
+what the target has acknowledged. A message is counted as a possible duplicate before it is sent again. So a resend that is
+killed anywhere, any number of times, continues without a gap, and the target holds no more duplicates than are reported."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class ResendLimits:
 
 @dataclass
 class ResendCounts:
-    """Counts of one run, and of earlier runs with the same ledger. `maybe_twice` counts sends after each of which the target
-    may have one copy more than the source."""
+    """Counts of one run, and of earlier runs with the same ledger. `maybe_twice` counts repeated sends: after each, the target
+    may hold one more copy of a message."""
 
     acknowledged: int = 0
     bytes: int = 0
@@ -96,7 +96,7 @@ class Source:
 
 
 class Run:
-    """`send_all` does the work; `counts` may be read meanwhile."""
+    """One run. `send_all` does the work, and `counts` may be read meanwhile."""
 
     def __init__(
         self,

@@ -91,7 +91,7 @@ class RocketMQReader(DataSourceReader):
 
 
 class PushingReader(RocketMQReader):
-    """Leaves out work by the filters that Spark offers. Spark evaluates all filters again."""
+    """A reader that uses the filters that Spark offers to skip work. Spark evaluates all filters again."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
         self.read_plan = pruned(self.read_plan, comparisons(filters))
@@ -140,8 +140,8 @@ class RocketMQDataSource(DataSource):
             raise WriteRefused()
 
     def given_with(self, schema: StructType) -> dict[str, str]:
-        """The options of the query, which override those of the table that it reads. Raises OptionError if the two name
-        different paths, because the schema may be another table's."""
+        """The options of the query, added to those of the table that it reads; the query's options win. Raises OptionError if
+        both name a path and the paths differ, because the table's schema may not fit the other path."""
         given, kept = lowered(self.options), kept_options(schema)
         if "path" in given and given["path"] != kept.get("path", given["path"]):
             raise OptionError(
@@ -154,7 +154,7 @@ class RocketMQDataSource(DataSource):
 
 class PushingDataSource(RocketMQDataSource):
     """RocketMQDataSource for a session that has filter push-down switched on. In other sessions Spark rejects a reader that
-    accepts filters. The planner does not pass the session, so there are two classes."""
+    accepts filters. A data source cannot see its session, so there is a class for each case."""
 
     reader_class = PushingReader
 
@@ -196,9 +196,9 @@ def kept_options(schema: StructType) -> dict[str, str]:
 
 
 def spare_the_collector() -> None:
-    """Exclude the objects that exist at a worker's first read from garbage collection, because they stay anyway. Spark's
-    workers collect garbage after every task and scan all imported objects, which takes 30 to 90 ms, half as long as a task of
-    this source."""
+    """Exclude the objects that exist at a worker's first read from garbage collection, because they live as long as the worker.
+    Spark's workers collect garbage after every task and scan all imported objects, which takes 30 to 90 ms, half as long as a
+    task of this source."""
     if gc.get_freeze_count() == 0:
         gc.freeze()
 

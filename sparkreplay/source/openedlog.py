@@ -1,6 +1,6 @@
 """`sparkreplay.open(...)`: committed rows for any consumer of Arrow (DuckDB, Polars, pandas), without Spark.
 
-Invariant: the read is planned once, when it is opened. Each of its readers returns the rows up to the same bound."""
+Invariant: the read is planned once, when the log is opened. Each reader made from it returns the rows up to the same bound."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """`spark.readStream.format("rocketmq")`: Spark's interface for a stream, on top of a LogStream.
 
-Invariant: this module makes no decisions, and nothing relies on `commit`: Spark does not call it for a query's last batch."""
+Invariant: LogStream makes all decisions. Nothing relies on `commit`, because Spark does not call it for a query's last
+batch."""
 
 from __future__ import annotations
 
@@ -57,8 +58,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self.stream.initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Spark passes this limit back, or ReadAllAvailable if a trigger wants everything. It can hold only one of the
-        limits."""
+        """The limit that Spark later passes to `latestOffset`, unless a trigger wants everything (ReadAllAvailable). A limit
+        object of Spark holds only one of this source's two limits."""
         with UserErrors():
             _, limits = self.request
         if limits.max_bytes is not None:

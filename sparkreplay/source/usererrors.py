@@ -1,4 +1,4 @@
-"""Errors of the data source without tracebacks."""
+"""Makes errors of the data source appear without tracebacks."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""The committed bound of a store. It is resolved once, when the store is opened, and stays fixed in the snapshot.
+"""The committed bound of a store: the physical offset up to which readers read. It is resolved once, when the store is opened,
+and stays fixed in the snapshot.
 
-Invariant: no election can take back records below a bound that was resolved here, unless the bound is `latest`. The
-checkpoint's confirm offset is such a bound, and at most a second old. A live broker's confirm offset is newer, but belongs to
-the broker's own log. So the bound is raised to it for the broker's own store, and only lowered to it for another replica's
-store."""
+Invariant: no election can take back records below a bound that was resolved here, unless the bound is `latest`. The confirm
+offset in the store's checkpoint is such a bound, and at most a second old. A live broker's confirm offset is newer, but is
+about that broker's log. So for the broker's own store the bound is raised to it; for the store of another replica the bound is
+only ever lowered to it."""
 
 from __future__ import annotations
 
@@ -64,8 +65,7 @@ def resolve(
     view: BrokerView | None,
     replica_id: int | None,
 ) -> Bound:
-    """The bound of a store with the checkpoint's confirm offset `confirm`. Raises StoreUnreadable if it is beyond the log's
-    end."""
+    """The bound of a store with the checkpoint's confirm offset `confirm`. Raises StoreUnreadable if that is beyond the log."""
     log_end = segments[-1].end_offset if segments else 0
     if confirm and not segments:
         raise StoreUnreadable(
@@ -98,8 +98,8 @@ def resolve(
 
 
 def latest(files: Files, confirm: int, segments: tuple[Segment, ...], epochs: Epochs) -> int:
-    """The end of the log's records, committed or not. Stale records that a truncation by a Java broker left cannot be
-    distinguished."""
+    """The end of the log's records, committed or not. Records that a Java broker has truncated are still in the file and look
+    valid, so they may be included."""
     above = [segment for segment in segments if segment.start_offset > confirm]
     begun = next((one.start_offset for one in reversed(above) if begins_with_a_record(files, one)), confirm)
     log_end = segments[-1].end_offset if segments else 0

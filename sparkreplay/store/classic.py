@@ -1,7 +1,7 @@
 """The store of a classic master or slave: a commit log without epochs.
 
-Invariant: the store does not record what is committed, whether its brokers are ASYNC_MASTER or SYNC_MASTER. So everything in
-it is above the bound, and it is read only with allowUncommitted, to the end of its records. Its epoch is -1."""
+Invariant: the store does not record what is committed, neither with an ASYNC_MASTER nor with a SYNC_MASTER. So no record counts
+as committed, and the log is read only with allowUncommitted, to the end of its records. Its epoch is -1."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ClassicLog(PlainLog):
     """A commit log without epochs."""
 
     def epochs(self, files: Files) -> Epochs:
-        """The epochs of an epoch file, if one was created meanwhile. The log is then of another kind."""
+        """The epochs of the epoch file, if one was created meanwhile. The log is then no classic log any more."""
         try:
             files.read(EPOCH_FILE)
         except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Check a record in which the bound lies: its part below the bound must agree with the size in its head.
+"""Checks the record in which the bound lies: the part of the record below the bound must agree with the size at its beginning.
 
-Invariant: a record is left out only because the bound lies inside it, not because its size is damaged, as far as the bytes
-below the bound show that. Pure."""
+Invariant: a record is left out of a read only because the bound lies inside it. If the bytes below the bound show that its size
+is damaged, the read fails. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from messagestore.record import (
 
 
 def contradiction(record: memoryview, offset: int) -> str | None:
-    """The fault at the beginning of a record at physical offset `offset`. The record's prefix is complete and was checked."""
+    """A description of what is wrong with the beginning of the record at physical offset `offset`; None if nothing is. The
+    record's prefix is complete and was checked before."""
     have = len(record)
     size, magic = PREFIX.unpack_from(record)
     if have < PHYSICAL_OFFSET_AT + PHYSICAL_OFFSET.size:

@@ -1,7 +1,7 @@
-"""The epochs of a log from its epoch file or a live broker, and the comparison of two such histories.
+"""Reads the epochs of a log from its epoch file or from a live broker, and compares two such lists of epochs.
 
-Invariant: histories are compared only in their common range, so epochs that retention removed from one history are no
-difference."""
+Invariant: two lists are compared only in the range of the log that both cover. So epochs that retention removed from one list
+count as no difference."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def epochs_within(epochs: Epochs, start: int, end: int) -> Epochs:
 
 
 def common_part(one: Epochs, other: Epochs, end: int) -> tuple[Epochs, Epochs]:
-    """Both histories in their common part of [0, end). They are equal if the logs hold the same bytes there."""
+    """Both lists of epochs, cut to the part of [0, end) that both cover. There the lists are equal if the logs are."""
     start = max(one[0][1], other[0][1])
     return epochs_within(one, start, end), epochs_within(other, start, end)

@@ -44,10 +44,11 @@ class OpenFile(Protocol):
 
 
 class Files(Protocol):
-    """A store's root. It is small enough to be pickled to workers, which open the store's files themselves.
+    """The files below a store's root folder. The object is small enough to be pickled to workers, which open the files
+    themselves.
 
-    Names are relative POSIX paths. Every method raises FileNotFoundError for absent files, StoreUnreadable for files that are
-    unreadable for another reason."""
+    Names are relative POSIX paths. Every method raises FileNotFoundError for a file that does not exist, and StoreUnreadable
+    for a file that is unreadable for another reason."""
 
     @property
     def root(self) -> str:
@@ -136,7 +137,7 @@ def small(path: str, data: bytes) -> bytes:
 
 
 def entry_of(member: os.DirEntry[str]) -> FolderMember | None:
-    """The member of a folder; None if it was deleted since the folder was listed."""
+    """The folder's entry as a FolderMember; None if it was deleted since the folder was listed."""
     try:
         status = member.stat(follow_symlinks=False)
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""The framing of records in a segment's file. In a commit log records are concatenated; in a ledger each record is in an entry
-(ledgerframing.py).
+"""The framing of records in a segment's file. In a commit log records follow one another directly. In a ledger (the log of a
+Raft-mode broker) each record is in an entry (ledgerframing.py).
 
-A frame is a record with the bytes before it that frame it. A boundary is where a frame begins. Invariant: code that reads a
-segment uses the segment's framing, and does not depend on its kind. Pure."""
+A frame is a record together with the bytes before it that frame it, if there are any. A boundary is where a frame begins.
+Invariant: code that reads a segment uses the segment's framing, so it is the same for all kinds of logs. Pure."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ Places: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class SegmentPart:
-    """The content of a buffer: bytes of the segment at `path`, from physical offset `start` on. `bound` is the end of the
-    read."""
+    """Says what a buffer holds: bytes of the segment at `path`, from physical offset `start` on. `bound` is the read's end."""
 
     path: str
     start: int
@@ -63,8 +62,8 @@ class Framing(Protocol):
         """How many bytes before its record a frame begins."""
 
     def frames(self, buffer: bytearray, held: int, part: SegmentPart) -> tuple[Places, int, bool]:
-        """Positions of the whole frames in `buffer[:held]`, which begins at a boundary; their end; and whether the file's
-        records end there. Raises LogCorrupted for other bytes between frames."""
+        """Find the whole frames in `buffer[:held]`, which begins at a boundary. Returns their positions, the end of the last
+        one, and whether the file's records end there. Raises LogCorrupted for bytes that are no frame."""
 
     def records(self, buffer: bytearray, frames: Places, used: int, part: SegmentPart) -> RecordChunk:
         """The records of `frames`, which end at `used`. Raises LogCorrupted if a frame contradicts itself."""
@@ -73,7 +72,8 @@ class Framing(Protocol):
         """The size in the frame at the beginning of `window`."""
 
     def contradiction(self, window: memoryview, offset: int) -> str | None:
-        """The fault of a frame in which the bound lies. The frame's prefix is complete and was checked."""
+        """A description of what is wrong with a frame in which the bound lies; None if nothing is. The frame's prefix is
+        complete and was checked before."""
 
     def leads(self, lead: bytes, offset: int, record_bytes: int) -> bool:
         """Whether the bytes `lead` are those before a record of this size at physical offset `offset`."""
@@ -82,15 +82,15 @@ class Framing(Protocol):
         """Whether `prefix` begins another frame, the end of the file's records or unwritten space."""
 
     def begins_frame(self, window: bytes, offset: int, left: int) -> bool:
-        """Whether a frame that a search for records may miss, or the end of the file's records, is at this place, `left` bytes
-        before the segment's end."""
+        """Whether a frame without a record, which a search for records would miss, or the end of the file's records is at this
+        place, `left` bytes before the segment's end."""
 
     def ends_file(self, prefix: bytes) -> bool:
         """Whether `prefix` begins the end of the file's records."""
 
     def normalised(self, buffer: NDArray[np.uint8], offset: int) -> int:
-        """Normalise the bytes of frames that replicas may have written differently. The buffer begins at a boundary. Returns
-        the end of the last whole frame, or of the buffer if nothing stops the walk before."""
+        """Make those bytes of frames equal that may differ from replica to replica. The buffer begins at a boundary. Returns
+        the end of the last whole frame, or the end of the buffer if the log's kind has no such bytes."""
 
     def first_boundary(self, window: NDArray[np.uint8], offset: int) -> int:
         """A position in `window` from which replicas can be compared."""
@@ -136,7 +136,7 @@ class PlainFraming:
         return PREFIX.unpack(prefix)[1] in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK, 0)
 
     def begins_frame(self, window: bytes, offset: int, left: int) -> bool:
-        """Whether a BLANK is there. One that is cut off counts too."""
+        """Whether a BLANK record is there. A BLANK that the end of the window cuts off counts too."""
         return len(window) < PREFIX.size or PREFIX.unpack_from(window) == (left, MAGIC_BLANK)
 
     def ends_file(self, prefix: bytes) -> bool:

@@ -1,8 +1,8 @@
 """A reader's lease on the log of a store. It asks the store's broker to keep the part of the log that is still to be read
 (messagestore.leases).
 
-Invariant: a lease is only a request, so deleted data is reported as without it. Nothing but leases is ever written into a
-store, and these only if `holdLog` is set."""
+Invariant: a lease is only a request. If the broker deletes the data nevertheless, the read reports this as it would without a
+lease. Nothing but leases is ever written into a store, and leases only if `holdLog` is set."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class LogHold:
             ) from error
 
     def renew(self, now_ms: Callable[[], int] = wall_ms) -> None:
-        """Renew the lease unless that was done lately. A failed write is only logged. The read continues, and reports deleted
-        data."""
+        """Renew the lease unless that was done lately. A failed write is only logged, and the read continues without a
+        lease."""
         try:
             if now_ms() - self._path.stat().st_mtime_ns // 1_000_000 < RENEW_MS:
                 return
@@ -75,7 +75,8 @@ class LogHold:
         self._path.unlink(missing_ok=True)
 
     def _write(self, now_ms: int) -> None:
-        """Write the whole file or nothing. The broker ignores files with the suffix of an unfinished file."""
+        """Write the whole lease file or nothing: it is written under another name first, with a suffix that the broker ignores,
+        and then renamed."""
         self._path.parent.mkdir(exist_ok=True)
         lease = Lease(f"{self.holder} on {socket.gethostname()}", self.offset, now_ms + LEASE_MS)
         unfinished = self._path.with_name(f"{self.holder}.{os.getpid()}.tmp")

@@ -1,8 +1,8 @@
 """The log of a Raft-mode broker: DLedger's data files, which follow the commit log that the broker had before, if any.
 
-Invariant: the bound is the end of the entry that the ledger's checkpoint records as committed, and index and data must agree
-on that entry. Epochs are Raft terms of committed entries only. Entries above the bound may be taken back, or be stale, because
-Java truncates without erasing."""
+Invariant: the bound is the end of the last entry that is committed according to the ledger's checkpoint. The ledger's index and
+its data must agree on that entry. Epochs are the Raft terms of committed entries. Entries above the bound may be truncated
+later, or were truncated before, because Java leaves truncated bytes in the file."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class StoredLedger:
                 yield from broken_checks(file, segment, end, self.check_before(files, segment))
 
     def check_before(self, files: Files, segment: Segment) -> int | None:
-        """The check of the last entry before a segment; None if it is unavailable."""
+        """The check value of the last entry before a segment; None if that entry is unavailable."""
         with suppress(SegmentGone, StoreUnreadable), closing(LedgerIndex(files, self.folder)) as units:
             segments = self.ledger_segments(files)
             first = head_at(files, segments, segment.start_offset)

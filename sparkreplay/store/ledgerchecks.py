@@ -1,8 +1,9 @@
 """The check values of a ledger's entries. A check is a CRC-32 of all other bytes of the entry, continued from the check of the
-entry before (dledger.storage.entry). Java writes 0, which is not compared.
+entry before (dledger.storage.entry). Java writes 0 instead, so a check of 0 is not compared.
 
-Invariant: an entry is compared by its own bytes and the stored check of the entry before. So each reported entry changed, or
-follows an entry whose check changed. If the check of the entry before is unavailable, an entry is not compared."""
+Invariant: an entry's check is computed from the entry's own bytes and the stored check of the entry before. So each reported
+entry has changed itself, or follows an entry whose stored check has changed. An entry is not compared if the check of the entry
+before is unavailable."""
 
 from __future__ import annotations
 

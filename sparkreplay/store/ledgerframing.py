@@ -1,7 +1,8 @@
 """The entries of a Raft-mode broker's ledger (DLedger 0.3's data files), each around one record.
 
-An entry without a body opens a term, and an entry with a list of members changes the group. A walk skips both. Invariant:
-bytes are taken for an entry only if they contain their own place, and for a record only if it fills its entry. Pure."""
+Two kinds of entries have no record, and readers skip them: an entry without a body, which opens a Raft term, and an entry with
+a list of members, which changes the group. Invariant: bytes count as an entry only if they contain their own physical offset,
+and as a record only if the record fills the rest of the entry. Pure."""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ def entry_head(head: bytes | memoryview, offset: int) -> EntryHead | None:
 
 
 def entry_place(data: bytes, offset: int) -> int | None:
-    """The first position in `data` of an entry that contains its own place. `data` begins at physical offset `offset`."""
+    """The first position in `data` where an entry begins, recognised by the physical offset in it. `data` begins at physical
+    offset `offset`. None if no entry begins there."""
     place = data.find(MAGIC.to_bytes(4, "big"))
     while place != -1:
         if entry_head(data[place : place + HEADER.size], offset + place) is not None:
@@ -186,7 +188,7 @@ class LedgerFraming:
         return PREFIX.unpack(prefix)[0] in (MAGIC, BLANK_MAGIC, 0)
 
     def begins_frame(self, window: bytes, offset: int, left: int) -> bool:
-        """Whether a blank or any entry is there. One that is cut off counts too."""
+        """Whether a blank or any entry is there. One that the end of the window cuts off counts too."""
         if len(window) < PREFIX.size or PREFIX.unpack_from(window) == (BLANK_MAGIC, left):
             return True
         return entry_head(window, offset) is not None
@@ -209,8 +211,8 @@ class LedgerFraming:
         return at
 
     def first_boundary(self, window: NDArray[np.uint8], offset: int) -> int:
-        """The first entry that contains its own place. Without one, a place that is a header's length after a possible end of
-        an entry."""
+        """The position of the first entry, recognised by the physical offset in it. If there is none, the length of a header,
+        because a header that begins before the window ends there at the latest."""
         if entry_head(window[: HEADER.size].tobytes(), offset) is not None:
             return 0
         place = entry_place(window.tobytes(), offset)

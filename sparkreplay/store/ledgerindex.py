@@ -1,6 +1,6 @@
 """The index of a ledger: the place of each entry (DLedger's index files, with 32 bytes for each entry).
 
-Invariant: a unit of the index is used only for the entry whose place it contains."""
+Invariant: a unit (the index's 32 bytes for one entry) is used only if the physical offset in it is that of the entry."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class LedgerIndex:
         return data
 
     def disagreement(self, segment: Segment, end: int) -> tuple[int, str] | None:
-        """Physical offset and description of the first entry of a ledger's segment, below `end`, whose index fields differ
-        from the data. Raises SegmentGone."""
+        """The first entry of a ledger's segment, below `end`, whose fields in the index differ from its data: its physical
+        offset, and a description. None if there is none. Raises SegmentGone."""
         with closing(open_segment(self.files, segment)) as file:
             head = entry_head(bytes(read_at(file, 0, HEADER.size)), segment.start_offset)
             if head is None:

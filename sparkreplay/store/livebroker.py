@@ -1,8 +1,8 @@
-"""A running broker's report on its log. The requests use a separate socket and only the standard library, so that a Spark
-driver or worker needs no other package of this project.
+"""Asks a running broker about its log. The requests need only the standard library, so that a Spark driver or worker needs no
+other package of this project.
 
-Invariant: epochs and confirm offset belong together, because the epochs were the same before and after the offset was read.
-Sizes and times of replies are bounded, whatever the other side sends."""
+Invariant: the epochs and the confirm offset of one report are of the same log, because the epochs were equal before and after
+the offset was read. The size of a reply and the time for it are limited, whatever the other side sends."""
 
 from __future__ import annotations
 

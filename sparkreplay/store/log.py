@@ -17,7 +17,8 @@ from sparkreplay.store.segments import FOLDER, Segment, list_segments
 
 
 class Log(Protocol):
-    """The log of a store. It is small enough to be pickled to workers with the store's files. Methods raise StoreUnreadable."""
+    """The log of a store. It is small enough to be pickled to workers. Its methods get the store's `Files`, and raise
+    StoreUnreadable."""
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -38,15 +39,15 @@ class Log(Protocol):
         """A running broker's view of the log. Raises OptionError or LiveBrokerFailed."""
 
     def index_disagrees(self, files: Files, segment: Segment, end: int) -> tuple[int, str] | None:
-        """Offset, below `end`, and description of the first error that the log's own index has about a segment. Raises
-        SegmentGone."""
+        """Where the log's own index first differs from a segment's data: the physical offset, below `end`, and a description.
+        None if no difference is found, or if the log has no such index. Raises SegmentGone."""
 
     def broken(self, files: Files, segment: Segment, end: int) -> Iterator[tuple[int, str]]:
-        """Offset, below `end`, and description of each place in a segment where the log's own checks fail. Raises
-        SegmentGone."""
+        """Each place in a segment where a check value of the log does not match the data: the physical offset, below `end`, and
+        a description. Raises SegmentGone."""
 
     def latest(self, files: Files, bound: int, segments: tuple[Segment, ...], epochs: Epochs) -> int:
-        """The end of the log's records, committed or not. Raises OptionError if that is unknown."""
+        """The end of the log's records, committed or not. Raises OptionError if the log's kind cannot find that end."""
 
 
 @dataclass(frozen=True)

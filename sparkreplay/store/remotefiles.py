@@ -1,7 +1,7 @@
 """Stores on file systems of pyarrow.fs, given by a URI (s3://, hdfs:// and others) or as a file system object.
 
-Invariant: the URI (or the object) is pickled, and each process opens its own file system from it once. Secrets in a URI are
-never shown."""
+Invariant: the URI (or the file system object that was given) is pickled, and each process opens its own file system from it
+once. Secrets in a URI are never shown."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class RemoteFiles:
 
 
 class RemoteFile:
-    """Reads ranges into the caller's buffer. Small reads are served from a block that is read ahead."""
+    """Reads ranges of a file into the caller's buffer. Small reads are served from a larger block that is read ahead."""
 
     def __init__(self, files: RemoteFiles, name: str, file: pa.NativeFile) -> None:
         self.files = files

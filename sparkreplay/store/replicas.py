@@ -1,7 +1,7 @@
 """Group a read's stores into replicas of broker sets, and choose the replica of each set to read.
 
-Invariant: one store is chosen for each set, and the names of sets differ. Replicas of one set agree in their epochs and in the
-compared records, as far as both are committed."""
+Invariant: one store is chosen for each broker set, and the names of the sets differ. Stores count as replicas of one set only
+if their epochs and the compared records agree below both committed bounds."""
 
 from __future__ import annotations
 

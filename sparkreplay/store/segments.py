@@ -37,7 +37,7 @@ class Segment:
 
 def list_segments(files: Files, folder: str = FOLDER, framing: Framing = PLAIN) -> tuple[Segment, ...]:
     """The segments of one folder, by offset; empty if the broker has stored nothing yet. An empty last file, or a file whose
-    name ends in `.new`, is being made and is left out. Raises StoreUnreadable."""
+    name ends in `.new`, is left out, because the broker is still creating it. Raises StoreUnreadable."""
     try:
         entries = files.entries(folder)
     except FileNotFoundError:

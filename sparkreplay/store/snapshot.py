@@ -1,7 +1,8 @@
 """A reader's snapshot of a store: segments, epochs, the committed bound. Nothing in the store is ever written.
 
-Invariant: a snapshot is of one moment of one log, because the epochs were the same before and after the rest was read. `bound`
-does not change. After reading up to `bound`, the reader calls `check_epochs` to confirm that the log was not truncated."""
+Invariant: all parts of a snapshot belong to one state of the log, because the epochs were the same before and after the other
+parts were read. `bound` does not change. After reading up to `bound`, the reader calls `check_epochs` to confirm that the log
+was not truncated meanwhile."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class StoreIdentity:
 
 @dataclass(frozen=True)
 class StoreSnapshot:
-    """The driver's view, frozen for the whole job."""
+    """The view of a store that the driver takes once and uses for the whole job."""
 
     files: Files
     broker_name: str
@@ -175,7 +176,8 @@ def read_identity(files: Files) -> StoreIdentity | None:
 
 
 def contract_of(files: Files, log_min: int, view: BrokerView | None) -> str:
-    """`A`, or nothing. Java brokers leave no mark."""
+    """`A` if the store's broker ran under contract A (an acknowledgement needs only the master), else empty. Java brokers do
+    not record their contract."""
     mark = read_contract_mark(files)
     return "A" if (mark and not mark.outlived(log_min)) or (view and view.ran_contract_a) else ""
 
@@ -209,7 +211,7 @@ def require_same_log(files: Files, log_min: int, epochs: Epochs, bound: int, vie
 
 def check_epochs(store: StoreSnapshot) -> None:
     """Raise EpochChanged if the log, or the live broker's log, was truncated below the bound since the snapshot was taken.
-    Retention may have removed the beginning. Raises StoreUnreadable or LiveBrokerFailed if that can no longer be found out."""
+    Deletions by retention are allowed. Raises StoreUnreadable or LiveBrokerFailed if the epochs cannot be read any more."""
     require_unchanged(store, store.root, store.log.epochs(store.files), store.bound)
     if store.address is not None:
         view = look_at(store.address, store.cluster_name, store.broker_name)

@@ -1,6 +1,8 @@
-"""The size of a stream's batch: the options, the shares of broker sets, and exact cuts.
+"""The size of a stream's batch: the limits in the options, the share of each broker set in them, and where exactly a batch
+ends.
 
-Invariant: a cut is a record boundary, reached by a walk from a known boundary: the start of the batch or of a segment."""
+Invariant: a cut (the end of a batch in one store) is a record boundary. It is reached by walking records from a known boundary:
+the start of the batch or of a segment."""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ TIME_UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 
 @dataclass(frozen=True)
 class Admission:
-    """Limits of one batch; None means no limit. All records of the log count as messages, before any is filtered out."""
+    """The limits of one batch; None means no limit. Every record of the log counts as a message, also records that are filtered
+    out later."""
 
     max_bytes: int | None = None
     max_messages: int | None = None

@@ -1,7 +1,7 @@
 """One stream over the logs of one or more broker sets: where it begins, where a batch ends, and the plan of a batch.
 
-Invariant: a batch depends only on its two offsets. Values remembered between calls only save work, so a driver that was killed
-anywhere continues from the offsets that Spark kept."""
+Invariant: the rows of a batch depend only on the batch's start and end offset. Values that are remembered between calls only
+save work. So a driver that was killed at any moment continues from the offsets that Spark kept."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ class LogStream:
 
     def initial(self) -> StreamOffset:
         """The beginning of a new query. Spark asks for it several times, and it is the same until the first batch. A set whose
-        log is empty is left out unless offsets are requested. The set joins later, where its log begins then.
+        log is empty is left out unless offsets are requested. The set joins the stream later, at the beginning that its log
+        then has.
 
         Raises the errors of opening the stores and reading the options."""
         if self.begun is None:
@@ -81,7 +82,8 @@ class LogStream:
         return {name: best_of(replicas).bound for name, replicas in self.last_seen().items()}
 
     def latest(self, start: StreamOffset, admission: Admission = UNLIMITED) -> StreamOffset:
-        """The end of the batch that begins at `start`. It is `start` itself while there is nothing, or not enough, to read.
+        """The end of the batch that begins at `start`. It is `start` itself while there is nothing to read, or less than the
+        options require.
 
         Raises ForeignLog and LogTruncated, and, unless failOnDataLoss is false, DataLost and BrokerSetMissing."""
         for _ in range(LOOKS_MAX - 1):
@@ -222,7 +224,7 @@ class LogStream:
         return replace(before, offset=self.first_held(name, store, before.offset, store.min_offset))
 
     def first_held(self, name: str, store: StoreSnapshot, offset: int, end: int) -> int:
-        """Return `offset`. If retention has deleted the log there, it is a data loss, and the log's beginning is returned."""
+        """Return `offset`. If retention has deleted the log there, report the loss and return the log's beginning."""
         gone_to = min(store.min_offset, end)
         if gone_to <= offset:
             return offset
@@ -250,8 +252,8 @@ class LogStream:
     def report_above_bound(
         self, stores: Mapping[str, StoreSnapshot], at: Mapping[str, SetOffset], ends: Mapping[str, int]
     ) -> None:
-        """Warn of a bound that does not follow its log, because that looks like a log without new messages. The check runs the
-        1st, 2nd, 4th, 8th ... time that there is nothing to read."""
+        """Log a warning if a store's bound stays behind although its log grows, because to a stream that looks like a log
+        without new messages. The check is made the 1st, 2nd, 4th, 8th ... time in a row that there is nothing to read."""
         for name, store in stores.items():
             looks = 0 if ends[name] > at[name].offset else self.idle_looks.get(name, 0) + 1
             self.idle_looks[name] = looks
@@ -283,8 +285,8 @@ def best_of(replicas: list[StoreSnapshot], start: int | None = None, end: int = 
 
 
 def stretch_plans(options: ReadOptions, store: StoreSnapshot, start: int, split_bytes: int) -> list[ReadPlan]:
-    """Plans from `start` up to the store's bound. Unlike the bound of a batch read, this bound is a record boundary and so a
-    split point.
+    """Plans from `start` up to the store's bound. Unlike the bound of a batch read, this bound is a record boundary, and the
+    worker checks that it is.
 
     Each plan names only its own segment, because it is sent to the worker with the stretch."""
     end = store.bound

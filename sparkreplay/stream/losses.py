@@ -1,6 +1,6 @@
-"""The number of messages in a deleted part of a log, found in the consume queues.
+"""Counts the messages in a deleted part of a log, as far as the consume queues still list them.
 
-Invariant: the number is exact, or marked as a minimum, because retention removes queue files independently."""
+Invariant: the count is exact or is marked as a minimum. Retention removes queue files independently of the log."""
 
 from __future__ import annotations
 
@@ -54,15 +54,16 @@ def lost_of_queue(files: Files, folder: str, start: int, end: int) -> tuple[int,
 
 @dataclass(frozen=True)
 class QueueFile:
-    """One file of a queue: the queue offset of its first entry, its number of places, and a reader."""
+    """One file of a queue: the queue offset of its first entry, the number of entries, and a function that returns the physical
+    offset of an entry."""
 
     first_index: int
     entries: int
     physical_offset: Callable[[int], int]
 
     def first_at_or_above(self, offset: int) -> int:
-        """The place of the first entry that is not below `offset`. Entries ascend, and unwritten entries count as above all
-        others."""
+        """The number of entries whose physical offset is below `offset`, which is also the place of the first other entry.
+        Physical offsets ascend in a queue, and unwritten entries count as above all others."""
         low, high = 0, self.entries
         while low < high:
             middle = (low + high) // 2

@@ -1,8 +1,7 @@
 """Marks of a log in a stream's offset, so that the stream does not continue in another log of the same name.
 
-Invariant: a mark is computed from bytes below the offset that contains the mark, or from bytes that never change in a log. It
-is the same in every process and on every replica of the set. Bytes that are deleted, or that a replica does not hold yet,
-contradict nothing."""
+Invariant: a mark is a hash of committed bytes, which never change in a log. It is the same in every process and on every
+replica of the set. If a replica has deleted these bytes, or does not hold them yet, the mark is not compared."""
 
 from __future__ import annotations
 
@@ -28,7 +27,8 @@ HEX = frozenset("0123456789abcdef")
 
 @dataclass(frozen=True)
 class LogMarks:
-    """The marks of one broker set's log. Heads distinguish logs that differ early, and the tail logs that differ late."""
+    """The marks of one broker set's log. Heads are hashes of segments' beginnings, and differ for logs that differ early. The
+    tail is a hash of the bytes just below the offset, and differs for logs that differ late."""
 
     cluster: str = ""
     """The cluster's name; empty if no store names it."""
@@ -67,7 +67,8 @@ def is_hash(value: object) -> bool:
 
 
 def marks_at(store: StoreSnapshot, begin: int, offset: int, before: LogMarks) -> LogMarks:
-    """The marks at `offset`. They continue `before`, or begin with the segment of `begin`, which lies below."""
+    """The marks at `offset`. The oldest head is taken over from the marks `before`; if these have none, it is that of the
+    segment with `begin`, which is below `offset`."""
     last = segment_with(store, offset - 1)
     if before.heads:
         oldest = min(before.heads, key=int)
@@ -81,7 +82,8 @@ def marks_at(store: StoreSnapshot, begin: int, offset: int, before: LogMarks) ->
 
 @dataclass(frozen=True)
 class Apart:
-    """A difference between a log and the marks. It is below `end`; 0 means that the whole log is another one."""
+    """A difference between a log and the marks. It lies below physical offset `end`. If `end` is 0, no byte was compared,
+    because the log is of another cluster."""
 
     end: int
     why: str
@@ -123,7 +125,8 @@ def tail_start(segment: Segment, offset: int) -> int:
 
 
 def tail_of(store: StoreSnapshot, segment: Segment, offset: int) -> str | None:
-    """The tail below an offset; empty at the segment's end, and None if the segment was deleted since it was listed."""
+    """The hash of the bytes just below an offset. It is empty at the segment's end, and None if the segment was deleted since
+    it was listed."""
     if offset == segment.end_offset:
         return ""
     start = tail_start(segment, offset)

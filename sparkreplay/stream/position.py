@@ -1,8 +1,9 @@
 """A stream's position. For each broker set it has a physical offset at a record boundary, the epoch of the byte below the
 offset, and marks of the log.
 
-Invariant: an offset names broker sets and never folders, so any replica of a set can continue what another began. It contains
-where each set began, so a batch that is planned again after a crash, even the first batch, has the same rows."""
+Invariant: a position names broker sets and never folders, so a stream that read one replica of a set can continue with another.
+It also contains where the stream began in each set, so a batch that is planned again after a crash, even the first batch, has
+the same rows."""
 
 from __future__ import annotations
 
@@ -81,8 +82,9 @@ class StreamOffset:
     def begin_of(self, name: str, end: SetOffset) -> int:
         """The beginning, in this set, of the batch from this offset to `end`.
 
-        Unless the first batch was empty, Spark does not keep the initial offset, but asks for it again. The log may then begin
-        elsewhere. So the end of the first batch stores where a set began."""
+        Spark does not keep the initial offset, unless the first batch was empty. After a restart within the first batch it asks
+        for the initial offset again, and by then the log may begin elsewhere. So the batch's end offset stores where the stream
+        began in each set."""
         return end.began if self.initial or name not in self.sets else self.sets[name].offset
 
 
@@ -112,7 +114,7 @@ def set_offset_at(began: int, offset: int, epochs: Epochs) -> SetOffset:
 
 
 def first_offset(began: int, store: StoreSnapshot) -> SetOffset:
-    """The beginning of a set. Nothing was read yet, but the bytes below belong to the log."""
+    """The position at the beginning of a set. Nothing was read yet, but the bytes below the position identify the log."""
     log = marks_at(store, min(store.min_offset, began - 1), began, LogMarks())
     return replace(set_offset_at(began, began, store.epochs), log=log)
 
@@ -139,7 +141,8 @@ def lowest_cut(store: StoreSnapshot, truncated: LogTruncated) -> int:
 
 
 def truncation(name: str, at: SetOffset, store: StoreSnapshot) -> LogTruncated | None:
-    """The error if, according to its epochs, the log no longer holds the bytes that the stream has read below `at`.
+    """The error to raise if, according to its epochs, the log no longer holds the bytes that the stream has read below `at`;
+    None if it does.
 
     An epoch's bytes at one offset are the same on every replica, so it is enough to compare the epoch below the offset. A
     missing epoch is no contradiction in two cases: a replica that lags does not know the epoch yet, and retention removes

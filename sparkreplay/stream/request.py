@@ -84,8 +84,8 @@ def beginning_in_time(options: ReadOptions, store: StoreSnapshot, start: int, en
 
 
 def beginning(options: ReadOptions, store: StoreSnapshot) -> int:
-    """The beginning in one store. For times and offsets of queues it is the log's beginning, because they are conditions on
-    rows."""
+    """The beginning in one store. If times or offsets of queues are requested, it is the log's beginning, because these are
+    applied as conditions on rows."""
     start, end = physical_range(options, store)
     if options.starting.at_bound or start == end:  # the bound may lie inside a record
         return cut(store, store.min_offset, end, max_bytes=None, max_messages=None).offset

@@ -1,1 +1,1 @@
-"""Statistics of a log: counts, sizes and times. They are added up by the workers that read the rows."""
+"""Statistics of a log: counts, sizes and times. The workers that read the rows add them up."""

@@ -1,6 +1,6 @@
 """The statistics as one HTML page, with bars as inline SVG and tables below. The page loads nothing from elsewhere.
 
-Invariant: every name that came out of a log is escaped."""
+Invariant: every name from a log is escaped."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Sizes of many messages by key, in bounded memory. Count, sum, least and greatest are exact; quantiles are within 3 %.
+"""Statistics of the sizes of many messages by key, in bounded memory. Count, sum, minimum and maximum are exact; quantiles are
+at most 3 % too high.
 
-Invariant: a partial table has a row for each key and bucket that occurs, so parts are merged by adding rows. The order of
-merging matters only if there are more than KEYS_HELD_MAX keys. Pure."""
+Invariant: a partial table (the statistics of a part of the messages) has one row for each key and size bucket that occurs.
+Partial tables are merged by adding up rows with equal key and bucket. The order of merging matters only if there are more than
+KEYS_HELD_MAX keys. Pure."""
 
 from __future__ import annotations
 
@@ -84,12 +86,12 @@ def partial(keys: pa.Array, subs: NDArray[np.int64], sizes: NDArray[np.int64]) -
 
 
 def merge(parts: Iterable[pa.Table]) -> pa.Table:
-    """One part of many, with at most KEYS_HELD_MAX keys: see `limited`."""
+    """Merge partial tables into one, with at most KEYS_HELD_MAX keys (see `limited`)."""
     return limited(grouped(pa.concat_tables([EMPTY, *parts])), KEYS_HELD_MAX)
 
 
 def limited(made: pa.Table, keys_max: int) -> pa.Table:
-    """The same part. If it has more than `keys_max` keys, those with the fewest messages become OTHER."""
+    """The same partial table. If it has more than `keys_max` keys, those with the fewest messages are joined as OTHER."""
     counts = made.group_by(KEY).aggregate([("count", "sum")])
     if counts.num_rows <= keys_max:
         return made

@@ -1,6 +1,6 @@
 """Counts and sizes of messages by queue, producer and hour, added up in the worker that reads them.
 
-Invariant: memory does not grow with the log: rows are held in portions, and keys are limited (see
+Invariant: memory does not grow with the log, because few rows are held at a time and the number of keys is limited (see
 sparkreplay.summary.sizes)."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Parts = dict[str, pa.Table]
 
 
 def stats_stretch(read: ReadPlan, number: int) -> Parts:
-    """The statistics of one stretch: a part for each dimension."""
+    """The statistics of one stretch: a partial table for each dimension, such as queue or hour."""
     stretch = read.stretches[number]
     return merge_parts(parts_of(table, stretch.source) for table in portions(read_stretch(read, stretch)))
 

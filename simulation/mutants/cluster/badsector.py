@@ -1,4 +1,4 @@
-"""Bugs of reads that fail."""
+"""Planted bugs in the handling of reads that fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs of resources that are never released."""
+"""Planted bugs: resources that are never released."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Bugs that are planted into product code for one run, to prove that the checks find them.
 
-Invariant: upstream had or has each bug, or the safety rules warn of it. A bug changes only what its line says, and nothing is
-left of it when its context ends."""
+Invariant: upstream had or has each bug, or the safety rules warn of it. A bug changes only what its docstring says, and nothing
+is left of it when its context ends."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ judged = SyncStateSet.alter_ended
 def lost_answer_is_refusal(
     self: SyncStateSet, alter: Alter, fate: AlterOutcome, now_ms: int
 ) -> list[SetAction]:
-    """Upstream #5663, the other half: a proposal without an answer is dropped from the sets that the master waits for."""
+    """Upstream #5663, second bug: a proposal without an answer is dropped from the sets that the master waits for."""
     return judged(self, alter, AlterRefused() if isinstance(fate, AlterUnknown) else fate, now_ms)
 
 
@@ -248,7 +248,7 @@ def connections_counted(self: Mastership, actions: Iterable[SetAction]) -> None:
 
 @bug("connections-counted", Mastership, "handshaken")
 def connections_counted_2(self: Mastership, connection: MasterConnection, handshake: Handshake) -> None:
-    """The rest of it: the slave's former connection stays until its end is noticed."""
+    """The second part of the bug: the slave's former connection stays until its end is noticed."""
     self._newest[handshake.slave_broker_id] = connection
     self.sync_state_set.connected(handshake.slave_broker_id, excluded=self._why_excluded(handshake))
 
@@ -374,14 +374,14 @@ def emptied_store_elected(self: LogFound, *, marked: bool) -> None:
 def emptied_store_elected_2(
     self: Holdings, key: BrokerKey, own: Held, report: LogReport, *, exact: bool
 ) -> None:
-    """Another part of it: controllers believe every member."""
+    """The second part of the bug: controllers take every log of a member for complete."""
 
 
 @bug("emptied-store-elected", commands, "_why_not_numbered", plays=("unclean", "emptied member"))
 def emptied_store_elected_3(
     replica: Replica, live: Liveness, key: BrokerKey, process: commands.Process, known: int
 ) -> str | None:
-    """The last part of it: a broker that lost the check code with its store is accepted nevertheless."""
+    """The third part of the bug: controllers accept a broker although it has lost its check code with its store."""
     return None
 
 
@@ -472,7 +472,7 @@ def nobody_eligible(
 def nobody_eligible_2(
     members: frozenset[int], eligible: frozenset[int], altered: frozenset[int], members_min: int
 ) -> frozenset[int]:
-    """Upstream, the other half: a broker that leaves a set which can no longer acknowledge is forgotten."""
+    """Upstream, the second part of the bug: a broker that leaves a set which can no longer acknowledge is not eligible."""
     return frozenset()
 
 

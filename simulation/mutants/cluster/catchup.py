@@ -1,4 +1,4 @@
-"""Bugs of replicas that catch up."""
+"""Planted bugs of replicas that catch up."""
 
 from __future__ import annotations
 

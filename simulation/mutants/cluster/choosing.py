@@ -1,4 +1,4 @@
-"""Bugs of SQL92 filters."""
+"""Planted bugs of SQL92 filters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs in the checks of clients' requests."""
+"""Planted bugs in the checks of clients' requests."""
 
 from __future__ import annotations
 

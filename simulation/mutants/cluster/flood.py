@@ -1,4 +1,4 @@
-"""Bugs that let one connection keep others waiting."""
+"""Planted bugs that let one connection keep others waiting."""
 
 from __future__ import annotations
 

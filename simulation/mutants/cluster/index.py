@@ -1,4 +1,4 @@
-"""Bugs of the index: of entries of tags, and of gaps that are filled while new records come."""
+"""Planted bugs of the message index: of its entries for tags, and of gaps that are filled while new records come in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs of queue locks, and of the offsets at which readers in order continue."""
+"""Planted bugs of queue locks, and of the offsets at which ordered readers continue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def locks_die_with_their_master(self: RebalanceLocks, table: QueueLockTable) -> 
 def locks_die_with_their_master_2(
     self: RebalanceLocks, held: Iterable[QueueLock], gone: Iterable[QueueLock]
 ) -> bool:
-    """The rest of it: slaves do not get changes either."""
+    """The second part of the bug: slaves do not get changes of locks either."""
     return False
 
 

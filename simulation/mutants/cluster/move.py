@@ -1,4 +1,4 @@
-"""Bugs of groups whose offsets administrators reset."""
+"""Planted bugs of consumer groups whose offsets administrators reset."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def moves_die_with_their_master(self: OffsetResets, table: OffsetResetTable | No
 def moves_die_with_their_master_2(
     self: OffsetResets, changed: Mapping[Key, int], gone: Iterable[Key]
 ) -> dict[Key, int]:
-    """The rest of it: slaves do not get changes either."""
+    """The second part of the bug: slaves do not get changed resets either."""
     return {}
 
 
@@ -59,7 +59,7 @@ def limits_die_with_their_master(self: OffsetLimits, table: OffsetResetTable | N
 def limits_die_with_their_master_2(
     self: OffsetLimits, changed: Mapping[Key, int], gone: Iterable[Key]
 ) -> dict[Key, int]:
-    """The rest of it: slaves do not get changes either."""
+    """The second part of the bug: slaves do not get changed limits either."""
     return {}
 
 

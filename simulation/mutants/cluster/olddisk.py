@@ -1,4 +1,4 @@
-"""Bugs of disks that were set back, and of copies of a broker's store."""
+"""Planted bugs of disks that were set back to an earlier image, and of copies of a broker's store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs in the checks of consume queues and index files at a start."""
+"""Planted bugs in the checks of consume queues and index files at a start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs of retention."""
+"""Planted bugs of retention, which deletes old segments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def deletes_what_no_checkpoint_vouches_for(self: Trimming) -> int:
 
 @bug("deletes-what-no-checkpoint-vouches-for", SavedQueues, "ends_known_beyond")
 async def deletes_what_no_checkpoint_vouches_for_2(self: SavedQueues, offset: int) -> bool:
-    """The rest of it: the ends of queues, which also need a checkpoint, do not hold the deletion back."""
+    """The second part of the bug: the ends of queues, which also need a checkpoint, do not hold the deletion back."""
     return True
 
 

@@ -1,4 +1,4 @@
-"""Bugs of the CRCs of whole records."""
+"""Planted bugs of the CRCs of whole records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs of requests that a former master forwards."""
+"""Planted bugs of requests that a former master forwards to its successor."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def stale_unlock_forwarded(
 @bug("stale-unlock-forwarded", Naps, "is_late")
 @bug("passed-on-after-a-nap", Naps, "is_late")
 def stale_unlock_forwarded_2(self: Naps, peer: Peer) -> bool:
-    """The rest of it: requests that waited in the socket of a paused master are forwarded to its successor."""
+    """The second part of the bug: requests that waited in the socket of a paused master are forwarded to its successor."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""Bugs of parsers and checks that strangers find."""
+"""Planted bugs of parsers and checks. Hosts that are no members of the cluster find them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs of starts with tables that are damaged, missing or of another log."""
+"""Planted bugs of starts on a store whose tables are damaged, missing or of another log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs of controllers that never forget."""
+"""Planted bugs: tables of controllers from which nothing is ever removed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Bugs that are planted into the controllers for one run, to prove that the check finds them.
 
-Invariant: each bug breaks only what its line says, whatever arguments the surrounding code passes. Nothing is left of it when
-its context ends. The seeds that find the bugs are recorded in simulation/foundby.json."""
+Invariant: each bug breaks only what its docstring says, whatever arguments the surrounding code passes. Nothing is left of it
+when its context ends. The seeds that find the bugs are recorded in simulation/foundby.json."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def deposed_answers_on(self: GroupReplication) -> int:
 
 @bug("deposed-answers-on", GroupRoles, "_moved")
 def deposed_answers_on_2(self: GroupRoles) -> None:
-    """The rest of it: it stays master until it follows another."""
+    """The second part of the bug: the deposed leader stays master until it follows another leader."""
     self._news.set()
 
 
@@ -100,7 +100,7 @@ def mastership_outlives_its_term(self: Membership) -> None:
 
 @bug("mastership-outlives-its-term", RoleSwitch, "deposed")
 def mastership_outlives_its_term_2(self: RoleSwitch) -> None:
-    """The rest of it: it continues with its old next queue offsets."""
+    """The second part of the bug: the broker continues with its old next queue offsets."""
 
 
 @bug("preferred-never-lead", ledger, "caught_up_among", plays=("preferred",))

@@ -1,4 +1,4 @@
-"""Bugs of copies that are made from corrupt records, and of queues and logs that are built over such records."""
+"""Planted bugs of copies that are made from corrupt records, and of queues and logs that are built over such records."""
 
 from __future__ import annotations
 

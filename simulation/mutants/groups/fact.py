@@ -1,4 +1,4 @@
-"""Bugs of a Raft-mode set's answers from its tables."""
+"""Planted bugs of the tables (topics, groups, offsets, locks) of a Raft-mode set, and of answers from them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def late_copy_of_a_former_leader(self: GroupTables, version: TablesVersion) -> b
 
 @bug("late-copy-of-a-former-leader", GroupTables, "may_report")
 def late_copy_of_a_former_leader_2(self: GroupTables, version: TablesVersion) -> bool:
-    """The rest of it: it confirms that to the former leader."""
+    """The second part of the bug: the member confirms the late copy to the former leader."""
     return True
 
 
@@ -67,7 +67,7 @@ def deletions_come_back(
 
 @bug("deletions-come-back", Tables, "adopt_changes", plays=("facts",))
 def deletions_come_back_2(self: Tables, changes: TableChanges, named: Named) -> None:
-    """The rest of it: they are also kept if the leader sends only changes."""
+    """The second part of the bug: deleted rows are also kept if the leader sends only changes."""
     changes.topics_gone = []
     adopt_changes(self, changes, named)
 

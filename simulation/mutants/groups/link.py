@@ -1,4 +1,4 @@
-"""Bugs of the connections between the members of a Raft-mode set."""
+"""Planted bugs of the connections between the members of a Raft-mode set."""
 
 from __future__ import annotations
 

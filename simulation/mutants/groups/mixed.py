@@ -1,4 +1,4 @@
-"""Bugs of plain logs that precede the DLedger log."""
+"""Planted bugs of Raft-mode sets whose DLedger log follows the plain commit log of a former broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs of Raft-mode brokers whose disks are set back."""
+"""Planted bugs of Raft-mode brokers whose disks are set back to an earlier image."""
 
 from __future__ import annotations
 

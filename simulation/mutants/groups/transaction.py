@@ -1,4 +1,4 @@
-"""Bugs of transactions."""
+"""Planted bugs of messages in transactions."""
 
 from __future__ import annotations
 

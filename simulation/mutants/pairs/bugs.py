@@ -39,7 +39,7 @@ def any_report_believed(self: ClassicMasterLink, offset: int, now_ms: int) -> No
 
 @bug("any-report-believed", ClassicMasterLink, "writable")
 def any_report_believed_2(self: ClassicMasterLink, now_ms: int) -> list[object]:
-    """The rest of it: the master waits until it has these bytes."""
+    """The second part of the bug: the master waits until it has the reported bytes."""
     if self.state is ClassicMasterState.SENDING and self.next_offset > self._master.log_end:
         return []
     return written(self, now_ms)  # type: ignore[return-value]
@@ -84,7 +84,7 @@ def shows_what_is_on_its_way(self: ClassicSlaveLink, size: int) -> list[Action]:
 
 @bug("shows-what-is-on-its-way", MessageStore, "set_confirm_offset")
 def shows_what_is_on_its_way_2(self: MessageStore, offset: int) -> None:
-    """The rest of it: the slave's store accepts that."""
+    """The second part of the bug: the slave's store accepts the higher offset."""
     if offset > self._confirm:
         self._confirm = offset
         self._dispatch_loop.wake()

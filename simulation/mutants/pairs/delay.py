@@ -1,4 +1,4 @@
-"""Bugs of delayed messages."""
+"""Planted bugs of delayed messages."""
 
 from __future__ import annotations
 

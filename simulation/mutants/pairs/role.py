@@ -1,4 +1,4 @@
-"""Bugs of forged roles."""
+"""Planted bugs that let a stranger change a broker's role."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Bugs that are planted into the members of a group for one run, to prove that the checks find them.
 
-Invariant: each bug breaks one promise of Raft, of its disk or of its guards. It changes only what its line says, and nothing is
-left of it when its context ends."""
+Invariant: each bug breaks one promise of Raft, of its disk or of its guards. It changes only what its docstring says, and
+nothing is left of it when its context ends."""
 
 from __future__ import annotations
 
@@ -328,7 +328,7 @@ def serves_before_its_no_op(self: DLedgerNode) -> bool:
 
 @bug("serves-before-its-no-op", Raft, "may_serve")
 def serves_before_its_no_op_2(self: Raft) -> bool:
-    """The rest of it: a leader serves before it knows what its predecessors committed."""
+    """The second part of the bug: a leader serves before it knows what its predecessors committed."""
     return self.role is Role.LEADER
 
 

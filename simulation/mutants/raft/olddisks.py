@@ -1,4 +1,4 @@
-"""Bugs of members whose disks are set back to earlier images."""
+"""Planted bugs of Raft members whose disks are set back to earlier images."""
 
 from __future__ import annotations
 
