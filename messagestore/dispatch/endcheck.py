@@ -31,7 +31,8 @@ SCANNED_BYTES_MAX = 32 << 20
 SCANNED_QUEUES_MAX = 2_000
 """At each start, the entries of this many queues are scanned. Entries of other queues are compared when they are read."""
 QUEUES_IN_A_SLICE = 256
-HEAD_BYTES = 512
+RECORD_BYTES_MAX = 16 << 20
+"""Longer records are not read to learn their queue: a corrupt entry may have any size."""
 
 
 async def mark_of(log: LogFiles, position: int) -> int:
@@ -209,12 +210,19 @@ class QueueCheck:
         segment_end = log.segment_start(phy) + log.segment_size_bytes
         if is_filler(entry) or phy < log.min_offset or phy + entry[1] > segment_end:
             return False
+        found = await self._names(phy, entry[1])
+        return found is not None and found[0] == key
+
+    async def _names(self, phy: int, size: int) -> tuple[Key, int] | None:
+        """The queue and the queue offset that the record there names: the topic follows the body, so all of it is read."""
+        if size > RECORD_BYTES_MAX:
+            return None
         try:
-            head = await log.read_file(phy, phy + min(entry[1], HEAD_BYTES))
+            content = await self._log.read_file(phy, phy + size)
         except (OSError, IndexError):
-            return False
-        found = record.queue_head(head, 0, entry[1], phy)
-        return not isinstance(found, int) and (found[1], found[2]) == key
+            return None
+        found = record.queue_head(content, 0, size, phy)
+        return None if isinstance(found, int) else ((found[1], found[2]), found[3])
 
     async def _walk(self, dispatcher: Dispatcher, start: int, end: int, *, mends: bool) -> bool:
         """Give `dispatcher` the records from `start` to `end`. Unless the walk `mends`, damaged parts are skipped up to the

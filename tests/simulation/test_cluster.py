@@ -51,6 +51,8 @@ FOUND_BY_UNIT = {
     "::test_a_delayed_message_with_a_corrupt_due_time_in_its_entry_waits_its_own_delay",
     "tags-before-a-corrupt-entry-stay": "unit/messagestore/test_queue_ends.py"
     "::test_damaged_queues_are_rebuilt_from_the_log_and_continue",
+    "long-records-are-nobodys": "unit/messagestore/test_queue_ends.py"
+    "::test_entries_of_long_records_before_the_damage_are_kept",
     "queues-hide-what-a-late-hold-keeps": "unit/messagestore/test_trimming.py"
     "::test_queues_keep_entries_that_a_late_hold_protects",
     "one-file-is-a-setting": "unit/messagestore/test_queue_ends.py"

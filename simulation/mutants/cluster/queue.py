@@ -32,6 +32,16 @@ async def tags_before_a_corrupt_entry_stay(self: QueueCheck, queue: ConsumeQueue
     return await queue.intact_end()
 
 
+names = QueueCheck._names
+
+
+@bug("long-records-are-nobodys", QueueCheck, "_names")
+async def long_records_are_nobodys(self: QueueCheck, phy: int, size: int) -> tuple[Key, int] | None:
+    """A start reads the first bytes of a record, and the topic comes after the body: one lost file of a queue of long records
+    has the whole queue deleted, and the whole log read for it."""
+    return await names(self, phy, min(size, 512))
+
+
 @bug("one-file-is-a-setting", QueueTable, "_setting_is_wrong")
 def one_file_is_a_setting(self: QueueTable, other: Sequence[OtherSegmentSize]) -> bool:
     """If the only file of the only queue is cut short, the broker does not start until somebody changes a setting."""

@@ -199,6 +199,29 @@ def test_a_rebuild_is_logged_and_changes_no_other_queue(
     asyncio.run(scenario())
 
 
+def test_entries_of_long_records_before_the_damage_are_kept(tmp_path: Path) -> None:
+    """The topic follows the body, so a look at a record's first bytes does not show whose it is."""
+
+    async def scenario() -> None:
+        store = await master(tmp_path)
+        for _ in range(2 * PER_FILE):
+            store.append([message(bytes(1000), "TopicA")])
+        dispatch_all(store)
+        listed = queue_entries(store)
+        await store.stop()
+        first = files_of(tmp_path, "TopicA", 0)[0]
+        kept = tmp_path / "kept"
+        kept.hardlink_to(first)  # a new file cannot get its inode
+        deleted("TopicA", 0, -1)(tmp_path)
+        store = open_store(tmp_path)
+        await store.start()
+        assert queue_entries(store) == listed
+        assert first.samefile(kept)
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
 def test_intact_queues_are_not_changed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         await filled(tmp_path)
