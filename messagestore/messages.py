@@ -4,7 +4,7 @@ Invariant: bodies and records travel as views of the buffer or mapping that hold
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -147,7 +147,7 @@ class GetResult:
     buffers: list[memoryview] = field(default_factory=list)
     cold: bool = False
     damage: QueueDamaged | None = None
-    why_not: Callable[[list[memoryview]], QueueDamaged | None] | None = None
+    why_not: Callable[[list[memoryview]], Awaitable[QueueDamaged | None]] | None = None
     """In a cold result: says why these bytes are not the queue's, if so."""
     looked_at: int = -1
     """The place of the last message that was skipped, if nothing was found."""

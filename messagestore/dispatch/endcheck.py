@@ -30,6 +30,8 @@ PROGRESS_BYTES = 256 << 20
 SCANNED_BYTES_MAX = 32 << 20
 SCANNED_QUEUES_MAX = 2_000
 """At each start, the entries of this many queues are scanned. Entries of other queues are compared when they are read."""
+COLD_RECORDS_MAX = 256
+"""At each start, this many records are read from the disk for queues of a single entry: each may cost a seek."""
 QUEUES_IN_A_SLICE = 256
 RECORD_BYTES_MAX = 16 << 20
 """Longer records are not read to learn their queue: a corrupt entry may have any size."""
@@ -68,6 +70,8 @@ class QueueCheck:
         self._mends = mends
         self._spans: dict[Key, OffsetSpan] = {}
         self._firsts: dict[Key, int] = {}  # the walk's position at each queue's first record
+        self._foreign: set[Key] = set()  # queues whose files are other queues'
+        self._cold_left = COLD_RECORDS_MAX
 
     async def run(self, listed_end: int, loaded_limit: int, *, believes: bool) -> int:
         """Ensure that every record that ends at or below `listed_end` is listed. The queues were loaded up to `loaded_limit`.
@@ -132,30 +136,77 @@ class QueueCheck:
             if scanned > SCANNED_BYTES_MAX:
                 break
             scanned += queue.stored_bytes
-            if await queue.intact_end() < queue.max_queue_offset or not self._ends_at_home(key, queue):
+            if await queue.intact_end() < queue.max_queue_offset:
+                found.append(key)
+            elif not await self._ends_at_home(key, queue):
+                self._foreign.add(key)
                 found.append(key)
         return found
 
-    def _ends_at_home(self, key: Key, queue: ConsumeQueue) -> bool:
-        """False if the file is another queue's: the records of its last two entries name the same other queue. One record
-        alone proves nothing, because it may be corrupt. True if the records are not in memory; readers compare them later."""
+    async def _ends_at_home(self, key: Key, queue: ConsumeQueue) -> bool:
+        """False if the file is another queue's: the records of its last two entries name the same other queue, or the record
+        of its only entry does and that queue's entry confirms it. One record alone proves nothing, because it may be corrupt.
+        True if the records are not in memory and may not be read; readers compare them later."""
         ends = range(max(queue.min_queue_offset, queue.max_queue_offset - 2), queue.max_queue_offset)
+        if len(ends) == 1:
+            return not await self._is_only_entry_foreign(key, queue.entry(ends[0]))
         owners = [self._owner(queue.entry(place)) for place in ends]
         return len(owners) < 2 or owners[0] != owners[1] or owners[0] in (None, key)
+
+    async def _is_only_entry_foreign(self, key: Key, entry: tuple[int, int, int]) -> bool:
+        """Whether the record names another queue that has this very entry too (the file is a copy), or has an entry of a
+        third queue in its place (files were exchanged). If the record itself is corrupt, that queue has its own record."""
+        found = await self._named_by(entry)
+        if found is None or found[0] == key:
+            return False
+        owner, place = found
+        other = self._queues.by_key.get(owner)
+        if other is None or not other.min_queue_offset <= place < other.max_queue_offset:
+            return False
+        there = other.entry(place)
+        if there[0] == entry[0]:
+            return True
+        found = await self._named_by(there)
+        return found is not None and found[0] != owner
+
+    async def _named_by(self, entry: tuple[int, int, int]) -> tuple[Key, int] | None:
+        """The queue and the queue offset that the entry's record names, read from the disk too while that is allowed."""
+        phy, size, _ = entry
+        if not self._may_lead(phy, size):
+            return None
+        if not self._log.in_memory([(phy, size)]):
+            if not self._cold_left:
+                return None
+            self._cold_left -= 1
+        return await self._names(phy, size)
+
+    async def _names(self, phy: int, size: int) -> tuple[Key, int] | None:
+        """The queue and the queue offset that the record there names: the topic follows the body, so all of it is read."""
+        if size > RECORD_BYTES_MAX:
+            return None
+        try:
+            content = await self._log.read_file(phy, phy + size)
+        except (OSError, IndexError):
+            return None
+        found = record.queue_head(content, 0, size, phy)
+        return None if isinstance(found, int) else ((found[1], found[2]), found[3])
 
     def _owner(self, entry: tuple[int, int, int]) -> Key | None:
         """The queue that the entry's record names; None if the record is not in memory, or no record is there."""
         phy, size, _ = entry
-        log = self._log
-        if (
-            size < record.RECORD_SIZE_MIN
-            or not log.min_offset <= phy <= log.max_offset - size
-            or phy % log.segment_size_bytes + size > log.segment_size_bytes
-            or not log.in_memory([(phy, size)])
-        ):
+        if not self._may_lead(phy, size) or not self._log.in_memory([(phy, size)]):
             return None
-        found = record.queue_head(log.read(phy, size), 0, size, phy)
+        found = record.queue_head(self._log.read(phy, size), 0, size, phy)
         return None if isinstance(found, int) else (found[1], found[2])
+
+    def _may_lead(self, phy: int, size: int) -> bool:
+        """Whether a record of the log can be there."""
+        log = self._log
+        return (
+            size >= record.RECORD_SIZE_MIN
+            and log.min_offset <= phy <= log.max_offset - size
+            and phy % log.segment_size_bytes + size <= log.segment_size_bytes
+        )
 
     async def _cut_back(self, keys: list[Key], listed_end: int) -> int:
         """Cut unreliable entries of these queues, and return the offset up to which all queues list every record."""
@@ -186,7 +237,8 @@ class QueueCheck:
         if queue is None:
             return 0 if self._mends else self._firsts.get(key, 0)
         span = self._spans.get(key, OffsetSpan(0, 0))
-        if key in self._queues.broken or queue.lost_beginning(span.begin, self._log.min_offset):
+        is_useless = key in self._queues.broken or key in self._foreign
+        if is_useless or queue.lost_beginning(span.begin, self._log.min_offset):
             await self._queues.discard(key)
             return 0
         await queue.cut_places(await self._reliable_end(queue))
@@ -212,17 +264,6 @@ class QueueCheck:
             return False
         found = await self._names(phy, entry[1])
         return found is not None and found[0] == key
-
-    async def _names(self, phy: int, size: int) -> tuple[Key, int] | None:
-        """The queue and the queue offset that the record there names: the topic follows the body, so all of it is read."""
-        if size > RECORD_BYTES_MAX:
-            return None
-        try:
-            content = await self._log.read_file(phy, phy + size)
-        except (OSError, IndexError):
-            return None
-        found = record.queue_head(content, 0, size, phy)
-        return None if isinstance(found, int) else ((found[1], found[2]), found[3])
 
     async def _walk(self, dispatcher: Dispatcher, start: int, end: int, *, mends: bool) -> bool:
         """Give `dispatcher` the records from `start` to `end`. Unless the walk `mends`, damaged parts are skipped up to the

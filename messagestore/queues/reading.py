@@ -163,29 +163,46 @@ class QueueReader:
 
     def _compare(self, result: GetResult, queue: ConsumeQueue, listed: list[Listed]) -> None:
         """Check once that entries of earlier processes lead to records of this queue. A record that names another queue
-        belongs to it if that queue lists the record, or if two records name the same queue. One record alone proves nothing,
-        because it may be corrupt."""
+        belongs to it if that queue lists the record, if that queue's entry leads to a record of a third queue (files of one
+        entry were exchanged), or if two records name the same queue. One record alone proves nothing, because it may be
+        corrupt. The result becomes cold if it needs such a proof, because the proof may be on the disk."""
 
-        def why_not(buffers: list[memoryview]) -> QueueDamaged | None:
+        async def why_not(buffers: list[memoryview]) -> QueueDamaged | None:
             strangers = _strangers(queue, listed, buffers)
             for number, ((_, phy, size), place, key) in enumerate(strangers):
-                if self.lists(key, place, phy) or key in [other[2] for other in strangers[:number]]:
+                named = key in [other[2] for other in strangers[:number]]
+                if named or await self._is_elsewhere(key, place, phy):
                     return QueueDamaged(queue.topic, queue.queue_id, phy, size)
-            if listed[-1][0] - listed[0][0] == len(listed) - 1:
-                queue.compared(listed[0][0], listed[-1][0] + 1)
+            self._compared(queue, listed)
             return None
 
-        if result.cold:
-            result.why_not = why_not
-        elif (damage := why_not(result.buffers)) is not None:
-            result.cold, result.damage, result.buffers = True, damage, []
+        if not result.cold and not _strangers(queue, listed, result.buffers):
+            self._compared(queue, listed)
+            return
+        if not result.cold:
+            result.cold, result.buffers = True, []
+        result.why_not = why_not
 
-    def lists(self, key: Key, queue_offset: int, phy: int) -> bool:
-        """Whether the entry of queue `key` at `queue_offset` leads to `phy`, as far as is known without reading the disk."""
+    @staticmethod
+    def _compared(queue: ConsumeQueue, listed: list[Listed]) -> None:
+        if listed[-1][0] - listed[0][0] == len(listed) - 1:
+            queue.compared(listed[0][0], listed[-1][0] + 1)
+
+    async def _is_elsewhere(self, key: Key, queue_offset: int, phy: int) -> bool:
+        """Whether that queue's entry leads to this record, or to one of another queue. Raises OSError."""
         queue = self._queues.by_key.get(key)
         if queue is None or not queue.min_queue_offset <= queue_offset < queue.max_queue_offset:
             return False
-        return queue.is_at_hand(queue_offset, 1) and queue.entry(queue_offset)[0] == phy
+        await queue.bring(queue_offset, 1)
+        if not queue.min_queue_offset <= queue_offset < queue.max_queue_offset:
+            return False
+        entry = queue.entry(queue_offset)
+        if entry[0] == phy:
+            return True
+        if is_filler(entry) or entry[0] < self._log.min_offset or self.outside([entry[:2]], in_order=True):
+            return False
+        head = record.queue_head(await self._bytes(*entry[:2]), 0, entry[1], entry[0])
+        return not isinstance(head, int) and head[1:3] != key
 
     def outside(self, found: list[tuple[int, int]], *, in_order: bool) -> tuple[int, int] | None:
         """The first of the ranges that leaves its segment or the log."""
@@ -250,7 +267,7 @@ class QueueReader:
                 # a cut moves the log's end before it erases
                 if len(content) != size or phy + size > self._log.max_offset:
                     raise OffsetOutOfRange(phy, self._log.min_offset, self._log.max_offset)
-            if result.why_not is not None and (damage := result.why_not(buffers)) is not None:
+            if result.why_not is not None and (damage := await result.why_not(buffers)) is not None:
                 raise damage
             result.buffers, result.cold = buffers, False
 

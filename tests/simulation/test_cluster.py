@@ -152,6 +152,10 @@ FOUND_BY_UNIT = {
     "::test_own_commands_run_first_then_brokers_then_connections_in_turn",
     "swapped-queues-believed": "unit/messagestore/test_foreign_entries.py"
     "::test_queues_with_exchanged_files_are_rebuilt[a0-b0]",
+    "single-entries-believed": "unit/messagestore/test_foreign_entries.py"
+    "::test_queues_of_one_message_with_exchanged_files_are_rebuilt[topic-True]",
+    "single-entries-served": "unit/messagestore/test_foreign_entries.py"
+    "::test_exchanged_files_of_one_message_that_no_start_looked_at_fail_their_readers[topics-True]",
     "foreign-entries-served": "unit/messagestore/test_foreign_entries.py"
     "::test_an_entry_that_points_to_another_queues_record_fails_its_reader[another1-True]",
     "another-levels-message": "unit/broker/test_delay_delivery.py"

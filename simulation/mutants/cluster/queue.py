@@ -13,6 +13,7 @@ from messagestore.index.file import IndexFile
 from messagestore.messages import QueueEntry
 from messagestore.queues.consumequeue import ConsumeQueue
 from messagestore.queues.ends import Key
+from messagestore.queues.reading import QueueReader
 from messagestore.queues.table import QueueTable
 from messagestore.record import Message, decode
 from simulation.mutants.cluster.bugs import BUGS
@@ -55,9 +56,21 @@ async def some_megabytes_late(self: SavedQueues, offset: int) -> bool:
 
 
 @bug("swapped-queues-believed", QueueCheck, "_ends_at_home")
-def swapped_queues_believed(self: QueueCheck, key: Key, queue: ConsumeQueue) -> bool:
+async def swapped_queues_believed(self: QueueCheck, key: Key, queue: ConsumeQueue) -> bool:
     """Any file whose entries follow each other is taken for its queue's own."""
     return True
+
+
+@bug("single-entries-believed", QueueCheck, "_is_only_entry_foreign")
+async def single_entries_believed(self: QueueCheck, key: Key, entry: tuple[int, int, int]) -> bool:
+    """One record that names another queue proves nothing, and nobody asks for that queue's own entry."""
+    return False
+
+
+@bug("single-entries-served", QueueReader, "_is_elsewhere")
+async def single_entries_served(self: QueueReader, key: Key, queue_offset: int, phy: int) -> bool:
+    """A reader gets the message of another queue if it is the only one of its read."""
+    return False
 
 
 @bug("foreign-entries-served", ConsumeQueue, "is_doubtful")
