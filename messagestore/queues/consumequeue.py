@@ -598,6 +598,7 @@ class ConsumeQueue:
         deleted, newest first. If no entry is left, the queue starts at the offset of its next message."""
         if self._names and end > self._first and self._stored_entry(end - 1) == PRE_BLANK:
             end = self._first
+        self.max_queue_offset = min(self.max_queue_offset, end)  # others read while files are being deleted
         while self._names and self._first + (len(self._names) - 1) * self._per_file >= end:
             file = self._files.pop()
             await self._directory.delete(self._names.pop())

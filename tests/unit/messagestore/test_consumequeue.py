@@ -273,3 +273,18 @@ def test_a_record_end_near_the_end_is_found_without_reading_older_files(
     assert queue.boundary_at_or_below(queue.phy_end) == queue.phy_end and not looked_at
     assert queue.boundary_at_or_below(queue.phy_end - 1050) == queue.phy_end - 1100
     assert min(looked_at) >= 2000 - 32 and len(looked_at) <= 12
+
+
+@pytest.mark.parametrize("kept", [0, 1, 25, 40])
+def test_entries_can_be_read_while_files_behind_a_cut_are_deleted(tmp_path: Path, kept: int) -> None:
+    class Watched(RealSegmentDirectory):
+        async def delete(self, name: str) -> None:
+            await super().delete(name)
+            first, end = queue.min_queue_offset, queue.max_queue_offset
+            seen.append([phy for phy, _, _ in queue.entries(first, end - first)])
+
+    queue, seen = ConsumeQueue(Watched(tmp_path), FILE_SIZE, "T", 0), list[list[int]]()
+    for number in range(65):
+        queue.append(number, number * 100, 100, number)
+    run(queue.truncate(kept * 100))
+    assert seen and all(each == [number * 100 for number in range(kept)] for each in seen)
