@@ -4,7 +4,7 @@ pass checks all cold bytes, those below the newest few segments.
     IDLE --interval over--> IN A PASS --its end reached--> IDLE
 
 Invariant: in any second a pass takes at most its rate plus one slice. A record costs RECORD_COST_BYTES in addition to its
-bytes, because small records take time rather than bandwidth. Pure."""
+bytes, because its check and the comparison with its queue entry take time rather than bandwidth. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from mqruntime.core import NEVER_MS
 
-RECORD_COST_BYTES = 512
+RECORD_COST_BYTES = 1024
 RETRY_MS = 10_000
 
 

@@ -54,6 +54,8 @@ class Integrity:
         self._verify_record = verify_record
         self._boundary_at_or_below = boundary_at_or_below
         self.unchecked = Unchecked()
+        self.uncompared = Unchecked()
+        """Records that the scrub is to compare with their queue entries."""
         self.damages: dict[int, Damage] = {}
         """The damaged records, by offset."""
         self.checked_bytes = 0
@@ -77,12 +79,14 @@ class Integrity:
     def cut(self, offset: int) -> None:
         """Call before the log is cut to `offset`."""
         self.unchecked.cut(offset)
+        self.uncompared.cut(offset)
         for damaged in [damaged for damaged in self.damages if damaged >= offset]:
             del self.damages[damaged]
 
     def begin_at(self, offset: int) -> None:
         """Note that the log begins at `offset` now: bytes below it need no check and no repair."""
         self.unchecked.begin_at(offset)
+        self.uncompared.begin_at(offset)
         for damaged in [damaged for damaged in self.damages if damaged < offset]:
             del self.damages[damaged]
 

@@ -104,7 +104,7 @@ class StoreSettings(Settings):
         default=8 << 20,
         alias="scrubBytesPerSecond",
         ge=0,
-        description="how fast older segments are read and checked in the background; 0: not at all",
+        description="how fast older segments are checked, and compared with queues, in the background; 0: not at all",
     )
     scrub_interval: int = Field(
         default=86_400_000,

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
 
 from broker.sends.delaydelivery import DelayDelivery
+from messagestore.dispatch import tagsmending
 from messagestore.dispatch.endcheck import QueueCheck
 from messagestore.dispatch.indexmending import IndexMending
 from messagestore.dispatch.savedqueues import SavedQueues
+from messagestore.dispatch.tagsmending import Due, DueEntries, TagsMending
 from messagestore.errors import OtherSegmentSize
 from messagestore.index.file import IndexFile
 from messagestore.messages import QueueEntry
@@ -77,6 +81,28 @@ async def single_entries_served(self: QueueReader, key: Key, queue_offset: int, 
 def foreign_entries_served(self: ConsumeQueue, queue_offset: int, end: int) -> bool:
     """Upstream: a reader gets any record that an entry points to."""
     return False
+
+
+@bug("tags-codes-believed", TagsMending, "_is_wrong")
+def tags_codes_believed(self: TagsMending, key: Key, due: Due) -> bool:
+    """Upstream: a reader by tag skips a message because of its entry, and nobody reads the message."""
+    return False
+
+
+due_of = DueEntries.get
+
+
+@bug("due-times-are-tags-codes", DueEntries, "get")
+def due_times_are_tags_codes(self: DueEntries, topic: bytes, queue_id: int) -> Any:
+    """A delayed message waits as long as its level says today, not as long as it said when the message was sent."""
+    with patch.object(tagsmending, "SCHEDULE_TOPIC_BYTES", b""):
+        return due_of(self, topic, queue_id)
+
+
+@bug("rotten-tags-spread", TagsMending, "_is_intact")
+async def rotten_tags_spread(self: TagsMending, due: Due) -> bool:
+    """A record whose tag is corrupt, as its CRC shows, counts more than its entry."""
+    return True
 
 
 @bug("another-levels-message", DelayDelivery, "_record_of")
