@@ -89,7 +89,7 @@ class TablesStore(Protocol):
     @property
     def tables_noted(self) -> bool: ...
 
-    def note_tables(self) -> None: ...
+    async def note_tables(self) -> None: ...
 
 
 class Tables:
@@ -478,7 +478,7 @@ class Tables:
                 await self._save_fact_files()
             elif any(table.wants_journal for table in tables):
                 await self._append_to_journal(tables)
-        self._note_present()
+            await self._note_present()
 
     async def _append_to_journal(self, tables: list[SavedTable]) -> None:
         rows, took = self._unwritten, self._took
@@ -528,12 +528,12 @@ class Tables:
             await self._saved_stamp.save()
         if self.keeps_filters:
             await self._saved_filters.load()
-        self._note_present()
+        await self._note_present()
 
-    def _note_present(self) -> None:
+    async def _note_present(self) -> None:
         """Record in the store that there are tables, so that a start detects if the whole folder is missing."""
         if not self._store.tables_noted and self._present():
-            self._store.note_tables()
+            await self._store.note_tables()
 
     def _present(self) -> list[str]:
         return [table.name for table in (*self._of_journal, self._saved_delays) if table.on_disk]
@@ -629,7 +629,8 @@ class Tables:
         journal = self._journal.end_file()
         await self._save()
         await self._journal.drop(journal)
-        self._note_present()
+        async with self._saving:
+            await self._note_present()
 
     async def _save(self) -> None:
         stamp = self._saved_stamp.taken(in_journal_too=True)

@@ -626,10 +626,12 @@ class BrokerStore(ABC):
         """Whether the checkpoint, which `start` read, says that metadata tables were on this log's disk."""
         return self._saved.tables_noted
 
-    def note_tables(self) -> None:
-        """Record in the next checkpoint that tables are durably on this log's disk. A start that finds no tables then knows
-        that they are lost."""
+    async def note_tables(self) -> None:
+        """Record in a checkpoint, durably, that tables are durably on this log's disk. A start that finds no tables then knows
+        that they are lost. On a full disk, and before `saves_from_now`, a later checkpoint records it. Raises OSError."""
         self._saved.note_tables()
+        if self._failure is None:
+            await self._save_checkpoint()
 
     # Background
 

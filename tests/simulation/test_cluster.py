@@ -144,6 +144,8 @@ FOUND_BY_UNIT = {
     "::test_a_missing_file_stops_the_start_if_other_files_were_written_after_it",
     "tables-not-remembered": "unit/messagestore/test_checkpoint.py"
     "::test_a_checkpoint_keeps_the_tables_flag_with_any_values",
+    "tables-noted-later": "unit/broker/test_rotten_tables.py"
+    "::test_a_new_broker_that_is_killed_notices_the_loss_of_its_first_tables[facts]",
     "offsets-of-another-log-count": "unit/broker/test_rotten_tables.py"
     "::test_an_offsets_file_of_another_log_lets_no_group_skip_messages",
     "delay-offsets-of-another-log-count": "unit/broker/test_delay_delivery.py"

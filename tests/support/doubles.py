@@ -84,5 +84,5 @@ class NoQueues:
 
     tables_noted = False
 
-    def note_tables(self) -> None:
+    async def note_tables(self) -> None:
         self.tables_noted = True

@@ -8,6 +8,7 @@ from broker.tables.delayoffsets import DelayOffsets
 from broker.tables.savedtable import SavedTable, TableUnreadable
 from broker.tables.tables import Tables
 from messagestore.dispatch.savedqueues import SavedQueues
+from messagestore.store.brokerstore import BrokerStore
 from remoting.bodies.offsets import DelayOffsetWrapper
 from simulation.mutants.cluster.bugs import bug
 
@@ -31,6 +32,12 @@ def lost_tables_begin_empty(self: Tables, missing: list[SavedTable]) -> None:
 @bug("tables-not-remembered", SavedQueues, "note_tables")
 def tables_not_remembered(self: SavedQueues) -> None:
     """No checkpoint records that there were tables, so the loss of all tables is not noticed."""
+
+
+@bug("tables-noted-later", BrokerStore, "note_tables")
+async def tables_noted_later(self: BrokerStore) -> None:
+    """The note waits for the next message. Until one comes, the loss of all tables after a kill is not noticed."""
+    self._saved.note_tables()
 
 
 @bug("offsets-of-another-log-count", Tables, "_distrust_offsets")

@@ -7,6 +7,8 @@ import errno
 import json
 import logging
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -22,12 +24,16 @@ from broker.tables.stamp import STAMP_FILE
 from broker.tables.subscriptiongroups import SUBSCRIPTION_GROUPS_FILE
 from broker.tables.tables import Tables
 from broker.tables.topics import TOPICS_FILE
+from messagestore.checkpoint import says_tables
+from messagestore.store.messagestore import MessageStore
+from mqruntime.realruntime import real_runtime
 from remoting.bodies.filters import ConsumerFilterWrapper
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.offsets import ConsumerOffsetWrapper
 from remoting.bodies.tables import QueueEnd, QueueEndTable
 from remoting.bodies.topics import TopicConfig
 from tests.support.doubles import ManualClock, MemoryFiles, NoQueues
+from tests.unit.messagestore.storehelp import open_store
 
 TABLES = (
     TOPICS_FILE, SUBSCRIPTION_GROUPS_FILE, CONSUMER_OFFSETS_FILE, DELAY_OFFSETS_FILE, DELETIONS_FILE, QUEUE_LOCKS_FILE,
@@ -150,6 +156,91 @@ def test_a_store_notes_tables_once_one_is_on_disk(mode: str) -> None:
     again = AnyQueues()
     asyncio.run(tables_over(files, mode, again).load())
     assert again.tables_noted, "a store of an older version or of Java notes them at its first start"
+
+
+@pytest.mark.parametrize("with_row", [True, False], ids=["facts", "offsets"])
+def test_a_new_broker_that_is_killed_notices_the_loss_of_its_first_tables(
+    tmp_path: Path, *, with_row: bool
+) -> None:
+    """No message ever came, so nothing else writes a checkpoint."""
+    root, image = tmp_path / "store", tmp_path / "image"
+    root.mkdir()
+
+    def tables_of(place: Path, store: MessageStore) -> Tables:
+        return Tables(BrokerSettings(), real_runtime(place).files, ManualClock(), store)
+
+    async def first() -> None:
+        store = open_store(root)
+        await store.start(saves=False)
+        tables = tables_of(root, store)
+        await tables.load()
+        await store.saves_from_now()
+        if with_row:
+            tables.topics.put(TopicConfig("orders", 4, 4))
+            await tables.save_facts()
+        else:
+            tables.offsets.commit("CG", "orders", 0, 0)
+            await tables.save()
+        shutil.copytree(root, image)  # what a kill leaves
+        await store.stop()
+
+    async def again(*, is_lost: bool) -> None:
+        store = open_store(image)
+        await store.start(saves=False)
+        if is_lost:
+            with pytest.raises(TableUnreadable, match="all tables are missing"):
+                await tables_of(image, store).load()
+        else:
+            await tables_of(image, store).load()
+        await store.stop()
+
+    asyncio.run(first())
+    asyncio.run(again(is_lost=False))
+    shutil.rmtree(image / "config")
+    asyncio.run(again(is_lost=True))
+
+
+def test_a_new_broker_without_tables_may_be_killed_at_any_time(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = open_store(tmp_path)
+        await store.start(saves=False)
+        tables = Tables(BrokerSettings(), real_runtime(tmp_path).files, ManualClock(), store)
+        await tables.load()
+        await store.saves_from_now()
+        await tables.save()
+        assert not store.tables_noted and not says_tables((tmp_path / "checkpoint").read_bytes())
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
+def test_no_change_is_answered_before_the_note_that_there_are_tables() -> None:
+    """Two administrators: neither is answered before the note that the first one's change causes."""
+    noting, answered = asyncio.Event(), list[str]()
+
+    class Noting(AnyQueues):
+        async def note_tables(self) -> None:
+            self.tables_noted = True
+            await noting.wait()
+
+    async def live() -> None:
+        tables = tables_over(MemoryFiles(), store=Noting())
+        await tables.load()
+
+        async def put(topic: str) -> None:
+            tables.topics.put(TopicConfig(topic, 4, 4))
+            await tables.save_facts()
+            answered.append(topic)
+
+        both = [asyncio.create_task(put(topic)) for topic in ("first", "second")]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not answered
+        noting.set()
+        await asyncio.gather(*both)
+
+    asyncio.run(live())
+    assert answered == ["first", "second"]
 
 
 def test_a_table_whose_first_write_failed_does_not_count_as_missing() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -146,7 +148,8 @@ def test_a_checkpoint_keeps_the_tables_flag_with_any_values(tmp_path: Path, fron
         store = open_store(tmp_path)
         await store.start()
         assert not store.tables_noted and not says_tables(path.read_bytes())
-        store.note_tables()
+        await store.note_tables()
+        assert says_tables(path.read_bytes())
         await store.stop()
         assert says_tables(path.read_bytes())
         path.write_bytes(written_by_java(path.read_bytes(), front))
@@ -159,6 +162,24 @@ def test_a_checkpoint_keeps_the_tables_flag_with_any_values(tmp_path: Path, fron
 
     asyncio.run(scenario())
     assert not says_tables(None) and not says_tables(b"") and not says_tables(JAVA_551)
+
+
+def test_the_note_of_tables_waits_for_no_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        store = open_store(tmp_path)
+        await store.start()
+
+        async def full(name: str, data: bytes) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(store._saved._files, "replace", full)
+            await store.note_tables()
+        assert not says_tables((tmp_path / "checkpoint").read_bytes())
+        await store.stop()
+        assert says_tables((tmp_path / "checkpoint").read_bytes())
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("damaged", [False, True])
