@@ -199,6 +199,8 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "python -m scripts.bench.growth": Run("--runs", "--help"),
     "python -m scripts.bench.growth --topics 0 --topics 10000 --seconds 2": Run("--topics", "--help"),
     "python -m scripts.bench.floods --runs 1": Run("--runs", "--help"),
+    "python -m scripts.bench.security": Run("--handshakes", "--help"),
+    "python -m scripts.bench.security --skip-java": Run("--runs", "--help"),
     "python -m scripts.bench.resend": Run("--runs", "--help"),
     "python -m scripts.bench.promotion --runs 3": Run("--runs", "--help"),
     "python -m scripts.bench.controllers": Run("--quick", "--help"),
