@@ -87,6 +87,12 @@ def records_of(name: str, data: bytes) -> Iterator[JournalRecord]:
         at += RECORD.size + len(content)
 
 
+def _in_order(held: list[tuple[str, list[JournalRecord]]]) -> list[tuple[str, list[JournalRecord]]]:
+    """Files with their records, as they were written. Names do not show the order: a power cut may undo the removal of a file
+    after a start that found no file and gave its first file the number 1."""
+    return sorted(held, key=lambda each: each[1][0].number)
+
+
 def _content(data: bytes, at: int) -> bytes | None:
     """The content of the record at `at`; None if there is no complete record."""
     if len(data) - at < RECORD.size:
@@ -115,10 +121,11 @@ class Journal:
         found = await self._files.names(FOLDER)
         self._names = [name for name in found if name.startswith(FILE) and name.removeprefix(FILE).isdigit()]
         self._names.sort(key=lambda name: int(name.removeprefix(FILE)))
+        self._file = int(self._names[-1].removeprefix(FILE)) if self._names else 0
+        held = [(name, [*records_of(name, await self._files.read(name) or b"")]) for name in self._names]
         records: list[JournalRecord] = []
-        for name in self._names:
-            self._file = int(name.removeprefix(FILE))
-            for place, record in enumerate(records_of(name, await self._files.read(name) or b"")):
+        for name, its_records in _in_order([each for each in held if each[1]]):
+            for place, record in enumerate(its_records):
                 again = (
                     not place and records and record.number == records[-1].number
                 )  # the first write of the record failed

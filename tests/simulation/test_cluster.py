@@ -142,6 +142,8 @@ FOUND_BY_UNIT = {
     "::test_a_damaged_file_without_a_backup_stops_the_start_with_a_remedy",
     "lost-tables-begin-empty": "unit/broker/test_rotten_tables.py"
     "::test_a_missing_file_stops_the_start_if_other_files_were_written_after_it",
+    "journal-files-by-name": "unit/broker/test_table_journal.py"
+    "::test_a_file_whose_removal_a_power_cut_undid_comes_first[2]",
     "tables-not-remembered": "unit/messagestore/test_checkpoint.py"
     "::test_a_checkpoint_keeps_the_tables_flag_with_any_values",
     "tables-noted-later": "unit/broker/test_rotten_tables.py"

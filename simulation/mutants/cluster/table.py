@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.tables import journal
 from broker.tables.delayoffsets import DelayOffsets
+from broker.tables.journal import JournalRecord
 from broker.tables.savedtable import SavedTable, TableUnreadable
 from broker.tables.tables import Tables
 from messagestore.dispatch.savedqueues import SavedQueues
@@ -27,6 +29,14 @@ async def damaged_tables_begin_empty(self: SavedTable) -> bool:
 @bug("lost-tables-begin-empty", Tables, "_refuse_missing")
 def lost_tables_begin_empty(self: Tables, missing: list[SavedTable]) -> None:
     """A start believes that the tables it finds are all there were."""
+
+
+@bug("journal-files-by-name", journal, "_in_order")
+def journal_files_by_name(
+    held: list[tuple[str, list[JournalRecord]]],
+) -> list[tuple[str, list[JournalRecord]]]:
+    """A file whose removal a power cut undid comes after the files that follow it, and the broker does not start."""
+    return held
 
 
 @bug("tables-not-remembered", SavedQueues, "note_tables")

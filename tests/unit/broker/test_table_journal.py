@@ -115,6 +115,31 @@ def test_a_broker_does_not_start_with_a_missing_beginning_of_the_journal() -> No
     assert exit_code(refused.value) == EXIT_USAGE, "a restart does not help"
 
 
+@pytest.mark.parametrize("removed", ["1", "2", "9"])
+def test_a_file_whose_removal_a_power_cut_undid_comes_first(removed: str) -> None:
+    """The start between the kill and the power cut saw no file, and began with the first file number again."""
+    files = written()
+    (name,) = journals(files)
+    old = files.content.pop(name)
+
+    async def live() -> list[int]:
+        journal = Journal(files)
+        await journal.load(3)
+        for number in (4, 5):
+            await journal.append(record(number))
+        files.content[f"{FILE}0000001{removed}"] = old
+        found = [each.number for each in await Journal(files).load(5)]
+        again = Journal(files)
+        await again.load(5)
+        await again.append(record(6))
+        assert len(journals(files)) == 3, "no file is continued"
+        await again.drop(again.end_file())
+        assert not journals(files)
+        return found
+
+    assert asyncio.run(live()) == [1, 2, 3, 4, 5]
+
+
 def test_a_record_whose_write_failed_is_written_again_to_another_file() -> None:
     class Failing(MemoryFiles):
         fails = False
