@@ -188,6 +188,7 @@ def _write(folder: Path, name: str, issued: Issued, replace: bool, chain: Sequen
         beside = path.with_name(f"{path.name}.new")
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
         with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)  # a file that was left there has another mode
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from mqruntime.properties import PropertiesError, parse
-from mqruntime.settings import Settings, in_words
+from mqruntime.settings import HIDDEN, Settings, in_words, is_secret
 
 BODY_BYTES_MAX = 64 << 10
 """Of one change: several times all settings of a server. Reading it blocks all other clients."""
@@ -59,7 +59,8 @@ def asked_for(
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = str(first["loc"][0]) if first["loc"] else ""
-        where = f"{key}={known.get(key, '')[:SHOWN_MAX]}: " if key else ""
+        shown = HIDDEN if is_secret(key) else known.get(key, "")[:SHOWN_MAX]
+        where = f"{key}={shown}: " if key else ""
         raise SettingsRefused(where + in_words(first["msg"])) from None
     changed = {key: wanted[key] for key in known if wanted[key] != now[key]}
     if fixed := sorted(changed.keys() - changeable):

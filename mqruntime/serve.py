@@ -255,6 +255,8 @@ async def run_app(make_app: Callable[[], App], networks: Sequence[Network] = ())
     stop_requested = asyncio.Event()
     _on_signals(stop_requested)
     watching = [asyncio.create_task(network.watch(), name="watch-network") for network in networks]
+    for watch in watching:
+        watch.add_done_callback(_watch_ended)
     try:
         while isinstance(failure := await _serve_until_stopped(make_app(), stop_requested), RestartWanted):
             logger.info("starting again")
@@ -267,6 +269,11 @@ async def run_app(make_app: Callable[[], App], networks: Sequence[Network] = ())
         bug = failure if is_bug(failure) else None
         logger.critical("fatal: %s", explain(failure), exc_info=bug)
     return failure
+
+
+def _watch_ended(watch: asyncio.Task[None]) -> None:
+    if not watch.cancelled() and (error := watch.exception()) is not None:
+        logger.error("TLS files are no longer watched; restart", exc_info=error)
 
 
 async def _serve_until_stopped(app: App, stop_requested: asyncio.Event) -> BaseException | None:

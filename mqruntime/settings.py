@@ -16,7 +16,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     PrivateAttr,
-    SecretStr,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -31,11 +30,17 @@ OURS = "-"
 """In `UPSTREAM`: a key that upstream does not have."""
 
 
+def is_secret(key: str) -> bool:
+    """Whether values of this setting are never shown. A misspelt key counts, too."""
+    return any(part in key.lower() for part in ("passw", "pasw", "secret", "credential"))
+
+
 class SettingsError(ValueError):
     """An unusable setting; the text has the setting, its place and the accepted values."""
 
     def __init__(self, key: str, value: str, file: str, line: int | None, why: str) -> None:
         place = f"{file}:{line}" if line is not None else file
+        value = HIDDEN if value and is_secret(key) else value
         super().__init__(f"{place}: {key}={value}: {why}" if key else f"{place}: {why}")
         self.key = key
         self.value = value
@@ -165,8 +170,7 @@ class Settings(BaseModel):
             file = COMMAND_LINE if path is None else str(path)
             return SettingsError(key, "", file, None, "must be set" if first["type"] == "missing" else why)
         entry, file = chosen[key]
-        is_secret = field is not None and SecretStr in (field.annotation, *get_args(field.annotation))
-        return SettingsError(key, HIDDEN if is_secret else entry.value, file, entry.line or None, why)
+        return SettingsError(key, entry.value, file, entry.line or None, why)
 
 
 def _entries(path: Path | None, overrides: list[str]) -> tuple[list[tuple[PropertyLine, str]], list[str]]:

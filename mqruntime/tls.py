@@ -19,7 +19,7 @@ from mqruntime.log import fields
 from mqruntime.network import PLAIN, CertificateStatus, Connector, Link, Network, OpenPort, Protection
 from mqruntime.repeatedfailures import RepeatedFailures
 from mqruntime.settings import SettingsError
-from mqruntime.tlsclient import client_context, load_pair, load_trusted
+from mqruntime.tlsclient import check_readable, client_context, load_pair, load_trusted
 from mqruntime.tlsconnector import TlsConnector
 from mqruntime.tlsfiles import TlsUnusable, environment_file
 from mqruntime.tlsport import TlsPort, listening_sockets
@@ -167,7 +167,11 @@ class TlsNetwork:
             return
         try:
             contexts = await asyncio.to_thread(lambda: TlsContexts(tls_options(self._settings)))
-        except (SettingsError, TlsUnusable) as error:
+            if contexts.options.mode is not self.options.mode:
+                raise TlsUnusable(
+                    "they would change the mode of open ports: restart, or put the certificate back"
+                )
+        except (SettingsError, TlsUnusable, OSError, RuntimeError, MemoryError) as error:
             if stamps == self._tried:
                 return  # reported before
             self._tried = stamps
@@ -207,6 +211,7 @@ class TlsNetwork:
 
 
 def _validity_of(pair: KeyPair) -> Validity:
+    check_readable(pair.certificate)
     try:
         return validity_of(pair.certificate.read_text(errors="replace"))
     except OSError as error:

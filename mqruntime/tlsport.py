@@ -34,7 +34,11 @@ BEGUN_A_TURN = 4
 IN_PROGRESS_MAX, OF_ONE_HOST_MAX = 32, 16
 PATIENCE_MS = 1_000
 """After this time a handshake in progress is ended, if others wait for its place."""
-WAITING_MAX, HOSTS_A_TURN = 4_096, 64
+WAITING_MAX, WAITING_OF_ONE_HOST_MAX, HOSTS_A_TURN = 4_096, 128, 64
+WAITING_MS = 3_000
+"""What has waited longer for its handshake is closed: its client has given up."""
+KNOWN_HOSTS_MAX = 1_024
+"""Hosts whose handshake succeeded lately: they come first."""
 AGAIN_MS = 1_000
 """Pause after the system had no room for another connection."""
 HANDSHAKE = 0x16
@@ -49,6 +53,13 @@ class Undecided(NamedTuple):
 
     host: str
     timer: asyncio.TimerHandle
+
+
+class Waiting(NamedTuple):
+    """A TLS connection whose handshake has not begun."""
+
+    connection: socket.socket
+    since_ms: int
 
 
 class Underway(NamedTuple):
@@ -78,9 +89,11 @@ class TlsPort:
         self._takes_plain = takes_plain
         self._clock = clock
         self._undecided: OrderedDict[socket.socket, Undecided] = OrderedDict()
-        self._waiting: OrderedDict[str, deque[socket.socket]] = OrderedDict()
+        self._waiting: OrderedDict[str, deque[Waiting]] = OrderedDict()
         """TLS connections whose handshake has not begun, by host; hosts take turns."""
         self._waiting_count = 0
+        self._known: OrderedDict[str, None] = OrderedDict()
+        """Hosts whose handshake succeeded, the latest last."""
         self._begins: asyncio.Handle | None = None
         self._give_way: asyncio.TimerHandle | None = None
         self._handed_over: dict[asyncio.Task[None], Underway | None] = {}
@@ -103,8 +116,8 @@ class TlsPort:
             if timer is not None:
                 timer.cancel()
         for queue in self._waiting.values():
-            for connection in queue:
-                connection.close()
+            for each in queue:
+                each.connection.close()
         self._waiting.clear()
         for task in list(self._handed_over):
             task.cancel()
@@ -165,9 +178,9 @@ class TlsPort:
         if not first:
             connection.close()
         elif first[0] == HANDSHAKE:
-            if self._waiting_count >= WAITING_MAX:
-                self._next_of(max(self._waiting, key=lambda each: len(self._waiting[each]))).close()
-            self._waiting.setdefault(host, deque()).append(connection)
+            self._make_room(host)
+            waiting = Waiting(connection, self._clock.monotonic_ms())
+            self._waiting.setdefault(host, deque()).append(waiting)
             self._waiting_count += 1
             self._begin_soon()
         elif self._takes_plain(host):
@@ -184,11 +197,13 @@ class TlsPort:
         self._begins = None
         of_host = Counter(each.host for each in self._handed_over.values() if each is not None)
         in_progress = of_host.total()
-        begun = 0
-        for host in list(islice(self._waiting, HOSTS_A_TURN)):
+        begun, since_ms = 0, self._clock.monotonic_ms() - WAITING_MS
+        for host in self._next_hosts():
             if begun == BEGUN_A_TURN or in_progress + begun == IN_PROGRESS_MAX:
                 break
-            if of_host[host] < OF_ONE_HOST_MAX:
+            while host in self._waiting and self._waiting[host][0].since_ms < since_ms:
+                self._next_of(host).close()
+            if host in self._waiting and of_host[host] < OF_ONE_HOST_MAX:
                 begun += 1
                 self._hand_over(self._next_of(host), host, self._context())
         if begun and in_progress + begun < IN_PROGRESS_MAX:
@@ -196,10 +211,21 @@ class TlsPort:
         elif self._waiting and self._give_way is None:
             self._give_way = self._loop.call_later(PATIENCE_MS / 1000, self._end_slow_ones)
 
+    def _next_hosts(self) -> list[str]:
+        known = [host for host in self._known if host in self._waiting]
+        return known + [host for host in islice(self._waiting, HOSTS_A_TURN) if host not in self._known]
+
+    def _make_room(self, host: str) -> None:
+        """For one more waiting connection of `host`: where there are too many, the oldest of the host with most is closed."""
+        if len(self._waiting.get(host, ())) >= WAITING_OF_ONE_HOST_MAX:
+            self._next_of(host).close()
+        elif self._waiting_count >= WAITING_MAX:
+            self._next_of(max(self._waiting, key=lambda each: len(self._waiting[each]))).close()
+
     def _next_of(self, host: str) -> socket.socket:
         """The connection of `host` that has waited for the longest time; its host's next turn is the last one."""
         queue = self._waiting.pop(host)
-        connection = queue.popleft()
+        connection = queue.popleft().connection
         self._waiting_count -= 1
         if queue:
             self._waiting[host] = queue
@@ -231,6 +257,11 @@ class TlsPort:
             await self._loop.connect_accepted_socket(
                 self._make, connection, ssl=context, ssl_handshake_timeout=timeout_s
             )
+            if context is not None:
+                self._known[host] = None
+                self._known.move_to_end(host)
+                if len(self._known) > KNOWN_HOSTS_MAX:
+                    self._known.popitem(last=False)
         except OSError as error:
             connection.close()
             if context is not None:
@@ -252,7 +283,12 @@ async def listening_sockets(host: str, port: int) -> list[socket.socket]:
     opened: list[socket.socket] = []
     try:
         for family, kind, protocol, _, address in dict.fromkeys(infos):
-            listening = socket.socket(family, kind, protocol)
+            try:
+                listening = socket.socket(family, kind, protocol)
+            except OSError as error:
+                if error.errno == errno.EAFNOSUPPORT and len(infos) > 1:
+                    continue  # as without IPv6
+                raise
             opened.append(listening)
             listening.setblocking(False)
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -261,6 +297,8 @@ async def listening_sockets(host: str, port: int) -> list[socket.socket]:
             chosen = opened[0].getsockname()[1] if port == 0 and len(opened) > 1 else port
             listening.bind((address[0], chosen, *address[2:]))
             listening.listen(BACKLOG)
+        if not opened:
+            raise OSError(errno.EAFNOSUPPORT, f"no address of {host} can be used")
     except BaseException:
         for listening in opened:
             listening.close()

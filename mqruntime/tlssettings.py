@@ -127,7 +127,8 @@ class TlsSettings(Settings):
             or self.tls_enable
             or self.tls_test_mode_enable
         )
-        return bool(asked or self.tls_config_file or self.tls_server_cert_path or self.tls_server_key_path)
+        named = self.tls_config_file or self.tls_server_cert_path or self.tls_server_key_path
+        return bool(asked or named or self.tls_server_need_client_auth is not ClientAuth.NONE)
 
     @field_validator("tls_server_mode", "tls_server_need_client_auth", mode="before")
     @classmethod
@@ -228,11 +229,22 @@ def tls_options(settings: TlsSettings) -> TlsOptions:
         why = "needs tls.server.certPath and tls.server.keyPath"
         raise SettingsError("tls.server.mode", mode.value, place, None, why)
     client_trust = merged.tls_server_trust_cert_path
-    asks = merged.tls_server_need_client_auth is not ClientAuth.NONE
-    if asks and client_trust is None and not merged.tls_test_mode_enable:
-        value = merged.tls_server_need_client_auth.value
-        why = "needs tls.server.trustCertPath, the CAs of clients"
-        raise SettingsError("tls.server.need.client.auth", value, place, None, why)
+    if merged.tls_server_need_client_auth is not ClientAuth.NONE:
+        value, why = merged.tls_server_need_client_auth.value, ""
+        if merged.tls_test_mode_enable:
+            why = "tls.test.mode.enable checks no certificate; set it to false"
+        elif server is None:
+            why = "needs tls.server.certPath and tls.server.keyPath: certificates are asked for over TLS only"
+        elif client_trust is None:
+            why = "needs tls.server.trustCertPath, the CAs of clients"
+        if why:
+            raise SettingsError("tls.server.need.client.auth", value, place, None, why)
+        if mode is TlsMode.PERMISSIVE and merged.tls_server_need_client_auth is ClientAuth.REQUIRE:
+            warnings.append(
+                "tls.server.need.client.auth=require: plain connections, which have none, are served, too"
+            )
+    if mode is TlsMode.ENFORCING and settings.tls_enable is False:
+        warnings.append("tls.enable=false: connections that this server opens are plain")
     named = (
         settings.tls_config_file,
         *_files(server),
@@ -258,6 +270,8 @@ def tls_options(settings: TlsSettings) -> TlsOptions:
 
 def _merged(settings: TlsSettings, path: Path, warnings: list[str]) -> TlsSettings:
     """`settings` with the values of the file at `path` in place of their own. Raises SettingsError."""
+    if path.exists() and not path.is_file():  # opening it might wait for ever
+        raise SettingsError("", "", str(path), None, "cannot be read: it is no file")
     try:
         parsed = parse(path.read_bytes())
     except OSError as error:

@@ -187,7 +187,7 @@ class NamesrvApp:
         return host_of(live.channel) == host_of(peer)
 
     def _refresh(self, peer: Peer, cluster: str, broker_addr: str) -> None:
-        if self._speaks_for(peer, cluster, broker_addr):
+        if peer.certificate.speaks_for(broker_addr) and self._speaks_for(peer, cluster, broker_addr):
             self.table.refresh(cluster, broker_addr, self._clock.monotonic_ms())
 
     def _heartbeat(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:

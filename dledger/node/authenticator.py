@@ -33,6 +33,10 @@ STRANGER = "stranger"
 """The label in the counts for all ids that are not in the list of members."""
 
 
+VOUCHED_MAX = 32
+"""Far more members than a group adds before this member has the entry that names them."""
+
+
 class TheirList(NamedTuple):
     """The sender's list of members in a message; empty if the sender is of an old version."""
 
@@ -123,12 +127,13 @@ class PeerAuthenticator:
         certificate: PeerCertificate = NOT_ASKED,
     ) -> MessageRefusal | None:
         """None if the request of `sender` is accepted."""
+        claimed = self.address_of(sender) or listed(theirs.text).get(sender, "")
+        if not certificate.speaks_for(claimed):  # before the message is noted in any way
+            return self._refuse(sender, MessageRefusal.CERTIFICATE, _other_certificate(sender, claimed))
         refusal = self._judge_list(sender, theirs)
         if refusal is not None:
             return refusal
         listed_at = self.address_of(sender)
-        if listed_at is not None and not certificate.speaks_for(listed_at):
-            return self._refuse(sender, MessageRefusal.CERTIFICATE, _other_certificate(sender, listed_at))
         checked = self._checks_addresses and listed_at is not None
         if checked and not await self._addresses.is_host(str(listed_at).rpartition(":")[0], remote_address):
             why = f"it comes from {remote_address}, and {sender} is listed at {listed_at}"
@@ -174,7 +179,9 @@ class PeerAuthenticator:
         known = (self.peers, self.vouched, self._before)
         return next((addresses[member] for addresses in known if member in addresses), None)
 
-    async def is_rival(self, sender: str, theirs: TheirList, remote_address: str) -> bool:
+    async def is_rival(
+        self, sender: str, theirs: TheirList, remote_address: str, certificate: PeerCertificate
+    ) -> bool:
         """Whether `sender` was started with another list that names this member, and sends from the sender's address in that
         list. False once the members have changed, because `sender` may then be a removed member that does not know of its
         removal."""
@@ -182,6 +189,8 @@ class PeerAuthenticator:
         host = others.get(sender, "").rpartition(":")[0]
         settings_differ = max(theirs.members_index, self.members_index) <= NO_INDEX
         named = settings_differ and self.self_id in others and bool(host)
+        if certificate.was_asked and others.get(sender) not in self.peers.values():
+            return False  # else any server with a certificate could end elections here
         return named and await self._addresses.is_host(host, remote_address)
 
     def _judge_list(self, sender: str, theirs: TheirList) -> MessageRefusal | None:
@@ -208,7 +217,7 @@ class PeerAuthenticator:
                 "a new one to the group"
             )
             return self._refuse(sender, MessageRefusal.PEERS, why)
-        if sender not in self._other_addresses:
+        if sender in self.peers and sender not in self._other_addresses:
             self._other_addresses.add(sender)
             logger.warning(
                 "peer=%s lists other addresses: here %s, there %s", sender, self.peer_list, theirs.text
@@ -225,7 +234,11 @@ class PeerAuthenticator:
         if sender in self.peers:
             return None
         shared = self.peers.keys() & others.keys() - {self.self_id}
-        if theirs.members_index > self.members_index and {self.self_id, sender} <= others.keys() and shared:
+        has_room = sender in self.vouched or len(self.vouched) < VOUCHED_MAX
+        is_newer = (
+            theirs.members_index > self.members_index and {self.self_id, sender} <= others.keys() and shared
+        )
+        if is_newer and has_room:
             self.vouched[sender] = others[sender]
             return None
         if sender in self._before:

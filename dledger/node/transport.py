@@ -268,7 +268,9 @@ class PeerTransport:
 
     async def judge_other_leader(self, envelope: Envelope, peer: Peer) -> None:
         """Handles a leader with another list of members that includes this member: this member must not lead too."""
-        if await self.guard.is_rival(envelope.sender, list_of(envelope), peer.remote_address):
+        if await self.guard.is_rival(
+            envelope.sender, list_of(envelope), peer.remote_address, peer.certificate
+        ):
             self.receiver.suppress_elections()
 
     def note_frames(self, peer: str, envelope: Envelope) -> None:

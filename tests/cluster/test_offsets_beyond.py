@@ -138,7 +138,9 @@ def test_limits_are_bounded() -> None:
 async def send(client: Client, *bodies: bytes) -> None:
     producer = client.producer("PG")
     for body in bodies:
-        assert (await producer.send("orders", body, queue_id=1, timeout_ms=20_000)).acknowledged
+        assert (
+            await producer.send("orders", body, queue_id=1, timeout_ms=20_000, patience_ms=20_000)
+        ).acknowledged
 
 
 def numbered(what: bytes, count: int) -> list[bytes]:

@@ -243,7 +243,7 @@ def test_a_promoted_slave_delivers_messages_it_holds_no_copy_of(role: str) -> No
                 await client.producer("producers").send("orders", b"later", properties={"DELAY": "1"})
 
         pair.run(delayed())
-        assert pair.caught_up()
+        world.run_until(pair.caught_up, 5_000)
         master, slave = pair.app(pair.master), pair.app(pair.slave)
         held = pair.end(pair.slave)
         with patch.object(

@@ -11,6 +11,7 @@ from simulation.worlds import run_seed_of
 REMEMBERED = {
     "cluster": {
         3_088_769_975_582_787: "retention of a copy of a broker",
+        33_000_005: "a full disk stops dispatch between a queue entry and its index entry",
         7_010: "queue files are lost, then the disk is full",
         7_034: "a queue whose messages and files are gone assigned offsets twice",
         20_000_004: "more outcomes of transactions than the bound",

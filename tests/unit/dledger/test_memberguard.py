@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dledger.node.authenticator import MessageRefusal, PeerAuthenticator, TheirList
+from dledger.node.authenticator import VOUCHED_MAX, MessageRefusal, PeerAuthenticator, TheirList
 from dledger.raft.membership import Members
 from dledger.raft.messages import HeartBeatRequest, HeartBeatResponse, ResultCode
 from mqruntime.peercertificate import MISSING, NOT_ASKED, PeerCertificate, names_in
@@ -111,7 +111,7 @@ def test_a_refusal_reports_a_different_member_list() -> None:
 def test_another_leader_is_a_rival_only_when_settings_differ() -> None:
     theirs = f"n3-10.0.0.4:1;{LIST}"
     for own, index, rival in ((-1, -1, True), (-1, 9, False), (7, -1, False)):
-        found = asyncio.run(guard(own).is_rival("n3", TheirList(theirs, index), "10.0.0.4:1"))
+        found = asyncio.run(guard(own).is_rival("n3", TheirList(theirs, index), "10.0.0.4:1", NOT_ASKED))
         assert found is rival
 
 
@@ -172,3 +172,36 @@ def test_a_member_of_a_newer_list_needs_a_certificate_too() -> None:
     wrong = of(("IP Address", "10.0.0.2"))
     assert judged(made, "n3", WITH_N3, 9, certificate=wrong) is MessageRefusal.CERTIFICATE
     assert judged(made, "n3", WITH_N3, 9, certificate=of(("IP Address", "10.0.0.4"))) is None
+
+
+@pytest.mark.parametrize("certificate", [of(("DNS", "alice")), of(), MISSING])
+@pytest.mark.parametrize(
+    ("text", "index"), [(LIST, -1), (WITH_N3, 9), (f"{LIST};zz-10.9.9.9:1", -1), ("", -2)]
+)
+def test_a_message_without_the_certificate_of_its_sender_leaves_no_trace(
+    certificate: PeerCertificate, text: str, index: int
+) -> None:
+    for sender in ("n1", "n3", "zz"):
+        made = guard(7)
+        made.knows_changes.add("n1")
+        others: list[str] = []
+        made.on_other_origin = others.append
+        assert judged(made, sender, text, index, certificate=certificate) is MessageRefusal.CERTIFICATE
+        assert (made.vouched, made.knows_changes, others) == ({}, {"n1"}, [])
+
+
+def test_a_rival_with_a_certificate_must_be_at_the_address_of_a_member() -> None:
+    def is_rival(text: str, certificate: PeerCertificate) -> bool:
+        return asyncio.run(guard(-1).is_rival("zz", TheirList(text, -1), "10.0.0.2:9", certificate))
+
+    stranger, renamed = f"{LIST};zz-10.0.0.2:7", "n0-10.0.0.1:1;zz-10.0.0.2:1"
+    assert is_rival(stranger, NOT_ASKED) and is_rival(renamed, NOT_ASKED)
+    own = of(("IP Address", "10.0.0.2"))
+    assert is_rival(renamed, own) and not is_rival(stranger, own)
+
+
+def test_the_members_of_newer_lists_are_remembered_up_to_a_bound() -> None:
+    made = guard(7)
+    for number in range(100):
+        judged(made, f"x{number}", f"{LIST};x{number}-10.0.0.4:1", 9)
+    assert len(made.vouched) == VOUCHED_MAX

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shutil
 import socket
 import ssl
@@ -227,6 +228,18 @@ def test_a_server_that_is_not_the_one_dialled_is_refused(pki: Pki, run: Run) -> 
     run(story())
 
 
+def test_the_common_name_of_a_certificate_is_no_host(pki: Pki, run: Run) -> None:
+    make_server(pki.folder, "localhost", ["10.9.9.9"], replace=True)
+
+    async def story() -> None:
+        port = await opened(pki.server(name="localhost"))
+        with pytest.raises(ConnectionRefusedError, match="certificate verify failed"):
+            await echoed(client_of(pki), port.port, host="localhost")
+        await ended(port)
+
+    run(story())
+
+
 def test_a_server_whose_certificate_names_other_addresses_is_refused(pki: Pki, run: Run) -> None:
     make_server(pki.folder, "narrow", [HOST], [f"{HOST}:1"], replace=True)
 
@@ -344,6 +357,33 @@ def test_one_host_does_not_take_all_places(pki: Pki, run: Run, monkeypatch: pyte
             writer.write(b"\x16\x03\x01")
         assert await echoed(client_of(pki), port.port) == b"hello."
         for _, writer in silent:
+            writer.close()
+        await ended(port)
+
+    run(story())
+
+
+def test_what_has_waited_for_long_is_closed_and_known_hosts_come_first(
+    pki: Pki, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tlsport, "PATIENCE_MS", 50)
+    monkeypatch.setattr(tlsport, "HANDSHAKE_MS", 3_600_000)
+
+    async def story() -> None:
+        port = await opened(pki.server("permissive"))
+        assert await echoed(client_of(pki), port.port) == b"hello."  # from now on a known host
+        monkeypatch.setattr(tlsport, "IN_PROGRESS_MAX", 1)
+        silent = []
+        for number in range(20):
+            source = f"127.0.0.{2 + number}"
+            silent.append(await asyncio.open_connection(HOST, port.port, local_addr=(source, 0)))
+            silent[-1][1].write(b"\x16\x03\x01")
+        assert await echoed(client_of(pki), port.port) == b"hello."
+        assert sum(reader.at_eof() for reader, _ in silent) < 10, "it did not wait for all of them"
+        monkeypatch.setattr(tlsport, "WAITING_MS", -1)
+        for reader, writer in silent:
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
             writer.close()
         await ended(port)
 
@@ -532,6 +572,45 @@ def test_a_changed_file_of_settings_counts_too(pki: Pki, run: Run, tmp_path: Pat
         await ended(port)
 
     run(story())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "tls.client.certPath=/tmp/a\\u0000b\ntls.client.keyPath=/k\n",
+        "tls.test.mode.enable=true\n",
+        "tls.server.keyPath=\n",
+    ],
+)
+def test_whatever_a_changed_file_says_the_next_good_one_counts(
+    pki: Pki, run: Run, tmp_path: Path, change: str
+) -> None:
+    file = tmp_path / "tls.properties"
+    own = f"tls.server.certPath={pki.folder}/all.pem\ntls.server.keyPath={pki.folder}/all.key\n"
+    file.write_text(own)
+
+    async def story() -> None:
+        found = network([f"tls.config.file={file}", "tls.enable=true"])
+        port = await found.listen(Echo, HOST, 0, REMOTING)
+        file.write_text(change if "keyPath=\n" in change else own + change)
+        await found.look()
+        assert await echoed(client_of(pki), port.port) == b"hello."
+        file.write_text(f"{own}\n")
+        await found.look()
+        assert found.reloads >= 1
+        assert await echoed(client_of(pki), port.port) == b"hello."
+        await ended(port)
+
+    run(story())
+
+
+@pytest.mark.parametrize("name", ["all.pem", "all.key", "ca.pem"])
+def test_a_fifo_in_place_of_a_file_is_an_error_at_once(pki: Pki, tmp_path: Path, name: str) -> None:
+    lines = [*copy_of(pki, tmp_path), f"tls.server.trustCertPath={tmp_path}/ca.pem"]
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(TlsUnusable, match=f"{name} cannot be read: it is no file"):
+        network([*lines, "tls.server.need.client.auth=optional"])
 
 
 def encrypted(pki: Pki, folder: Path, password: str) -> Path:

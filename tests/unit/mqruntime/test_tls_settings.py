@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,14 @@ def test_own_connections_use_tls_where_ports_enforce_it_unless_it_is_set() -> No
             "needs tls.server.trustCertPath, the CAs of clients",
         ),
         (["tls.server.need.client.auth=always"], "is none of none, optional, require"),
+        (
+            ["tls.server.need.client.auth=require", "tls.server.trustCertPath=/ca"],
+            "certificates are asked for over TLS only",
+        ),
+        (
+            [*PAIR, "tls.test.mode.enable=true", "tls.server.need.client.auth=require"],
+            "test.mode.enable checks no certificate",
+        ),
         (["tls.ha.plainHosts=a,b"], "a comma where ; is due"),
         (["tls.config.file=/nowhere/tls.properties"], "/nowhere/tls.properties: cannot be read"),
     ],
@@ -103,6 +112,11 @@ def test_a_wrong_value_in_the_file_is_reported_for_the_file(tmp_path: Path) -> N
             ["tls.server.need.client.auth=require", "tls.server.trustCertPath=/ca"],
             "without tls.server.authClient=true",
         ),
+        (
+            ["tls.server.need.client.auth=require", "tls.server.trustCertPath=/ca"],
+            "plain connections, which have none",
+        ),
+        (["tls.server.mode=enforcing", "tls.enable=false"], "connections that this server opens are plain"),
         (["tls.client.authServer=false"], "trusts whatever answers"),
         (["tls.test.mode.enable=true"], "anyone can be in between"),
     ],
@@ -115,3 +129,21 @@ def test_no_password_is_shown() -> None:
     settings = TlsSettings.load(None, [*PAIR, "tls.server.keyPassword=open sesame"])
     assert "sesame" not in settings.effective() and "sesame" not in repr(tls_options(settings))
     assert tls_options(settings).server == KeyPair(Path("/c.pem"), Path("/k.pem"), "open sesame")
+
+
+def test_a_question_for_certificates_makes_a_network_of_tls() -> None:
+    """Alone it is an error, and not a plain network."""
+    assert TlsSettings.load(None, ["tls.server.need.client.auth=require"]).names_tls
+
+
+def test_a_fifo_in_place_of_the_file_is_an_error_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "tls.properties")
+    with pytest.raises(SettingsError, match="tls.properties: cannot be read: it is no file"):
+        options_of(f"tls.config.file={tmp_path}/tls.properties")
+
+
+@pytest.mark.parametrize(
+    "key", ["tls.server.keyPasword", "tls.client.keyPassword", "innerClientAuthenticationCredentials"]
+)
+def test_no_error_shows_the_value_of_a_password_or_of_a_misspelt_one(key: str) -> None:
+    assert "geheim" not in str(SettingsError(key, "geheim", "file", 1, "is wrong"))
