@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from controller import requests
+from controller.claims import claims_of
 from controller.configuration import ControllerConfiguration
 from controller.counts import RequestCounts
 from controller.decision import Decision
@@ -30,6 +31,7 @@ from dledger.raft.actions import Role
 from dledger.raft.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from mqruntime.log import fields
 from remoting.bodies.replicas import BrokerReplicasInfo
+from remoting.certificateguard import CertificateGuard
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.controller import (
@@ -82,6 +84,7 @@ class RequestProcessor:
             router.add(code, self._written(read))
         for code, read in requests.READS.items():
             router.add(code, self._read(read))
+        CertificateGuard(self.node.clock).guard(router, claims_of(self.state))
 
     def connected(self, peer: Peer) -> None:
         peer.attributes[CONNECTION] = next(self._connections)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from controller.adoption import look_first
 from controller.awakeclock import AwakeClock
-from controller.claims import claims_of
 from controller.configuration import ControllerConfiguration
 from controller.counts import RequestCounts
 from controller.electionrecorder import ElectionRecorder
@@ -42,7 +41,6 @@ from mqruntime.httppages import HttpPages
 from mqruntime.log import fields
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
-from remoting.certificateguard import CertificateGuard
 from remoting.client import RemotingClient
 from remoting.limits import Limits
 from remoting.router import Router
@@ -137,7 +135,6 @@ class ControllerApp(NodeListener):
         self.node.register(router)
         MemberService(self.node, settings.group).register(router)
         processor.add_to(router)
-        CertificateGuard(clock).guard(router, claims_of(self.state))
         if settings.serves_metrics:
             self._counts.watch(router)
         self._server = RemotingServer(

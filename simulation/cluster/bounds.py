@@ -82,7 +82,7 @@ class ClusterBounds:
             "CommitLog._leaving": segments + 1,
             "IndexTable._files": indexes + 1,  # one may be on its way from the disk
             "IndexTable._unsynced": indexes + 1,
-            "IndexTable._prefixes": names,
+            "IndexTable._prefixes": names + queues,  # of a topic, and of the beginning of a key
             "ConsumeQueue._files[]": segments,
             "ConsumeQueue._files": 1 + max(of_queues.values(), default=0),
             "ConsumeQueue._names": 1 + max(of_queues.values(), default=0),
