@@ -33,8 +33,9 @@ def elect_master(
 ) -> Decision:
     """CONTROLLER_ELECT_MASTER (1002): a broker requests an election, or an operator designates the master.
 
-    The first election of a set elects the requesting broker, if it is registered and alive. A later election keeps a master
-    that is not known to be gone, and returns this master with code 2011 (CONTROLLER_MASTER_STILL_EXIST)."""
+    The first election of a set elects the requesting broker, if it is registered and alive. A later election without a
+    designated broker keeps the present master, unless the master is known to be gone or must yield to a broker that can
+    lead. If the master stays, the reply names it with code 2011 (CONTROLLER_MASTER_STILL_EXIST)."""
     known = state.known(broker_name)
     if known is None:
         return Decision(

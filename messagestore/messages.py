@@ -96,8 +96,8 @@ class ReplyForm(NamedTuple):
     before."""
 
     parts: tuple[bytes, ...]
-    id_prefix: bytes
-    ids_given: int
+    unique_key_prefix: bytes
+    unique_keys_given: int
 
 
 @dataclass(slots=True)

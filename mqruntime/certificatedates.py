@@ -9,7 +9,8 @@ import re
 from calendar import timegm
 from typing import NamedTuple
 
-SEQUENCE, INTEGER, VERSION = 0x30, 0x02, 0xA0
+VERSION = 0xA0
+"""The tag of an optional part before the others."""
 UTC_TIME, GENERALIZED_TIME = 0x17, 0x18
 TIME = re.compile(r"\d{14}Z", re.ASCII)
 BEGIN, END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"

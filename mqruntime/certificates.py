@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from mqruntime.hostports import check_address, check_host
-from mqruntime.peercertificate import ADDRESS_SCHEME
+from mqruntime.peercertificate import ADDRESS_SCHEME, ascii_name
 from mqruntime.tlssettings import KeyPair
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def make_server(
         raise CannotIssue(f"{name}: a server needs the host names and IP addresses that others reach it by")
     try:
         names = [check_host(host) for host in hosts]
-        uris = [ADDRESS_SCHEME + check_address(address) for address in addresses]
+        uris = [ADDRESS_SCHEME + ascii_name(check_address(address)) for address in addresses]
     except ValueError as error:
         raise CannotIssue(f"{name}: {error}") from None
     authority = _authority(folder)
@@ -151,7 +151,7 @@ def _general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ip_address(name.strip("[]")))
     except ValueError:
-        return x509.DNSName(name)
+        return x509.DNSName(ascii_name(name))
 
 
 def _authority(folder: Path) -> Issued:

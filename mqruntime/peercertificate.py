@@ -79,4 +79,12 @@ def _plain_host(host: str) -> str:
     try:
         return str(ip_address(bare))
     except ValueError:
-        return bare
+        return ascii_name(bare)
+
+
+def ascii_name(host: str) -> str:
+    """A host name as certificates have it: names with other letters in their ASCII form."""
+    try:
+        return host if host.isascii() else host.encode("idna").decode()
+    except UnicodeError:
+        return host

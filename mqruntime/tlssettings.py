@@ -219,8 +219,10 @@ def tls_options(settings: TlsSettings) -> TlsOptions:
         warnings.append(
             "tls.test.mode.enable=true: the other end is not checked, and anyone can be in between"
         )
-    server = _pair(merged, "server", place)
-    client = _pair(merged, "client", place) or server
+    own = merged.tls_server_cert_path, merged.tls_server_key_path, merged.tls_server_key_password
+    shown = merged.tls_client_cert_path, merged.tls_client_key_path, merged.tls_client_key_password
+    server = _pair(*own, "server", place)
+    client = _pair(*shown, "client", place) or server
     mode = settings.tls_server_mode
     if mode is None:
         has_certificate = server is not None or merged.tls_test_mode_enable
@@ -304,10 +306,9 @@ def _plain(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _pair(settings: TlsSettings, side: str, place: str) -> KeyPair | None:
-    certificate, key, password = (
-        getattr(settings, f"tls_{side}_{name}") for name in ("cert_path", "key_path", "key_password")
-    )
+def _pair(
+    certificate: Path | None, key: Path | None, password: SecretStr | None, side: str, place: str
+) -> KeyPair | None:
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:

@@ -2,11 +2,14 @@
 transaction, open until the transaction ends. Upstream: TransactionalMessageCheckService.
 
 Invariant: only a master that may write sends checks. Before the check of a half is sent, the half is put back: it is stored
-again with a higher count, and the new copy is confirmed. So each half is checked at most transactionCheckMax times, across all
-masters. If the producer group of a half has no connected producer, there is no check and the count stays. The half waits for
-fileReservedTime, and moves to the end of its queue when many halves follow it. If the producers have not read earlier checks,
-the half waits for room without delaying other groups. A half that is too long to be put back (a Java broker may have stored it)
-is checked in place, up to the limit by each master. Halves that no producer ended are copied to a topic of their own."""
+again with a higher count, and the new copy is confirmed. So each half is checked at most transactionCheckMax times, across
+all masters. If the producer group of a half has no connected producer, there is no check and the count stays. Such a half
+is abandoned once it is fileReservedTime overdue. Until then it is stored again at the end of its queue, with the same
+count, when many halves follow it. If too many bytes sent to every producer of the group are still unread, the halves of the
+group wait until a producer has read some. Halves of other groups are checked meanwhile. A half that is too long to be put
+back (a Java broker may have stored it) is checked without being stored again. Its checks are counted only in memory, so
+each new master may check it up to transactionCheckMax times again. Halves that no producer ended are copied to a topic of
+their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Queries connected consumers. The requests go to a broker with a connection of the consumer, which forwards them.
+"""Queries connected consumers. Each request goes to a broker to which the consumer is connected. The broker forwards it
+to the consumer.
 
 Invariant: a client is queried only through a broker at which the client is registered as online."""
 

@@ -111,7 +111,7 @@ def made(side: Side | None, folder: Path, **settings: str) -> AbstractContextMan
     if side is None:
         return Cluster.create(folder, brokers=BROKERS, broker_settings=settings)
     folder.mkdir()
-    return cluster_of(side, brokers=BROKERS, directory=folder, **settings)
+    return cluster_of(side, brokers=BROKERS, directory=folder, authority=None, **settings)
 
 
 @contextmanager

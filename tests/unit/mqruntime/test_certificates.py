@@ -46,6 +46,14 @@ def test_a_server_certificate_has_its_hosts_and_addresses(tmp_path: Path) -> Non
         )  # fmt: skip
 
 
+def test_a_name_with_other_letters_is_in_its_ascii_form(tmp_path: Path) -> None:
+    make_authority(tmp_path)
+    make_server(tmp_path, "b0", ["bücher.example"], ["bücher.example:10911"])
+    assert names_in(tmp_path / "b0.pem") == (
+        ["xn--bcher-kva.example"], [], ["rocketmq://xn--bcher-kva.example:10911"],
+    )  # fmt: skip
+
+
 def test_a_client_certificate_speaks_for_no_server(tmp_path: Path) -> None:
     make_authority(tmp_path)
     make_client(tmp_path, "alice")

@@ -29,6 +29,7 @@ Names = list[tuple[str, str]]
         ),
         ([("URI", "rocketmq://[0::1]:1")], ["[::1]:1"], ["[::1]:2"]),
         ([("URI", "https://h:1"), ("email", "h")], [], ["h:1"]),
+        ([("DNS", "xn--bcher-kva.example")], ["bücher.example:1", "BÜCHER.example:1"], ["bucher.example:1"]),
         ([], [], ["h:1", ":", ""]),
     ],
 )
