@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import ssl
 import stat
 import subprocess
@@ -22,6 +23,8 @@ from mqruntime.certificates import (
     self_signed_pair,
 )
 
+needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")
+
 
 def names_in(path: Path) -> tuple[list[str], list[str], list[str]]:
     certificate = x509.load_pem_x509_certificate(path.read_bytes())
@@ -33,6 +36,7 @@ def names_in(path: Path) -> tuple[list[str], list[str], list[str]]:
     )
 
 
+@needs_openssl
 def test_a_server_certificate_has_its_hosts_and_addresses(tmp_path: Path) -> None:
     make_authority(tmp_path)
     make_server(tmp_path, "b0", ["broker-0.example", "10.0.0.7", "[::1]"], ["10.0.0.7:10911"])
@@ -54,6 +58,7 @@ def test_a_name_with_other_letters_is_in_its_ascii_form(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+@needs_openssl
 def test_a_client_certificate_speaks_for_no_server(tmp_path: Path) -> None:
     make_authority(tmp_path)
     make_client(tmp_path, "alice")
@@ -113,6 +118,7 @@ def test_the_dates_are_read_as_another_library_reads_them(tmp_path: Path) -> Non
         assert ends_ms < (datetime.now(UTC) + timedelta(days=31)).timestamp() * 1000
 
 
+@needs_openssl
 def test_a_time_beyond_2049_is_read(tmp_path: Path) -> None:
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", tmp_path / "k", "-out", tmp_path / "c",

@@ -33,6 +33,8 @@ HOST = "127.0.0.1"
 REMOTING = Link.REMOTING
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
+needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")
+
 
 class Echo(asyncio.Protocol):
     """Sends back what it receives."""
@@ -481,6 +483,7 @@ def copy_of(pki: Pki, folder: Path) -> list[str]:
     ]
 
 
+@needs_openssl
 def test_a_renewed_certificate_is_served_and_open_connections_stay(
     pki: Pki, run: Run, tmp_path: Path
 ) -> None:
@@ -507,6 +510,7 @@ def test_a_renewed_certificate_is_served_and_open_connections_stay(
     run(story())
 
 
+@needs_openssl
 def test_a_renewed_certificate_of_the_same_key_is_served(pki: Pki, run: Run, tmp_path: Path) -> None:
     """Upstream waits for both files to change."""
     lines = copy_of(pki, tmp_path)
@@ -622,6 +626,7 @@ def encrypted(pki: Pki, folder: Path, password: str) -> Path:
     return folder / "locked.key"
 
 
+@needs_openssl
 def test_an_encrypted_key_is_opened_by_its_password_only(pki: Pki, tmp_path: Path) -> None:
     key = encrypted(pki, tmp_path, "sesame")
     lines = [
