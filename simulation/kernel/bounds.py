@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from mqruntime.repeatedfailures import KEPT_MAX
 from simulation.kernel.census import sizes
 from simulation.kernel.node import Node
 from simulation.kernel.process import Process
@@ -94,6 +95,7 @@ IN_FLIGHT = frozenset(
 )
 """Tables of requests that wait for an answer, a sync or their time."""
 DEADLINES = "Deadlines._heap"
+REPORTS = "RepeatedFailures._logged_ms"
 """Tables of deadlines. Answered requests stay in them until as many wait, or for some seconds."""
 LINKS = frozenset({"Connections.peers", "Mastership._connections", "Gate._links", "Gate._newcomers"})
 LINKS_OLD = 3
@@ -207,6 +209,8 @@ class Bounds:
                 most = IN_FLIGHT_MAX + hosts
             elif name.removesuffix("[]") in IN_FLIGHT:
                 most = IDLE_MAX + hosts if idle else IN_FLIGHT_MAX + hosts
+            elif name == REPORTS:
+                most = KEPT_MAX  # by host and reason, which others choose
             else:
                 passing = 0 if idle else IN_FLIGHT_MAX
                 most = expected.get(name, LINKS_OLD * hosts if name in LINKS else hosts + passing)
