@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,6 +28,7 @@ from mqruntime.tlssettings import ClientAuth, KeyPair, TlsMode, TlsOptions, TlsS
 logger = logging.getLogger(__name__)
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
+Stamps = tuple[tuple[int, int, int] | None, ...]
 
 LOOK_MS = 1_000
 EXPIRES_SOON_MS = 30 * 86_400_000
@@ -54,9 +55,8 @@ class TlsContexts:
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.num_tickets = (
-            0  # a session that goes on would not show its certificate again; making tickets costs 0.3 ms
-        )
+        context.num_tickets = 0  # a resumed session outlives its certificate; making tickets costs 0.3 ms
+        context.options |= ssl.OP_NO_TICKET  # the same for TLS 1.2
         if options.server is None:
             from mqruntime.certificates import CannotIssue, self_signed_pair
 
@@ -97,9 +97,9 @@ class TlsNetwork:
         """Reads the files. Raises SettingsError, TlsUnusable."""
         self._settings = settings
         self._clock = clock
-        self._contexts = TlsContexts(tls_options(settings))
-        self._stamps = self._now()
-        self._tried = self._stamps
+        self._contexts, self._stamps = self._loaded()
+        self._reported: object = None
+        """The changed files that are not used, and the reason."""
         self._reports = RepeatedFailures(REMIND_MS)
         self.reloads = self.failed_reloads = 0
 
@@ -162,30 +162,32 @@ class TlsNetwork:
 
     async def look(self) -> None:
         """Loads the files again if one has changed."""
-        stamps = await asyncio.to_thread(self._now)
-        if stamps == self._stamps:
-            return
+        there = self._stamps
         try:
-            contexts = await asyncio.to_thread(lambda: TlsContexts(tls_options(self._settings)))
+            there = await asyncio.to_thread(_stamps_of, self.options.files)
+            if there == self._stamps:
+                return
+            contexts, stamps = await asyncio.to_thread(self._loaded)
             if contexts.options.mode is not self.options.mode:
                 raise TlsUnusable(
                     "they would change the mode of open ports: restart, or put the certificate back"
                 )
         except (SettingsError, TlsUnusable, OSError, RuntimeError, MemoryError) as error:
-            if stamps == self._tried:
-                return  # reported before
-            self._tried = stamps
-            self.failed_reloads += 1
-            logger.error(
-                "changed TLS files not used", extra=fields(why=error, hint="the former ones stay in use")
-            )
-            return
-        self._contexts, self._stamps, self._tried = contexts, stamps, stamps
+            if (there, str(error)) != self._reported:
+                self._reported = there, str(error)
+                self.failed_reloads += 1
+                said = fields(why=error, hint="the former ones stay in use")
+                logger.error("changed TLS files not used", extra=said)
+            return  # tried again at the next look: the cause may be elsewhere
+        self._contexts, self._stamps, self._reported = contexts, stamps, None
         self.reloads += 1
         logger.info("TLS files loaded", extra=fields(files=" ".join(map(str, contexts.options.files))))
 
-    def _now(self) -> tuple[tuple[int, int, int] | None, ...]:
-        return tuple(map(_stamp, self.options.files))
+    def _loaded(self) -> tuple[TlsContexts, Stamps]:
+        """What the files say now. Their stamps are taken before they are read, so a later change is noticed."""
+        options = tls_options(self._settings)
+        stamps = _stamps_of(options.files)
+        return TlsContexts(options), stamps
 
     def _look_at_dates(self) -> None:
         validity, now_ms = self.validity, self._clock.now_ms()
@@ -220,10 +222,14 @@ def _validity_of(pair: KeyPair) -> Validity:
         raise TlsUnusable(f"{pair.certificate}: {error}") from None
 
 
+def _stamps_of(files: Iterable[Path]) -> Stamps:
+    return tuple(map(_stamp, files))
+
+
 def _stamp(path: Path) -> tuple[int, int, int] | None:
     """What changes with the file; None if there is none."""
     try:
         found = path.stat()
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a NUL in the name
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns

@@ -25,6 +25,10 @@ class AccessKeys(NamedTuple):
     access_key: str
     secret_key: str
 
+    def __repr__(self) -> str:
+        """Without the secret key."""
+        return f"AccessKeys({self.access_key!r})"
+
 
 def keys_of_environment(environment: Mapping[str, str] = os.environ) -> AccessKeys | None:
     """The keys in the file that MQ_CREDENTIALS_FILE names, in MQ_ACCESS_KEY and MQ_SECRET_KEY, or in `conf/tools.yml` of

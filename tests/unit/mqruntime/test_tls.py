@@ -267,6 +267,26 @@ def test_a_tls_client_does_not_become_plain_where_there_is_no_tls(pki: Pki, run:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_no_ticket_lets_a_session_outlive_its_certificate(
+    pki: Pki, run: Run, version: ssl.TLSVersion
+) -> None:
+    context = ssl.create_default_context(cafile=str(pki.ca))
+    context.minimum_version = context.maximum_version = version
+
+    async def story() -> None:
+        port = await opened(pki.server())
+        asking = await TlsConnector(context).connect(Asking, HOST, port.port, 10_000, REMOTING)
+        asking.transport.write(b"hello.")
+        assert await asking.came == b"hello."
+        session = asking.transport.get_extra_info("ssl_object").session
+        assert session is None or not session.has_ticket
+        asking.transport.abort()
+        await ended(port)
+
+    run(story())
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_both_versions_of_tls_are_served(pki: Pki, run: Run, version: ssl.TLSVersion) -> None:
     context = ssl.create_default_context(cafile=str(pki.ca))
     context.minimum_version = context.maximum_version = version
@@ -615,6 +635,27 @@ def test_a_fifo_in_place_of_a_file_is_an_error_at_once(pki: Pki, tmp_path: Path,
     os.mkfifo(tmp_path / name)
     with pytest.raises(TlsUnusable, match=f"{name} cannot be read: it is no file"):
         network([*lines, "tls.server.need.client.auth=optional"])
+
+
+def test_a_file_that_names_others_is_loaded_once(pki: Pki, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "tls.properties"
+    own = f"tls.server.certPath={pki.folder}/all.pem\ntls.server.keyPath={pki.folder}/all.key\n"
+    file.write_text(own)
+
+    async def story() -> None:
+        found = network(["tls.server.mode=enforcing", f"tls.config.file={file}"])
+        file.write_text(
+            f"{own}tls.server.need.client.auth=optional\ntls.server.trustCertPath={tmp_path}/late.pem\n"
+        )
+        for _ in range(3):
+            await found.look()
+        assert (found.reloads, found.failed_reloads) == (0, 1), "the named file is missing"
+        shutil.copy(pki.ca, tmp_path / "late.pem")
+        for _ in range(3):
+            await found.look()
+        assert (found.reloads, found.failed_reloads) == (1, 1)
+
+    run(story())
 
 
 def encrypted(pki: Pki, folder: Path, password: str) -> Path:

@@ -67,6 +67,10 @@ def test_what_cannot_be_used_is_an_error_without_the_secret(
     assert message in str(caught.value) and "geheim" not in str(caught.value)
 
 
+def test_keys_are_shown_without_the_secret() -> None:
+    assert "user" in repr(AccessKeys("user", "geheim")) and "geheim" not in f"{AccessKeys('user', 'geheim')}"
+
+
 def test_a_file_that_is_no_text_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "keys.yml").write_bytes(b"\xff\xfe")
     with pytest.raises(CredentialsUnusable, match="it is not UTF-8"):
