@@ -1,6 +1,6 @@
 cdef enum:
     KIND_OTHER, KIND_TOPIC, KIND_QUEUE_NUMS, KIND_QUEUE_ID, KIND_SYS_FLAG, KIND_BORN, KIND_FLAG, KIND_PROPERTIES, KIND_TIMES
-    KIND_BATCH
+    KIND_BATCH, KIND_ACCESS_KEY, KIND_SIGNATURE
     NEEDED = 1 << KIND_TOPIC | 1 << KIND_QUEUE_ID | 1 << KIND_PROPERTIES
 
 cdef enum:
@@ -16,7 +16,9 @@ cdef enum:
     UNIQUE_NAME_BYTES = 8
     UNNAMED = -1
     SENDS_FIRST = 16
-    TOPICS_MOST = 64            # of one receive: each send looks for its own among them
+    TOPICS_MOST = 64            # of one receive: each send looks for its own among them; as many access keys
+    SIGNERS_MOST = 64           # pairs of the two
+    UNSIGNED = -1
     TEXT_FIRST = 4096
 
 
@@ -32,12 +34,19 @@ cdef struct Send:
     Py_ssize_t topic
     Py_ssize_t text_at          # properties, in the text of all
     Py_ssize_t text_bytes
+    Py_ssize_t sent_bytes       # of the properties as sent: without a PIECE_END that was added
     Py_ssize_t unique_at        # the value of UNIQ_KEY, there too
     Py_ssize_t unique_bytes     # UNNAMED: of a batch that has none
     Py_ssize_t body_at          # in the buffer
     Py_ssize_t body_bytes
     Py_ssize_t members          # records that it becomes, and their bytes; once measured
     Py_ssize_t stored_bytes
+    Py_ssize_t ext_at           # the ext fields, in the buffer
+    Py_ssize_t access_key       # its number; or UNSIGNED
+    Py_ssize_t signature_at     # in the buffer
+    Py_ssize_t signature_bytes
+    Py_ssize_t values_at        # of a signed one: the values that are signed in front of the body, in the text of all
+    Py_ssize_t values_bytes
 
 
 cdef class Sends:
@@ -48,6 +57,8 @@ cdef class Sends:
     cdef readonly int code
     cdef readonly list topics
     cdef readonly Py_ssize_t unnamed
+    cdef list access_keys           # None: there are none
+    cdef list pairs                 # of access key and topic; None without access keys
     cdef Held held
     cdef Send* sends
     cdef Py_ssize_t count
@@ -93,16 +104,21 @@ cdef class Sends:
         return 0
 
     cdef Py_ssize_t topic_number(self, Bytes* memory, Py_ssize_t at, Py_ssize_t size) except -2:
-        cdef Py_ssize_t number
-        cdef Bytes known
-        for number in range(len(self.topics) - 1, -1, -1):
-            known = bytes_of(<bytes>self.topics[number])
-            if same(memory, at, size, <char*>known.data, known.size):
-                return number
-        if len(self.topics) == TOPICS_MOST or not holds(memory, at, size):
-            return -1
-        self.topics.append(PyBytes_FromStringAndSize(<char*>memory.data + at, size))
-        return len(self.topics) - 1
+        return number_of(self.topics, memory, at, size)
+
+    cdef Py_ssize_t access_key_number(self, Bytes* memory, Py_ssize_t at, Py_ssize_t size) except -2:
+        if self.access_keys is None:
+            self.access_keys = []
+        return number_of(self.access_keys, memory, at, size) if size else -1
+
+    @property
+    def signers(self):
+        """See native.pyi."""
+        return [(b"", topic) for topic in self.topics] if self.pairs is None else self.pairs
+
+    def signed_by(self, states):
+        """See native.pyi."""
+        return all_signed(self, states)
 
     def queues_within(self, list limits):
         """Whether each send names a queue below the limit of its topic."""
@@ -125,6 +141,20 @@ cdef class Sends:
             self, target, at, physical_offset, gap, lead, next_offsets, store_timestamp, born_host, store_host,
             added_properties, reply,
         )
+
+
+cdef Py_ssize_t number_of(list texts, Bytes* memory, Py_ssize_t at, Py_ssize_t size) except -2:
+    # The text's place in the list, to which a new text is added; -1 if the list is full.
+    cdef Py_ssize_t number
+    cdef Bytes known
+    for number in range(len(texts) - 1, -1, -1):
+        known = bytes_of(<bytes>texts[number])
+        if same(memory, at, size, <char*>known.data, known.size):
+            return number
+    if len(texts) == TOPICS_MOST or not holds(memory, at, size):
+        return -1
+    texts.append(PyBytes_FromStringAndSize(<char*>memory.data + at, size))
+    return len(texts) - 1
 
 
 def read_sends(view, Py_ssize_t begin, Py_ssize_t end, Py_ssize_t frame_bytes_max, Py_ssize_t header_bytes_max):
@@ -161,6 +191,8 @@ def read_sends(view, Py_ssize_t begin, Py_ssize_t end, Py_ssize_t frame_bytes_ma
         found.count += 1
         at = frame_end
     if not found.count or memory.strayed or found.text.strayed:
+        return None
+    if found.access_keys is not None and not (put_all_values(found) and pair_up(found)):
         return None
     if 0 < end - at < 8 and end - at >= 4 and not 8 <= 4 + (number_at(memory, at, 4) & 0xFFFFFFFF) <= frame_bytes_max:
         return None
@@ -311,14 +343,23 @@ cdef inline int kind_of(int name) noexcept:
     return KIND_OTHER
 
 
+cdef inline int long_kind_of(Bytes* memory, Py_ssize_t at, Py_ssize_t size) noexcept:
+    # What a member is whose name has more than one letter.
+    if same(memory, at, size, b"AccessKey", 9):
+        return KIND_ACCESS_KEY
+    if same(memory, at, size, b"Signature", 9):
+        return KIND_SIGNATURE
+    return KIND_OTHER
+
+
 cdef Py_ssize_t read_ext(Sends found, Bytes* memory, Py_ssize_t at, Py_ssize_t end, Send* send) except -2:
     # Where the object ends; -1 where it is not that of a plain send.
     cdef Py_ssize_t key_at, key_end, value_at, value_end
     cdef int kind, seen = 0
-    cdef long long value = 0
     send.sys_flag = send.own_flag = send.times = 0
     send.born = 0
     send.batch = False
+    send.ext_at, send.access_key, send.signature_bytes = at, UNSIGNED, 0
     if memory.data[at] != 0x7B:
         return -1
     at += 1
@@ -336,7 +377,10 @@ cdef Py_ssize_t read_ext(Sends found, Bytes* memory, Py_ssize_t at, Py_ssize_t e
         if at >= end or memory.data[at] != 0x22:
             return -1
         value_at = at + 1
-        kind = kind_of(memory.data[key_at]) if key_end - key_at == 1 else KIND_OTHER
+        if key_end - key_at == 1:
+            kind = kind_of(memory.data[key_at])
+        else:
+            kind = long_kind_of(memory, key_at, key_end - key_at)
         if kind != KIND_OTHER:
             if seen & 1 << kind:
                 return -1
@@ -347,32 +391,8 @@ cdef Py_ssize_t read_ext(Sends found, Bytes* memory, Py_ssize_t at, Py_ssize_t e
                 return -1
         else:
             value_end = text_end(memory, value_at, end)
-            if value_end < 0:
+            if value_end < 0 or not read_value(found, memory, kind, value_at, value_end, send):
                 return -1
-            if kind == KIND_TOPIC:
-                send.topic = found.topic_number(memory, value_at, value_end - value_at)
-                if send.topic < 0:
-                    return -1
-            elif kind == KIND_QUEUE_NUMS:
-                if whole_end(memory, value_at, value_end, &value) != value_end:
-                    return -1
-            elif kind == KIND_QUEUE_ID:
-                if not i32_in(memory, value_at, value_end, &send.queue_id) or send.queue_id < 0:
-                    return -1
-            elif kind == KIND_SYS_FLAG:
-                if not i32_in(memory, value_at, value_end, &send.sys_flag) or send.sys_flag & TRANSACTION:
-                    return -1
-            elif kind == KIND_BORN:
-                if whole_end(memory, value_at, value_end, &send.born) != value_end:
-                    return -1
-            elif kind == KIND_FLAG:
-                if not i32_in(memory, value_at, value_end, &send.own_flag):
-                    return -1
-            elif kind == KIND_TIMES:
-                if not i32_in(memory, value_at, value_end, &send.times):
-                    return -1
-            elif kind == KIND_BATCH:
-                send.batch = is_true(memory, value_at, value_end - value_at)
         at = after_space(memory, value_end + 1, end)
         if at >= end:
             return -1
@@ -383,6 +403,34 @@ cdef Py_ssize_t read_ext(Sends found, Bytes* memory, Py_ssize_t at, Py_ssize_t e
         if memory.data[at] != 0x2C:
             return -1
         at += 1
+
+
+cdef inline int read_value(Sends found, Bytes* memory, int kind, Py_ssize_t at, Py_ssize_t end, Send* send) except -1:
+    # Whether a plain send may have this value; read_properties reads that of the properties.
+    cdef long long value = 0
+    if kind == KIND_TOPIC:
+        send.topic = found.topic_number(memory, at, end - at)
+        return send.topic >= 0
+    if kind == KIND_QUEUE_NUMS:
+        return whole_end(memory, at, end, &value) == end
+    if kind == KIND_QUEUE_ID:
+        return i32_in(memory, at, end, &send.queue_id) and send.queue_id >= 0
+    if kind == KIND_SYS_FLAG:
+        return i32_in(memory, at, end, &send.sys_flag) and not send.sys_flag & TRANSACTION
+    if kind == KIND_BORN:
+        return whole_end(memory, at, end, &send.born) == end
+    if kind == KIND_FLAG:
+        return i32_in(memory, at, end, &send.own_flag)
+    if kind == KIND_TIMES:
+        return i32_in(memory, at, end, &send.times)
+    if kind == KIND_BATCH:
+        send.batch = is_true(memory, at, end - at)
+    elif kind == KIND_ACCESS_KEY:
+        send.access_key = found.access_key_number(memory, at, end - at)
+        return send.access_key >= 0
+    elif kind == KIND_SIGNATURE:
+        send.signature_at, send.signature_bytes = at, end - at
+    return 1
 
 
 cdef inline bint is_true(Bytes* memory, Py_ssize_t at, Py_ssize_t size) noexcept:
@@ -411,7 +459,7 @@ cdef Py_ssize_t read_properties(Sends found, Bytes* memory, Py_ssize_t at, Py_ss
     cdef Py_ssize_t begin = found.text_used, out = found.text_used, piece = found.text_used, name_end = -1
     cdef Py_ssize_t unique = -1, size
     cdef int byte, high, low
-    cdef bint is_piece_end
+    cdef bint is_ended = False
     if not holds(text, begin, end - at + 1):
         return -1
     while True:
@@ -424,6 +472,7 @@ cdef Py_ssize_t read_properties(Sends found, Bytes* memory, Py_ssize_t at, Py_ss
                 break
             at -= 1  # read again, behind the end of the last piece
             byte = PIECE_END
+            is_ended = True
         elif byte == 0x5C:
             if at >= end:
                 return -1
@@ -484,6 +533,6 @@ cdef Py_ssize_t read_properties(Sends found, Bytes* memory, Py_ssize_t at, Py_ss
         byte = text.data[size]
         if byte < 0x20 or byte > 0x7E or byte == 0x22 or byte == 0x5C:
             return -1
-    send.text_at, send.text_bytes = begin, out - begin
+    send.text_at, send.text_bytes, send.sent_bytes = begin, out - begin, out - begin - is_ended
     found.text_used = out
     return at - 1

@@ -2,24 +2,34 @@
 
 A *plain* send: a JSON header of code 310 or 320 whose members are those that clients write, in ASCII and without escapes but
 in the properties; to a queue that it names, with a UNIQ_KEY if it is no batch, waiting for replicas, neither delayed nor timed
-nor part of a transaction; those that are read together name few topics. A *plain* record: of version 1, with IPv4 hosts and
-ASCII values. What is not plain is for the modules of Python."""
+nor part of a transaction; those that are read together name few topics. A plain send may be *signed*, which means that it has
+an AccessKey that is not empty. Then its ext fields are few, no key occurs twice, and there is no `_UNIQUE_KEY_QUERY`, because
+old clients do not sign that field; sends that are read together have few pairs of access key and topic. Whether the Signature
+is right, or present, makes no difference. A *plain* record: of version 1, with IPv4 hosts and ASCII values. What is not plain
+is for the modules of Python."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 SOURCES: int
 
 class Sends:
-    """Plain sends of the frames `view[begin:end]`, which have one `code`; `topics` are those they name, each once. Valid as
-    long as the buffer holds what it held."""
+    """Plain sends of the frames `view[begin:end]`, which have one `code`; `topics` are those they name, each once. `signers`
+    are their pairs of access key and topic, each once, in the order of their first sends; the access key of an unsigned send is
+    empty. Valid as long as the buffer holds what it held."""
 
     view: memoryview
     begin: int
     end: int
     code: int
     topics: list[bytes]
+    signers: list[tuple[bytes, bytes]]
     unnamed: int  # batches without a UNIQ_KEY
+
+    def signed_by(self, states: Mapping[bytes, tuple[Any, Any]]) -> bool:
+        """Whether each send has an AccessKey of `states` and the Signature of remoting.signing. `states`: by access key, two
+        hashlib.sha1 objects that have taken the inner and the outer pad of RFC 2104, made of the secret key. They do not
+        change."""
 
     def queues_within(self, limits: list[int]) -> bool:
         """Whether each names a queue id below the limit of its topic."""

@@ -12,11 +12,12 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from zlib import crc32
 
-SOURCES = 4
+SOURCES = 5
 
 include "memory.pxi"
 include "checksum.pxi"
 include "frames.pxi"
+include "signatures.pxi"
 include "records.pxi"
 include "ledger.pxi"
 include "entries.pxi"

@@ -283,7 +283,7 @@ def test_a_batch_with_contradicting_sizes_is_refused(body: bytes) -> None:
         {"e": "-1"}, {"e": "4"}, {"e": "x"}, {"e": ""}, {"e": str(2**31)}, {"e": "١"}, {"e": "+1"}, {"e": " 1"},
         {"f": "4"}, {"f": "8"}, {"f": str(2**40)}, {"h": str(-(2**31))}, {"g": str(2**70)}, {"d": "x"}, {"j": "1_0"},
         {"b": ""}, {"b": "none"}, {"b": "SCHEDULE_TOPIC_XXXX"}, {"b": "%RETRY%CG"}, {"b": "T" * 130}, {"b": "caf\xe9"},
-        {"m": "1"},
+        {"m": "1"}, {"AccessKey": ""}, {"AccessKey": "caf\xe9"}, {"AccessKey": "user", "_UNIQUE_KEY_QUERY": "true"},
     ],
 )  # fmt: skip
 def test_special_sends_take_the_pure_path(fields: dict[str, str]) -> None:
@@ -300,6 +300,8 @@ def test_special_sends_take_the_pure_path(fields: dict[str, str]) -> None:
         {"i": "UNIQ_KEY\x01a"}, {"i": PLAIN_PROPERTIES + "XDELAY\x013\x02"}, {"i": PLAIN_PROPERTIES + 'q\x01"\\/\b\n\x02'},
         {"i": "UNIQ_KEY\x01a\x02UNIQ_KEY\x01b\x02"}, {"i": "UNIQ_KEY\x01\x02WAIT\x01true"}, {"f": "1"}, {"f": str(0x31)},
         {"h": "-5"}, {"j": "3"}, {"g": "0"}, {"m": "yes"}, {"z": "whatever"}, {"l": "16"},
+        {"AccessKey": "user", "SecurityToken": "", "Signature": "A" * 27 + "="}, {"Signature": ""},
+        {"_UNIQUE_KEY_QUERY": "true"},
     ],
 )  # fmt: skip
 def test_plain_sends_take_the_compiled_path(fields: dict[str, str]) -> None:
@@ -400,7 +402,7 @@ fields = st.fixed_dictionaries(
         "b": st.sampled_from(["orders", "orders", "others", "SCHEDULE_TOPIC_XXXX", "%RETRY%CG", "new", "caf\xe9", ""])
         | st.sampled_from(LONG_TOPICS),
         "d": numbers, "e": numbers, "f": numbers, "g": numbers, "h": numbers, "j": numbers,
-        "m": st.sampled_from(["true", "false", "1", "yes"]), "n": texts, "zz": texts,
+        "m": st.sampled_from(["true", "false", "1", "yes"]), "n": texts, "zz": texts, "AccessKey": texts, "Signature": texts,
     },
 )  # fmt: skip
 members = st.builds(
