@@ -11,6 +11,7 @@ import logging
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from broker.access.requests import AccessRequests
 from broker.admin.nocontrollers import refuse_controllers_requests, refuse_role_changes
 from broker.admin.retention import RetentionRequests
 from broker.clients.assignments import Assignments
@@ -23,6 +24,7 @@ from broker.modes import (
     group_figures,
     group_roles,
     group_tables,
+    guard_members,
     replicated_log,
 )
 from broker.neighbours.neighbours import Neighbours
@@ -164,6 +166,7 @@ class BrokerApp:
                 clock=clock,
                 network=runtime.network,
                 random=runtime.random,
+                follows=self._neighbours.facts.is_sure,
                 tasks=self._tasks,
                 memory_bytes=runtime.memory_bytes,
             )
@@ -249,7 +252,17 @@ class BrokerApp:
             name_servers=settings.name_servers,
             clock=self._clock,
         ).add_to(router)
-        PassedDeletions(self.membership, client, requests.forwarding.naps).guard(router)
+        deletions = PassedDeletions(self.membership, client, requests.forwarding.naps)
+        deletions.guard(router)
+        AccessRequests(
+            self.tables,
+            requests.agreement,
+            settings,
+            requests.access,
+            self.membership,
+            deletions.of_master,
+            self._clock,
+        ).add_to(router)
         if isinstance(self._log, CopiedLog):
             self._resync.add_to(router)
         else:
@@ -274,6 +287,8 @@ class BrokerApp:
                 log, membership, self._manager, self._switch, self._events, self._health, self._clock
             )
             log.member.before_change(requests.agreement.why_not_replicated)
+            if settings.authentication_enabled:
+                guard_members(log, settings, self.tables, self._clock)
             return
         self._links = links = log.replication
         links.speaks_through(self._manager, ReplicaTable(settings.broker_name, self._controllers))

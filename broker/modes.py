@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from broker.access.control import guard_of
 from broker.replication.acknowledgement import Acknowledgement
 from broker.replication.groupacknowledgement import GroupAcknowledgement
 from broker.replication.pairacknowledgement import PairAcknowledgement, StoredHere
@@ -33,6 +34,7 @@ from mqruntime.clock import Clock
 from mqruntime.runtime import Runtime
 from mqruntime.segments import SegmentDirectory
 from mqruntime.settings import SettingsError
+from remoting.signing import Signer
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -113,6 +115,7 @@ def _group_log(
         runtime=runtime,
         on_fatal=on_fatal,
         why_no_members=why_no_members,
+        signer=Signer.of(settings.inner_keys),
     )
     store = LedgerStore(runtime, settings, member, restart=restart, on_fatal=on_fatal)
     LedgerRepair(store, member, runtime.clock)
@@ -188,3 +191,12 @@ def check(settings: BrokerSettings, segments: SegmentDirectory) -> None:
     found = [folder for folder in segments.subdirectories() if folder.startswith(RAFT_MODE)]
     if settings.raft_group is None and found:
         raise RaftModeStore(found[0])
+
+
+def guard_members(log: GroupLog, settings: BrokerSettings, tables: Tables, clock: Clock) -> None:
+    """Check the requests on the port for members of the group."""
+    from raftstore.needs import group_member_table  # as above
+
+    guard_of(group_member_table(settings.broker_cluster_name), settings, tables, clock).guard(
+        log.member.router
+    )

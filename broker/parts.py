@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
@@ -34,6 +35,8 @@ class Parts:
     clock: Clock
     network: Network
     random: Random
+    follows: Callable[[int], bool]
+    """Whether this slave's tables were its master's so many ms ago."""
     tasks: Tasks
     """Runs the work that is left after a request."""
     memory_bytes: int

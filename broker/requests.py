@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from accesscontrol.guard import AccessGuard
+from broker.access.control import access_of, make_first_administrator
+from broker.access.needs import send_need
 from broker.admin.status import StatusRequests
 from broker.admin.tables import add_table_requests
 from broker.clients.groups import ConsumerGroups
@@ -21,7 +24,7 @@ from broker.metrics.latencies import Latencies
 from broker.metrics.recent import RecentTotals
 from broker.metrics.totals import Totals
 from broker.metrics.transactiontotals import TransactionTotals
-from broker.neighbours.agreement import MetadataReplication
+from broker.neighbours.agreement import LEASE_MS, MetadataReplication
 from broker.parts import Parts
 from broker.pulls.admission import PullAdmission
 from broker.pulls.direction import PullRouting
@@ -50,6 +53,7 @@ from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
 from remoting.router import Router
+from remoting.signing import Signer
 
 CLIENTS_THEMSELVES = (
     RequestCode.HEART_BEAT,
@@ -59,6 +63,8 @@ CLIENTS_THEMSELVES = (
 )
 """Requests that a broker answers by itself even when it only forwards, because consumers send heartbeats to all brokers of a
 set."""
+
+UNSURE = "this broker has not heard from the other replicas for a moment, and may not know the present users; ask again"
 
 
 class WriteAdmission:
@@ -97,6 +103,14 @@ class Requests:
         self.consumers = ConsumerGroups(tables.filters)
         self._provisional = ProvisionalSubscriptions(self.consumers)
         self._requesters = Requesters(self.consumers)
+        self.access = access_of(
+            settings,
+            tables,
+            parts.clock,
+            self._requesters.is_former,
+            self._why_unsure,
+            self._why_not_refuse,
+        )
         self._reading = ReadGate(parts.membership, settings)
         self.unsupported = UnsupportedRequests()
         self.router.on_unserved = self.unsupported.asked
@@ -109,6 +123,7 @@ class Requests:
         self._add_clients()
         self._add_hand_over()
         parts.events.role_taken.add(self._rebalance_consumers)
+        self._add_access()
         self.forwarding.guard(self.router)
 
     # The features, in the order in which they are notified of an event
@@ -143,6 +158,7 @@ class Requests:
             parts.network,
             carried_max=settings.waiting_sends_max,
             forward_ms=max(FORWARD_MS, 1000 * settings.shutdown_forward_seconds),
+            signer=Signer.of(settings.inner_keys),
         )
         forwarding.own_id = lambda: membership.broker_id
         self._writing = WriteAdmission(membership, forwarding)
@@ -261,7 +277,7 @@ class Requests:
             clock=parts.clock,
             settings=settings,
         )
-        EndTransaction(transactions, store, self._gate).add_to(self.router)
+        EndTransaction(transactions, store, self._gate, self.access).add_to(self.router)
         self.forwarding.on_release(delivery.soon)
         for feature in (delivery, transactions, check_back):
             events.confirmed.add(feature.acknowledged)
@@ -306,6 +322,7 @@ class Requests:
             permission=lambda: settings.broker_permission,
             delay_levels=levels,
             tasks=parts.tasks,
+            access=self.access,
             totals=self.totals,
             latencies=self.latencies,
         )
@@ -339,7 +356,10 @@ class Requests:
     def _add_administration(self) -> None:
         parts = self._parts
         membership, settings, tables = parts.membership, parts.settings, parts.tables
-        self.agreement = MetadataReplication(tables, membership, parts.ha, settings, parts.clock)
+        self.agreement = MetadataReplication(
+            tables, membership, parts.ha, settings, parts.clock, is_late=self.forwarding.naps.is_late
+        )
+        parts.events.role_taken.add(self.agreement.role_taken)
         add_table_requests(
             self.router,
             settings=settings,
@@ -352,6 +372,7 @@ class Requests:
             on_moved=self.pulls.moved,
             recent=self._recent,
             clock=parts.clock,
+            access=self.access,
         )
         status = StatusRequests(
             settings=settings,
@@ -412,10 +433,31 @@ class Requests:
         if taken.became_master:
             self.clients.notify_all_groups()
 
+    def _add_access(self) -> None:
+        parts = self._parts
+        if isinstance(self.access, AccessGuard):
+            self.forwarding.on_passing_to_ours = self.access.name_client
+            parts.tables.on_access_changed(
+                self.pulls.ask_again
+            )  # who waits for messages may have lost the right
+            parts.events.role_taken.add(partial(make_first_administrator, parts.settings, parts.tables))
+
+    def _why_unsure(self, code: int) -> str | None:
+        """Why this broker may not know the present users and policies; None if it knows them. See agreement.LEASE_MS."""
+        return None if self.forwarding.checks_later(code) else self._why_not_refuse()
+
+    def _why_not_refuse(self) -> str | None:
+        """The same for a refusal, after which no other broker checks the request."""
+        is_sure = self.agreement.is_sure or self._parts.follows(LEASE_MS)
+        return None if is_sure else UNSURE
+
     # Life cycle
 
     def all_added(self) -> None:
-        """Called when every handler is in the router. While metrics are on, latencies are observed from now on."""
+        """Called when every handler is in the router. From now on requests are checked, and while metrics are on, latencies are
+        observed."""
+        if isinstance(self.access, AccessGuard):
+            self.access.guard(self.router, send_need)
         if self.latencies is not None:
             self.latencies.watch(self.router)
 

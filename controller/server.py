@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from accesscontrol.port import PortAccess
 from controller.adoption import look_first
 from controller.awakeclock import AwakeClock
 from controller.configuration import ControllerConfiguration
@@ -23,6 +24,7 @@ from controller.handover import HandOver
 from controller.holdingsfile import HoldingsFile
 from controller.leaderless import log_leaderless
 from controller.livebrokers import LiveBrokers
+from controller.needs import CLUSTER, controller_table
 from controller.notify import Notifier
 from controller.processor import RequestProcessor
 from controller.runner import CommandRunner
@@ -135,6 +137,10 @@ class ControllerApp(NodeListener):
         self.node.register(router)
         MemberService(self.node, settings.group).register(router)
         processor.add_to(router)
+        self._access = PortAccess(
+            settings, controller_table(), server="controller", cluster=CLUSTER, clock=clock
+        )
+        self._access.guard(router)
         if settings.serves_metrics:
             self._counts.watch(router)
         self._server = RemotingServer(
@@ -161,6 +167,7 @@ class ControllerApp(NodeListener):
         if self.settings.serves_metrics:
             self.probes = await self._serve_probes()
         self._tasks.start(self._awake_clock.run(), name="stay awake")
+        self._tasks.start(self._access.run(), name="watch administrators")
         self._tasks.start(self._guard.watch(), name="watch masters")
         self._tasks.start(self._recorder.run(), name="save elections")
         self._tasks.start(self._holdings_file.run(), name="save holdings")

@@ -9,10 +9,10 @@ from typing import ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from accesscontrol.settings import PortAccessSettings
 from dledger.raft.membership import parsed_peers
 from dledger.raft.settings import DLedgerSettings
 from mqruntime.hostports import check_host
-from mqruntime.innercredentials import InnerCredentialsSettings
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.nettykeys import NETTY_SERVER_KEYS
 from mqruntime.settings import OURS
@@ -22,11 +22,12 @@ TIMING = DLedgerSettings()
 ALWAYS_BLACK_LISTED = frozenset({"rocketmqHome"})
 
 
-class ControllerSettings(MetricsSettings, TlsSettings, InnerCredentialsSettings):
+class ControllerSettings(MetricsSettings, TlsSettings, PortAccessSettings):
     """The settings of a controller. Scan intervals are only upper bounds, because a lost master is usually noticed at once."""
 
     IGNORED: ClassVar[frozenset[str]] = (
         MetricsSettings.IGNORED
+        | PortAccessSettings.ACCESS_IGNORED
         | NETTY_SERVER_KEYS
         | frozenset(
             {
@@ -44,9 +45,9 @@ class ControllerSettings(MetricsSettings, TlsSettings, InnerCredentialsSettings)
     UPSTREAM: ClassVar[dict[str, str]] = (
         MetricsSettings.UPSTREAM
         | TlsSettings.UPSTREAM
+        | PortAccessSettings.ACCESS_UPSTREAM
         | {
             "bindAddress": "every address",
-            "innerClientAuthenticationCredentials": OURS,
             "controllerDLegerGroup": "null",
             "controllerDLegerPeers": "null",
             "controllerDLegerSelfId": "null",

@@ -31,8 +31,10 @@ from mqruntime.slices import whole
 from mqruntime.tls import network_of_environment
 from mqruntime.tlsconnector import connector_of_environment
 from mqruntime.tlsfiles import TlsUnusable
+from mqruntime.toolcredentials import CredentialsUnusable, keys_of_environment
 from remoting.client import RemotingClient
 from remoting.errors import RemotingError
+from remoting.signing import Signer
 
 T = TypeVar("T")
 
@@ -298,11 +300,14 @@ def asked(
 
     try:
         connector = connector_of_environment()
-    except TlsUnusable as error:
+        signer = Signer.of(keys_of_environment())
+    except (TlsUnusable, CredentialsUnusable) as error:
         raise click.UsageError(str(error)) from None
 
     async def run() -> T:
-        remoting = RemotingClient(clock=SystemClock(), network=connector, connect_timeout_ms=timeout_ms)
+        remoting = RemotingClient(
+            clock=SystemClock(), network=connector, connect_timeout_ms=timeout_ms, signer=signer
+        )
         try:
             return await ask(DLedgerClient(peers, group, remoting, timeout_ms))
         finally:

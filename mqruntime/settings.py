@@ -32,7 +32,9 @@ OURS = "-"
 
 def is_secret(key: str) -> bool:
     """Whether values of this setting are never shown. A misspelt key counts, too."""
-    return any(part in key.lower() for part in ("passw", "pasw", "secret", "credential"))
+    return any(
+        part in key.lower() for part in ("passw", "pasw", "secret", "credential", "authenticationuser")
+    )
 
 
 class SettingsError(ValueError):

@@ -14,13 +14,15 @@ import shutil
 from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol, cast
 
 from aiofiles.base import wrap
 
 from mqruntime.folders import make_folders, sync_folder
 
 TMP_SUFFIX = ".tmp"  # upstream's own suffix for half-written configuration
+PRIVATE = ("users.json", "tables.journal.")
+"""Beginnings of the names of files that only their owner may read: a broker's users have passwords."""
 
 
 class SmallFiles(Protocol):
@@ -157,7 +159,7 @@ def _replace(path: Path, data: bytes) -> None:
     make_folders(path.parent)
     tmp = path.with_name(path.name + TMP_SUFFIX)
     try:
-        with tmp.open("wb") as file:  # overwrites a file that a crash may have left under this name
+        with _opened(tmp, "wb") as file:  # overwrites a file that a crash may have left under this name
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -167,6 +169,15 @@ def _replace(path: Path, data: bytes) -> None:
         error.filename = str(path)  # a write or a sync names no file
         raise
     sync_folder(path.parent)
+
+
+def _opened(path: Path, mode: str) -> BinaryIO:
+    """Opened for writing; a private file gets its mode before its content."""
+    if not path.name.startswith(PRIVATE):
+        return cast(BinaryIO, path.open(mode))
+    file = open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600))  # noqa: SIM115 - the caller's
+    os.fchmod(file.fileno(), 0o600)
+    return cast(BinaryIO, file)
 
 
 def _overwrite(path: Path, data: bytes) -> None:
@@ -185,7 +196,7 @@ def _append(path: Path, data: bytes) -> None:
     make_folders(path.parent)
     is_new = not path.exists()
     try:
-        with path.open("ab") as file:
+        with _opened(path, "ab") as file:
             file.write(data)
             file.flush()
             os.fdatasync(file.fileno())

@@ -36,7 +36,7 @@ def keys_of_environment(environment: Mapping[str, str] = os.environ) -> AccessKe
     named = environment.get(FILE_VARIABLE)
     if named:
         path = Path(named).expanduser()
-        found = _keys_in(path)
+        found = keys_in(path)
         if found is None:
             raise CredentialsUnusable(f"{path}: accessKey and secretKey are missing")
         return found
@@ -47,10 +47,10 @@ def keys_of_environment(environment: Mapping[str, str] = os.environ) -> AccessKe
         return AccessKeys(access_key, secret_key)
     home = environment.get(HOME_VARIABLE)
     shared = Path(home) / "conf" / "tools.yml" if home else None
-    return _keys_in(shared) if shared is not None and shared.exists() else None
+    return keys_in(shared) if shared is not None and shared.exists() else None
 
 
-def _keys_in(path: Path) -> AccessKeys | None:
+def keys_in(path: Path) -> AccessKeys | None:
     """None if both are missing or empty, as in upstream's sample. Raises CredentialsUnusable."""
     try:
         text = path.read_text()

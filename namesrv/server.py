@@ -9,12 +9,14 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from accesscontrol.port import PortAccess
 from mqruntime.httppages import HttpPages
 from mqruntime.log import fields
 from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.runtime import Runtime
 from namesrv import admin
 from namesrv.kvconfig import ORDER_TOPIC_CONFIG, KVConfig
+from namesrv.needs import CLUSTER, name_server_table
 from namesrv.routes import LIVE_MS_DEFAULT, BrokerRegistration, OneTopicRefused, RouteTable, TableFull
 from namesrv.settings import NamesrvSettings
 from namesrv.views import route_of
@@ -70,6 +72,10 @@ class NamesrvApp:
         self._scan_timer: asyncio.TimerHandle | None = None
         self.probes: HttpPages | None = None
         self._refused = RepeatedFailure()
+        self._access = PortAccess(
+            settings, name_server_table(), server="name server", cluster=CLUSTER, clock=runtime.clock
+        )
+        self._watch: asyncio.Task[None] | None = None
         self._server = RemotingServer(
             self._router(),
             host=settings.listens_on,
@@ -89,6 +95,7 @@ class NamesrvApp:
         await self._kv.load()
         await self._server.start()
         self._arm_scan()
+        self._watch = asyncio.create_task(self._access.run(), name="watch administrators")
         if self.settings.serves_metrics and not self._shown_elsewhere:
             from mqruntime.probes import serve_probes  # here, because it imports the Prometheus library
 
@@ -108,6 +115,9 @@ class NamesrvApp:
         """Close every connection."""
         if self._scan_timer is not None:
             self._scan_timer.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
         if self.probes is not None:
             await self.probes.stop()
         await self._server.stop()
@@ -128,6 +138,7 @@ class NamesrvApp:
         admin.add_handlers(router, self.settings, self.table, self._kv)
         of_broker = (RequestCode.REGISTER_BROKER, RequestCode.UNREGISTER_BROKER, RequestCode.BROKER_HEARTBEAT)
         CertificateGuard(self._clock).guard(router, dict.fromkeys(of_broker, named("brokerAddr")))
+        self._access.guard(router)
         return router
 
     def _register(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:

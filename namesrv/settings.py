@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator
 
+from accesscontrol.settings import PortAccessSettings
 from mqruntime.hostports import check_host
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.nettykeys import NETTY_SERVER_KEYS
@@ -16,34 +17,42 @@ from mqruntime.settings import OURS
 from mqruntime.tlssettings import TlsSettings
 
 
-class NamesrvSettings(MetricsSettings, TlsSettings):
+class NamesrvSettings(MetricsSettings, TlsSettings, PortAccessSettings):
     """Settings of a name server."""
 
-    IGNORED: ClassVar[frozenset[str]] = NETTY_SERVER_KEYS | frozenset(
-        {
-            "clientRequestThreadPoolNums",
-            "clientRequestThreadPoolQueueCapacity",
-            "clusterTest",
-            "configBlackList",
-            "configStorePath",
-            "defaultThreadPoolNums",
-            "defaultThreadPoolQueueCapacity",
-            "enableTopicList",
-            "needWaitForService",
-            "productEnvName",
-            "rocketmqHome",
-            "unRegisterBrokerQueueCapacity",
-            "waitSecondsForService",
-        }
+    IGNORED: ClassVar[frozenset[str]] = (
+        PortAccessSettings.ACCESS_IGNORED
+        | NETTY_SERVER_KEYS
+        | frozenset(
+            {
+                "clientRequestThreadPoolNums",
+                "clientRequestThreadPoolQueueCapacity",
+                "clusterTest",
+                "configBlackList",
+                "configStorePath",
+                "defaultThreadPoolNums",
+                "defaultThreadPoolQueueCapacity",
+                "enableTopicList",
+                "needWaitForService",
+                "productEnvName",
+                "rocketmqHome",
+                "unRegisterBrokerQueueCapacity",
+                "waitSecondsForService",
+            }
+        )
     )
 
-    UPSTREAM: ClassVar[dict[str, str]] = TlsSettings.UPSTREAM | {
-        "bindAddress": "every address",
-        "metricsExporterType": OURS,
-        "metricsLabel": OURS,
-        "metricsPromExporterHost": OURS,
-        "metricsPromExporterPort": OURS,
-    }
+    UPSTREAM: ClassVar[dict[str, str]] = (
+        TlsSettings.UPSTREAM
+        | PortAccessSettings.ACCESS_UPSTREAM
+        | {
+            "bindAddress": "every address",
+            "metricsExporterType": OURS,
+            "metricsLabel": OURS,
+            "metricsPromExporterHost": OURS,
+            "metricsPromExporterPort": OURS,
+        }
+    )
 
     bind_address: str = Field(
         "127.0.0.1",
@@ -56,6 +65,12 @@ class NamesrvSettings(MetricsSettings, TlsSettings):
         ge=0,
         le=65535,
         description="port for brokers, clients and admin tools; 0 takes a free one",
+    )
+    authentication_whitelist: str = Field(
+        "105",
+        alias="authenticationWhitelist",
+        description="request codes that need no signature; clients need 105, because a name server knows no other users than "
+        "administrators",
     )
     kv_config_path: Path = Field(
         Path.home() / "namesrv" / "kvConfig.json",

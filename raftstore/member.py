@@ -32,6 +32,7 @@ from remoting.headers.group import ExchangeHAInfoHeader, ReadLogHeader
 from remoting.peer import Peer
 from remoting.router import Router
 from remoting.server import RemotingServer
+from remoting.signing import Signer
 
 logger = logging.getLogger("raftstore.member")
 
@@ -89,6 +90,7 @@ class Member(NodeListener):
         runtime: Runtime,
         on_fatal: Callable[[BaseException], None],
         why_no_members: Callable[[Collection[str]], str | None] = lambda ids: None,
+        signer: Signer | None = None,
     ) -> None:
         """`why_no_members(ids)` is called for NodeListener.refusal_of_ids."""
         self._on_fatal = on_fatal
@@ -100,7 +102,7 @@ class Member(NodeListener):
         self._clock: Clock = runtime.clock
         self._tasks = Tasks(on_fatal)
         self._client = RemotingClient(
-            clock=runtime.clock, network=runtime.network, connect_timeout_ms=CONNECT_TIMEOUT_MS
+            clock=runtime.clock, network=runtime.network, connect_timeout_ms=CONNECT_TIMEOUT_MS, signer=signer
         )
         self._readable: Callable[[int], None] = lambda end: None
         self._replaced: Callable[[int], None] = lambda position: None

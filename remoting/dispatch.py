@@ -55,16 +55,21 @@ class RequestDispatcher:
                 peer.resolve(_with_own_body(command))
                 at += 1
                 continue
+            if self._is_refused(peer, command, replies):
+                at += 1
+                continue
             batch_handler = batch_handlers.get(command.code)
             if batch_handler is None:
                 self._handle(peer, _with_own_body(command), replies)
                 at += 1
                 continue
-            batch_end = at + 1
-            while batch_end < end and _belongs(commands[batch_end], batch_handlers, batch_handler):
-                batch_end += 1
-            self._handle_batch(peer, commands[at:batch_end], batch_handler, replies)
-            at = batch_end
+            batch = [command]
+            at += 1
+            while at < end and _belongs(commands[at], batch_handlers, batch_handler):
+                if not self._is_refused(peer, commands[at], replies):
+                    batch.append(commands[at])
+                at += 1
+            self._handle_batch(peer, batch, batch_handler, replies)
         if replies:
             peer.send(replies)
         return at
@@ -76,11 +81,27 @@ class RequestDispatcher:
     def deliver_sends(self, peer: Peer, sends: Sends) -> None:
         """Handles a receive of plain sends alone."""
         assert self._router.sends_handler is not None
+        admission = self._router.admission
+        if admission is not None and not admission.admits_sends(peer, sends):
+            self._deliver_all(peer, commands_of(sends))
+            return
         try:
             self._router.sends_handler(peer, sends)
         except Exception as error:  # noqa: BLE001 - as in _handle
             replies = [self._failure(each, error) for each in commands_of(sends) if not each.is_oneway]
             peer.send(replies)
+
+    def _is_refused(self, peer: Peer, request: RemotingCommand, replies: list[RemotingCommand]) -> bool:
+        admission = self._router.admission
+        refusal = None if admission is None else admission.refusal(peer, request)
+        if refusal is not None and not request.is_oneway:
+            replies.append(refusal)
+        return refusal is not None
+
+    def _deliver_all(self, peer: Peer, commands: list[RemotingCommand]) -> None:
+        """Handle all commands of a receive, whether or not the peer's turn is over."""
+        while commands and not peer.closed:
+            commands = commands[self.deliver(peer, commands) :]
 
     async def stop(self) -> None:
         """Cancels the handlers still running and waits for their ends."""

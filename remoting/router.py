@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
 from remoting.plainsends import SendsHandler
+
+if TYPE_CHECKING:
+    from nativepath.native import Sends
 
 Reply = RemotingCommand | None
 Handler = Callable[[Peer, RemotingCommand], Reply | Awaitable[Reply]]
@@ -21,6 +24,18 @@ Outcome = Reply | Exception
 """A handler's result: its reply, None if it sends no reply now, or the exception that it raised."""
 Watch = Callable[[Peer, RemotingCommand], Callable[[Outcome], None]]
 """Called before a request's handler; its return value is called with the handler's outcome."""
+
+
+class RequestAdmission(Protocol):
+    """Decides which requests reach their handlers."""
+
+    def refusal(self, peer: Peer, request: RemotingCommand) -> RemotingCommand | None:
+        """The reply that refuses a request; None if it is accepted."""
+        ...
+
+    def admits_sends(self, peer: Peer, sends: Sends) -> bool:
+        """Whether all of these plain sends are accepted. If not, `refusal` is called for each."""
+        ...
 
 
 class Router:
@@ -35,6 +50,8 @@ class Router:
         self.batch_handlers: dict[int, BatchHandler] = {}
         self.sends_handler: SendsHandler | None = None
         """Handles receives that are only plain sends, if they can be read as such, and sends the replies itself."""
+        self.admission: RequestAdmission | None = None
+        """Is asked before each handler, and for codes without one. Without it every request is accepted."""
         self.on_unserved: Callable[[Peer, RemotingCommand], str] = lambda peer, request: ""
         """Called for each request without a handler. The request is answered with code 3, and the returned text is added to
         the remark."""

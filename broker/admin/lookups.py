@@ -4,8 +4,11 @@ Invariant: only confirmed messages are shown, and only by a broker that serves r
 
 from __future__ import annotations
 
+from accesscontrol.guard import Access
+from broker.access.needs import GET, topic_need
 from broker.clients.readgate import ReadGate
 from broker.clients.refusals import NO_READERS
+from messagestore.record import decode
 from messagestore.store.brokerstore import BrokerStore
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -28,8 +31,9 @@ WITHOUT_TAGS = (
 class LookupRequests:
     """The handlers."""
 
-    def __init__(self, store: BrokerStore, reading: ReadGate) -> None:
+    def __init__(self, store: BrokerStore, reading: ReadGate, access: Access) -> None:
         self._store = store
+        self._access = access
         self._reading = reading
 
     def add_to(self, router: Router) -> None:
@@ -64,4 +68,7 @@ class LookupRequests:
         record = await self._store.message_at(offset) if self._reading.serves_reads else None
         if record is None:
             return command.reply(ResponseCode.SYSTEM_ERROR, f"can not find message by offset: {offset}")
+        need = topic_need(decode(record, verify_body=False).topic, GET)
+        if (why := self._access.why_not(peer, command, need)) is not None:
+            return command.reply(ResponseCode.NO_PERMISSION, why)
         return command.reply(body=bytes(record))

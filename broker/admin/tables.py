@@ -4,6 +4,7 @@ Invariant: no such request waits for the log's replication. A change of topics o
 
 from __future__ import annotations
 
+from accesscontrol.guard import Access
 from broker.admin.brokerstats import BrokerStatsRequests
 from broker.admin.configuration import BrokerConfiguration
 from broker.admin.groups import GroupRequests
@@ -40,6 +41,7 @@ def add_table_requests(
     on_moved: OnMoved,
     recent: RecentTotals,
     clock: Clock,
+    access: Access,
 ) -> None:
     """Add the handlers of these requests to `router`."""
     name, topics, offsets = settings.broker_name, tables.topics, tables.offsets
@@ -50,8 +52,8 @@ def add_table_requests(
     ProgressRequests(name, tables, store, consumers, recent, clock, bulk).add_to(router)
     BrokerStatsRequests(recent, clock).add_to(router)
     OffsetRequests(store, topics, offsets).add_to(router)
-    LookupRequests(store, reading).add_to(router)
-    ClientCalls(name, consumers, store, reading).add_to(router)
+    LookupRequests(store, reading, access).add_to(router)
+    ClientCalls(name, consumers, store, reading, access).add_to(router)
     BrokerConfiguration(settings, tables, role).add_to(router)
     QueueRequests(store, consumers, offsets, bulk).add_to(router)
     ResetRequests(

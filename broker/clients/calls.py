@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from accesscontrol.guard import Access
+from broker.access.needs import SUB, topic_need
 from broker.clients.groups import ConsumerGroups, GroupClient
 from broker.clients.readgate import ReadGate
 from broker.clients.refusals import NO_READERS
-from messagestore.record import parse_message_id
+from messagestore.record import decode, parse_message_id
 from messagestore.store.brokerstore import BrokerStore
 from mqruntime.log import fields
 from remoting.bodies.queues import ConsumerStatusBody, MessageQueue
@@ -35,12 +37,18 @@ class ClientCalls:
     """The handlers."""
 
     def __init__(
-        self, broker_name: str, consumers: ConsumerGroups, store: BrokerStore, reading: ReadGate
+        self,
+        broker_name: str,
+        consumers: ConsumerGroups,
+        store: BrokerStore,
+        reading: ReadGate,
+        access: Access,
     ) -> None:
         self._broker_name = broker_name
         self._consumers = consumers
         self._store = store
         self._reading = reading
+        self._access = access
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.GET_CONSUMER_RUNNING_INFO, self._running_info)
@@ -82,6 +90,9 @@ class ClientCalls:
         record = await self._store.message_at(offset) if offset >= 0 else None
         if record is None:
             return command.reply(ResponseCode.SYSTEM_ERROR, f"can not find message by id: {header.msg_id}")
+        need = topic_need(decode(record, verify_body=False).topic, SUB)  # whatever topic the request names
+        if (why := self._access.why_not(peer, command, need)) is not None:
+            return command.reply(ResponseCode.NO_PERMISSION, why)
         command.ext["brokerName"] = self._broker_name
         command.body = bytes(record)
         return await self._pass_on(command, header.consumer_group, header.client_id or "")

@@ -40,7 +40,6 @@ ADMINISTRATION = {
     905: "masters that are lent (acting masters)",
     908: "flush offsets set by hand: slaves report theirs",
     **dict.fromkeys(range(2001, 2005), "control of cold reads"),
-    **dict.fromkeys(range(3001, 3011), "access control"),
 }
 """Requests of administrators."""
 GROUPS = "consumerGroup", "producerGroup", "group", "subscriptionGroup"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
+from broker.role.events import RoleTaken
 from broker.role.membership import Membership, ReplicaRole
 from broker.settings.broker import BrokerSettings
 from broker.tables.holders import NO_MASTER, Holders, TablesVersion
@@ -34,27 +35,80 @@ PREPARE_MS_MAX = 1_000
 """The wait before a change of voters. The operator waits 3 s in all."""
 LOOK_MS = 200
 """The interval at which the set is checked, because it may have shrunk."""
+LEASE_MS = 800
+"""So long after it followed a master with its tables a slave knows the present users and policies, and so long after all
+possible successors followed it a master does."""
+SURE_MS = 50
+"""So long a master relies on what it found out."""
 
 
 class MetadataReplication:
     """The replication. `settings.slave_timeout` limits every wait for slaves, and may change while the broker runs."""
 
     def __init__(
-        self, tables: Tables, role: Membership, ha: Replication, settings: BrokerSettings, clock: Clock
+        self,
+        tables: Tables,
+        role: Membership,
+        ha: Replication,
+        settings: BrokerSettings,
+        clock: Clock,
+        *,
+        is_late: Callable[[Peer], bool] = lambda peer: False,
     ) -> None:
+        """`is_late(peer)`: whether requests of this peer may have waited while this process was paused."""
         self._tables = tables
         self._role = role
         self._ha = ha
         self._settings = settings
         self._clock = clock
         self._holders = Holders()
+        self._is_late = is_late
+        self._sure = (0, 0)
+        """The epoch, and until when (monotonic ms), in which this master is sure to lead."""
+        self._role_taken_ms = 0
         self._news = asyncio.Event()  # replaced by a new event when it was set
         tables.on_facts_changed(self._wake_all)
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.COPY_TABLES, self._copy)
 
+    def role_taken(self, taken: RoleTaken) -> None:
+        self._role_taken_ms, self._sure = self._clock.monotonic_ms(), (0, 0)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether this broker is master, and no other broker led LEASE_MS ago: all members of the SyncStateSet, in Raft mode a
+        majority, followed this master since."""
+        if self._role.role is not ReplicaRole.MASTER:
+            return False
+        now_ms, epoch = self._clock.monotonic_ms(), self._tables.version.epoch
+        if self._sure[0] == epoch and now_ms < self._sure[1]:
+            return True
+        others = [member for member in self._ha.counted_members() if member != self._role.broker_id]
+        silent = self._holders.silent(others, now_ms - LEASE_MS, self._hosts(), epoch)
+        is_sure = self._ha.agreed_without(silent, epoch)
+        if is_sure:
+            self._sure = epoch, now_ms + SURE_MS
+        return is_sure
+
     # -- administrators
+
+    async def change_everywhere(
+        self, command: RemotingCommand, what: str, make: Callable[[], None]
+    ) -> RemotingCommand:
+        """Like `change`, and answer only when no broker of the set acts on what was before: each slave has the change, or its
+        lease is over, as is that of a former master and its slaves."""
+        made_ms = self._clock.monotonic_ms()
+        answer = await self.change(command, what, make)
+        wanted = self._tables.version
+        while answer.code == ResponseCode.SUCCESS and self._role.accepts_sends:
+            now_ms = self._clock.monotonic_ms()
+            slaves = self._holders.behind(wanted, made_ms - LEASE_MS) and made_ms + LEASE_MS
+            until_ms = max(self._role_taken_ms + 2 * LEASE_MS, slaves or 0)
+            if now_ms >= until_ms:
+                break
+            await wait_event(self._news, min(until_ms - now_ms, LOOK_MS))
+        return answer
 
     async def change(self, command: RemotingCommand, what: str, make: Callable[[], None]) -> RemotingCommand:
         """Carry out a request by `make`, and answer once the replicas have the change. `what` names the change in remarks."""
@@ -164,10 +218,11 @@ class MetadataReplication:
         """See Holders.is_java."""
         return self._holders.is_java(broker_id, host)
 
-    def version_header(self, rests_on: int | None = None) -> TablesVersionHeader:
+    def version_header(self, rests_on: int | None = None, *, is_sure: bool = False) -> TablesVersionHeader:
         """The version that a slave gets with its master's tables; NO_MASTER if this broker is not the master."""
         leads = self._role.role is ReplicaRole.MASTER
-        return TablesVersionHeader(str(self._tables.version if leads else NO_MASTER), rests_on)
+        version = str(self._tables.version if leads else NO_MASTER)
+        return TablesVersionHeader(version, rests_on, is_sure=is_sure)
 
     async def _copy(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = CopyTablesHeader.from_ext(command.ext)
@@ -179,16 +234,18 @@ class MetadataReplication:
         held, tables = TablesVersion.parse(header.holds), self._tables
         deadline_ms = self._clock.monotonic_ms() + min(max(header.wait_ms, 0), COPY_WAIT_MS_MAX)
         if self._role.accepts_sends:
-            self._holders.reported(header.broker_id, held, tables.version)
+            now_ms = None if self._is_late(peer) else self._clock.monotonic_ms()
+            self._holders.reported(header.broker_id, held, tables.version, now_ms)
             self._wake_all()
         while self._role.accepts_sends and held == tables.version and header.place is None:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
-                return command.reply(header=self.version_header())
+                return command.reply(header=self.version_header(is_sure=self.is_sure))
             await wait_event(self._news, left_ms)
         if not self._role.accepts_sends:
             return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is not the master")
         said, body = tables.slice_for(header)
+        said.is_sure = self.is_sure
         return command.reply(header=said, body=body)
 
     def _wake_all(self) -> None:

@@ -29,6 +29,9 @@ logger = logging.getLogger("broker")
 LEAVE_MS = 1_000
 SUCCESSOR_REGISTERS_MS = 300
 
+FOLLOW_MS = 250
+"""With access control slaves ask for changes of tables so often: an older copy of users and policies does not count."""
+
 
 class Neighbours:
     """The calls, in the name of `membership` and `ha`. They run in `tasks`."""
@@ -81,6 +84,7 @@ class Neighbours:
             on_known=lambda: self.copies.soon(),
             in_pair=self._in_pair,
             fence=fence,
+            **({"wait_ms": FOLLOW_MS} if settings.authentication_enabled else {}),
         )
         self.copies = SlaveSync(
             membership,

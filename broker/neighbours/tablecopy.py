@@ -99,8 +99,10 @@ class TableCopy:
         on_known: Callable[[], None],
         in_pair: bool = False,
         fence: Fence | None = None,
+        wait_ms: int = WAIT_MS,
     ) -> None:
-        """With `in_pair` every master is polled like upstream's, because one process of a master looks like the next."""
+        """With `in_pair` every master is polled like upstream's, because one process of a master looks like the next. A
+        request waits `wait_ms` at the master."""
         self._membership = membership
         self._client = client
         self._clock = clock
@@ -116,6 +118,9 @@ class TableCopy:
         self._old: tuple[str, int] | None = None
         self._in_pair = in_pair
         self._fence = fence
+        self._wait_ms = wait_ms
+        self._sure_of: tuple[tuple[str, int], int] | None = None
+        """A master that was sure to lead, and when (monotonic ms) it was asked for its tables, which are here."""
         self._again_ms = AGAIN_SOON_MS
         tables.on_facts_changed(self._differs)
 
@@ -133,6 +138,12 @@ class TableCopy:
     def is_copied(self) -> bool:
         """Whether the present master's tables are on this disk; True for upstream's master, for which it is not known."""
         return self.master_is_old or (self._held is not None and self._source == self._master())
+
+    def is_sure(self, lease_ms: int) -> bool:
+        """Whether the tables here were the present master's `lease_ms` ago."""
+        if self._sure_of is None or self._sure_of[0] != self._master():
+            return False
+        return self._clock.monotonic_ms() < self._sure_of[1] + lease_ms
 
     def counts(self, version: str | None) -> bool:
         """Whether an answer with this `version` comes from the present master while it led, and is not older than the tables
@@ -181,9 +192,10 @@ class TableCopy:
             if self._fence is None or self._held is None or self._fence.may_report(self._held)
             else None
         )
-        header = CopyTablesHeader(broker_id, str(held) if held else None, WAIT_MS)
+        header = CopyTablesHeader(broker_id, str(held) if held else None, self._wait_ms)
         self._slices.ask(header, self._tables.changes.exact)
         request = RemotingCommand.request(RequestCode.COPY_TABLES, header)
+        asked_ms = self._clock.monotonic_ms()
         try:
             reply = await self._client.call(master[0], request, TIMEOUT_MS)
             came_ms = self._clock.monotonic_ms()
@@ -209,7 +221,10 @@ class TableCopy:
             again_ms, self._again_ms = self._again_ms, min(2 * self._again_ms, AGAIN_MS)
             return again_ms
         read_ms = self._clock.monotonic_ms() - came_ms
-        if changes is None or not self._slices.take(said, changes) or await self._store(version):
+        is_whole = changes is None or self._slices.take(said, changes)
+        if changes is None or not is_whole or await self._store(version):
+            if is_whole and said.is_sure and self._master() == master:
+                self._sure_of = master, asked_ms
             return read_ms  # if large tables change all the time, this leaves time for the log
         return self._interval_ms
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
+from accesscontrol.guard import Access
+from broker.access.needs import SUB, topic_need
 from broker.clients.refusals import REJECTED, ClientRefused
 from broker.metrics.latencies import Latencies
 from broker.metrics.totals import Totals
@@ -87,6 +89,7 @@ class SendBack:
         permission: Callable[[], int],
         delay_levels: int,
         tasks: Tasks,
+        access: Access,
         totals: Totals | None = None,
         latencies: Latencies | None = None,
     ) -> None:
@@ -98,6 +101,7 @@ class SendBack:
         self._permission = permission
         self._delay_levels = delay_levels
         self._tasks = tasks
+        self._access = access
         self._totals = totals
         self._latencies = latencies
         self._running = 0
@@ -117,7 +121,7 @@ class SendBack:
 
     async def _hand_back(self, peer: Peer, commands: list[RemotingCommand], arrived_ms: int) -> None:
         try:
-            handed = [await self._handed_back(command) for command in commands]
+            handed = [await self._handed_back(peer, command) for command in commands]
             replies = self._stored_or_answered(peer, commands, handed)
         except AssertionError:
             raise
@@ -155,11 +159,11 @@ class SendBack:
                 self._latencies.answered_at_once(commands, wanted, arrived_ms)
             peer.send(wanted)
 
-    async def _handed_back(self, command: RemotingCommand) -> RemotingCommand | HandedBack:
+    async def _handed_back(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | HandedBack:
         """The message that `command` names, or the answer to `command`."""
         try:
             header = ConsumerSendMsgBackHeader.from_ext(command.ext)
-            return await self._checked(command, header)
+            return await self._checked(peer, command, header)
         except HeaderError as error:
             return command.reply(ResponseCode.SYSTEM_ERROR, str(error))
         except (RecordDamaged, OSError) as error:
@@ -167,7 +171,7 @@ class SendBack:
             return command.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
 
     async def _checked(
-        self, command: RemotingCommand, header: ConsumerSendMsgBackHeader
+        self, peer: Peer, command: RemotingCommand, header: ConsumerSendMsgBackHeader
     ) -> RemotingCommand | HandedBack:
         group = self._groups.find_or_create(header.group)
         if group is None:
@@ -190,6 +194,11 @@ class SendBack:
         if failed.topic in NO_CONSUMER_HAS:
             remark = f"look message by offset failed, {header.offset}: it is in {failed.topic}"
             return command.reply(ResponseCode.SYSTEM_ERROR, remark)
+        need = topic_need(
+            failed.topic, SUB
+        )  # otherwise a group could read any topic through its own retry topic
+        if (why := self._access.why_not(peer, command, need)) is not None:
+            return command.reply(ResponseCode.NO_PERMISSION, why)
         if not is_named(failed, header.origin_msg_id):
             remark = f"look message by offset failed, {header.offset}: {header.origin_msg_id} is not there any more"
             return command.reply(ResponseCode.SYSTEM_ERROR, remark)

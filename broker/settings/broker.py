@@ -10,13 +10,13 @@ from typing import ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from accesscontrol.settings import AccessSettings
 from broker.settings.addresses import AddressSettings
 from broker.settings.clients import ClientSettings
 from broker.settings.pair import PairKeys
 from broker.settings.replication import ReplicationSettings
 from broker.settings.transactions import TransactionSettings
 from messagestore.store.settings import FlushDiskType, StoreSettings
-from mqruntime.innercredentials import InnerCredentialsSettings
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.nettykeys import NETTY_SERVER_KEYS
 from mqruntime.tlssettings import TlsSettings
@@ -39,11 +39,11 @@ class BrokerSettings(
     TransactionSettings,
     MetricsSettings,
     TlsSettings,
-    InnerCredentialsSettings,
+    AccessSettings,
 ):
     """All settings of a broker; in ms and bytes unless the key names another unit."""
 
-    IGNORED: ClassVar[frozenset[str]] = MetricsSettings.IGNORED | NETTY_SERVER_KEYS | frozenset(
+    IGNORED: ClassVar[frozenset[str]] = MetricsSettings.IGNORED | AccessSettings.ACCESS_IGNORED | NETTY_SERVER_KEYS | frozenset(
         {
             "checkSyncStateSetPeriod", "clusterTopicEnable", "brokerTopicEnable",
             "deleteCommitLogFilesInterval", "deleteConsumeQueueFilesInterval", "destroyMapedFileIntervalForcibly",
@@ -68,6 +68,7 @@ class BrokerSettings(
         | ClientSettings.UPSTREAM
         | MetricsSettings.UPSTREAM
         | TlsSettings.UPSTREAM
+        | AccessSettings.ACCESS_UPSTREAM
         | {
             "brokerName": "the host's name",
         }
@@ -168,29 +169,6 @@ class BrokerSettings(
     )
     duplication_enable: bool = Field(False, alias="duplicationEnable", description="must be false")
 
-    acl_enable: bool = Field(
-        False, alias="aclEnable", description="must be false: there is no access control yet"
-    )
-    authentication_enabled: bool = Field(
-        False,
-        alias="authenticationEnabled",
-        description="must be false: there is no access control yet",
-    )
-    authorization_enabled: bool = Field(
-        False,
-        alias="authorizationEnabled",
-        description="must be false: there is no access control yet",
-    )
-
-    @field_validator("acl_enable", "authentication_enabled", "authorization_enabled")
-    @classmethod
-    def _open_to_all(cls, value: bool) -> bool:
-        if value:
-            raise ValueError(
-                "must be false: there is no access control yet, any client that reaches the ports may do anything"
-            )
-        return value
-
     @field_validator("enable_slave_acting_master", "duplication_enable")
     @classmethod
     def _absent(cls, value: bool) -> bool:
@@ -233,6 +211,18 @@ class BrokerSettings(
         if self.pair is not None and self.all_flush_in_sync_state_set:
             raise ValueError(
                 "allFlushInSyncStateSet=true needs enableControllerMode=true: a pair has no SyncStateSet"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _users_follow_the_set(self) -> Self:
+        if self.authentication_enabled and self.pair is not None:
+            raise ValueError(
+                "authenticationEnabled=true needs controllers or Raft mode: the slave of a pair does not copy users"
+            )
+        if self.authentication_enabled and self.inner_keys is None:
+            raise ValueError(
+                "authenticationEnabled=true needs innerClientAuthenticationCredentials: brokers sign what they send each other"
             )
         return self
 

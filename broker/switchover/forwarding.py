@@ -40,6 +40,7 @@ from remoting.headers.pull import SYS_FLAG_COMMIT_OFFSET
 from remoting.peer import Peer
 from remoting.plainsends import SendsHandler, commands_of
 from remoting.router import BatchHandler, Handler, Reply, Router
+from remoting.signing import Signer
 
 if TYPE_CHECKING:
     from nativepath.native import Sends
@@ -73,6 +74,9 @@ READS = (
 PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 UNDO = (RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.UNLOCK_BATCH_MQ)
 """Passed on late, these may undo later requests of the client to the successor. Our brokers detect that and skip them."""
+PASSED_ON = frozenset(
+    {*WRITES, *READS, RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}
+)
 Outcome = Reply | Awaitable[Reply]
 
 
@@ -95,7 +99,8 @@ class WaitingCommands:
 
 class Forwarding:
     """`carried_max` limits the requests that wait here, and separately those that wait for the successor's answers.
-    `forward_ms` is the argument of ForwardingState. `tasks` run the connections."""
+    `forward_ms` is the argument of ForwardingState. `tasks` run the connections. `signer` signs what this
+    broker itself asks successors."""
 
     def __init__(
         self,
@@ -105,15 +110,19 @@ class Forwarding:
         *,
         carried_max: int,
         forward_ms: int,
+        signer: Signer | None = None,
     ) -> None:
         self.state = ForwardingState(forward_ms)
         self._network = network
+        self._signer = signer
         self.clients: dict[Peer, None] = {}
         """Open connections with requests that may be passed on."""
         self.on_reply: PassBack | None = None
         """Pushes a reply that comes from the successor to its client, which is connected here."""
         self.on_passing: Callable[[Peer, list[RemotingCommand]], None] = lambda peer, commands: None
         """Called with requests that are passed on."""
+        self.on_passing_to_ours: Callable[[Peer, list[RemotingCommand]], None] = lambda peer, commands: None
+        """Called with requests that are passed on to a successor that knows that they are passed on."""
         self.own_id: Callable[[], int | None] = lambda: None
         """Returns this broker's id, which the successor gets."""
         self._callbacks: list[Callable[[], None]] = []
@@ -212,6 +221,10 @@ class Forwarding:
         """Whether requests of clients are passed on to a successor, or wait for the successor to serve."""
         return self.state.stage in (Stage.AWAITING, Stage.FORWARDING)
 
+    def checks_later(self, code: int) -> bool:
+        """Whether requests of this code wait here or are passed on, and are checked by the master that serves them."""
+        return self.passes_on and code in PASSED_ON
+
     @property
     def listed_as_master(self) -> bool:
         """Whether name servers should still list this broker as master, because its successor has not registered yet."""
@@ -257,7 +270,9 @@ class Forwarding:
         elif link is None or not link.takes_more or (not link.is_ours and commands[0].code in UNDO):
             _refuse(peer, commands)
         else:
-            if not link.is_ours:
+            if link.is_ours:
+                self.on_passing_to_ours(peer, commands)
+            else:
                 commands = _without_commits(commands)
             self.forwarded += len(commands)
             self.on_passing(peer, commands)
@@ -402,6 +417,7 @@ class Forwarding:
             self._network,
             own_id=self.own_id(),
             carried_max=self._carried_max,
+            signer=self._signer,
             on_opened=partial(self._opened, successor),
             on_closed=partial(self._closed, successor),
             on_request=self._asked,

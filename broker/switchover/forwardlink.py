@@ -25,6 +25,7 @@ from remoting.deadlines import Deadlines
 from remoting.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX, encode
 from remoting.headers.group import AwaitMasterHeader
 from remoting.peer import Peer
+from remoting.signing import Signer
 
 logger = logging.getLogger("broker.forwarding")
 
@@ -66,6 +67,7 @@ class ForwardLink:
         *,
         own_id: int | None,
         carried_max: int,
+        signer: Signer | None,
         on_opened: Callable[[], None],
         on_closed: Callable[[list[Carried]], None],
         on_request: Callable[[Peer, RemotingCommand], None],
@@ -76,6 +78,7 @@ class ForwardLink:
         self._network = network
         self._own_id = own_id
         self._carried_max = carried_max
+        self._signer = signer
         self._on_opened = on_opened
         self._on_closed = on_closed
         self._on_request = on_request
@@ -180,6 +183,8 @@ class ForwardLink:
         """Whether the successor reports in time that it serves."""
         header = AwaitMasterHeader(self.successor.master_epoch, AWAIT_MS, self._own_id)
         question = RemotingCommand.request(RequestCode.AWAIT_MASTER, header)
+        if self._signer is not None:
+            self._signer.sign(question)
         question.opaque = next(self._opaques)
         answer: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
         self._awaited = question.opaque, answer

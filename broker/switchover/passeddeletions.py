@@ -42,12 +42,12 @@ class PassedDeletions:
 
     def _passing(self, carry_out: Handler) -> Handler:
         async def delete(peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
-            return await self._of_master(peer, command) or await _answer(carry_out, peer, command)
+            return await self.of_master(peer, command) or await _answer(carry_out, peer, command)
 
         return delete
 
-    async def _of_master(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
-        """The master's answer; None if this broker has to handle the deletion, or if the master does not answer."""
+    async def of_master(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
+        """The master's answer; None if this broker has to handle the request, or if the master does not answer."""
         master = self._membership.master_address
         if master is None or PASSED_ON in command.ext:
             return None

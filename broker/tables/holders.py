@@ -42,12 +42,18 @@ class Holders:
 
     def __init__(self) -> None:
         self._epoch = 0
+        self._heard_ms: dict[int, int] = {}
         self._held: dict[int, TablesVersion | None] = {}
         self._old_hosts: dict[str, None] = {}  # in the order of their last poll
 
-    def reported(self, broker_id: int, held: TablesVersion | None, current: TablesVersion) -> None:
-        """Called when a slave of this implementation requests the changes after `held`; `current` is the master's version."""
+    def reported(
+        self, broker_id: int, held: TablesVersion | None, current: TablesVersion, now_ms: int | None = None
+    ) -> None:
+        """Called when a slave of this implementation requests the changes after `held`; `current` is the master's version.
+        `now_ms` is None for a request that may have waited through a pause."""
         self._under(current.epoch)
+        if held is not None and now_ms is not None:
+            self._heard_ms[broker_id] = now_ms
         self._held[broker_id] = held if held is not None and held <= current else None
 
     def polled_as_java(self, host: str, current: TablesVersion) -> None:
@@ -69,6 +75,24 @@ class Holders:
         self._under(epoch)
         return [member for member in sorted(members) if self._is_missing(member, wanted, hosts.get(member))]
 
+    def silent(
+        self, members: Iterable[int], since_ms: int, hosts: Mapping[int, str], epoch: int
+    ) -> list[int]:
+        """The `members` that did not follow this master with its tables since `since_ms`. Slaves that poll as Java brokers do
+        are not asked for users, and not counted."""
+        self._under(epoch)
+        return [
+            member
+            for member in members
+            if self._heard_ms.get(member, since_ms) <= since_ms
+            and not self.is_java(member, hosts.get(member, ""))
+        ]
+
+    def behind(self, wanted: TablesVersion, since_ms: int) -> list[int]:
+        """The slaves that followed this master since `since_ms`, and have not reported version `wanted`."""
+        recent = (broker_id for broker_id, heard_ms in self._heard_ms.items() if heard_ms > since_ms)
+        return [broker_id for broker_id in recent if (self._held.get(broker_id) or NO_MASTER) < wanted]
+
     def _is_missing(self, member: int, wanted: TablesVersion, host: str | None) -> bool:
         if member not in self._held:
             return host is None or host not in self._old_hosts
@@ -79,4 +103,5 @@ class Holders:
         if epoch != self._epoch:
             self._epoch = epoch
             self._held.clear()
+            self._heard_ms.clear()
             self._old_hosts.clear()

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 
+from broker.tables.accesstables import Acls, Users
 from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.deletions import Deletions
 from broker.tables.offsetlimits import Key
@@ -14,6 +15,7 @@ from broker.tables.queuelocks import RebalanceLocks
 from broker.tables.rowchanges import Row
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
+from remoting.bodies.access import AclTable, UserTable
 from remoting.bodies.groups import SubscriptionGroupWrapper
 from remoting.bodies.offsets import OffsetReset, OffsetResetTable
 from remoting.bodies.tables import (
@@ -27,7 +29,7 @@ from remoting.bodies.tables import (
 )
 from remoting.bodies.topics import TopicConfigWrapper
 
-TOPIC_ROW, GROUP_ROW, DELETION_ROW, LOCK_ROW, RESET_ROW, LIMIT_ROW, END_ROW = "tgdlrxe"
+TOPIC_ROW, GROUP_ROW, DELETION_ROW, LOCK_ROW, RESET_ROW, LIMIT_ROW, END_ROW, USER_ROW, ACL_ROW = "tgdlrxeua"
 NOBODY = ""
 NO_OFFSET = -1
 
@@ -38,6 +40,14 @@ def topic_row(name: str) -> Row:
 
 def group_row(name: str) -> Row:
     return GROUP_ROW, name, "", 0
+
+
+def user_row(name: str) -> Row:
+    return USER_ROW, name, "", 0
+
+
+def acl_row(subject: str) -> Row:
+    return ACL_ROW, subject, "", 0
 
 
 def deletion_row(kind: str, name: str) -> Row:
@@ -63,6 +73,8 @@ class TableRows:
         deletions: Deletions,
         locks: RebalanceLocks,
         offsets: ConsumerOffsets,
+        users: Users,
+        acls: Acls,
         ends: Callable[[], Mapping[tuple[str, int], int]],
     ) -> None:
         self._topics = topics
@@ -70,6 +82,8 @@ class TableRows:
         self._deletions = deletions
         self._locks = locks
         self._offsets = offsets
+        self._users = users
+        self._acls = acls
         self._ends = ends
 
     def changes(self, rows: Iterable[Row], *, with_forbidden: bool = False) -> TableChanges:
@@ -90,6 +104,12 @@ class TableRows:
         elif kind == GROUP_ROW:
             group = self._groups.find(name)
             changes.groups_gone.append(name) if group is None else changes.groups.append(group)
+        elif kind == USER_ROW:
+            user = self._users.find(name)
+            changes.users_gone.append(name) if user is None else changes.users.append(user)
+        elif kind == ACL_ROW:
+            acl = self._acls.find(name)
+            changes.acls_gone.append(name) if acl is None else changes.acls.append(acl)
         elif kind == DELETION_ROW:
             if (deletion := self._deletions.find(name, second)) is not None:
                 changes.deletions.append(deletion)
@@ -115,6 +135,8 @@ class TableRows:
         return chain(
             map(topic_row, self._topics.names()),
             map(group_row, self._groups.wrapper.subscription_group_table),
+            map(user_row, self._users.rows),
+            map(acl_row, self._acls.rows),
             (deletion_row(each.kind, each.name) for each in self._deletions.wrapper().deletions),
             map(lock_row, self._locks.keys()),
             ((RESET_ROW, *key) for key in resets.standing),
@@ -128,6 +150,10 @@ class TableRows:
             return self._topics.find(name) is not None
         if kind == GROUP_ROW:
             return self._groups.find(name) is not None
+        if kind == USER_ROW:
+            return self._users.find(name) is not None
+        if kind == ACL_ROW:
+            return self._acls.find(name) is not None
         if kind == DELETION_ROW:
             return self._deletions.find(name, second) is not None
         if kind == LOCK_ROW:
@@ -146,6 +172,10 @@ def rows_of(changes: TableChanges) -> Iterator[Row]:
         map(topic_row, changes.topics_gone),
         (group_row(each.group_name) for each in changes.groups),
         map(group_row, changes.groups_gone),
+        (user_row(each.username or "") for each in changes.users),
+        map(user_row, changes.users_gone),
+        (acl_row(each.subject or "") for each in changes.acls),
+        map(acl_row, changes.acls_gone),
         (deletion_row(each.kind, each.name) for each in changes.deletions),
         (
             lock_row((each.group, (each.topic, each.queue_id)))
@@ -177,6 +207,8 @@ def merged(slices: list[TableChanges]) -> TableChanges:
     for name, gone, key in (
         ("topics", "topics_gone", lambda row: row if isinstance(row, str) else row.topic_name),
         ("groups", "groups_gone", lambda row: row if isinstance(row, str) else row.group_name),
+        ("users", "users_gone", lambda row: row if isinstance(row, str) else row.username),
+        ("acls", "acls_gone", lambda row: row if isinstance(row, str) else row.subject),
         ("deletions", None, lambda row: (row.kind, row.name)),
         ("queue_ends", None, lambda row: (row.topic, row.queue_id)),
         ("locks", "locks_gone", lambda row: (row.group, row.topic, row.queue_id)),
@@ -207,4 +239,6 @@ def as_tables(changes: TableChanges) -> TablesCopy:
         OffsetResetTable(changes.resets, changes.limits or None)
         if changes.resets or changes.limits
         else None,
+        UserTable({each.username or "": each for each in changes.users}),
+        AclTable({each.subject or "": each for each in changes.acls}),
     )

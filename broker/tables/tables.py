@@ -1,5 +1,5 @@
 """The broker's tables and their files: topics, consumer groups, consumer offsets and their moves, delay offsets, deletions,
-queue ends, queue locks and filters.
+queue ends, queue locks, users, policies and filters.
 
 Invariant: a change of topics or groups is written at once to the journal (broker.tables.journal). It is written to the tables'
 own files, with the offsets, within `flushConsumerOffsetInterval` and at a graceful stop. A full or failing disk delays writes,
@@ -17,6 +17,7 @@ from functools import partial
 from typing import Protocol
 
 from broker.settings.broker import BrokerSettings
+from broker.tables.accesstables import ACLS_FILE, USERS_FILE, Acls, Users, subject_of
 from broker.tables.consumerfilters import CONSUMER_FILTERS_FILE, ConsumerFilters
 from broker.tables.consumeroffsets import CONSUMER_OFFSETS_FILE, ConsumerOffsets
 from broker.tables.delayoffsets import DELAY_OFFSETS_FILE, DelayOffsets
@@ -36,6 +37,7 @@ from broker.tables.tablerows import (
     NO_OFFSET,
     RESET_ROW,
     TableRows,
+    acl_row,
     by_key,
     deletion_row,
     end_row,
@@ -43,6 +45,7 @@ from broker.tables.tablerows import (
     lock_row,
     rows_of,
     topic_row,
+    user_row,
 )
 from broker.tables.topics import TOPICS_FILE, Topics, system_topics
 from messagestore.messages import QueueEntry
@@ -51,6 +54,7 @@ from mqruntime.diskfull import RetriedWrite
 from mqruntime.log import fields
 from mqruntime.smallfiles import SmallFiles
 from mqruntime.waking import wait_event
+from remoting.bodies.access import AclTable, UserTable
 from remoting.bodies.tables import Deletion, DeletionTable, QueueEnd, QueueEndTable, TableChanges, TablesCopy
 from remoting.codes import RequestCode
 from remoting.headers.group import CopyTablesHeader, TablesVersionHeader
@@ -59,6 +63,8 @@ logger = logging.getLogger("broker.tables")
 
 SLICE_ROWS = 300
 """Limit of one answer to a slave; so many rows are read in some ms."""
+SLICE_BYTES_MAX = 4 << 20
+"""Rows of rights may be so large that SLICE_ROWS of them exceed a frame. A single row may exceed this limit."""
 
 
 class TablesLog(Protocol):
@@ -109,6 +115,7 @@ class Tables:
         self._topics_callbacks: list[Callable[[list[str]], None]] = []
         self._changed_topics: dict[str, None] = {}
         self._facts_callbacks: list[Callable[[], None]] = []
+        self._access_callbacks: list[Callable[[], None]] = []
         self._clock = clock
         self._journal = Journal(files)
         self._unwritten: dict[Row, None] = {}
@@ -144,12 +151,15 @@ class Tables:
         self.deletions = Deletions(clock, self._deletions_changed)
         self.deletions.on_topic = store.topic_begins_at
         self.locks = RebalanceLocks(clock, self._locks_changed)
+        self.users = Users(self._users_changed)
+        self.acls = Acls(self._acls_changed)
         self.filters = ConsumerFilters(clock, self._filters_changed)
         self._store = store
         self._emptied = _by_queue(store.emptied_queues())
         self.rows = TableRows(
-            self.topics, self.groups, self.deletions, self.locks, self.offsets, lambda: self._emptied
-        )
+            self.topics, self.groups, self.deletions, self.locks, self.offsets, self.users, self.acls,
+            lambda: self._emptied,
+        )  # fmt: skip
         self.changes = RowChanges(self.rows.exists)
         self._life = clock.now_ms()
         self._note_rows()
@@ -176,6 +186,8 @@ class Tables:
             DELETIONS_FILE, self.deletions.encode, self.deletions.decode, member="deletions"
         )
         self._saved_locks = saved(QUEUE_LOCKS_FILE, self.locks.encode, self.locks.decode, member="locks")
+        self._saved_users = saved(USERS_FILE, self.users.encode, self.users.decode, member="users")
+        self._saved_acls = saved(ACLS_FILE, self.acls.encode, self.acls.decode, member="acls")
         self._saved_filters = saved(
             CONSUMER_FILTERS_FILE, self.filters.encode, self.filters.decode, member="filterDataByTopic"
         )
@@ -188,7 +200,7 @@ class Tables:
         self._saved_stamp = saved(STAMP_FILE, self.stamp.encode, self.stamp.decode)
         self._is_stamped = stamped
         self._in_pair = in_pair
-        self._facts_of_ours = (self._saved_queue_ends, self._saved_locks)
+        self._facts_of_ours = (self._saved_queue_ends, self._saved_locks, self._saved_users, self._saved_acls)
         """Files that upstream's brokers do not know. The file of deletions is not included, because it is saved last."""
         self._of_version = (
             self.saved_topics, self.saved_groups, *self._facts_of_ours, self._saved_deletions
@@ -210,6 +222,8 @@ class Tables:
 
         self.topics.on_row = topic_changed
         self.groups.on_row = lambda name: touch(group_row(name))
+        self.users.on_row = lambda name: touch(user_row(name))
+        self.acls.on_row = lambda subject: touch(acl_row(subject))
         self.deletions.on_row = lambda kind, name: touch(deletion_row(kind, name))
         self.locks.on_row = lambda key: touch(lock_row(key))
         self.resets.on_row = lambda key: touch((RESET_ROW, *key))
@@ -223,6 +237,10 @@ class Tables:
     def on_facts_changed(self, callback: Callable[[], None]) -> None:
         """Call `callback` after each change of topics, groups, deletions or lock holders made here."""
         self._facts_callbacks.append(callback)
+
+    def on_access_changed(self, callback: Callable[[], None]) -> None:
+        """Call `callback` after each change of users or policies, made here or copied."""
+        self._access_callbacks.append(callback)
 
     @property
     def version(self) -> TablesVersion:
@@ -271,6 +289,11 @@ class Tables:
             self.deletions.note(OFFSETS, name, self.topics.epoch)
             self.resets.remove_group(name)
             self._took_away(OFFSETS, name, self.offsets.remove_group(name))
+
+    def delete_user(self, name: str) -> None:
+        """Delete the user and all its rights."""
+        self.acls.remove(subject_of(name))
+        self.users.remove(name)
 
     def cover(self, log: TablesLog, topic: str, queue_id: int) -> None:
         """Add a queue with messages to its topic, unless the messages are older than the topic's deletion."""
@@ -342,6 +365,8 @@ class Tables:
             ends,
             self.locks.wrapper(),
             self.resets.wrapper(),
+            UserTable(self.users.rows),
+            AclTable(self.acls.rows),
         )
 
     def renew_version(self) -> None:
@@ -380,11 +405,20 @@ class Tables:
         if former is not None and header.place is not None and former.life == named.life:
             behind = header.place if changes.goes_on_at(header.place) else behind
         if self._slice is None or self._slice[:2] != (named, behind):  # several slaves ask for the same slice
-            rows, place = changes.after(behind, SLICE_ROWS)
-            self._slice = named, behind, self.rows.changes(rows, with_forbidden=True).encode(), place
+            self._slice = named, behind, *self._rows_after(behind)
         said = TablesVersionHeader(str(named.version), named=str(named), behind=behind, place=self._slice[3])
         said.since = None if since is None else str(follows)
         return said, self._slice[2]
+
+    def _rows_after(self, behind: int) -> tuple[bytes, int | None]:
+        """The next rows, encoded, and the place of the last of them if more rows follow."""
+        count = SLICE_ROWS
+        while True:
+            rows, place = self.changes.after(behind, count)
+            encoded = self.rows.changes(rows, with_forbidden=True).encode()
+            if len(encoded) <= SLICE_BYTES_MAX or len(rows) <= 1:
+                return encoded, place
+            count = len(rows) // 2
 
     def adopt_changes(self, changes: TableChanges, named: Named) -> None:
         """Adopt the master's changes, after which the tables have the master's version. The caller saves them."""
@@ -400,6 +434,7 @@ class Tables:
             self.saved_topics.row_changed()
         if self.groups.apply(changes.groups, changes.groups_gone, changes.groups_version):
             self.saved_groups.row_changed()
+        self._apply_access(changes)
         forgotten = changes.forgotten_epoch, changes.forgotten_number
         if changes.deletions or self.deletions.forgotten != forgotten:
             self._saved_deletions.row_changed()
@@ -409,6 +444,28 @@ class Tables:
         self.changes.apply(rows, named)
         known = (self.deletions.find(each.kind, each.name) for each in changes.deletions)
         self._keep_deletions_beside((each for each in known if each is not None), changes.deletions)
+
+    def _apply_access(self, changes: TableChanges) -> None:
+        before = self._access_changes
+        if self.users.apply(changes.users, changes.users_gone):
+            self._saved_users.row_changed()
+        if self.acls.apply(changes.acls, changes.acls_gone):
+            self._saved_acls.row_changed()
+        if self._access_changes != before:
+            self._notify(self._access_callbacks)
+
+    def _adopt_access(self, copy: TablesCopy) -> None:
+        before = self._access_changes
+        if self.users.replace(copy.users.users):
+            self._saved_users.changed()
+        if self.acls.replace(copy.acls.acls):
+            self._saved_acls.changed()
+        if self._access_changes != before:
+            self._notify(self._access_callbacks)
+
+    @property
+    def _access_changes(self) -> int:
+        return self.users.changes + self.acls.changes
 
     def _apply_moves(self, changes: TableChanges) -> bool:
         """Adopt moves and limits of groups. Returns whether there are any."""
@@ -431,6 +488,7 @@ class Tables:
             self._saved_locks.changed()
         self.saved_topics.changed(fact=self.topics.replace(copy.topics))
         self.saved_groups.changed(fact=self.groups.replace(copy.groups))
+        self._adopt_access(copy)
         self._saved_deletions.changed(fact=self._adopt_deletions(copy.deletions, whole=True))
         if (moves := self.resets.adopt(copy.offset_resets)) is not None:
             self.offsets.moved(moves)
@@ -579,6 +637,10 @@ class Tables:
             self.deletions.adopt(DeletionTable(changes.deletions, *forgotten))
         if is_behind(self._saved_locks):
             self.locks.apply(changes.locks, changes.locks_gone)
+        if is_behind(self._saved_users):
+            self.users.apply(changes.users, changes.users_gone)
+        if is_behind(self._saved_acls):
+            self.acls.apply(changes.acls, changes.acls_gone)
         if is_behind(self._saved_queue_ends):
             self._adopt_ends(QueueEndTable(changes.queue_ends))
         if is_behind(self.saved_offsets):
@@ -672,6 +734,14 @@ class Tables:
 
     def _groups_changed(self) -> None:
         self._row_changed(self.saved_groups)
+
+    def _users_changed(self) -> None:
+        self._row_changed(self._saved_users)
+        self._notify(self._access_callbacks)
+
+    def _acls_changed(self) -> None:
+        self._row_changed(self._saved_acls)
+        self._notify(self._access_callbacks)
 
     def _deletions_changed(self) -> None:
         self._row_changed(self._saved_deletions)

@@ -7,6 +7,8 @@ outcome again."""
 
 from __future__ import annotations
 
+from accesscontrol.guard import Access
+from broker.access.needs import PUB, topic_need
 from broker.clients.refusals import REJECTED, ClientRefused, put_refusal
 from broker.replication.pending import PendingSend
 from broker.replication.writegate import WriteGate
@@ -40,7 +42,10 @@ SAYS = {
 class EndTransaction:
     """The handler of END_TRANSACTION (37)."""
 
-    def __init__(self, transactions: Transactions, store: TransactionLog, gate: WriteGate) -> None:
+    def __init__(
+        self, transactions: Transactions, store: TransactionLog, gate: WriteGate, access: Access
+    ) -> None:
+        self._access = access
         self._transactions = transactions
         self._store = store
         self._gate = gate
@@ -67,6 +72,7 @@ class EndTransaction:
             raise ClientRefused(ResponseCode.SYSTEM_BUSY, REJECTED)
         asked = await self._half_at(place)
         _check(asked, header)
+        self._check_right(peer, command, asked)
         root = facts_of(asked.properties).root
         root = asked.queue_offset if root is None else root
         outcome = TransactionOutcome(header.commit_or_rollback)
@@ -81,6 +87,13 @@ class EndTransaction:
             if half.place == newest.physical_offset:
                 return self._ended_now(peer, command, half, newest, outcome)
             newest = await self._half_at(half.place)  # the half was put back since: end the newer copy
+
+    def _check_right(self, peer: Peer, command: RemotingCommand, half: Message) -> None:
+        """The topic in the request is optional, so the half's own topic counts. Raises ClientRefused."""
+        message = committed(half)
+        need = topic_need(half.topic if message is None else message.topic, PUB)
+        if (why := self._access.why_not(peer, command, need)) is not None:
+            raise ClientRefused(ResponseCode.NO_PERMISSION, why)
 
     def _check_role(self) -> None:
         refusal = self._gate.refusal()

@@ -1,4 +1,4 @@
-"""A slave's copy of its master's topics and groups: both tables, and their deletions."""
+"""A slave's copy of its master's tables: topics, groups, users and policies, and what was deleted."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import orjson
 
+from remoting.bodies.access import AclInfo, AclTable, UserInfo, UserTable
 from remoting.bodies.body import Body
 from remoting.bodies.dataversion import DataVersion
 from remoting.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupWrapper
@@ -138,6 +139,8 @@ class TablesCopy(Body):
     queue_ends: QueueEndTable = field(default_factory=QueueEndTable)
     queue_locks: QueueLockTable = field(default_factory=QueueLockTable)
     offset_resets: OffsetResetTable | None = None
+    users: UserTable = field(default_factory=UserTable)
+    acls: AclTable = field(default_factory=AclTable)
 
 
 @dataclass(slots=True)
@@ -161,4 +164,8 @@ class TableChanges(Body):
     resets_gone: list[OffsetReset] = field(default_factory=list)
     limits: list[OffsetReset] = field(default_factory=list)
     limits_gone: list[OffsetReset] = field(default_factory=list)
+    users: list[UserInfo] = field(default_factory=list)
+    users_gone: list[str] = field(default_factory=list)
+    acls: list[AclInfo] = field(default_factory=list)
+    acls_gone: list[str] = field(default_factory=list)
     forbidden: dict[str, dict[str, I32]] | None = None

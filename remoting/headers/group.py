@@ -73,6 +73,8 @@ class TablesVersionHeader(Header):
     """With COPY_TABLES: the rows follow this place."""
     place: I64 | None = None
     """With COPY_TABLES: more rows follow this place."""
+    is_sure: bool = False
+    """With COPY_TABLES: no other broker can have become master a moment before."""
 
 
 @dataclass(slots=True)

@@ -14,13 +14,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "epochfile": {"mqruntime"},
     "nativepath": set(),
     "remoting": {"nativepath", "mqruntime"},
+    "accesscontrol": {"nativepath", "remoting", "mqruntime"},
     "messagestore": {"nativepath", "mqruntime"},
     "ha": {"epochfile", "mqruntime"},
-    "dledger": {"nativepath", "remoting", "mqruntime"},
-    "raftstore": {"dledger", "epochfile", "ha", "messagestore", "remoting", "mqruntime"},
-    "controller": {"dledger", "remoting", "mqruntime"},
+    "dledger": {"accesscontrol", "nativepath", "remoting", "mqruntime"},
+    "raftstore": {"accesscontrol", "dledger", "epochfile", "ha", "messagestore", "remoting", "mqruntime"},
+    "controller": {"accesscontrol", "dledger", "remoting", "mqruntime"},
     "filters": set(),
     "broker": {
+        "accesscontrol",
         "filters",
         "ha",
         "epochfile",
@@ -30,11 +32,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         "nativepath",
         "mqruntime",
     },
-    "namesrv": {"remoting", "mqruntime"},
+    "namesrv": {"accesscontrol", "remoting", "mqruntime"},
     "mqclient": {"remoting", "mqruntime"},
-    "mqadmin": {"mqclient", "remoting", "mqruntime"},
+    "mqadmin": {"accesscontrol", "mqclient", "remoting", "mqruntime"},
     "sparkreplay": {"messagestore", "epochfile", "mqclient"},
-    "localcluster": {"dledger", "mqclient", "mqadmin", "sparkreplay", "mqruntime"},
+    "localcluster": {"dledger", "mqclient", "mqadmin", "sparkreplay", "remoting", "mqruntime"},
 }
 """Package -> our packages that it may import. localcluster runs mqreplay's reader in the quickstart, and is a
 client of the members of a Raft-mode set."""

@@ -25,6 +25,7 @@ from remoting.command import RemotingCommand
 from remoting.headers.admin import CreateTopicHeader
 from remoting.headers.controller import ElectMasterHeader
 from remoting.router import Router
+from remoting.signing import Credentials
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
 
@@ -34,10 +35,21 @@ PEERS = ";".join(f"n{number}-{host}:9878" for number, host in enumerate(CONTROLL
 
 
 class Cluster:
-    """A name server, three controllers and a set of brokers in one world."""
+    """A name server, three controllers and a set of brokers in one world. `ports` are settings of the name server and the
+    controllers, `credentials` those of clients."""
 
-    def __init__(self, world: World, brokers: int, **settings: Any) -> None:
+    def __init__(
+        self,
+        world: World,
+        brokers: int,
+        *,
+        ports: dict[str, Any] | None = None,
+        credentials: Credentials | None = None,
+        **settings: Any,
+    ) -> None:
         self.world = world
+        self._ports = ports or {}
+        self._credentials = credentials
         self._settings = settings
         world.node("namesrv", "10.0.3.1")
         self.start_namesrv()
@@ -58,6 +70,7 @@ class Cluster:
             mappedFileSize=1 << 20,
             configStorePath=Path("controller.properties"),
             metricsExporterType=self._settings.get("metricsExporterType", "DISABLE"),
+            **self._ports,
         )
         return lambda runtime: ControllerApp(settings, runtime)
 
@@ -66,7 +79,7 @@ class Cluster:
             self.world.nodes[f"controller-{number}"].start(self._controller(number, host))
 
     def start_namesrv(self) -> None:
-        settings = NamesrvSettings(bindAddress="10.0.3.1")
+        settings = NamesrvSettings(bindAddress="10.0.3.1", **self._ports)
         self.world.nodes["namesrv"].start(lambda runtime: NamesrvApp(settings, runtime))
 
     def start(self, node: Node, **changed: Any) -> None:
@@ -121,9 +134,12 @@ class Cluster:
     def wait_in_sync(self, count: int, limit_ms: int = 10_000) -> None:
         self.world.run_until(lambda: self.in_sync(count), limit_ms)
 
-    def client(self, router: Router | None = None) -> Client:
+    def client(self, router: Router | None = None, credentials: Credentials | None = None) -> Client:
         """A client; `router` answers the requests of brokers."""
-        client = Client(NAMESRV, clock=SimulatedClock(self._client_node), random=random.Random(1))
+        keys = credentials or self._credentials
+        client = Client(
+            NAMESRV, clock=SimulatedClock(self._client_node), random=random.Random(1), credentials=keys
+        )
         if router is not None:
             client.remoting = RemotingClient(clock=client.clock, router=router)
         return client
@@ -144,10 +160,15 @@ class Cluster:
             await asyncio.sleep(0.1)
 
     async def ask(
-        self, address: str, code: int, header: Any = None, body: bytes | None = None
+        self,
+        address: str,
+        code: int,
+        header: Any = None,
+        body: bytes | None = None,
+        credentials: Credentials | None = None,
     ) -> RemotingCommand:
         """One request of a client."""
-        async with self.client() as client:
+        async with self.client(credentials=credentials) as client:
             return await client.remoting.call(address, RemotingCommand.request(code, header, body))
 
     async def ask_as_controller(

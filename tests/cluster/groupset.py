@@ -13,6 +13,7 @@ from dledger.raft.settings import DLedgerSettings
 from messagestore.store.brokerstore import BrokerStore
 from mqclient.errors import SendOutcomeUnknown, SendRefused
 from raftstore import member
+from remoting.signing import Credentials
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.cluster.brokerset import NAMESRV, Cluster
@@ -33,10 +34,19 @@ def small_ledger(*store: Any, **options: Any) -> DLedgerSettings:
 
 
 class GroupSet(Cluster):
-    """`settings` are those of every broker."""
+    """`settings` are those of every broker, `ports` those of the name server, `credentials` those of clients."""
 
-    def __init__(self, world: World, **settings: Any) -> None:
+    def __init__(
+        self,
+        world: World,
+        *,
+        ports: dict[str, Any] | None = None,
+        credentials: Credentials | None = None,
+        **settings: Any,
+    ) -> None:
         self.world = world
+        self._ports = ports or {}
+        self._credentials = credentials
         self._settings = settings
         world.node("namesrv", "10.0.3.1")
         self.start_namesrv()
@@ -109,7 +119,7 @@ class GroupSet(Cluster):
         return send()
 
 
-def started(world: World, **settings: object) -> GroupSet:
+def started(world: World, **settings: Any) -> GroupSet:
     group = GroupSet(world, **settings)
     group.start_up()
     return group

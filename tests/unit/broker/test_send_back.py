@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from accesscontrol.guard import OpenAccess
 from broker.replication.pending import PendingSends
 from broker.replication.writegate import WriteGate
 from broker.sends.sendback import RUNNING_MAX, SendBack
@@ -77,6 +78,7 @@ class Bench:
             permission=lambda: 6,
             delay_levels=18,
             tasks=self.tasks,
+            access=OpenAccess(),
         )
 
     def _failed(self, error: BaseException) -> None:

@@ -1,0 +1,320 @@
+"""Checks each request of a port before its handler: who signed it, and whether they may. Upstream: AuthenticationPipeline and
+AuthorizationPipeline.
+
+A request is accepted if it is signed by a user who has what the request needs, or by the credentials that the servers of a
+cluster share, or, for requests between servers, if the connection has a server's certificate. What upstream remembers for 60
+seconds about a connection is not remembered here: each signature is checked, and a decision about rights counts until any user
+or policy changes.
+
+Invariant: a request that is refused here reaches no handler. If the check itself fails, the request is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from accesscontrol.audit import AuditLog
+from accesscontrol.directory import Directory, KnownUser
+from accesscontrol.needs import ClusterRows, Row, Table
+from accesscontrol.policies import AccessDecision, Need
+from mqruntime.peercertificate import PeerCertificate
+from remoting.codes import ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import BodyError, HeaderError
+from remoting.fastjson import FastJsonError
+from remoting.peer import Peer
+from remoting.router import Outcome, Router
+from remoting.signing import ACCESS_KEY, SIGNATURE, signature_of
+
+if TYPE_CHECKING:
+    from nativepath.native import Sends
+
+logger = logging.getLogger(__name__)
+
+UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
+ADDS_KEY_AFTER_SIGNING = 399
+"""Version (V4_9_3) up to which Java's clients add UNIQUE_KEY_QUERY after they have signed."""
+DECISIONS_MAX = 100_000
+PASSED_FOR = "passedFor"
+"""Ext field with the client's host, in requests that a former master passes on."""
+OF_TABLES = frozenset({"unknown user", "disabled user", "wrong signature", "no permission"})
+"""Kinds of denials that depend on users and policies."""
+BLOCK_BYTES = 64
+INNER_PAD, OUTER_PAD = bytes(byte ^ 0x36 for byte in range(256)), bytes(byte ^ 0x5C for byte in range(256))
+_sha1 = hashlib.sha1  # noqa: S324 - upstream's signatures are made with it; HMAC does not need what SHA-1 has lost
+
+
+class AccessDenied(Exception):
+    """`kind` is one of few; the text is the remark."""
+
+    def __init__(self, kind: str, remark: str, code: ResponseCode = ResponseCode.NO_PERMISSION) -> None:
+        super().__init__(remark)
+        self.kind = kind
+        self.code = code
+
+
+class Access(Protocol):
+    """What the senders of accepted requests may do besides the request itself."""
+
+    def why_not(self, peer: Peer, request: RemotingCommand, need: Need) -> str | None:
+        """Why the sender does not have this right, too, which depends on what the request finds; None if they have it."""
+        ...
+
+    def sees_passwords(self, request: RemotingCommand) -> bool: ...
+
+    def may_change_super_users(self, request: RemotingCommand) -> bool: ...
+
+
+class OpenAccess:
+    """Without access control everybody may do everything, except see passwords."""
+
+    def why_not(self, peer: Peer, request: RemotingCommand, need: Need) -> str | None:
+        return None
+
+    def sees_passwords(self, request: RemotingCommand) -> bool:
+        return False
+
+    def may_change_super_users(self, request: RemotingCommand) -> bool:
+        return True
+
+
+HashStates = tuple["hashlib._Hash", "hashlib._Hash"]
+"""SHA-1 objects that have hashed the inner and the outer padded key of an HMAC [RFC 2104]."""
+
+
+class AccessGuard:
+    """`server_keys` are the name and password that the servers of the cluster share. `open_codes` need no signature,
+    `signed_codes` a signature only. `is_passed_on` says whether a connection is that of a former master, which has checked the
+    signatures of the requests that it passes on; their rights are checked again here. `why_unsure(code)` returns why
+    this server may not know the present users and policies, or None if it knows them or the code does not need them here.
+    `why_not_refuse()` returns why it may not know them, whatever the code: then it does not say that a user, a password or a
+    right does not exist."""
+
+    def __init__(
+        self,
+        table: Table,
+        directory: Directory,
+        audit: AuditLog,
+        *,
+        cluster: str,
+        server_keys: tuple[str, str] | None = None,
+        authorizes: bool = True,
+        open_codes: Collection[int] = (),
+        signed_codes: Collection[int] = (),
+        is_passed_on: Callable[[Peer], bool] = lambda peer: False,
+        why_unsure: Callable[[int], str | None] = lambda code: None,
+        why_not_refuse: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._table = table
+        self._otherwise = ClusterRows(cluster).changes
+        self._directory = directory
+        self._audit = audit
+        self._server_user = (
+            None if server_keys is None else KnownUser(server_keys[0], server_keys[1].encode(), is_super=True)
+        )
+        self._authorizes = authorizes
+        self._open_codes = frozenset(open_codes)
+        self._signed_codes = frozenset(signed_codes)
+        self._is_passed_on = is_passed_on
+        self._why_unsure = why_unsure
+        self._why_not_refuse = why_not_refuse
+        self._decided_at = directory.changes
+        self._decisions: dict[tuple[str, str, Need], AccessDecision] = {}
+        self._states: dict[bytes, HashStates] = {}
+        self._sends_allowed: set[tuple[str, bytes, bytes]] = set()
+        self._topic_need: Callable[[str], Need] | None = None
+
+    def guard(self, router: Router, topic_need: Callable[[str], Need] | None = None) -> None:
+        """From now on check the requests of `router`, and report administrative ones. `topic_need` returns what a send to a
+        topic needs."""
+        router.admission = self
+        self._topic_need = topic_need
+        for code, row in self._table.items():
+            if row.is_administrative and code in router.handlers:
+                router.watch(code, self._watch)
+
+    # -- remoting.router.RequestAdmission
+
+    def refusal(self, peer: Peer, request: RemotingCommand) -> RemotingCommand | None:
+        """The reply that refuses the request; None if it is accepted."""
+        if request.code in self._open_codes:
+            return None
+        row = self._table.get(request.code, self._otherwise)
+        try:
+            if not (_is_server(peer.certificate) and row.from_servers(request)):
+                self._check(peer, request, row)
+        except AccessDenied as denied:
+            refused = self._unless_unsure(denied)
+            self._audit.refused(peer, request, request.ext.get(ACCESS_KEY, ""), refused.kind, str(refused))
+            return request.reply(refused.code, str(refused))
+        except (HeaderError, BodyError, FastJsonError) as error:
+            return request.reply(ResponseCode.SYSTEM_ERROR, str(error))
+        return None
+
+    def admits_sends(self, peer: Peer, sends: Sends) -> bool:
+        """Whether all of these plain sends are accepted. If not, each is looked at by `refusal`."""
+        self._forget_former_decisions()
+        if self._why_unsure(sends.code) is not None or self._is_passed_on(peer):
+            return False
+        host = _host_of(peer)
+        for name, topic in sends.signers:
+            key = host, name, topic
+            if key not in self._sends_allowed:
+                if not self._may_send(host, name, topic):
+                    return False
+                if len(self._sends_allowed) >= DECISIONS_MAX:
+                    self._sends_allowed.clear()
+                self._sends_allowed.add(key)
+        return sends.signed_by(self._states)
+
+    # -- Access
+
+    def why_not(self, peer: Peer, request: RemotingCommand, need: Need) -> str | None:
+        if not self._authorizes or request.code in self._open_codes | self._signed_codes:
+            return None
+        name = request.ext.get(ACCESS_KEY, "")
+        user = self._user(name)
+        if user is None or not user.is_super:
+            try:
+                self._check_right(name, need, self._host_of(peer, request))
+            except AccessDenied as refused:
+                self._audit.refused(peer, request, name, refused.kind, str(refused))
+                return str(refused)
+        return None
+
+    def sees_passwords(self, request: RemotingCommand) -> bool:
+        return self._is_super(request)
+
+    def may_change_super_users(self, request: RemotingCommand) -> bool:
+        return self._is_super(request)
+
+    def _is_super(self, request: RemotingCommand) -> bool:
+        user = self._user(request.ext.get(ACCESS_KEY, ""))
+        return request.code not in self._open_codes and user is not None and user.is_super
+
+    # -- requests that are passed on
+
+    def name_client(self, peer: Peer, requests: Iterable[RemotingCommand]) -> None:
+        """Add the client's host to requests that are passed on to another master, which takes it from former masters only."""
+        for request in requests:
+            request.ext[PASSED_FOR] = self._host_of(peer, request)
+
+    # -- the check
+
+    def _check(self, peer: Peer, request: RemotingCommand, row: Row) -> None:
+        """Raises AccessDenied, HeaderError, BodyError."""
+        user = self._signer(peer, request)
+        if user.is_super:
+            return
+        if row.only_super:
+            raise AccessDenied("no permission", f"User:{user.name} is no super user, and no server.")
+        if not self._authorizes or request.code in self._signed_codes:
+            return
+        if (why := self._why_unsure(request.code)) is not None:
+            raise AccessDenied("unsure", why, ResponseCode.SYSTEM_BUSY)
+        host = self._host_of(peer, request)
+        for need in row.needs(request):
+            self._check_right(user.name, need, host)
+
+    def _unless_unsure(self, denied: AccessDenied) -> AccessDenied:
+        """The same, or that this server is busy if it may not know what the denial depends on."""
+        why = self._why_not_refuse() if denied.kind in OF_TABLES else None
+        return denied if why is None else AccessDenied("unsure", why, ResponseCode.SYSTEM_BUSY)
+
+    def _signer(self, peer: Peer, request: RemotingCommand) -> KnownUser:
+        """The user who signed the request. Raises AccessDenied, with upstream's remarks."""
+        name = request.ext.get(ACCESS_KEY)
+        if not name:
+            raise AccessDenied("unsigned", "username cannot be null.")
+        user = self._user(name)
+        if user is None:
+            raise AccessDenied("unknown user", f"User:{name} is not found.")
+        if not user.is_enabled:
+            raise AccessDenied("disabled user", f"User:{name} is disabled.")
+        if not self._is_passed_on(peer) and not is_signed(request, user.secret_key):
+            raise AccessDenied("wrong signature", "check signature failed.")
+        return user
+
+    def _user(self, name: str) -> KnownUser | None:
+        server = self._server_user
+        return server if server is not None and name == server.name else self._directory.user(name)
+
+    def _check_right(self, name: str, need: Need, host: str) -> None:
+        """Raises AccessDenied."""
+        self._forget_former_decisions()
+        key = name, host, need
+        verdict = self._decisions.get(key)
+        if verdict is None:
+            rights = self._directory.rights(name)
+            verdict = AccessDecision.NO_MATCH if rights is None else rights.verdict(need, host)
+            if len(self._decisions) >= DECISIONS_MAX:
+                self._decisions.clear()
+            self._decisions[key] = verdict
+        if verdict is not AccessDecision.ALLOWED:
+            remark = f"User:{name} has no permission to access {need.resource} from {host}, {verdict.value}"
+            raise AccessDenied("no permission", remark)
+
+    def _may_send(self, host: str, name: bytes, topic: bytes) -> bool:
+        """Whether the user may send to the topic. From now on the user's signatures can be checked."""
+        user = self._user(name.decode())
+        if user is None or not user.is_enabled or self._topic_need is None:
+            return False
+        if self._authorizes and not user.is_super:
+            try:
+                self._check_right(user.name, self._topic_need(topic.decode()), host)
+            except AccessDenied:
+                return False
+        self._states[name] = hash_states(user.secret_key)
+        return True
+
+    def _forget_former_decisions(self) -> None:
+        if self._decided_at != self._directory.changes:
+            self._decided_at = self._directory.changes
+            self._decisions.clear()
+            self._sends_allowed.clear()
+            self._states.clear()
+
+    def _host_of(self, peer: Peer, request: RemotingCommand) -> str:
+        passed_for = request.ext.get(PASSED_FOR)
+        return passed_for if passed_for and self._is_passed_on(peer) else _host_of(peer)
+
+    def _watch(self, peer: Peer, request: RemotingCommand) -> Callable[[Outcome], None]:
+        def answered(outcome: Outcome) -> None:
+            name = request.ext.get(ACCESS_KEY, "")
+            if isinstance(outcome, RemotingCommand):
+                self._audit.served(peer, request, name, outcome.code, outcome.remark or "")
+            else:
+                self._audit.served(peer, request, name, -1, "" if outcome is None else type(outcome).__name__)
+
+        return answered
+
+
+def is_signed(request: RemotingCommand, secret_key: bytes) -> bool:
+    """Whether the request has the right signature, over its fields as they came."""
+    ext = request.ext
+    signature = ext.get(SIGNATURE)
+    if not signature:
+        return False
+    added = {PASSED_FOR, *([UNIQUE_KEY_QUERY] if request.version <= ADDS_KEY_AFTER_SIGNING else [])}
+    if not added.isdisjoint(ext):
+        ext = {key: value for key, value in ext.items() if key not in added}
+    pieces = () if request.body is None else (request.body,)
+    right = signature_of(ext, pieces, secret_key)
+    return hmac.compare_digest(signature.encode(errors="replace"), right.encode())
+
+
+def hash_states(secret_key: bytes) -> HashStates:
+    key = _sha1(secret_key).digest() if len(secret_key) > BLOCK_BYTES else secret_key
+    block = key.ljust(BLOCK_BYTES, b"\0")
+    return _sha1(block.translate(INNER_PAD)), _sha1(block.translate(OUTER_PAD))
+
+
+def _is_server(certificate: PeerCertificate) -> bool:
+    return certificate.was_asked and certificate.is_of_server
+
+
+def _host_of(peer: Peer) -> str:
+    return peer.remote_address.rpartition(":")[0]
