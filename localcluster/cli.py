@@ -18,12 +18,12 @@ from localcluster.cluster import Cluster, ClusterError, run
 from localcluster.layout import BROKER_SET, SEGMENT_BYTES, Layout, LayoutError, Mode
 from localcluster.ports import PortsTaken
 from localcluster.processes import BooksDamaged
-from localcluster.secured import tools_file
+from localcluster.secured import environment_of
 from localcluster.status import format_rows, status_rows
 from localcluster.waiting import WaitExpired
 from mqadmin.errors import AdminError
 from mqruntime.certificates import CannotIssue
-from mqruntime.tlsfiles import FILE_VARIABLE, TlsUnusable
+from mqruntime.tlsfiles import TlsUnusable
 
 DEFAULT_DIRECTORY = Path("run/cluster")
 NAMES = f"each broker-N is a replica of broker set {BROKER_SET}; controllers and mqadmin know it by that name and its id"
@@ -44,7 +44,9 @@ mode_option = click.option(
     help="Of a new cluster: controllers elect the master, or the brokers themselves.",
 )
 secure_option = click.option(
-    "--secure", is_flag=True, help="Of a new cluster: TLS on all connections, with certificates at both ends."
+    "--secure",
+    is_flag=True,
+    help="Of a new cluster: TLS on all connections, certificates at both ends, and access control.",
 )
 names_argument = click.argument("names", nargs=-1)
 
@@ -138,8 +140,9 @@ def up(
     click.echo(f"{NAMES}")
     click.echo(f"\nname server {made.layout.namesrv}   {electors(made.layout)}")
     click.echo(f"data, logs and *.conf are in {made.directory}")
-    if made.layout.secure:
-        click.echo(f"for mqadmin and other tools: export {FILE_VARIABLE}='{tools_file(made.layout)}'")
+    if variables := environment_of(made.layout):
+        exports = " ".join(f"{name}='{value}'" for name, value in variables.items())
+        click.echo(f"for mqadmin and other tools: export {exports}")
 
 
 @cluster.command()

@@ -22,13 +22,12 @@ from localcluster import ports
 from localcluster.layout import BROKER_SET, HOST, SEGMENT_BYTES, Layout, Mode
 from localcluster.processes import ProcessIdentity, ProcessRecord, ProcessTable, interrupts_held, spawn
 from localcluster.raftset import raft_set
-from localcluster.secured import connector_of, make_certificates
+from localcluster.secured import admin_of, let_application_in, make_certificates, make_passwords_of
 from localcluster.waiting import POLL_MS, NotYet, wait_for
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.replies import SyncStateInfo, TopicSettings
 from mqruntime.certificates import CannotIssue
-from mqruntime.clock import SystemClock
 
 ENVIRONMENT = "env.json"
 STOP_TIMEOUT_S = 10.0
@@ -104,6 +103,7 @@ class Cluster:
             directory.mkdir(parents=True, exist_ok=True)
             if secure:
                 make_certificates(layout, authority)
+                make_passwords_of(layout)
             for name in layout.names:
                 (directory / f"{name}.conf").write_text(layout.file(name))
             (directory / ENVIRONMENT).write_text(json.dumps(layout.environment(), indent=1) + "\n")
@@ -271,7 +271,7 @@ class Cluster:
 
     async def wait_in_sync(self, members: int, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> SyncStateInfo:
         """Do as `wait_whole`, but wait for only `members` living members of the SyncStateSet, including the master."""
-        admin = AdminClient(SystemClock(), connector_of(self.layout))
+        admin = admin_of(self.layout)
 
         async def probe() -> SyncStateInfo:
             state = await self.sync_state(admin)
@@ -290,7 +290,7 @@ class Cluster:
 
     async def wait_leader(self, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> str:
         """Wait until a controller leads, and return its address."""
-        admin = AdminClient(SystemClock(), connector_of(self.layout))
+        admin = admin_of(self.layout)
 
         async def probe() -> str:
             self.check_alive()
@@ -306,8 +306,8 @@ class Cluster:
 
     async def create_topic(self, topic: str, queues: int = 4) -> None:
         """Create a topic on the master. Wait until clients get its route and every member of the SyncStateSet has the topic,
-        so that any next master serves it."""
-        admin = AdminClient(SystemClock(), connector_of(self.layout))
+        so that any next master serves it. In a secure cluster the application may use it."""
+        admin = admin_of(self.layout)
 
         wanted = TopicSettings(topic, read_queues=queues, write_queues=queues)
 
@@ -315,6 +315,8 @@ class Cluster:
             state = await self.wait_in_sync(1)  # the set may have just changed
             try:  # retry while a member of the set does not answer
                 await admin.create_topic(state.master_address or "", wanted)
+                if self.layout.secure:
+                    await let_application_in(self.layout, admin, state.master_address or "")
                 await admin.topic_route(self.layout.namesrv, topic)
                 for replica in state.in_sync:
                     if not await admin.knows_topic(replica.address, topic):

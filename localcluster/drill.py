@@ -33,9 +33,8 @@ from localcluster.order import OrderVerdict
 from localcluster.partitions import ELECTION_MS_MAX, NetworkPartition, Roles, Shape, draw, shapes
 from localcluster.raftset import HandOverFailed, transfer
 from localcluster.relayprocess import RelayProcess
-from localcluster.secured import connector_of, context_of
+from localcluster.secured import admin_of, context_of, credentials_of
 from localcluster.transacting import Transacting
-from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.replies import ReplicaInfo, SyncStateInfo
 from mqclient.client import Client
@@ -198,9 +197,14 @@ async def run_drills(
         strike = partial(_partition, cluster, relay, drawn, cutting)
     else:
         strike = partial(_strike, cluster, kind, chance)
-    tls = context_of(cluster.layout)
+    tls, credentials = context_of(cluster.layout), credentials_of(cluster.layout)
     async with Client(
-        cluster.layout.namesrv, clock=clock, random=chance, asks_after_failures=asks_after_failures, tls=tls
+        cluster.layout.namesrv,
+        clock=clock,
+        random=chance,
+        asks_after_failures=asks_after_failures,
+        tls=tls,
+        credentials=credentials,
     ) as client:
         load = SteadyLoad(
             client.producer("drill"),
@@ -237,7 +241,9 @@ async def run_drills(
         if read is not None:
             found = await read(client, topic)
     if read is None:
-        async with Client(cluster.layout.namesrv, clock=clock, random=chance, tls=tls) as reader:
+        async with Client(
+            cluster.layout.namesrv, clock=clock, random=chance, tls=tls, credentials=credentials
+        ) as reader:
             consumer = reader.consumer("drill-check")
             found = await read_back(consumer, topic, load.attempts, RECOVERY_TIMEOUT_MS)
     report.verdict = judge(load.attempts, found)
@@ -341,7 +347,7 @@ async def elect_another(cluster: Cluster, chosen: ReplicaInfo) -> None:
         except HandOverFailed as error:
             raise DrillFailed(str(error)) from error
         return
-    admin = AdminClient(SystemClock(), connector_of(cluster.layout))
+    admin = admin_of(cluster.layout)
     try:
         await admin.elect_master(cluster.layout.controller_list, CLUSTER_NAME, BROKER_SET, chosen.broker_id)
     except AdminError as error:

@@ -11,6 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from mqruntime.passwords import ADMINISTRATOR_FILE, SERVERS_FILE
+
 HOST = "127.0.0.1"
 HOST_BEHIND_RELAY = "127.0.0.2"
 """Processes listen here if a relay listens on their ports at HOST (`localcluster.relay`)."""
@@ -137,11 +139,18 @@ class Layout:
 
     def properties(self, name: str) -> dict[str, str]:
         """Settings of `name` in upstream's keys."""
-        tls = {
+        return self._properties(name) | (self._secured(name) if self.secure else {})
+
+    def _secured(self, name: str) -> dict[str, str]:
+        folder = self.directory / TLS_FOLDER
+        rights = {"authorizationEnabled": "true"} if name in self.broker_names else {}
+        return rights | {
             "tls.server.mode": "enforcing",
-            "tls.config.file": str(self.directory / TLS_FOLDER / f"{name}.properties"),
+            "tls.config.file": str(folder / f"{name}.properties"),
+            "authenticationEnabled": "true",
+            "innerClientAuthenticationCredentials": f"file:{folder / SERVERS_FILE}",
+            "initAuthenticationUser": f"file:{folder / ADMINISTRATOR_FILE}",
         }
-        return self._properties(name) | (tls if self.secure else {})
 
     def _properties(self, name: str) -> dict[str, str]:
         data = str(self.directory / name)

@@ -23,7 +23,7 @@ from localcluster.history import Found, MessagePlace, SendOutcome, Verdict, judg
 from localcluster.layout import BROKER_SET, CLUSTER_NAME, Layout
 from localcluster.load import SteadyLoad, as_found, read_messages
 from localcluster.narrator import Narrator
-from localcluster.secured import context_of
+from localcluster.secured import context_of, credentials_of
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.replies import SyncStateInfo
 from mqclient.client import Client
@@ -69,6 +69,7 @@ class Quickstart:
             clock=self.clock,
             random=self.random,
             tls=context_of(cluster.layout),
+            credentials=credentials_of(cluster.layout),
         ) as client:
             load = SteadyLoad(
                 client.producer("quickstart"),

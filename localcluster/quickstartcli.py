@@ -24,13 +24,12 @@ from localcluster.layout import BROKER_SET, CLUSTER_NAME, Layout, LayoutError, M
 from localcluster.narrator import Narrator
 from localcluster.ports import PortsTaken
 from localcluster.quickstart import ComparisonFailed, Quickstart
-from localcluster.secured import tools_file
+from localcluster.secured import environment_of
 from localcluster.waiting import WaitExpired
 from mqadmin.errors import AdminError
 from mqclient.errors import ClientError
 from mqruntime.certificates import CannotIssue
 from mqruntime.clock import SystemClock
-from mqruntime.tlsfiles import FILE_VARIABLE
 
 DISK_BYTES_MIN = 2 << 30
 
@@ -50,7 +49,7 @@ def invitations(cluster: Cluster) -> list[str]:
     directory = f"'{cluster.directory}'"
     store = layout.properties(layout.broker_names[0])["storePathRootDir"]
     return [
-        *([f"export {FILE_VARIABLE}='{tools_file(layout)}'"] if layout.secure else []),
+        *(f"export {name}='{value}'" for name, value in environment_of(layout).items()),
         f"scripts/cluster status --dir {directory}",
         *(_of_members(layout) if layout.in_raft_mode else _of_controllers(layout)),
         f"mqadmin getBrokerEpoch -n {layout.namesrv} -b {BROKER_SET}",
@@ -101,8 +100,10 @@ def main(keep: bool, messages: int, seed: int, mode: str, secure: bool) -> None:
         narrator.line(f"Spark: {run.spark_missing or 'will run'}")
         cluster = Cluster.create(directory / "cluster", mode=Mode(mode), secure=secure)
         if secure:
-            os.environ[FILE_VARIABLE] = str(tools_file(cluster.layout))  # for mqadmin and other children
-            narrator.line("all connections use TLS, with certificates at both ends")
+            os.environ.update(environment_of(cluster.layout))  # for mqadmin and other children
+            narrator.line(
+                "all connections use TLS, with certificates at both ends, and all requests are signed"
+            )
         run.directory = cluster.directory
         asyncio.run(run.run(cluster))
         run.summarize((clock.monotonic_ms() - started_ms) / 1000)

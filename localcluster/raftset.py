@@ -7,12 +7,11 @@ from __future__ import annotations
 from dledger.client import DLedgerClient, Refused
 from dledger.raft.errors import NotLeader, OutcomeUnknown
 from localcluster.layout import BROKER_SET, Layout
-from localcluster.secured import connector_of
+from localcluster.secured import admin_of
 from localcluster.waiting import NotYet
 from mqadmin.admin import AdminClient
 from mqadmin.calls import raftsets
 from mqadmin.replies import SyncStateInfo
-from mqruntime.clock import SystemClock
 
 
 class HandOverFailed(Exception):
@@ -33,7 +32,7 @@ async def raft_set(layout: Layout, admin: AdminClient) -> SyncStateInfo:
 async def transfer(layout: Layout, broker_id: int) -> None:
     """Transfer the leadership to the member with that broker id, as `python -m dledger transfer` does. Raises
     `HandOverFailed`."""
-    admin = AdminClient(SystemClock(), connector_of(layout))
+    admin = admin_of(layout)
     member = list(layout.members)[broker_id - 1]
     try:
         await DLedgerClient(layout.members, BROKER_SET, admin.remoting).transfer(member)

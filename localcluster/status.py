@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, Mode
 from localcluster.raftset import raft_set
-from localcluster.secured import connector_of
+from localcluster.secured import admin_of
 from localcluster.waiting import NotYet
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.replies import SyncStateInfo
-from mqruntime.clock import SystemClock
 
 PLACES = {
     Mode.CONTROLLER: ("epoch", "in the SyncStateSet", "not in the SyncStateSet"),
@@ -39,7 +38,7 @@ class StatusRow:
 
 async def status_rows(cluster: Cluster) -> list[StatusRow]:
     """A row for each process of the cluster, in the order of their start."""
-    admin = AdminClient(SystemClock(), connector_of(cluster.layout))
+    admin = admin_of(cluster.layout)
     try:
         leader, state = await _leader_and_set(cluster, admin)
         rows: list[StatusRow] = []

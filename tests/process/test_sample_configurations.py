@@ -21,6 +21,9 @@ from mqadmin.replies import SyncStateInfo
 from mqruntime.clock import SystemClock
 from mqruntime.tlsconnector import connector_of_environment
 from mqruntime.tlsfiles import FILE_VARIABLE
+from mqruntime.toolcredentials import FILE_VARIABLE as KEYS_VARIABLE
+from mqruntime.toolcredentials import keys_of_environment
+from remoting.signing import Signer
 from scripts.peers.waits import WAIT_MS
 
 ROOT = Path(__file__).parents[2]
@@ -73,7 +76,7 @@ def running(module: str, file: Path, folder: Path) -> Iterator[None]:
 
 
 async def in_sync(controllers: str, count: int) -> SyncStateInfo:
-    admin = AdminClient(SystemClock(), connector_of_environment())
+    admin = AdminClient(SystemClock(), connector_of_environment(), Signer.of(keys_of_environment()))
 
     async def probe() -> SyncStateInfo:
         try:
@@ -120,6 +123,7 @@ def test_the_secure_sample_starts_a_set_of_three(tmp_path: Path, monkeypatch: py
     )  # fmt: skip
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(FILE_VARIABLE, str(CONF / "secure" / "tools.properties"))
+    monkeypatch.setenv(KEYS_VARIABLE, "run/pki/tools.yml")
     nodes = [f"secure/{kind}-n{number}.conf" for kind in ("controller", "broker") for number in range(3)]
     with servers(tmp_path, ["secure/namesrv.conf", *nodes]) as first:
         state = asyncio.run(in_sync(";".join(f"127.0.0.1:{first + place}" for place in (1, 2, 3)), 3))

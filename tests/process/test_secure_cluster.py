@@ -23,11 +23,13 @@ from ha.frames import Handshake
 from localcluster.cluster import Cluster
 from localcluster.drill import DrillKind, DrillReport, run_drills
 from localcluster.layout import BROKER_SET, CLUSTER_NAME, HOST, TLS_FOLDER, Mode
-from localcluster.secured import connector_of, tools_file
+from localcluster.secured import APPLICATION_FILE, admin_of, tools_file
 from mqruntime.clock import SystemClock
+from mqruntime.passwords import TOOLS_FILE
 from mqruntime.tlsclient import context_from
 from mqruntime.tlsconnector import TlsConnector
 from mqruntime.tlsfiles import FILE_VARIABLE
+from mqruntime.toolcredentials import FILE_VARIABLE as KEYS_VARIABLE
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -58,10 +60,13 @@ def drilled(cluster: Cluster, kind: DrillKind) -> DrillReport:
     )
 
 
-def mqadmin(*arguments: str, tls: Path | None) -> subprocess.CompletedProcess[str]:
-    environment = {key: value for key, value in os.environ.items() if key != FILE_VARIABLE}
-    if tls is not None:
-        environment[FILE_VARIABLE] = str(tls)
+def mqadmin(*arguments: str, tls: Path | None, keys: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {
+        key: value for key, value in os.environ.items() if key not in (FILE_VARIABLE, KEYS_VARIABLE)
+    }
+    for name, path in ((FILE_VARIABLE, tls), (KEYS_VARIABLE, keys)):
+        if path is not None:
+            environment[name] = str(path)
     command = [sys.executable, "-m", "mqadmin", *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
@@ -139,8 +144,14 @@ def test_pages_need_tls_but_no_certificate(cluster: Cluster) -> None:
 
 
 def test_tools_are_served_with_their_file_only(cluster: Cluster) -> None:
-    listed = mqadmin("clusterList", "-n", cluster.layout.namesrv, tls=tools_file(cluster.layout))
+    tls, keys = tools_file(cluster.layout), cluster.directory / TLS_FOLDER / TOOLS_FILE
+    listed = mqadmin("clusterList", "-n", cluster.layout.namesrv, tls=tls, keys=keys)
     assert listed.returncode == 0 and CLUSTER_NAME in listed.stdout
+    unsigned = mqadmin("clusterList", "-n", cluster.layout.namesrv, tls=tls)
+    assert unsigned.returncode == 1 and "username cannot be null" in unsigned.stderr
+    application = cluster.directory / TLS_FOLDER / APPLICATION_FILE
+    unknown = mqadmin("clusterList", "-n", cluster.layout.namesrv, tls=tls, keys=application)
+    assert unknown.returncode == 1 and "User:application is not found" in unknown.stderr
     refused = mqadmin("clusterList", "-n", cluster.layout.namesrv, tls=None)
     assert refused.returncode == 1 and refused.stderr.count("\n") == 1
     missing = mqadmin("clusterList", "-n", cluster.layout.namesrv, tls=Path("/nowhere/tls.properties"))
@@ -177,7 +188,8 @@ def test_a_certificate_of_one_member_does_not_speak_for_another(cluster: Cluster
 
 
 def test_a_client_does_not_speak_for_a_broker(cluster: Cluster) -> None:
-    """At the controllers and the name server, in the name of the master."""
+    """At the controllers and the name server, in the name of the master; an administrator's signature does not replace the
+    certificate."""
     layout = cluster.layout
     state = asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
     master = state.master_address or ""
@@ -200,7 +212,7 @@ def test_a_client_does_not_speak_for_a_broker(cluster: Cluster) -> None:
     ]
 
     async def story() -> None:
-        client = RemotingClient(clock=SystemClock(), network=connector_of(layout))
+        client = admin_of(layout).remoting
         for name, code in requests:
             answer = await client.call(layout.address(name), RemotingCommand.request(code, own), WAIT_MS)
             assert answer.code == ResponseCode.NO_PERMISSION and "certificate" in (answer.remark or ""), (
@@ -228,10 +240,12 @@ def test_a_server_with_the_certificate_of_another_is_not_talked_to(cluster: Clus
             await client.call(
                 address, RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO), WAIT_MS
             )
-        answer = await client.call(
+        own = admin_of(cluster.layout).remoting
+        answer = await own.call(
             f"{HOST}:{port}", RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO), WAIT_MS
         )
         assert answer.code == ResponseCode.SUCCESS
+        await own.close()
         await client.close()
         server.close()
 
@@ -306,7 +320,7 @@ def test_a_secure_set_in_raft_mode_hands_over_without_a_loss(tmp_path: Path) -> 
         port = made.layout.ports_of(member)[-1]
 
         async def story() -> None:
-            client = RemotingClient(clock=SystemClock(), network=connector_of(made.layout))
+            client = admin_of(made.layout).remoting
             body = encode_request(Envelope(BROKER_SET, "n1", "n0"), HeartBeatRequest(1_000))
             forged = RemotingCommand.request(RequestCode.DLEDGER_HEART_BEAT, body=body)
             answer = await client.call(f"{HOST}:{port}", forged, WAIT_MS)
