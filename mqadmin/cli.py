@@ -122,6 +122,24 @@ COMMANDS: dict[str, CommandEntry] = {
     "cleanBrokerMetadata": CommandEntry(
         "controllers.clean_broker_metadata", "Clean metadata of broker on controller."
     ),
+    "createUser": CommandEntry("users.create_user", "Create user to cluster."),
+    "updateUser": CommandEntry("users.update_user", "Update user to cluster."),
+    "deleteUser": CommandEntry("users.delete_user", "Delete user from cluster."),
+    "getUser": CommandEntry("users.get_user", "Get user from cluster."),
+    "listUser": CommandEntry("users.list_user", "List user from cluster."),
+    "copyUser": CommandEntry("users.copy_user", "Copy user to cluster."),
+    "createAcl": CommandEntry("acls.create_acl", "Create acl to cluster."),
+    "updateAcl": CommandEntry("acls.update_acl", "Update acl to cluster."),
+    "deleteAcl": CommandEntry("acls.delete_acl", "Delete acl from cluster."),
+    "getAcl": CommandEntry("acls.get_acl", "Get acl from cluster."),
+    "listAcl": CommandEntry("acls.list_acl", "List acl from cluster."),
+    "copyAcl": CommandEntry("acls.copy_acl", "Copy acl to cluster."),
+    "importPlainAcl": CommandEntry(
+        "accessmigration.import_plain_acl", "Create users and rights from files of ACL 1.0."
+    ),
+    "compareAcl": CommandEntry(
+        "accessmigration.compare_acl", "Find users whose rights differ from what Java 5.3.3 decides."
+    ),
 }
 """Command name in upstream's spelling -> the command's place, in the order of upstream's list."""
 

@@ -260,3 +260,20 @@ def boolean(option: str, text: str | None, default: bool = False) -> bool:
     if text.strip().lower() not in ("true", "false"):
         raise UsageWanted(f"{option} {text}: must be true or false")
     return text.strip().lower() == "true"
+
+
+def listed(option: str, text: str | None) -> list[str]:
+    """The entries of a list with commas; none without the option. Raises `UsageWanted` for an option without an entry, which a
+    script may give by mistake."""
+    entries = [entry.strip() for entry in (text or "").split(",") if entry.strip()]
+    if text is not None and not entries:
+        raise UsageWanted(f"{option} is given without a text")
+    return entries
+
+
+def one_of(option: str, text: str, known: tuple[str, ...]) -> str:
+    """The value among `known` that `text` is, in upper or lower case. Raises `UsageWanted` for another text."""
+    value = next((each for each in known if each.lower() == text.strip().lower()), None)
+    if value is None:
+        raise UsageWanted(f"{option} {text}: must be {', '.join(known[:-1])} or {known[-1]}")
+    return value

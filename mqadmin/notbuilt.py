@@ -29,18 +29,10 @@ NOT_APPLICABLE = {
     "switchTimerEngine": "there is one kind of timers",
 }  # fmt: skip
 """Upstream's commands that do not apply to this project -> why."""
-ACCESS_CONTROL = "there is no access control yet"
 COLD_READS = "cold reads are not controlled yet"
 STATIC_TOPICS = "there are no static topics yet"
 POP = "there is no POP consumption yet"
 NOT_BUILT = {
-    **dict.fromkeys(
-        (
-            "copyAcl", "copyUser", "createAcl", "createUser", "deleteAcl", "deleteUser", "getAcl", "getUser", "listAcl",
-            "listUser", "updateAcl", "updateUser",
-        ),
-        ACCESS_CONTROL,
-    ),
     "dumpCompactionLog": "there are no compacted topics yet",
     "exportPopRecord": POP,
     "getColdDataFlowCtrInfo": COLD_READS,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
@@ -17,24 +16,11 @@ from mqclient.errors import SendRefused
 from mqclient.producer import SendStatus
 from remoting.signing import Credentials
 from scripts.peers.javapeer import broker_missing
-from tests.interop.javabroker import java_broker
+from tests.interop.javabroker import CHECKED, INNER, PASSWORD, USER, java_broker
 from tests.support.realpair import ROOT, TOPIC, RealPair, ours
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.skipif(broker_missing() is not None, reason=str(broker_missing()))]
-
-USER, PASSWORD = "rocketmq", "12345678"
-AUTH = "org.apache.rocketmq.auth"
-CHECKED = {
-    "authenticationEnabled": "true",
-    "authenticationMetadataProvider": f"{AUTH}.authentication.provider.LocalAuthenticationMetadataProvider",
-    "initAuthenticationUser": json.dumps({"username": USER, "password": PASSWORD}),
-    "authorizationEnabled": "true",
-    "authorizationMetadataProvider": f"{AUTH}.authorization.provider.LocalAuthorizationMetadataProvider",
-    "transactionMetricFlushInterval": "200",
-    "timerWheelEnable": "false",
-}
-INNER = {"innerClientAuthenticationCredentials": json.dumps({"accessKey": USER, "secretKey": PASSWORD})}
 
 
 def mqadmin(*arguments: str, keys: Path | None) -> subprocess.CompletedProcess[str]:

@@ -119,16 +119,45 @@ USES = [
     "exportMetadata -b ADDRESS",
     "exportConfigs -c C -n ADDRESS",
     "exportMetrics -c C -n ADDRESS",
+    "createUser -b ADDRESS -u u -p p",
+    "createUser -c C -u u -p p -n ADDRESS",
+    "updateUser -b ADDRESS -u u -s disable",
+    "updateUser -c C -u u -s disable -n ADDRESS",
+    "deleteUser -b ADDRESS -u u",
+    "deleteUser -c C -u u -n ADDRESS",
+    "getUser -b ADDRESS -u u",
+    "getUser -c C -u u -n ADDRESS",
+    "listUser -b ADDRESS",
+    "listUser -c C -n ADDRESS",
+    "copyUser -f ADDRESS -t ADDRESS",
+    "copyUser -f ADDRESS -t ADDRESS -u u",
+    "createAcl -b ADDRESS -s User:u -r Topic:T -a Pub -d Allow",
+    "createAcl -c C -s User:u -r Topic:T -a Pub -d Allow -n ADDRESS",
+    "updateAcl -b ADDRESS -s User:u -r Topic:T -a Pub -d Allow",
+    "updateAcl -c C -s User:u -r Topic:T -a Pub -d Allow -n ADDRESS",
+    "deleteAcl -b ADDRESS -s User:u",
+    "deleteAcl -c C -s User:u -n ADDRESS",
+    "getAcl -b ADDRESS -s User:u",
+    "getAcl -c C -s User:u -n ADDRESS",
+    "listAcl -b ADDRESS",
+    "listAcl -c C -n ADDRESS",
+    "copyAcl -f ADDRESS -t ADDRESS",
+    "copyAcl -f ADDRESS -t ADDRESS -s User:u",
+    "importPlainAcl -f PLAIN_ACL --apply -b ADDRESS",
+    "importPlainAcl -f PLAIN_ACL --apply -c C -n ADDRESS",
+    "compareAcl -b ADDRESS",
+    "compareAcl -c C -n ADDRESS",
 ]
 """A valid line of each command, for each of its forms."""
 
 
-CONFIGS = Path(__file__).parent / "configs.json"
+FOLDER = Path(__file__).parent
+FILES = {"CONFIGS": str(FOLDER / "configs.json"), "PLAIN_ACL": str(FOLDER / "plain_acl.yml")}
 
 
 def run(line: str | list[str]) -> Result:
     words = line.split() if isinstance(line, str) else line
-    words = [str(CONFIGS) if word == "CONFIGS" else word for word in words]
+    words = [FILES.get(word, word) for word in words]
     return CliRunner(env={"NAMESRV_ADDR": ""}).invoke(admin, words, prog_name="mqadmin")
 
 

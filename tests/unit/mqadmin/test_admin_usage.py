@@ -53,7 +53,7 @@ def test_an_unknown_command_is_named_and_fails() -> None:
     ("typed", "answer"),
     [
         ("updatetopc", "there is no command updatetopc; did you mean updateTopic"),
-        ("CREATEUSER", "upstream's createUser is not built yet: there is no access control yet"),
+        ("SETCONSUMEMODE", "upstream's setConsumeMode is not built yet: there is no POP consumption yet"),
         ("addBroker", "upstream's addBroker has nothing to do here: brokers run as processes"),
     ],
 )
