@@ -20,8 +20,12 @@ from typing import Any
 import uvloop
 
 from messagestore.systemtopics import is_system_topic
+from mqclient import Credentials
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
+from mqruntime.tlsclient import context_from
+from mqruntime.tlsfiles import TlsUnusable, environment_file
+from mqruntime.toolcredentials import CredentialsUnusable, keys_of_environment
 from sparkreplay.errors import OptionError
 from sparkreplay.read.plan import boundary_of
 from sparkreplay.read.reader import ReadPlan
@@ -127,7 +131,18 @@ async def refuse_own_topic(job: ResendJob, broker_names: set[str]) -> None:
 
 
 def client_of(job: ResendJob) -> Client:
-    return Client(job.namesrv, clock=SystemClock(), random=random.Random())
+    """A client with the certificate and the credentials that the environment names. Raises OptionError."""
+    try:
+        file, keys = environment_file(), keys_of_environment()
+        return Client(
+            job.namesrv,
+            clock=SystemClock(),
+            random=random.Random(),
+            tls=None if file is None else context_from(file),
+            credentials=None if keys is None else Credentials(*keys),
+        )
+    except (TlsUnusable, CredentialsUnusable) as error:
+        raise OptionError("--namesrv", str(error)) from None
 
 
 @contextmanager

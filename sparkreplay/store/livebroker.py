@@ -15,6 +15,8 @@ from typing import Any
 
 from mqruntime import hostports
 from mqruntime.tlsfiles import FILE_VARIABLE, TlsUnusable, environment_file
+from mqruntime.toolcredentials import AccessKeys, CredentialsUnusable, keys_of_environment
+from remoting.signing import ACCESS_KEY, SIGNATURE, signature_of
 from sparkreplay.errors import LiveBrokerFailed, OptionError
 from sparkreplay.store.epochs import Epochs
 
@@ -95,8 +97,15 @@ class Questions:
     def __init__(self, address: str) -> None:
         self.address = address
         self.deadline = monotonic() + TIMEOUT_S
+        self.keys = self._keys()
         host, _, port = address.rpartition(":")
         self.connection = self._connect(host.strip("[]"), int(port))
+
+    def _keys(self) -> AccessKeys | None:
+        try:
+            return keys_of_environment()
+        except CredentialsUnusable as error:
+            raise LiveBrokerFailed(self.address, f"was not asked: {error}") from None
 
     def _connect(self, host: str, port: int) -> socket.socket:
         file = environment_file()
@@ -122,8 +131,18 @@ class Questions:
         self.connection.close()
 
     def ask(self, code: int) -> dict[str, Any]:
-        """Send request `code`, without header fields and body, and return the body of the reply."""
-        asked = {"code": code, "flag": 0, "language": "PYTHON", "opaque": code, "version": 479}
+        """Send request `code`, without header fields but a signature, and without a body; return the body of the reply."""
+        asked: dict[str, Any] = {
+            "code": code,
+            "flag": 0,
+            "language": "PYTHON",
+            "opaque": code,
+            "version": 479,
+        }
+        if self.keys is not None:
+            ext = {ACCESS_KEY: self.keys.access_key}
+            ext[SIGNATURE] = signature_of(ext, (), self.keys.secret_key.encode())
+            asked["extFields"] = ext
         header = json.dumps(asked | {"serializeTypeCurrentRPC": "JSON"}).encode()
         self.connection.sendall(FRAME.pack(4 + len(header), len(header)) + header)
         size, word = FRAME.unpack(self.receive(FRAME.size))

@@ -36,6 +36,8 @@ from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 from scripts.peers.waits import WAIT_MS, WAIT_S
 from simulation.hostile.frames import whole
+from sparkreplay.errors import LiveBrokerFailed
+from sparkreplay.store.livebroker import look_at
 from tests.process.pagesport import pages_port
 from tests.support.waiting import wait_until
 
@@ -156,6 +158,17 @@ def test_tools_are_served_with_their_file_only(cluster: Cluster) -> None:
     assert refused.returncode == 1 and refused.stderr.count("\n") == 1
     missing = mqadmin("clusterList", "-n", cluster.layout.namesrv, tls=Path("/nowhere/tls.properties"))
     assert missing.returncode == 1 and "/nowhere/tls.properties: cannot be read" in missing.stderr
+
+
+def test_a_spark_job_asks_a_broker_with_the_credentials_of_its_environment(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master = asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS)).master_address or ""
+    monkeypatch.setenv(FILE_VARIABLE, str(tools_file(cluster.layout)))
+    with pytest.raises(LiveBrokerFailed, match="username cannot be null"):
+        look_at(master)
+    monkeypatch.setenv(KEYS_VARIABLE, str(cluster.directory / TLS_FOLDER / TOOLS_FILE))
+    assert look_at(master).broker_name == BROKER_SET
 
 
 def test_a_certificate_of_one_member_does_not_speak_for_another(cluster: Cluster) -> None:
