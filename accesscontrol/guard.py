@@ -81,6 +81,10 @@ class OpenAccess:
         return True
 
 
+def speaks_for_server(certificate: PeerCertificate) -> bool:
+    return certificate.is_of_server
+
+
 HashStates = tuple["hashlib._Hash", "hashlib._Hash"]
 """SHA-1 objects that have hashed the inner and the outer padded key of an HMAC [RFC 2104]."""
 
@@ -91,7 +95,7 @@ class AccessGuard:
     signatures of the requests that it passes on; their rights are checked again here. `why_unsure(code)` returns why
     this server may not know the present users and policies, or None if it knows them or the code does not need them here.
     `why_not_refuse()` returns why it may not know them, whatever the code: then it does not say that a user, a password or a
-    right does not exist."""
+    right does not exist. `is_server` says whether a certificate is that of a server from which this port expects requests."""
 
     def __init__(
         self,
@@ -107,6 +111,7 @@ class AccessGuard:
         is_passed_on: Callable[[Peer], bool] = lambda peer: False,
         why_unsure: Callable[[int], str | None] = lambda code: None,
         why_not_refuse: Callable[[], str | None] = lambda: None,
+        is_server: Callable[[PeerCertificate], bool] = speaks_for_server,
     ) -> None:
         self._table = table
         self._otherwise = ClusterRows(cluster).changes
@@ -120,6 +125,7 @@ class AccessGuard:
         self._signed_codes = frozenset(signed_codes)
         self._is_passed_on = is_passed_on
         self._why_unsure = why_unsure
+        self._is_server = is_server
         self._why_not_refuse = why_not_refuse
         self._decided_at = directory.changes
         self._decisions: dict[tuple[str, str, Need], AccessDecision] = {}
@@ -144,7 +150,7 @@ class AccessGuard:
             return None
         row = self._table.get(request.code, self._otherwise)
         try:
-            if not (_is_server(peer.certificate) and row.from_servers(request)):
+            if not (row.from_servers(request) and self._comes_from_server(peer.certificate)):
                 self._check(peer, request, row)
         except AccessDenied as denied:
             refused = self._unless_unsure(denied)
@@ -223,6 +229,9 @@ class AccessGuard:
         """The same, or that this server is busy if it may not know what the denial depends on."""
         why = self._why_not_refuse() if denied.kind in OF_TABLES else None
         return denied if why is None else AccessDenied("unsure", why, ResponseCode.SYSTEM_BUSY)
+
+    def _comes_from_server(self, certificate: PeerCertificate) -> bool:
+        return certificate.was_asked and self._is_server(certificate)
 
     def _signer(self, peer: Peer, request: RemotingCommand) -> KnownUser:
         """The user who signed the request. Raises AccessDenied, with upstream's remarks."""
@@ -310,10 +319,6 @@ def hash_states(secret_key: bytes) -> HashStates:
     key = _sha1(secret_key).digest() if len(secret_key) > BLOCK_BYTES else secret_key
     block = key.ljust(BLOCK_BYTES, b"\0")
     return _sha1(block.translate(INNER_PAD)), _sha1(block.translate(OUTER_PAD))
-
-
-def _is_server(certificate: PeerCertificate) -> bool:
-    return certificate.was_asked and certificate.is_of_server
 
 
 def _host_of(peer: Peer) -> str:

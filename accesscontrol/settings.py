@@ -72,8 +72,7 @@ class AccessSettings(InnerCredentialsSettings):
     init_authentication_user: SecretStr | None = Field(
         None,
         alias="initAuthenticationUser",
-        description='`{"username":"...","password":"..."}`, or `file:PATH` with that: an administrator, made if there is none of '
-        "this name",
+        description='`{"username":"...","password":"..."}`, or `file:PATH` with that: an administrator, made if missing',
     )
     authentication_provider: str = Field(
         "", alias="authenticationProvider", description="upstream's class, or empty"

@@ -31,6 +31,7 @@ from messagestore.store.brokerstore import BrokerStore
 from messagestore.store.messagestore import MessageStore
 from messagestore.store.settings import FlushDiskType
 from mqruntime.clock import Clock
+from mqruntime.peercertificate import PeerCertificate, broker_role
 from mqruntime.runtime import Runtime
 from mqruntime.segments import SegmentDirectory
 from mqruntime.settings import SettingsError
@@ -110,7 +111,10 @@ def _group_log(
         preferred=group.preferred,
         listens_on=settings.listens_on,
         settings=ledger_settings(
-            settings, pending_max=settings.waiting_sends_max, checks_addresses=settings.ha_slave_host_check
+            settings,
+            pending_max=settings.waiting_sends_max,
+            checks_addresses=settings.ha_slave_host_check,
+            certificate_role=broker_role(settings.broker_name),
         ),
         runtime=runtime,
         on_fatal=on_fatal,
@@ -197,6 +201,8 @@ def guard_members(log: GroupLog, settings: BrokerSettings, tables: Tables, clock
     """Check the requests on the port for members of the group."""
     from raftstore.needs import group_member_table  # as above
 
-    guard_of(group_member_table(settings.broker_cluster_name), settings, tables, clock).guard(
-        log.member.router
-    )
+    def is_member(certificate: PeerCertificate) -> bool:
+        return certificate.speaks_for_one_of(log.member.node.peers.values())
+
+    table = group_member_table(settings.broker_cluster_name)
+    guard_of(table, settings, tables, clock, is_server=is_member).guard(log.member.router)

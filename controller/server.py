@@ -41,6 +41,7 @@ from dledger.raft.settings import INDEX_UNIT_BYTES, DLedgerSettings
 from dledger.storage.entry import ENTRY_HEADER_BYTES
 from mqruntime.httppages import HttpPages
 from mqruntime.log import fields
+from mqruntime.peercertificate import CONTROLLER
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
 from remoting.client import RemotingClient
@@ -263,4 +264,5 @@ def dledger_settings(settings: ControllerSettings) -> DLedgerSettings:
         index_file_bytes=units * INDEX_UNIT_BYTES if tiny else DLedgerSettings().index_file_bytes,
         entry_bytes_max=ENTRY_BYTES_MAX,
         checks_addresses=settings.member_addresses_checked,
+        certificate_role=CONTROLLER,
     )

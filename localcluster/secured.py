@@ -10,7 +10,7 @@ import shutil
 import ssl
 from pathlib import Path
 
-from localcluster.layout import TLS_FOLDER, Layout
+from localcluster.layout import BROKER_SET, TLS_FOLDER, Layout
 from mqadmin.admin import AdminClient
 from mqadmin.calls.access import create_acl, create_user, user_of
 from mqclient import Credentials
@@ -60,7 +60,9 @@ def make_certificates(layout: Layout, authority: Path | None = None) -> None:
     hosts = list(dict.fromkeys([layout.host, layout.bind_host, "localhost"]))
     for name in layout.names:
         ports = layout.ports_of(name)
-        make_server(folder, name, hosts, [f"{host}:{port}" for host in hosts for port in ports])
+        addresses = [f"{host}:{port}" for host in hosts for port in ports]
+        role = f"broker/{BROKER_SET}" if name in layout.broker_names else name.partition("-")[0]
+        make_server(folder, name, hosts, addresses, [role])
         _write(folder, name, server=True)
     make_tools_file(folder)
 

@@ -21,7 +21,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from mqruntime.hostports import check_address, check_host
-from mqruntime.peercertificate import ADDRESS_SCHEME, ascii_name
+from mqruntime.peercertificate import (
+    ADDRESS_SCHEME,
+    BROKER,
+    CONTROLLER,
+    NAME_SERVER,
+    ROLE_SCHEME,
+    ascii_name,
+    broker_role,
+)
 from mqruntime.tlssettings import KeyPair
 
 if TYPE_CHECKING:
@@ -52,21 +60,33 @@ def make_server(
     name: str,
     hosts: Sequence[str],
     addresses: Sequence[str] = (),
+    roles: Sequence[str] = (),
     *,
     days: int = DAYS,
     replace: bool = False,
 ) -> None:
     """Writes `name.pem` and `name.key`, signed by the authority in `folder`. The certificate speaks for all ports
-    of `hosts`, or only for `addresses` if there are some. Raises CannotIssue, OSError."""
+    of `hosts`, or only for `addresses` if there are some, and only in these `roles` if there are some. Raises CannotIssue,
+    OSError."""
     if not hosts:
         raise CannotIssue(f"{name}: a server needs the host names and IP addresses that others reach it by")
     try:
         names = [check_host(host) for host in hosts]
         uris = [ADDRESS_SCHEME + ascii_name(check_address(address)) for address in addresses]
+        uris += [ROLE_SCHEME + _checked_role(role) for role in roles]
     except ValueError as error:
         raise CannotIssue(f"{name}: {error}") from None
     authority = _authority(folder)
     _write(folder, name, _issued(name, [*names, *uris], authority, days), replace, [authority.certificate])
+
+
+def _checked_role(role: str) -> str:
+    """Raises ValueError."""
+    if role in (CONTROLLER, NAME_SERVER):
+        return role
+    if role.startswith(BROKER) and (broker_name := role.removeprefix(BROKER)):
+        return broker_role(broker_name)
+    raise ValueError(f"{role!r} is no role: {CONTROLLER}, {NAME_SERVER} or {BROKER}SET")
 
 
 def make_client(folder: Path, name: str, *, days: int = DAYS, replace: bool = False) -> None:
@@ -146,7 +166,7 @@ def _need_library() -> None:
 def _general_name(name: str) -> x509.GeneralName:
     from cryptography import x509
 
-    if name.startswith(ADDRESS_SCHEME):
+    if name.startswith(ROLE_SCHEME):  # addresses begin with it, too
         return x509.UniformResourceIdentifier(name)
     try:
         return x509.IPAddress(ip_address(name.strip("[]")))
@@ -207,6 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 chosen.name,
                 chosen.hosts,
                 chosen.address,
+                chosen.role,
                 days=chosen.days or DAYS,
                 replace=chosen.replace,
             )
@@ -254,6 +275,13 @@ def _parser() -> argparse.ArgumentParser:
                 action="append",
                 default=[],
                 help="speaks for this address only, where several servers share a host",
+            )
+            made.add_argument(
+                "--role",
+                metavar="ROLE",
+                action="append",
+                default=[],
+                help=f"{BROKER}SET, {CONTROLLER} or {NAME_SERVER}: not for other servers",
             )
         made.add_argument("--days", type=_days, metavar="N", help="how long it is valid")
         made.add_argument("--replace", action="store_true", help="replace files that exist")

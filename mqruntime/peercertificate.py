@@ -2,8 +2,10 @@
 
 A certificate speaks for every port of the host names and IP addresses among its subjectAltNames. If some of those names are
 URIs `rocketmq://HOST:PORT`, it speaks only for these addresses: so servers that share a host have separate identities. A
-wildcard speaks for no server, or one member's certificate would speak for the others. Names: RFC 5280, section 4.2.1.6.
-Pure."""
+wildcard speaks for no server, or one member's certificate would speak for the others.
+
+URIs `rocketmq:broker/SET`, `rocketmq:controller` and `rocketmq:namesrv` are roles: a certificate with roles is for no other
+server, for example for no broker of another set. Without them it is for all. Names: RFC 5280, section 4.2.1.6. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +13,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
+from urllib.parse import quote
 
-ADDRESS_SCHEME = "rocketmq://"
+ADDRESS_SCHEME, ROLE_SCHEME = "rocketmq://", "rocketmq:"
+CONTROLLER, NAME_SERVER, BROKER = "controller", "namesrv", "broker/"
+
+
+def broker_role(broker_name: str) -> str:
+    """The role of the brokers of a set."""
+    return BROKER + quote(broker_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +32,7 @@ class PeerCertificate:
     was_asked: bool
     hosts: frozenset[str] = frozenset()
     addresses: frozenset[str] = frozenset()
+    roles: frozenset[str] = frozenset()
 
     def speaks_for(self, address: str) -> bool:
         """Whether the other end may be the server at `address`, "host:port"."""
@@ -31,6 +41,10 @@ class PeerCertificate:
         if self.addresses:
             return _plain(address) in self.addresses
         return _plain_host(address.rpartition(":")[0]) in self.hosts
+
+    def may_be(self, role: str) -> bool:
+        """Whether the other end may have this role."""
+        return not self.was_asked or not self.roles or role in self.roles
 
     def speaks_for_one_of(self, addresses: Iterable[str]) -> bool:
         return any(map(self.speaks_for, addresses))
@@ -51,13 +65,16 @@ MISSING = PeerCertificate(was_asked=True)
 
 def names_in(certificate: Mapping[str, Any]) -> PeerCertificate:
     """The names in a verified certificate, as `SSLSocket.getpeercert` returns it."""
-    hosts, addresses = set(), set()
+    hosts, addresses, roles = set(), set(), set()
     for kind, name in certificate.get("subjectAltName", ()):
         if kind in ("DNS", "IP Address"):
             hosts.add(_plain_host(name))
         elif kind == "URI" and name.startswith(ADDRESS_SCHEME):
             addresses.add(_plain(name.removeprefix(ADDRESS_SCHEME).rstrip("/")))
-    return PeerCertificate(True, frozenset(host for host in hosts if "*" not in host), frozenset(addresses))
+        elif kind == "URI" and name.startswith(ROLE_SCHEME):
+            roles.add(name.removeprefix(ROLE_SCHEME))
+    named = frozenset(host for host in hosts if "*" not in host)
+    return PeerCertificate(True, named, frozenset(addresses), frozenset(roles))
 
 
 def certificate_of(transport: Any) -> PeerCertificate:

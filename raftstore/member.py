@@ -55,7 +55,9 @@ class Behind(NamedTuple):
     is_caught_up: bool
 
 
-def ledger_settings(store: StoreSettings, *, pending_max: int, checks_addresses: bool) -> DLedgerSettings:
+def ledger_settings(
+    store: StoreSettings, *, pending_max: int, checks_addresses: bool, certificate_role: str = ""
+) -> DLedgerSettings:
     """Raft settings for a broker with these store settings. The timing is the same for all groups. A master whose process ends
     is replaced at once, when its connections end. Only a master that hangs, or whose host is gone, costs the 1 to 2 s of the
     election timeout. A shorter timeout would depose masters with slow disks at the highest load."""
@@ -65,6 +67,7 @@ def ledger_settings(store: StoreSettings, *, pending_max: int, checks_addresses:
         entry_bytes_max=file_bytes - ENTRY_ROOM_BYTES,  # the store limits the size of messages
         pending_proposals_max=pending_max,
         checks_addresses=checks_addresses,
+        certificate_role=certificate_role,
         same_positions=True,
     )
 

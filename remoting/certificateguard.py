@@ -10,6 +10,7 @@ from functools import partial
 
 from mqruntime.clock import Clock
 from mqruntime.log import fields
+from mqruntime.peercertificate import broker_role
 from mqruntime.repeatedfailures import RepeatedFailures
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
@@ -33,14 +34,18 @@ class CertificateGuard:
         self._refused = RepeatedFailures()
 
     def guard(self, router: Router, claims: Mapping[int, Claim]) -> None:
-        """From now on refuse requests of these codes, with NO_PERMISSION (16), to senders that may not make their claim."""
+        """From now on refuse requests of these codes, with NO_PERMISSION (16), to senders that may not make their claim, or are
+        no broker of the set that the request names."""
         for code, claim in claims.items():
             router.handlers[int(code)] = partial(self._served, router.handlers[int(code)], claim)
 
     def _served(
         self, serve: Handler, claim: Claim, peer: Peer, request: RemotingCommand
     ) -> Reply | Awaitable[Reply]:
-        if peer.certificate.was_asked and (why := self._why_not(claim(request), peer)) is not None:
+        if (
+            peer.certificate.was_asked
+            and (why := self._why_not(claim(request), request.ext.get("brokerName"), peer)) is not None
+        ):
             host = peer.remote_address.rpartition(":")[0]
             if self._refused.failed((host, request.code), self._clock.monotonic_ms()):
                 logger.warning(
@@ -49,9 +54,11 @@ class CertificateGuard:
             return request.reply(ResponseCode.NO_PERMISSION, why)
         return serve(peer, request)
 
-    def _why_not(self, claimed: str | None, peer: Peer) -> str | None:
+    def _why_not(self, claimed: str | None, broker_name: str | None, peer: Peer) -> str | None:
         if claimed is None:
             return None
+        if broker_name and not peer.certificate.may_be(broker_role(broker_name)):
+            return REMARK.format(f"a broker of {broker_name}")
         if claimed == SOME_SERVER:
             return None if peer.certificate.is_of_server else REMARK.format("a server")
         return None if peer.certificate.speaks_for(claimed) else REMARK.format(claimed)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from accesscontrol.audit import AuditLog
-from accesscontrol.guard import AccessGuard, OpenAccess
+from accesscontrol.guard import AccessGuard, OpenAccess, speaks_for_server
 from accesscontrol.needs import Table, why_not_open
 from broker.access.needs import broker_table
 from broker.access.rules import TableRules
@@ -15,6 +15,7 @@ from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
 from mqruntime.clock import Clock
 from mqruntime.log import fields
+from mqruntime.peercertificate import PeerCertificate
 from mqruntime.settings import SettingsError
 from remoting.bodies.access import ENABLED, SUPER, UserInfo
 from remoting.peer import Peer
@@ -48,6 +49,7 @@ def guard_of(
     is_passed_on: Callable[[Peer], bool] = lambda peer: False,
     why_unsure: Callable[[int], str | None] = lambda code: None,
     why_not_refuse: Callable[[], str | None] = lambda: None,
+    is_server: Callable[[PeerCertificate], bool] = speaks_for_server,
 ) -> AccessGuard:
     """The guard of a port whose requests need what `table` says."""
     return AccessGuard(
@@ -62,6 +64,7 @@ def guard_of(
         is_passed_on=is_passed_on,
         why_unsure=why_unsure,
         why_not_refuse=why_not_refuse,
+        is_server=is_server,
     )
 
 

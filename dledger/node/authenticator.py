@@ -62,7 +62,7 @@ class MessageRefusal(Enum):
 
 class PeerAuthenticator:
     """The checks of one member. `peers` maps ids, this member's id included, to "host:port". `term()` returns this member's
-    term."""
+    term. Members' certificates must have this `role`, if they have roles; any role will do without one."""
 
     def __init__(
         self,
@@ -72,6 +72,7 @@ class PeerAuthenticator:
         checks_addresses: bool,
         clock: Clock,
         term: Callable[[], int],
+        role: str = "",
     ) -> None:
         self.self_id = self_id
         self.peers = dict(peers)
@@ -92,6 +93,7 @@ class PeerAuthenticator:
         self.refused: Counter[tuple[str, str]] = Counter()
         """(member or STRANGER, value of a MessageRefusal) -> the number of rejected messages."""
         self._checks_addresses = checks_addresses
+        self._role = role
         self._addresses = MemberAddresses(clock)
         self._bound = TermBound(peers.keys() - {self_id}, len(peers) // 2 + 1)
         self._term = term
@@ -128,7 +130,9 @@ class PeerAuthenticator:
     ) -> MessageRefusal | None:
         """None if the request of `sender` is accepted."""
         claimed = self.address_of(sender) or listed(theirs.text).get(sender, "")
-        if not certificate.speaks_for(claimed):  # before the message is noted in any way
+        if not (
+            certificate.speaks_for(claimed) and self._may_be_member(certificate)
+        ):  # before the message is noted in any way
             return self._refuse(sender, MessageRefusal.CERTIFICATE, _other_certificate(sender, claimed))
         refusal = self._judge_list(sender, theirs)
         if refusal is not None:
@@ -140,6 +144,9 @@ class PeerAuthenticator:
             return self._refuse(sender, MessageRefusal.ADDRESS, why)
         return self._judge_term(sender, request)
 
+    def _may_be_member(self, certificate: PeerCertificate) -> bool:
+        return not self._role or certificate.may_be(self._role)
+
     async def speaks_for(
         self, member: str, remote_addresses: Sequence[str], certificate: PeerCertificate
     ) -> bool:
@@ -147,7 +154,7 @@ class PeerAuthenticator:
         listed_at = self.address_of(member)
         if listed_at is None:
             return False
-        if not certificate.speaks_for(listed_at):
+        if not (certificate.speaks_for(listed_at) and self._may_be_member(certificate)):
             self._refuse(member, MessageRefusal.CERTIFICATE, _other_certificate(member, listed_at))
             return False
         host = listed_at.rpartition(":")[0]

@@ -121,6 +121,7 @@ class DLedgerNode:
             checks_addresses=settings.checks_addresses,
             clock=self.clock,
             term=lambda: self.term,
+            role=settings.certificate_role,
         )
         self._starts = Starts(
             runtime.files,

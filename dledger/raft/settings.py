@@ -69,6 +69,8 @@ class DLedgerSettings:
     writes a snapshot of a larger state."""
     checks_addresses: bool = True
     """Whether a member's requests are accepted only from the member's host in the list of members."""
+    certificate_role: str = ""
+    """The role that the certificates of members must have, if they have roles; "" for any."""
 
     @property
     def proposal_bytes_max(self) -> int:

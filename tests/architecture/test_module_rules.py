@@ -10,7 +10,7 @@ import pytest
 from tests.architecture.house import HOUSE, TREE
 
 CORES = {
-    "broker", "controller", "dledger", "epochfile", "filters", "ha", "localcluster", "messagestore", "mqruntime", "namesrv",
+    "accesscontrol", "broker", "controller", "dledger", "epochfile", "filters", "ha", "localcluster", "messagestore", "mqruntime", "namesrv",
     "raftstore", "remoting", "sparkreplay",
 }  # fmt: skip
 

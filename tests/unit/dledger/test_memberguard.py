@@ -19,10 +19,10 @@ WITHOUT_N2 = "n0-10.0.0.1:1;n1-10.0.0.2:1;n3-10.0.0.4:1"
 OTHERS = "n3-10.0.0.4:1;n4-10.0.0.5:1"
 
 
-def guard(index: int = -1, before: dict[str, str] | None = None) -> PeerAuthenticator:
+def guard(index: int = -1, before: dict[str, str] | None = None, role: str = "") -> PeerAuthenticator:
     """The authenticator of n0, whose log names PEERS in entry `index`."""
     made = PeerAuthenticator(
-        self_id="n0", peers=PEERS, checks_addresses=True, clock=ManualClock(), term=lambda: 4
+        self_id="n0", peers=PEERS, checks_addresses=True, clock=ManualClock(), term=lambda: 4, role=role
     )
     if index >= 0:
         made.members_are(index, Members(PEERS), before or {})
@@ -165,6 +165,13 @@ def test_a_member_speaks_only_with_a_certificate_of_its_address(
     speaks = asyncio.run(made.speaks_for("n1", ["10.0.0.2:9"], certificate))
     assert speaks is (refusal is None)
     assert made.refused["n1", "certificate"] == (2 if refusal else 0)
+
+
+def test_a_member_of_another_role_is_refused() -> None:
+    made = guard(7, role="controller")
+    for role, refusal in (("controller", None), ("broker/a", MessageRefusal.CERTIFICATE)):
+        certificate = of(("IP Address", "10.0.0.2"), ("URI", f"rocketmq:{role}"))
+        assert judged(made, "n1", LIST, 7, "10.0.0.2", certificate=certificate) is refusal
 
 
 def test_a_member_of_a_newer_list_needs_a_certificate_too() -> None:

@@ -58,6 +58,15 @@ def test_a_name_with_other_letters_is_in_its_ascii_form(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+def test_a_role_is_a_name_of_its_certificate(tmp_path: Path) -> None:
+    make_authority(tmp_path)
+    make_server(tmp_path, "b0", ["h"], roles=["broker/a b", "controller"])
+    assert names_in(tmp_path / "b0.pem") == (["h"], [], ["rocketmq:broker/a%20b", "rocketmq:controller"])
+    for role in ("brokers", "broker/", "", "client"):
+        with pytest.raises(CannotIssue, match="is no role: controller, namesrv or broker/SET"):
+            make_server(tmp_path, "b1", ["h"], roles=[role])
+
+
 @needs_openssl
 def test_a_client_certificate_speaks_for_no_server(tmp_path: Path) -> None:
     make_authority(tmp_path)

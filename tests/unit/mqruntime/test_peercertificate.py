@@ -6,7 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from mqruntime.peercertificate import MISSING, NOT_ASKED, certificate_of, names_in
+from mqruntime.peercertificate import (
+    CONTROLLER,
+    MISSING,
+    NOT_ASKED,
+    broker_role,
+    certificate_of,
+    names_in,
+)
 
 Names = list[tuple[str, str]]
 
@@ -45,6 +52,26 @@ def test_a_certificate_speaks_for_its_hosts_or_for_its_addresses_only(
 def test_without_a_question_everybody_may_claim_anything_and_without_an_answer_nobody() -> None:
     assert NOT_ASKED.speaks_for("h:1") and NOT_ASKED.is_of_server and NOT_ASKED.speaks_for_one_of(["h:1"])
     assert not MISSING.speaks_for("h:1") and not MISSING.is_of_server
+
+
+@pytest.mark.parametrize(
+    ("roles", "may_be"),
+    [
+        ([], ["controller", "broker/a", "broker/b c"]),
+        (["controller"], ["controller"]),
+        (["broker/b%20c"], ["broker/b c"]),
+        (["broker/a", "controller"], ["controller", "broker/a"]),
+        (["namesrv"], []),
+    ],
+)
+def test_a_certificate_with_roles_has_no_other_role(roles: list[str], may_be: list[str]) -> None:
+    names = [("URI", f"rocketmq:{role}") for role in roles]
+    found = names_in({"subjectAltName": [("DNS", "h"), *names]})
+    asked = {
+        "controller": CONTROLLER, "broker/a": broker_role("a"), "broker/b c": broker_role("b c"),
+    }  # fmt: skip
+    assert [name for name, role in asked.items() if found.may_be(role)] == may_be
+    assert found.speaks_for("h:1") and NOT_ASKED.may_be("controller")
 
 
 def test_a_server_is_contradicted_only_by_other_addresses() -> None:

@@ -81,6 +81,18 @@ def test_a_broker_speaks_for_itself_only(code: int, ext: dict[str, str]) -> None
     assert not any(is_served(code, ext, other) for other in (OTHER, NARROW, CLIENT, MISSING))
 
 
+@pytest.mark.parametrize(("code", "ext"), [row for row in OF_FIRST if "brokerName" in row[1]])
+def test_a_certificate_with_roles_is_of_a_broker_of_its_set_only(code: int, ext: dict[str, str]) -> None:
+    def in_role(*roles: str) -> PeerCertificate:
+        return of(("IP Address", "10.0.0.1"), *(("URI", f"rocketmq:{role}") for role in roles))
+
+    assert is_served(code, ext, in_role("broker/broker-a"))
+    assert is_served(code, ext, in_role("controller", "broker/broker-a"))
+    assert not any(
+        is_served(code, ext, in_role(role)) for role in ("broker/broker-b", "controller", "namesrv")
+    )
+
+
 @pytest.mark.parametrize(("code", "ext"), OF_SOME_SERVER)
 def test_what_names_no_known_broker_needs_a_certificate_of_a_server(code: int, ext: dict[str, str]) -> None:
     assert all(is_served(code, ext, server) for server in (OWN, OTHER, NARROW))
