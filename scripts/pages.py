@@ -116,6 +116,7 @@ PACKAGES: tuple[tuple[str, str], ...] = (
     ("controller", "Controllers."),
     ("dledger", "Controllers, and brokers in Raft mode: the Raft group."),
     ("namesrv", "Name servers."),
+    ("accesscontrol", "All servers: who may send what, and the audit log."),
     ("remoting", "All servers: connections."),
     ("mqruntime", "All servers: start, end, metrics."),
     ("mqclient", "Programs that use the Python client."),

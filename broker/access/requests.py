@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from accesscontrol.guard import Access
-from accesscontrol.policies import AccessRefused, Rights, added_to, policy_type, resource_of, without
+from accesscontrol.policies import AccessRefused, added_to, policy_type, resource_of, without
 from broker.neighbours.agreement import MetadataReplication
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
@@ -36,9 +36,12 @@ from remoting.signing import ACCESS_KEY, SIGNATURE
 
 NAME_BYTES_MAX = 255
 PASSWORD_BYTES_MAX = 1_024
+RIGHTS_BYTES_MAX = 6 << 20
+"""Limit of the rights of all users together. Replicas copy many rows, members of a Raft group all rows, in one frame."""
 SYSTEM_ERROR = "An system error occurred, please try again later."
 BLANK = "The username is blank"
 NO_USER = "The user is not exist"
+NO_SUBJECT = "The subject is not exist."
 ONLY_SUPER = "The super user can only be {} by super user"
 OF_SETTINGS = (
     "{} is the user of {} in this broker's settings; disable the user, or change the settings and restart"
@@ -46,7 +49,8 @@ OF_SETTINGS = (
 
 
 PASSED_MS, PASSED_MAX = 10_000, 64
-Change = Callable[[Peer, RemotingCommand], Awaitable[RemotingCommand]]
+Change = Callable[[Peer, RemotingCommand, bool], Awaitable[RemotingCommand]]
+"""The handler of a change. The last argument says whether the request may be a repetition of one that was carried out."""
 Fingerprint = tuple[int, tuple[tuple[str, str], ...], bytes]
 PassOn = Callable[[Peer, RemotingCommand], Awaitable[RemotingCommand | None]]
 """Returns the answer of the master; None if this broker has to answer."""
@@ -75,7 +79,7 @@ class AccessRequests:
         self._pass_on = pass_on
         self._clock = clock
         self._passed: dict[Fingerprint, int] = {}
-        """Changes that slaves passed on -> until when (monotonic ms) the same request is answered that it succeeded."""
+        """Changes that slaves passed on -> until when (monotonic ms) the same request counts as its repetition."""
 
     def add_to(self, router: Router) -> None:
         changes: dict[RequestCode, Change] = {
@@ -101,33 +105,26 @@ class AccessRequests:
         """Carry out a change. Java's mqadmin sends a change for a cluster to all replicas, in any order. If a slave has passed
         it on, the master has it already when its own request comes."""
         key, now_ms = fingerprint_of(command), self._clock.monotonic_ms()
-        if PASSED_ON not in command.ext and now_ms < self._passed.pop(key, 0):
-            return command.reply()
-        answer = await change(peer, command)
-        if PASSED_ON in command.ext and answer.code == ResponseCode.SUCCESS:
+        is_passed = PASSED_ON in command.ext
+        answer = await change(peer, command, is_passed or now_ms < self._passed.pop(key, 0))
+        if is_passed and answer.code == ResponseCode.SUCCESS:
             if len(self._passed) >= PASSED_MAX:
                 del self._passed[next(iter(self._passed))]
             self._passed[key] = now_ms + PASSED_MS
         return answer
 
     async def _change(
-        self, peer: Peer, command: RemotingCommand, what: str, make: Callable[[], None], is_done: bool
+        self, peer: Peer, command: RemotingCommand, what: str, make: Callable[[], None]
     ) -> RemotingCommand:
-        """Carry out a change, or let the master do it. Java's mqadmin sends each change to all replicas of a set: one that has
-        the change already (`is_done`) answers that it succeeded."""
-        if self._copies(is_done):
-            return command.reply()
+        """Carry out a change, or let the master do it. A slave that has the change already lets the master answer, too: the
+        slave's copy may be old, and other replicas may not have the change."""
         return await self._pass_on(peer, command) or await self._agreement.change_everywhere(
             command, what, make
         )
 
-    def _copies(self, is_done: bool) -> bool:
-        """Whether this broker has a change as a copy from its master."""
-        return is_done and not self._role.accepts_sends
-
     # -- users
 
-    async def _create_user(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+    async def _create_user(self, peer: Peer, command: RemotingCommand, is_repeated: bool) -> RemotingCommand:
         name = UserHeader.from_ext(command.ext).username or ""
         if not name.strip():
             return command.reply(ResponseCode.INVALID_PARAMETER, BLANK)
@@ -135,15 +132,14 @@ class AccessRequests:
         try:
             self._check_name(name, asked)
             user = self._new_user(name, asked)
-            if not self._copies(self._users.find(name) == user) and self._users.find(name) is not None:
+            is_the_same = self._users.find(name) == user and (is_repeated or not self._role.accepts_sends)
+            if self._users.find(name) is not None and not is_the_same:
                 raise AccessRefused("The user is existed")
         except AccessRefused as refused:
             return command.reply(ResponseCode.NO_PERMISSION, str(refused))
         if user.user_type == SUPER and not self._access.may_change_super_users(command):
             return command.reply(ResponseCode.SYSTEM_ERROR, ONLY_SUPER.format("create"))
-        return await self._change(
-            peer, command, f"user {name}", lambda: self._users.put(user), self._users.find(name) == user
-        )
+        return await self._change(peer, command, f"user {name}", lambda: self._users.put(user))
 
     def _new_user(self, name: str, asked: UserInfo) -> UserInfo:
         """Raises AccessRefused."""
@@ -155,7 +151,7 @@ class AccessRequests:
             name, _checked_password(asked.password), _type_of(asked.user_type), _status_of(asked.user_status)
         )
 
-    async def _update_user(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+    async def _update_user(self, peer: Peer, command: RemotingCommand, is_repeated: bool) -> RemotingCommand:
         name = UserHeader.from_ext(command.ext).username or ""
         if not name.strip():
             return command.reply(ResponseCode.INVALID_PARAMETER, BLANK)
@@ -172,9 +168,12 @@ class AccessRequests:
                 raise AccessRefused(ONLY_SUPER.format("update"))
         except AccessRefused as refused:
             return command.reply(ResponseCode.NO_PERMISSION, str(refused))
-        return await self._change(
-            peer, command, f"user {name}", lambda: self._users.put(user), self._users.find(name) == user
-        )
+
+        def make() -> None:  # as in _add_rights
+            if (present := self._users.find(name)) is not None:
+                self._users.put(self._changed_user(present, asked))
+
+        return await self._change(peer, command, f"user {name}", make)
 
     @staticmethod
     def _changed_user(former: UserInfo, asked: UserInfo) -> UserInfo:
@@ -186,7 +185,7 @@ class AccessRequests:
             user_status=_status_of(asked.user_status) if asked.user_status else former.user_status,
         )
 
-    async def _delete_user(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+    async def _delete_user(self, peer: Peer, command: RemotingCommand, is_repeated: bool) -> RemotingCommand:
         name = UserHeader.from_ext(command.ext).username or ""
         if not name.strip():
             return command.reply(ResponseCode.INVALID_PARAMETER, BLANK)
@@ -197,7 +196,7 @@ class AccessRequests:
             if named == name:
                 return command.reply(ResponseCode.NO_PERMISSION, OF_SETTINGS.format(name, key))
         what = f"the deletion of user {name}"
-        return await self._change(peer, command, what, lambda: self._tables.delete_user(name), user is None)
+        return await self._change(peer, command, what, lambda: self._tables.delete_user(name))
 
     def _show_user(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         name = UserHeader.from_ext(command.ext).username or ""
@@ -235,7 +234,7 @@ class AccessRequests:
 
     # -- policies
 
-    async def _add_rights(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+    async def _add_rights(self, peer: Peer, command: RemotingCommand, is_repeated: bool) -> RemotingCommand:
         asked = AclInfo.from_request(command.body)
         subject = asked.subject or SubjectHeader.from_ext(command.ext).subject
         name = _name_in(subject)
@@ -246,34 +245,48 @@ class AccessRequests:
             named = _name_in(SubjectHeader.from_ext(command.ext).subject)
             if named is not None and named != name:
                 raise AccessRefused(f"the header names user {named}, the body {name}")
-            former = self._acls.find(subject_of(name))
-            acl = added_to(former, replace(asked, subject=subject_of(name)))
-            Rights(acl)
+            asked = replace(asked, subject=subject_of(name))
+            self._check_room(added_to(self._acls.find(subject_of(name)), asked))
         except AccessRefused as refused:
             return command.reply(ResponseCode.NO_PERMISSION, str(refused))
-        return await self._change(
-            peer, command, f"rights of {name}", lambda: self._acls.put(acl), former == acl
-        )
 
-    async def _delete_rights(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        def make() -> None:  # the rights may have changed while another master was asked
+            if self._users.find(name) is not None:
+                self._acls.put(added_to(self._acls.find(subject_of(name)), asked))
+
+        return await self._change(peer, command, f"rights of {name}", make)
+
+    def _check_room(self, acl: AclInfo) -> None:
+        """Raises AccessRefused."""
+        others = (row for subject, row in self._acls.rows.items() if subject != acl.subject)
+        if sum(len(row.encode()) for row in others) + len(acl.encode()) > RIGHTS_BYTES_MAX:
+            raise AccessRefused(f"the rights of all users have {RIGHTS_BYTES_MAX} bytes at most")
+
+    async def _delete_rights(
+        self, peer: Peer, command: RemotingCommand, is_repeated: bool
+    ) -> RemotingCommand:
         header = DeleteAclHeader.from_ext(command.ext)
         name = _name_in(header.subject)
         if name is None:
             return command.reply(ResponseCode.SYSTEM_ERROR, SYSTEM_ERROR)
         former = self._acls.find(subject_of(name))
         try:
-            self._check_subject(name)
-            left = None if former is None else self._left(former, header)
-            if former is None and not self._copies(True):
+            if self._users.find(name) is None:
+                raise AccessRefused(NO_SUBJECT)
+            if former is not None:
+                self._left(former, header)  # raises for an illegal request
+            elif not is_repeated and self._role.accepts_sends:
                 raise AccessRefused("The acl is not exist.")
         except AccessRefused as refused:
             return command.reply(ResponseCode.NO_PERMISSION, str(refused))
 
-        def make() -> None:
+        def make() -> None:  # as in _add_rights
+            present = self._acls.find(subject_of(name))
+            left = None if present is None else self._left(present, header)
             self._acls.remove(subject_of(name)) if left is None else self._acls.put(left)
 
         what = f"the deletion of rights of {name}"
-        return await self._change(peer, command, what, make, former == left)
+        return await self._change(peer, command, what, make)
 
     @staticmethod
     def _left(former: AclInfo, header: DeleteAclHeader) -> AclInfo | None:
@@ -293,7 +306,7 @@ class AccessRequests:
         if name is None:
             return command.reply(ResponseCode.SYSTEM_ERROR, SYSTEM_ERROR)
         if self._users.find(name) is None:
-            return command.reply(ResponseCode.NO_PERMISSION, "The subject is not exist.")
+            return command.reply(ResponseCode.NO_PERMISSION, NO_SUBJECT)
         acl = self._acls.find(subject_of(name))
         return command.reply(body=None if acl is None else acl.encode())
 
@@ -309,7 +322,7 @@ class AccessRequests:
 
 
 def fingerprint_of(command: RemotingCommand) -> Fingerprint:
-    """What the request asks for, whoever signed it."""
+    """The content of the request, without its signature."""
     ext = (
         (key, value) for key, value in command.ext.items() if key not in (ACCESS_KEY, SIGNATURE, PASSED_ON)
     )
