@@ -15,7 +15,7 @@ from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
 
-logger = logging.getLogger("audit")
+logger = logging.getLogger("audit")  # settings.AUDIT
 
 REMIND_MS = 30_000
 KEPT_MAX = 1_024

@@ -5,6 +5,7 @@ Invariant: a key that would leave a port open although it looks closed is an err
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import ClassVar, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -12,6 +13,8 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from mqruntime.innercredentials import InnerCredentialsSettings, content_of
 from mqruntime.settings import OURS
 
+AUDIT = "audit"
+"""The logger of the audit log."""
 AUTH = "org.apache.rocketmq.auth."
 PROVIDERS = {
     "authenticationProvider": f"{AUTH}authentication.provider.DefaultAuthenticationProvider",
@@ -92,7 +95,9 @@ class AccessSettings(InnerCredentialsSettings):
         description="must be false: the command `importPlainAcl` of mqadmin converts a plain_acl.yml",
     )
     audit_log_path: str = Field(
-        "", alias="auditLogPath", description="file of the audit log; empty: the server's own log"
+        "",
+        alias="auditLogPath",
+        description="file of the audit log, which is renamed as it grows; empty: the server's own log",
     )
 
     @field_validator("acl_enable")
@@ -146,6 +151,10 @@ class AccessSettings(InnerCredentialsSettings):
                 "authorizationEnabled=true needs authenticationEnabled=true: without signatures everybody may use every name"
             )
         return self
+
+    @property
+    def log_files(self) -> dict[str, Path]:
+        return {AUDIT: Path(self.audit_log_path).expanduser()} if self.audit_log_path else {}
 
     @property
     def init_user(self) -> tuple[str, str] | None:

@@ -64,6 +64,14 @@ def configure(
     root.setLevel(level)
 
 
+def separate(name: str, file: logging.Handler, *, as_json: bool = False) -> None:
+    """Send the lines of one logger to `file` only."""
+    file.setFormatter(JsonFormatter() if as_json else LineFormatter())
+    logger = logging.getLogger(name)
+    logger.handlers[:] = [file]
+    logger.propagate = False
+
+
 def _time(record: logging.LogRecord) -> str:
     at = datetime.fromtimestamp(record.created, UTC)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -139,8 +139,12 @@ def main_of(
         return 0
     try:
         log.configure(as_json=chosen.json_log, file=_log_file(chosen))
+        for settings in plan.settings:
+            for logger_name, path in settings.log_files.items():
+                file = LogFile(path, bytes_max=chosen.log_file_size, kept=chosen.log_file_count)
+                log.separate(logger_name, file, as_json=chosen.json_log)
     except OSError as error:
-        sys.stderr.write(f"{name}: cannot write the log file {chosen.log_file}: {error.strerror}\n")
+        sys.stderr.write(f"{name}: cannot write the log file {error.filename}: {error.strerror}\n")
         return EXIT_USAGE
     for warning in warnings:
         logger.warning(warning)

@@ -141,6 +141,11 @@ class Settings(BaseModel):
         return value
 
     @property
+    def log_files(self) -> dict[str, Path]:
+        """The loggers that have a file of their own."""
+        return {}
+
+    @property
     def listens_on(self) -> str | None:
         """The host that the ports are opened on; None for settings without one."""
         return None

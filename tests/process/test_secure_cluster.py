@@ -42,6 +42,7 @@ from tests.process.pagesport import pages_port
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
+AUDIT_LOG = "audit.log"
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +51,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster.create(folder, secure=True) as made:
         with (folder / "broker-0.conf").open("a") as file:
             file.write(f"metricsExporterType=PROM\nmetricsPromExporterPort={pages_port(made, 'broker-0')}\n")
+        with (folder / "namesrv.conf").open("a") as file:
+            file.write(f"auditLogPath={folder / AUDIT_LOG}\n")
         made.start()
         asyncio.run(made.wait_whole(timeout_ms=WAIT_MS))
         yield made
@@ -154,6 +157,9 @@ def test_tools_are_served_with_their_file_only(cluster: Cluster) -> None:
     application = cluster.directory / TLS_FOLDER / APPLICATION_FILE
     unknown = mqadmin("clusterList", "-n", cluster.layout.namesrv, tls=tls, keys=application)
     assert unknown.returncode == 1 and "User:application is not found" in unknown.stderr
+    audited = (cluster.directory / AUDIT_LOG).read_text()
+    assert "request refused" in audited and "user=application" in audited and "code=106" in audited
+    assert "request refused" not in cluster.log_file("namesrv").read_text()
     refused = mqadmin("clusterList", "-n", cluster.layout.namesrv, tls=None)
     assert refused.returncode == 1 and refused.stderr.count("\n") == 1
     missing = mqadmin("clusterList", "-n", cluster.layout.namesrv, tls=Path("/nowhere/tls.properties"))
