@@ -6,7 +6,7 @@ Invariant: an event has no password, signature or body. Refusals of one host for
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 
 from mqruntime.clock import Clock
 from mqruntime.log import fields
@@ -38,7 +38,8 @@ class AuditLog:
         self._counted: OrderedDict[tuple[str, str, int], tuple[int, int]] = OrderedDict()
         """By host, reason and code: when it was written last (monotonic ms), and how often it happened since."""
         self._full_ms: int | None = None
-        self.refusals = 0
+        self.refusals: Counter[str] = Counter()
+        """By kind."""
 
     def served(self, peer: Peer, request: RemotingCommand, user: str, outcome: int, remark: str) -> None:
         """An administrative request was answered with code `outcome`; -1 if it was not answered."""
@@ -47,7 +48,7 @@ class AuditLog:
 
     def refused(self, peer: Peer, request: RemotingCommand, user: str, kind: str, why: str) -> None:
         """A request was refused for the reason `why`, which is one of few kinds."""
-        self.refusals += 1
+        self.refusals[kind] += 1
         before = self._unwritten((_host_of(peer), kind, request.code))
         if before is None:
             return

@@ -116,7 +116,7 @@ class AccessGuard:
         self._table = table
         self._otherwise = ClusterRows(cluster).changes
         self._directory = directory
-        self._audit = audit
+        self.audit = audit
         self._server_user = (
             None if server_keys is None else KnownUser(server_keys[0], server_keys[1].encode(), is_super=True)
         )
@@ -154,7 +154,7 @@ class AccessGuard:
                 self._check(peer, request, row)
         except AccessDenied as denied:
             refused = self._unless_unsure(denied)
-            self._audit.refused(peer, request, request.ext.get(ACCESS_KEY, ""), refused.kind, str(refused))
+            self.audit.refused(peer, request, request.ext.get(ACCESS_KEY, ""), refused.kind, str(refused))
             return request.reply(refused.code, str(refused))
         except (HeaderError, BodyError, FastJsonError) as error:
             return request.reply(ResponseCode.SYSTEM_ERROR, str(error))
@@ -187,7 +187,7 @@ class AccessGuard:
             try:
                 self._check_right(name, need, self._host_of(peer, request))
             except AccessDenied as refused:
-                self._audit.refused(peer, request, name, refused.kind, str(refused))
+                self.audit.refused(peer, request, name, refused.kind, str(refused))
                 return str(refused)
         return None
 
@@ -294,9 +294,9 @@ class AccessGuard:
         def answered(outcome: Outcome) -> None:
             name = request.ext.get(ACCESS_KEY, "")
             if isinstance(outcome, RemotingCommand):
-                self._audit.served(peer, request, name, outcome.code, outcome.remark or "")
+                self.audit.served(peer, request, name, outcome.code, outcome.remark or "")
             else:
-                self._audit.served(peer, request, name, -1, "" if outcome is None else type(outcome).__name__)
+                self.audit.served(peer, request, name, -1, "" if outcome is None else type(outcome).__name__)
 
         return answered
 

@@ -43,10 +43,11 @@ class PortAccess:
             )
         if settings.authentication_enabled and (why := self._read_again()) is not None:
             raise SettingsError("administratorsFile", str(self._file), settings.place, None, why)
+        self.audit = AuditLog(server, clock)
         self._guard = AccessGuard(
             table,
             self._administrators,
-            AuditLog(server, clock),
+            self.audit,
             cluster=cluster,
             server_keys=settings.inner_keys,
             open_codes=settings.open_codes,

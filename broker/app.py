@@ -11,6 +11,7 @@ import logging
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from accesscontrol.guard import AccessGuard
 from broker.access.requests import AccessRequests
 from broker.admin.nocontrollers import refuse_controllers_requests, refuse_role_changes
 from broker.admin.retention import RetentionRequests
@@ -514,7 +515,8 @@ class BrokerApp:
             self._health.note(HealthProblem.SYNC, self.store.sync_lasts_ms() > SWEEP_MS, now_ms)
 
     async def _serve_probes(self) -> HttpPages:
-        from broker.exporter.collector import BrokerCollector  # loads the Prometheus library
+        from accesscontrol.metrics import AccessCollector  # these load the Prometheus library
+        from broker.exporter.collector import BrokerCollector
         from broker.exporter.probes import serve_broker_probes
 
         collector = BrokerCollector(
@@ -526,7 +528,9 @@ class BrokerApp:
             requests=self.requests,
             clock=self._clock,
         )
-        collectors = [collector, *group_figures(self._log, self.settings)]
+        access = self.requests.access
+        audited = [AccessCollector(access.audit)] if isinstance(access, AccessGuard) else []
+        collectors = [collector, *audited, *group_figures(self._log, self.settings)]
         return await serve_broker_probes(
             self.membership,
             settings=self.settings,

@@ -61,7 +61,7 @@ ENTRY_BYTES_MAX = 128 << 10
 
 
 class ControllerApp(NodeListener):
-    """One controller. `runtime` is rooted at its store folder. `shows_too` create the metrics collectors of other servers in
+    """One controller. `runtime` is rooted at its store folder. `shows_too()` returns the metrics collectors of other servers in
     this process. They are called when metrics are needed."""
 
     def __init__(
@@ -69,7 +69,7 @@ class ControllerApp(NodeListener):
         settings: ControllerSettings,
         runtime: Runtime,
         *,
-        shows_too: Sequence[Callable[[], Collector]] = (),
+        shows_too: Callable[[], Sequence[Collector]] = tuple,
     ) -> None:
         self.settings = settings
         self._runtime = runtime
@@ -226,6 +226,7 @@ class ControllerApp(NodeListener):
     async def _serve_probes(self) -> HttpPages:
         """Serve /metrics, /health and /leader (200 on the leading controller). Raises PagesCannotListen."""
         # imported here, because these modules load the Prometheus library
+        from accesscontrol.metrics import AccessCollector
         from controller.metrics import ControllerCollector
         from mqruntime.probes import serve_probes
 
@@ -234,7 +235,8 @@ class ControllerApp(NodeListener):
             settings,
             [
                 ControllerCollector(settings, node, self.state, self.brokers.liveness, self._counts),
-                *(made() for made in self._shows_too),
+                *self._shows_too(),
+                *([AccessCollector(self._access.audit)] if settings.authentication_enabled else []),
             ],
             lambda: {
                 "group": settings.group,

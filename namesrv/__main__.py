@@ -50,7 +50,7 @@ def with_controller(file: Path | None, overrides: list[str], *, strict: bool) ->
 
     def make_app(runtimes: Sequence[Runtime]) -> AppGroup:
         name_server = NamesrvApp(settings, runtimes[0], shown_elsewhere=True)
-        return AppGroup(name_server, ControllerApp(inner, runtimes[1], shows_too=[name_server.collector]))
+        return AppGroup(name_server, ControllerApp(inner, runtimes[1], shows_too=name_server.collectors))
 
     return serve.ServerPlan([settings, inner], [store_root(settings), root], make_app)
 

@@ -101,15 +101,17 @@ class NamesrvApp:
 
             facts = {"port": self.port}
             self.probes = await serve_probes(
-                self.settings, [self.collector()], lambda: facts, {}, self._network
+                self.settings, self.collectors(), lambda: facts, {}, self._network
             )
         logger.info("name server started", extra=fields(address=self.settings.bind_address, port=self.port))
 
-    def collector(self) -> Collector:
-        """The collector of the name server's metrics. Imports the Prometheus library."""
+    def collectors(self) -> list[Collector]:
+        """The collectors of the name server's metrics. Imports the Prometheus library."""
+        from accesscontrol.metrics import AccessCollector
         from namesrv.metrics import NamesrvCollector
 
-        return NamesrvCollector(self.table)
+        access = [AccessCollector(self._access.audit)] if self.settings.authentication_enabled else []
+        return [NamesrvCollector(self.table), *access]
 
     async def stop(self) -> None:
         """Close every connection."""

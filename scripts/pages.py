@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+from accesscontrol import figures as access_figures
 from broker.exporter import figures as broker_figures
 from broker.exporter import groupfigures as group_figures
 from broker.settings.broker import BrokerSettings
@@ -75,6 +76,11 @@ SERVERS: tuple[tuple[str, str, ModuleType], ...] = (
     ("Brokers in Raft mode", "They have these, too.", group_figures),
     ("Controllers", "Each metric also has the labels `address`, `group` and `peer_id`.", controller_figures),
     ("Name servers", "Upstream's name servers have no metrics.", namesrv_figures),
+    (
+        "Every server with access control",
+        "This metric is there if [access control](../security.md) is on.",
+        access_figures,
+    ),
     (
         "Every server with a certificate",
         "These metrics are there if [TLS](../security.md) is on.",

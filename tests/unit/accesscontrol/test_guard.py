@@ -340,6 +340,19 @@ def test_a_server_that_may_not_know_the_present_rights_says_that_it_is_busy() ->
     assert scene.asked(SEND, None, topic="orders") == UNSIGNED
 
 
+def test_a_server_that_may_not_know_all_users_does_not_deny_what_it_does_not_know() -> None:
+    why: list[str] = []
+    scene = Scene(why_not_refuse=lambda: why[0] if why else None)
+    scene.users.allow("Topic:orders")
+    ghost, wrong = Credentials("ghost", "x"), Credentials("alice", "wrong")
+    assert scene.asked(READ, ghost) == (16, "User:ghost is not found.")
+    why.append("the tables are being read")
+    for refused in (scene.asked(READ, ghost), scene.asked(READ, wrong), scene.asked(SEND, topic="clicks")):
+        assert refused is not None and refused[0] == 2 and "the tables are being read" in (refused[1] or "")
+    assert scene.asked(SEND, topic="orders") is None
+    assert scene.asked(READ, None) == UNSIGNED
+
+
 # -- what a check cannot read
 
 
@@ -370,7 +383,7 @@ def test_a_right_that_depends_on_what_a_request_finds() -> None:
     assert scene.guard.why_not(peer, request(READ), clicks) == no_right("Topic:clicks")[1]
     assert scene.guard.why_not(peer, request(READ, None), orders) is not None
     assert scene.guard.why_not(peer, request(READ, ROOT), clicks) is None
-    assert scene.audit.refusals == 2
+    assert scene.audit.refusals.total() == 2
 
 
 def test_without_access_control_all_is_open_but_passwords() -> None:
