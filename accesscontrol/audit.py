@@ -37,7 +37,6 @@ class AuditLog:
         self._clock = clock
         self._counted: OrderedDict[tuple[str, str, int], tuple[int, int]] = OrderedDict()
         """By host, reason and code: when it was written last (monotonic ms), and how often it happened since."""
-        self._full_ms: int | None = None
         self.refusals: Counter[str] = Counter()
         """By kind."""
 

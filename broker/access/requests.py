@@ -105,13 +105,17 @@ class AccessRequests:
         """Carry out a change. Java's mqadmin sends a change for a cluster to all replicas, in any order. If a slave has passed
         it on, the master has it already when its own request comes."""
         key, now_ms = fingerprint_of(command), self._clock.monotonic_ms()
-        is_passed = PASSED_ON in command.ext
+        is_passed, before = PASSED_ON in command.ext, self._changes
         answer = await change(peer, command, is_passed or now_ms < self._passed.pop(key, 0))
-        if is_passed and answer.code == ResponseCode.SUCCESS:
+        if is_passed and answer.code == ResponseCode.SUCCESS and self._changes != before:
             if len(self._passed) >= PASSED_MAX:
                 del self._passed[next(iter(self._passed))]
             self._passed[key] = now_ms + PASSED_MS
         return answer
+
+    @property
+    def _changes(self) -> int:
+        return self._users.changes + self._acls.changes
 
     async def _change(
         self, peer: Peer, command: RemotingCommand, what: str, make: Callable[[], None]

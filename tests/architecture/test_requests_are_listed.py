@@ -4,22 +4,17 @@ checked."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-from unittest.mock import patch
 
 import pytest
 
 from dledger.raft.messages import MessageCode
 from remoting.codes import RequestCode
-from remoting.router import Router
-from remoting.server import RemotingServer
 from simulation.kernel.world import World
 from tests.cluster.brokerset import Cluster
 from tests.cluster.groupset import GroupSet
 from tests.cluster.pairset import Pair
+from tests.support.notedservers import servers_noted
 
 PAGE = Path(__file__).parents[2] / "docs" / "requests.md"
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
@@ -36,20 +31,6 @@ def rows_of(section: str) -> list[tuple[list[int], list[str], tuple[str, ...]]]:
         ([int(code) for code in codes.split(",")], [name.strip() for name in names.split(",")], tuple(rest))
         for codes, names, *rest in ROW.findall(text)
     ]
-
-
-@contextmanager
-def servers_noted() -> Iterator[list[tuple[int, Router]]]:
-    """Port and router of each created server."""
-    noted: list[tuple[int, Router]] = []
-    made: Callable[..., None] = RemotingServer.__init__
-
-    def noting(self: RemotingServer, router: Router, **settings: Any) -> None:
-        noted.append((settings["port"], router))
-        made(self, router, **settings)
-
-    with patch.object(RemotingServer, "__init__", noting):
-        yield noted
 
 
 def under_controllers(world: World) -> None:

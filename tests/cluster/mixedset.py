@@ -17,6 +17,7 @@ class MixedSet(GroupSet):
     def __init__(self, world: World, nodes: list[Node], client_node: Node, **settings: Any) -> None:
         self.world = world
         self._settings = settings
+        self._ports, self._credentials = {}, None
         self.brokers = nodes
         self._client_node = client_node
 

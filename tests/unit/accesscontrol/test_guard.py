@@ -302,6 +302,16 @@ def test_a_certificate_is_enough_only_for_rows_of_servers(
     assert found == (None if accepted else UNSIGNED)
 
 
+def test_a_port_may_expect_its_requests_from_few_servers() -> None:
+    scene = Scene(is_server=lambda certificate: "10.0.2.1" in certificate.hosts)
+    other = PeerCertificate(True, frozenset({"10.0.2.2"}))
+    assert scene.refusal(request(SERVE, None), ClientPeer(certificate=SERVER)) is None
+    assert scene.refusal(request(SERVE, None), ClientPeer(certificate=other)) == UNSIGNED
+    assert scene.refusal(request(SERVE, SERVERS), ClientPeer(certificate=other)) is None
+    unchecked = PeerCertificate(False, frozenset({"10.0.2.1"}))
+    assert scene.refusal(request(SERVE, None), ClientPeer(certificate=unchecked)) == UNSIGNED
+
+
 def test_a_servers_certificate_does_not_make_a_user_super() -> None:
     scene, peer = Scene(), ClientPeer(certificate=SERVER)
     asked = request(READ, ALICE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
@@ -155,14 +156,23 @@ def watched(
     asyncio.run(main())
 
 
-def test_a_changed_file_counts_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_file_counts_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "accesscontrol.port")
     file = tmp_path / "administrators"
     file.write_text("eve=eve-1\n")
 
+    def read_times() -> int:
+        return [record.getMessage() for record in caplog.records].count("administrators read")
+
     async def steps(router: Router, look: Callable[[], Awaitable[None]]) -> None:
         assert remark(router, EVE) is None
+        await look()
+        assert read_times() == 1, "what did not change is not read again"
         file.write_text("eve=eve-2\n")
         await look()
+        assert read_times() == 2
         assert remark(router, EVE) == "check signature failed."
         assert remark(router, OTHER) is None
         file.write_text("")
