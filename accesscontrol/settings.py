@@ -153,6 +153,10 @@ class AccessSettings(InnerCredentialsSettings):
         return self
 
     @property
+    def checks_users(self) -> bool:
+        return self.authentication_enabled
+
+    @property
     def log_files(self) -> dict[str, Path]:
         return {AUDIT: Path(self.audit_log_path).expanduser()} if self.audit_log_path else {}
 

@@ -35,12 +35,18 @@ def beyond_this_machine(host: str) -> str | None:
         return host
 
 
-def exposure(host: str, protection: Protection) -> str | None:
+def exposure(host: str, protection: Protection, *, checks_users: bool = False) -> str | None:
     """A warning for ports opened on `host`; None where only this machine, or only the holder of a certificate, reaches
-    them."""
+    them. `checks_users`: requests need signatures there."""
     shown = beyond_this_machine(host)
     if shown is None or protection is Protection.CERTIFICATE:
         return None
+    if checks_users:
+        return (
+            f"listening on {shown}: requests are signed, but "
+            + ("can be read and sent again, and " if protection is Protection.NONE else "")
+            + "the replication port knows replicas by their hosts only; use TLS and require certificates"
+        )
     missing = "TLS and access control" if protection is Protection.NONE else "access control"
     return (
         f"listening on {shown}: without {missing}, anyone who reaches these ports may read, write and "

@@ -75,10 +75,14 @@ class ServerPlan:
     def warnings(self) -> list[str]:
         """Warnings about the settings, each once."""
         hosts = dict.fromkeys(
-            (settings.listens_on, network.protection)
+            (settings.listens_on, network.protection, settings.checks_users)
             for settings, network in zip(self.settings, self.networks, strict=True)
         )
-        exposed = [exposure(host, protection) for host, protection in hosts if host is not None]
+        exposed = [
+            exposure(host, protection, checks_users=checks_users)
+            for host, protection, checks_users in hosts
+            if host is not None
+        ]
         messages = dict.fromkeys(
             warning
             for settings, network in zip(self.settings, self.networks, strict=True)
@@ -225,13 +229,15 @@ def network_of(settings: Settings) -> Network:
     """The network that `settings` ask for. Raises SettingsError, TlsUnusable."""
     from mqruntime.clock import SystemClock
     from mqruntime.network import PLAIN
+    from mqruntime.proxysettings import ProxySettings
     from mqruntime.tlssettings import TlsSettings
 
-    if not isinstance(settings, TlsSettings) or not settings.names_tls:
+    proxies = settings.proxies if isinstance(settings, ProxySettings) else None
+    if not isinstance(settings, TlsSettings) or not (settings.names_tls or proxies):
         return PLAIN
     from mqruntime.tls import TlsNetwork
 
-    return TlsNetwork(settings, SystemClock())
+    return TlsNetwork(settings, SystemClock(), proxies)
 
 
 def run(make_app: Callable[[], App], networks: Sequence[Network] = ()) -> int:

@@ -141,6 +141,11 @@ class Settings(BaseModel):
         return value
 
     @property
+    def checks_users(self) -> bool:
+        """Whether requests need signatures."""
+        return False
+
+    @property
     def log_files(self) -> dict[str, Path]:
         """The loggers that have a file of their own."""
         return {}

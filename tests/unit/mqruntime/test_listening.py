@@ -26,3 +26,16 @@ def test_a_failed_bind_says_what_to_do() -> None:
     assert "bindAddress" in why_not_listening(OSError(errno.EADDRNOTAVAIL, "x"))
     assert "1024" in why_not_listening(OSError(errno.EACCES, "x"))
     assert why_not_listening(OSError(errno.EINVAL, "Invalid argument")) == "cannot listen: Invalid argument"
+
+
+@pytest.mark.parametrize(
+    ("protection", "said"),
+    [
+        (Protection.NONE, "can be read and sent again, and the replication port"),
+        (Protection.TLS, "are signed, but the replication port"),
+        (Protection.CERTIFICATE, None),
+    ],
+)
+def test_signatures_without_certificates_are_warned_of(protection: Protection, said: str | None) -> None:
+    warning = exposure("0.0.0.0", protection, checks_users=True)
+    assert warning is None if said is None else warning is not None and said in warning
