@@ -136,8 +136,7 @@ class AccessRequests:
         try:
             self._check_name(name, asked)
             user = self._new_user(name, asked)
-            is_the_same = self._users.find(name) == user and (is_repeated or not self._role.accepts_sends)
-            if self._users.find(name) is not None and not is_the_same:
+            if self._users.find(name) not in (None, user):  # the same may be made again, after an answer without success
                 raise AccessRefused("The user is existed")
         except AccessRefused as refused:
             return command.reply(ResponseCode.NO_PERMISSION, str(refused))

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from broker.neighbours.agreement import LEASE_MS
+from broker.tables.accesstables import USERS_FILE
+from broker.tables.savedtable import TableUnreadable
 from mqclient.errors import SendRefused
 from mqclient.producer import SendStatus
 from remoting.bodies.access import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
@@ -138,7 +140,8 @@ def test_a_change_reaches_the_set_once_if_it_is_sent_to_each_replica(slave_first
                 reply = cluster.run(cluster.ask(cluster.app(node).address, code, header, body))
                 assert (reply.code, reply.remark) == (0, None), (code, node.name)
         assert cluster.app(cluster.master).tables.users.find("alice") is not None
-        again = cluster.request(Code.AUTH_CREATE_USER, UserHeader("alice"), user)
+        other = UserInfo("alice", "another-password").encode()
+        again = cluster.request(Code.AUTH_CREATE_USER, UserHeader("alice"), other)
         assert (again.code, again.remark) == (16, "The user is existed")
 
 
@@ -279,3 +282,34 @@ def test_requests_that_a_former_master_passes_on_are_checked_for_the_clients_add
         cluster.run(asyncio.wait_for(sending, 30))
         assert set(results) == {SendStatus.SEND_OK} and len(results) == 200
         assert sum(cluster.app(node).requests.requests_forwarded for node in cluster.brokers) > 0
+
+
+def test_a_user_who_does_not_fit_on_the_disk_is_not_answered_as_made() -> None:
+    with World(914) as world:
+        cluster = GuardedCluster(world, 2)
+        cluster.start_up()
+        cluster.master.disk.capacity_bytes = cluster.master.disk.used_bytes()
+        body = UserInfo("alice", "alice-password").encode()
+        reply = cluster.request(Code.AUTH_CREATE_USER, UserHeader("alice"), body)
+        assert reply.code == ResponseCode.SYSTEM_ERROR
+        assert "user alice is not on this broker's disk" in (reply.remark or "")
+        cluster.master.disk.capacity_bytes = None
+        assert cluster.request(Code.AUTH_CREATE_USER, UserHeader("alice"), body).code == 0
+        cluster.master.kill(power_cut=True)
+        world.run_until(lambda: len(cluster.masters) == 1, 30_000)
+        assert cluster.app(cluster.master).tables.users.find("alice") is not None
+
+
+def test_a_broker_does_not_start_with_a_torn_table_of_users() -> None:
+    with World(915) as world:
+        cluster = GuardedCluster(world, 2)
+        cluster.start_up()
+        cluster.create_user(ALICE)
+        [slave] = cluster.slaves
+        world.run(slave.stop(), limit_ms=10_000)
+        written = slave.disk.content(USERS_FILE)
+        assert written is not None and b"alice" in written
+        slave.disk.put(USERS_FILE, written[: len(written) // 2])
+        cluster.start(slave)
+        world.run_for_ms(2_000)
+        assert isinstance(slave.failure, TableUnreadable) and USERS_FILE in str(slave.failure)
