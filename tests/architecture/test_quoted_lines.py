@@ -22,7 +22,7 @@ PAGES = [
 ]
 PACKAGES = (
     "mqruntime", "epochfile", "remoting", "messagestore", "ha", "dledger", "raftstore", "controller", "broker", "namesrv",
-    "mqadmin", "sparkreplay", "localcluster",
+    "mqadmin", "sparkreplay", "localcluster", "accesscontrol",
 )  # fmt: skip
 VARIABLE = re.compile(r"…|\.\.\.|[:\"]|<[^>]*>|\bSIG\w+|\b[A-Z]\b|\b\d+\b|\w+=")
 COMMAND = re.compile(r"(?:kill|pip|cp|systemctl)\b|(?:.* )?--?\w")

@@ -1,4 +1,4 @@
-"""TLS is turned on in a running cluster, by the steps of docs/security.md, while a client sends."""
+"""TLS is turned on in a running cluster, by the steps of docs/operations/turn-on-tls.md, while a client sends."""
 
 from __future__ import annotations
 

@@ -40,6 +40,7 @@ STATUS = "scripts/cluster status --dir run/demo"
 KILL_MASTER = f"""scripts/cluster kill --dir run/demo "$({STATUS} | awk '$5 == "master" {{print $1}}')\""""
 UP, DOWN = "scripts/cluster up --dir run/demo", "scripts/cluster down --dir run/demo --remove"
 
+PLAIN_ACL = "conf/plain_acl.yml,conf/acl", f"{ROOT}/tests/unit/mqadmin/plain_acl.yml"
 STORE, LAKE = ("/data/broker-a", "run/demo/broker-0"), ("/lake", "lake")
 
 TOPIC = "mqadmin updateTopic -n NAMESRV -c DefaultCluster -t orders"
@@ -133,10 +134,36 @@ COMMANDS: dict[str, Run | Elsewhere] = {
         f"python -m mqruntime.certificates {line}": Elsewhere("tests/unit/mqruntime/test_certificates.py")
         for line in (
             "ca pki",
-            "server pki broker-a-1 10.0.0.11 broker-a-1.example",
+            "server pki broker-a-1 10.0.0.11 broker-a-1.example --role broker/broker-a",
             "client pki tools",
         )
     },
+    "python -m mqruntime.passwords pki": Run("pki/servers.json"),
+    # these users work while access control is off; tests/cluster/test_access_control.py has it on
+    **{
+        f"mqadmin {line} -p -": Run("success", instead=(("mqadmin", "MQ_NEW_PASSWORD=secret mqadmin"),))
+        for line in (
+            "createUser -n NAMESRV -c DefaultCluster -u administrator -t Super",
+            "createUser -n NAMESRV -c DefaultCluster -u shop",
+            "createUser -n NAMESRV -c DefaultCluster -u billing",
+            "createUser -n NAMESRV -c DefaultCluster -u NEW -t Super",
+            "updateUser -n NAMESRV -c DefaultCluster -u shop",
+            "updateUser -b BROKER -u administrator",
+        )
+    },
+    **{
+        f"mqadmin createAcl -n NAMESRV -c DefaultCluster -s User:{line} -d Allow": Run("success")
+        for line in ("shop -r Topic:orders -a Pub", "billing -r Topic:orders,Group:billing -a Sub")
+    },
+    "mqadmin listUser -b BROKER": Run("#UserName"),
+    "mqadmin listAcl -b BROKER": Run("#Subject"),
+    "mqadmin importPlainAcl -f conf/plain_acl.yml,conf/acl": Run("Nothing was created", instead=(PLAIN_ACL,)),
+    "mqadmin importPlainAcl -f conf/plain_acl.yml,conf/acl -n NAMESRV -c DefaultCluster --apply": Run(
+        "success", instead=(PLAIN_ACL,)
+    ),
+    "mqadmin copyUser -f JAVA -t BROKER": Elsewhere("tests/unit/mqadmin/test_admin_access.py"),
+    "mqadmin copyAcl -f JAVA -t BROKER": Elsewhere("tests/unit/mqadmin/test_admin_access.py"),
+    "mqadmin compareAcl -b BROKER": Run(""),
     "scripts/quickstart --install-java": Elsewhere("installs packages of the system"),
     "scripts/test": Elsewhere("runs this test"),
     "scripts/test --long": Elsewhere("runs tests"),
