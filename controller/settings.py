@@ -15,6 +15,7 @@ from dledger.raft.settings import DLedgerSettings
 from mqruntime.hostports import check_host
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.nettykeys import NETTY_SERVER_KEYS
+from mqruntime.proxysettings import ProxySettings
 from mqruntime.settings import OURS
 from mqruntime.tlssettings import TlsSettings
 
@@ -22,7 +23,7 @@ TIMING = DLedgerSettings()
 ALWAYS_BLACK_LISTED = frozenset({"rocketmqHome"})
 
 
-class ControllerSettings(MetricsSettings, TlsSettings, PortAccessSettings):
+class ControllerSettings(MetricsSettings, TlsSettings, ProxySettings, PortAccessSettings):
     """The settings of a controller. Scan intervals are only upper bounds, because a lost master is usually noticed at once."""
 
     IGNORED: ClassVar[frozenset[str]] = (
@@ -45,6 +46,7 @@ class ControllerSettings(MetricsSettings, TlsSettings, PortAccessSettings):
     UPSTREAM: ClassVar[dict[str, str]] = (
         MetricsSettings.UPSTREAM
         | TlsSettings.UPSTREAM
+        | ProxySettings.UPSTREAM
         | PortAccessSettings.ACCESS_UPSTREAM
         | {
             "bindAddress": "every address",

@@ -6,11 +6,34 @@ of a semicolon), `http://a:1` and an address without a port are rejected by name
 from __future__ import annotations
 
 import re
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 NAME_LENGTH_MAX = 253
 PORT_MAX = 65_535
+RANGE = re.compile(r"[0-9a-fA-F.:]+(?:/[0-9]{1,3})?")
+
+
+class AddressRanges:
+    """The IP addresses of a list `ADDRESS,ADDRESS/BITS`, also with ; between."""
+
+    def __init__(self, text: str = "") -> None:
+        """Raises ValueError with the reason if an entry is neither."""
+        self._networks = [_range(part.strip()) for part in re.split("[,;]", text) if part.strip()]
+
+    def __bool__(self) -> bool:
+        return bool(self._networks)
+
+    def __contains__(self, host: str) -> bool:
+        """Whether the IP address `host` is one of them; an IPv4-mapped IPv6 address is the IPv4 address."""
+        address = ip_address(host.partition("%")[0])
+        mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+        return any((mapped or address) in network for network in self._networks)
+
+    @property
+    def have_all_of_a_family(self) -> bool:
+        """Whether all IPv4 or all IPv6 addresses are among them."""
+        return any(network.prefixlen == 0 for network in self._networks)
 
 
 def check_host(text: str) -> str:
@@ -67,6 +90,18 @@ def _why_no_host(host: str) -> str | None:
     if len(name) > NAME_LENGTH_MAX or not all(map(LABEL.fullmatch, labels)):
         return "it is no name of a host"
     return None
+
+
+def _range(text: str) -> IPv4Network | IPv6Network:
+    if not RANGE.fullmatch(text):
+        raise ValueError(f"{text!r} is neither ADDRESS nor ADDRESS/BITS, of IP addresses")
+    try:
+        network = ip_network(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is neither ADDRESS nor ADDRESS/BITS: {error}") from None
+    if isinstance(network, IPv6Network) and network.network_address.ipv4_mapped is not None:
+        raise ValueError(f"{text!r} must be written as IPv4")
+    return network
 
 
 def _is_ip(kind: type[IPv4Address] | type[IPv6Address], text: str) -> bool:

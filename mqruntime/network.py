@@ -11,9 +11,10 @@ import errno
 from collections.abc import Callable, Sequence
 from enum import Enum
 from ssl import SSLContext
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from mqruntime.peercertificate import certificate_of
+from mqruntime.proxyheader import ClientAddress
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -28,6 +29,15 @@ class Link(Enum):
     REMOTING = "remoting"
     REPLICATION = "replication"
     PAGES = "pages"
+
+
+@runtime_checkable
+class Forwarded(Protocol):
+    """A protocol of the event loop for connections that a proxy may forward."""
+
+    def forwarded_from(self, source: ClientAddress) -> None:
+        """The client is at `source`, and the other end of the transport is a proxy. Called before `connection_made`."""
+        ...
 
 
 class OpenPort(Protocol):
@@ -91,7 +101,8 @@ class Network(Connector, Protocol):
     async def listen(
         self, make: Callable[[], asyncio.BaseProtocol], host: str, port: int, link: Link
     ) -> OpenPort:
-        """An open port, each of whose connections gets a protocol from `make`. Raises OSError."""
+        """An open port, each of whose connections gets a protocol from `make`, which is Forwarded if the network knows
+        proxies and `link` is REMOTING. Raises OSError."""
         ...
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"PRI ", b"DELE", b"CONN", b"PATC")
 PREFIX_BYTES = 4
+PROXY_HEADER_BEGINS = (b"PROX", b"\r\n\r\n")
+UNEXPECTED_PROXY_HEADER = "a PROXY header where none is expected; see proxyProtocolHosts"
 
 
 def other_protocol(first: bytes) -> str | None:
@@ -12,6 +14,6 @@ def other_protocol(first: bytes) -> str | None:
         return "a TLS client at a port without TLS; set tls.server.mode here, or turn TLS off there"
     if first[:PREFIX_BYTES] in HTTP_METHODS:
         return "an HTTP client at a port that speaks RocketMQ's protocol"
-    if first[:PREFIX_BYTES] == b"PROX" or first[:PREFIX_BYTES] == b"\r\n\r\n":
-        return "a PROXY header, which is not read"
+    if first[:PREFIX_BYTES] in PROXY_HEADER_BEGINS:
+        return UNEXPECTED_PROXY_HEADER
     return None

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from mqruntime.certificatedates import NoCertificate, Validity, validity_of
 from mqruntime.clock import Clock
+from mqruntime.hostports import AddressRanges
 from mqruntime.log import fields
 from mqruntime.network import PLAIN, CertificateStatus, Connector, Link, Network, OpenPort, Protection
 from mqruntime.repeatedfailures import RepeatedFailures
@@ -91,12 +92,13 @@ def network_of_environment(clock: Clock) -> Network:
 
 
 class TlsNetwork:
-    """The network of one server. `settings` name the files."""
+    """The network of one server. `settings` name the files. Connections from `proxies` begin with a PROXY header."""
 
-    def __init__(self, settings: TlsSettings, clock: Clock) -> None:
+    def __init__(self, settings: TlsSettings, clock: Clock, proxies: AddressRanges | None = None) -> None:
         """Reads the files. Raises SettingsError, TlsUnusable."""
         self._settings = settings
         self._clock = clock
+        self._proxies = proxies or AddressRanges()
         self._contexts, self._stamps = self._loaded()
         self._reported: object = None
         """The changed files that are not used, and the reason."""
@@ -116,7 +118,9 @@ class TlsNetwork:
 
     @property
     def warnings(self) -> Sequence[str]:
-        return self.options.warnings
+        if not self._proxies.have_all_of_a_family:
+            return self.options.warnings
+        return [*self.options.warnings, "proxyProtocolHosts: each client may claim any source address"]
 
     @property
     def validity(self) -> Validity | None:
@@ -134,19 +138,22 @@ class TlsNetwork:
         self, make: Callable[[], asyncio.BaseProtocol], host: str, port: int, link: Link
     ) -> OpenPort:
         mode = self.options.mode
-        if mode is TlsMode.DISABLED:
+        proxies = self._proxies if link is Link.REMOTING else AddressRanges()
+        if mode is TlsMode.DISABLED and not proxies:
             return await PLAIN.listen(make, host, port, link)
 
         def takes_plain(source: str) -> bool:
             is_java_slave = link is Link.REPLICATION and source in self.options.plain_hosts
-            return mode is TlsMode.PERMISSIVE or is_java_slave
+            return mode is not TlsMode.ENFORCING or is_java_slave
 
         def context() -> ssl.SSLContext:
             chosen = self._contexts.pages if link is Link.PAGES else self._contexts.server
             assert chosen is not None
             return chosen
 
-        return TlsPort(await listening_sockets(host, port), make, context, takes_plain, self._clock)
+        sockets = await listening_sockets(host, port)
+        contexts = None if mode is TlsMode.DISABLED else context
+        return TlsPort(sockets, make, contexts, takes_plain, proxies, self._clock)
 
     async def connect(self, make: Callable[[], P], host: str, port: int, timeout_ms: int, link: Link) -> P:
         to_java = link is Link.REPLICATION and host in self.options.plain_hosts

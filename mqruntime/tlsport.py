@@ -1,9 +1,11 @@
 """One port for plain connections and for TLS, distinguished by the first byte. Upstream: NettyRemotingServer.TlsModeHandler.
 
 Invariant: a connection is served only after its first byte has come, within `DECISION_MS`, and a TLS one after its handshake;
-no connection that is not served yet outlives `close`. A few handshakes begin in each turn of the loop, and few are in progress
-at a time, so that a crowd of new connections does not hold up those that are open: the second message of each handshake costs
-up to a ms, and all that have come are handled in one turn. A handshake that takes long gives way to another one."""
+no connection that is not served yet outlives `close`. A connection from a proxy is served only after its PROXY header, and
+only a header from a proxy is read. A few handshakes begin in each turn of the loop, and few are in progress at a time, so that
+a crowd of new connections does not hold up those that are open: the second message of each handshake costs up to a ms, and all
+that have come are handled in one turn. A handshake that takes long gives way to another one. Behind a proxy, the limits of a
+host are those of the client's host."""
 
 from __future__ import annotations
 
@@ -13,13 +15,17 @@ import logging
 import socket
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import islice
 from ssl import SSLContext
 from typing import NamedTuple
 
 from mqruntime.clock import Clock
+from mqruntime.hostports import AddressRanges
 from mqruntime.log import fields
-from mqruntime.network import BACKLOG
+from mqruntime.network import BACKLOG, Forwarded
+from mqruntime.otherprotocols import PREFIX_BYTES, PROXY_HEADER_BEGINS, UNEXPECTED_PROXY_HEADER
+from mqruntime.proxyheader import PROXY_BYTES_MAX, ClientAddress, ProxyHeaderError, read_proxy_header
 from mqruntime.repeatedfailures import RepeatedFailures
 from mqruntime.tlsconnector import why_no_handshake
 
@@ -48,17 +54,24 @@ NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 Make = Callable[[], asyncio.BaseProtocol]
 
 
-class Undecided(NamedTuple):
+@dataclass(slots=True)
+class Undecided:
     """An accepted connection without a first byte."""
 
     host: str
+    """The client's; the proxy's until a header with the client's is whole."""
     timer: asyncio.TimerHandle
+    header: bytes | None
+    """What has come of the PROXY header; None if no header is due."""
+    source: ClientAddress | None = None
+    """The client behind a proxy."""
 
 
 class Waiting(NamedTuple):
     """A TLS connection whose handshake has not begun."""
 
     connection: socket.socket
+    source: ClientAddress | None
     since_ms: int
 
 
@@ -71,14 +84,16 @@ class Underway(NamedTuple):
 
 class TlsPort:
     """Serves connections to `sockets`, which listen, with protocols from `make`. `context()` is that of the next TLS
-    connection. `takes_plain(host)`: whether a plain connection from there is served."""
+    connection; without it there is no TLS. `takes_plain(host)`: whether a plain connection from there is served. Connections
+    from `proxies` begin with a PROXY header; with proxies, protocols are Forwarded."""
 
     def __init__(
         self,
         sockets: list[socket.socket],
         make: Make,
-        context: Callable[[], SSLContext],
+        context: Callable[[], SSLContext] | None,
         takes_plain: Callable[[str], bool],
+        proxies: AddressRanges,
         clock: Clock,
     ) -> None:
         self.port = int(sockets[0].getsockname()[1])
@@ -87,6 +102,7 @@ class TlsPort:
         self._make = make
         self._context = context
         self._takes_plain = takes_plain
+        self._proxies = proxies
         self._clock = clock
         self._undecided: OrderedDict[socket.socket, Undecided] = OrderedDict()
         self._waiting: OrderedDict[str, deque[Waiting]] = OrderedDict()
@@ -152,42 +168,74 @@ class TlsPort:
         connection.setblocking(False)
         if len(self._undecided) >= UNDECIDED_MAX:
             self._give_up(next(iter(self._undecided)))
-        timer = self._loop.call_later(DECISION_MS / 1000, self._give_up, connection)
-        self._undecided[connection] = Undecided(host, timer)
+        timer = self._loop.call_later(DECISION_MS / 1000, self._too_late, connection)
+        header = b"" if self._proxies and host in self._proxies else None
+        self._undecided[connection] = Undecided(host, timer, header)
         self._loop.add_reader(connection, self._look, connection)
+
+    def _too_late(self, connection: socket.socket) -> None:
+        undecided = self._undecided[connection]
+        if undecided.header is not None:
+            self._refused(undecided.host, f"no whole PROXY header within {DECISION_MS} ms")
+        self._give_up(connection)
 
     def _give_up(self, connection: socket.socket) -> None:
         self._decided(connection)
         connection.close()
 
-    def _decided(self, connection: socket.socket) -> str:
-        """Waits for its first byte no longer; returns its host."""
+    def _decided(self, connection: socket.socket) -> None:
+        """Waits for its first byte no longer."""
         self._loop.remove_reader(connection)
-        host, timer = self._undecided.pop(connection)
-        timer.cancel()
-        return host
+        self._undecided.pop(connection).timer.cancel()
 
     def _look(self, connection: socket.socket) -> None:
+        undecided = self._undecided[connection]
         try:
-            first = connection.recv(1, socket.MSG_PEEK)
+            if undecided.header is not None and not self._take_header(connection, undecided):
+                return
+            first = connection.recv(PREFIX_BYTES, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
             return
+        except ProxyHeaderError as error:
+            self._refused(undecided.host, str(error))
+            first = b""
         except OSError:
             first = b""
-        host = self._decided(connection)
+        self._decided(connection)
+        host, source = undecided.host, undecided.source
         if not first:
             connection.close()
-        elif first[0] == HANDSHAKE:
+        elif first[0] == HANDSHAKE and self._context is not None:
             self._make_room(host)
-            waiting = Waiting(connection, self._clock.monotonic_ms())
+            waiting = Waiting(connection, source, self._clock.monotonic_ms())
             self._waiting.setdefault(host, deque()).append(waiting)
             self._waiting_count += 1
             self._begin_soon()
         elif self._takes_plain(host):
-            self._hand_over(connection, host, None)
+            self._hand_over(connection, host, source, None)
         else:
-            self._refused(host, "plain connection at a port that serves only TLS")
+            plain = "plain connection at a port that serves only TLS"
+            self._refused(host, UNEXPECTED_PROXY_HEADER if first in PROXY_HEADER_BEGINS else plain)
             connection.close()
+
+    def _take_header(self, connection: socket.socket, undecided: Undecided) -> bool:
+        """Take the bytes of the header from the connection, and none after it: those are for the protocol, or for TLS. The
+        bytes of an incomplete header are taken, too, or the loop would report them again and again. Returns whether the header
+        is whole. Raises ProxyHeaderError, OSError."""
+        assert undecided.header is not None
+        before = undecided.header
+        there = connection.recv(PROXY_BYTES_MAX, socket.MSG_PEEK)
+        if not there:
+            raise ConnectionResetError
+        header = read_proxy_header(before + there)
+        connection.recv(len(there) if header is None else header.size - len(before))
+        if header is None:
+            undecided.header = before + there
+            return False
+        undecided.header, undecided.source = None, header.source
+        if header.source is not None:
+            undecided.host = header.source.host
+        return True
 
     def _begin_soon(self) -> None:
         if self._begins is None and self._waiting:
@@ -202,10 +250,12 @@ class TlsPort:
             if begun == BEGUN_A_TURN or in_progress + begun == IN_PROGRESS_MAX:
                 break
             while host in self._waiting and self._waiting[host][0].since_ms < since_ms:
-                self._next_of(host).close()
+                self._next_of(host).connection.close()
             if host in self._waiting and of_host[host] < OF_ONE_HOST_MAX:
+                assert self._context is not None
                 begun += 1
-                self._hand_over(self._next_of(host), host, self._context())
+                waiting = self._next_of(host)
+                self._hand_over(waiting.connection, host, waiting.source, self._context())
         if begun and in_progress + begun < IN_PROGRESS_MAX:
             self._begin_soon()
         elif self._waiting and self._give_way is None:
@@ -218,18 +268,18 @@ class TlsPort:
     def _make_room(self, host: str) -> None:
         """For one more waiting connection of `host`: where there are too many, the oldest of the host with most is closed."""
         if len(self._waiting.get(host, ())) >= WAITING_OF_ONE_HOST_MAX:
-            self._next_of(host).close()
+            self._next_of(host).connection.close()
         elif self._waiting_count >= WAITING_MAX:
-            self._next_of(max(self._waiting, key=lambda each: len(self._waiting[each]))).close()
+            self._next_of(max(self._waiting, key=lambda each: len(self._waiting[each]))).connection.close()
 
-    def _next_of(self, host: str) -> socket.socket:
+    def _next_of(self, host: str) -> Waiting:
         """The connection of `host` that has waited for the longest time; its host's next turn is the last one."""
         queue = self._waiting.pop(host)
-        connection = queue.popleft().connection
+        waiting = queue.popleft()
         self._waiting_count -= 1
         if queue:
             self._waiting[host] = queue
-        return connection
+        return waiting
 
     def _end_slow_ones(self) -> None:
         """End handshakes that take long while others wait."""
@@ -240,8 +290,10 @@ class TlsPort:
                 task.cancel()
         self._begin_soon()
 
-    def _hand_over(self, connection: socket.socket, host: str, context: SSLContext | None) -> None:
-        task = self._loop.create_task(self._serve(connection, host, context))
+    def _hand_over(
+        self, connection: socket.socket, host: str, source: ClientAddress | None, context: SSLContext | None
+    ) -> None:
+        task = self._loop.create_task(self._serve(connection, host, source, context))
         handshake = None if context is None else Underway(host, self._clock.monotonic_ms())
         self._handed_over[task] = handshake
         task.add_done_callback(self._handed_over_ended)
@@ -250,12 +302,22 @@ class TlsPort:
         del self._handed_over[task]
         self._begin_soon()
 
-    async def _serve(self, connection: socket.socket, host: str, context: SSLContext | None) -> None:
+    async def _serve(
+        self, connection: socket.socket, host: str, source: ClientAddress | None, context: SSLContext | None
+    ) -> None:
         timeout_s = None if context is None else HANDSHAKE_MS / 1000
+
+        def made() -> asyncio.BaseProtocol:
+            protocol = self._make()
+            if source is not None:
+                assert isinstance(protocol, Forwarded)
+                protocol.forwarded_from(source)
+            return protocol
+
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._loop.connect_accepted_socket(
-                self._make, connection, ssl=context, ssl_handshake_timeout=timeout_s
+                made, connection, ssl=context, ssl_handshake_timeout=timeout_s
             )
             if context is not None:
                 self._known[host] = None

@@ -13,11 +13,12 @@ from accesscontrol.settings import PortAccessSettings
 from mqruntime.hostports import check_host
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.nettykeys import NETTY_SERVER_KEYS
+from mqruntime.proxysettings import ProxySettings
 from mqruntime.settings import OURS
 from mqruntime.tlssettings import TlsSettings
 
 
-class NamesrvSettings(MetricsSettings, TlsSettings, PortAccessSettings):
+class NamesrvSettings(MetricsSettings, TlsSettings, ProxySettings, PortAccessSettings):
     """Settings of a name server."""
 
     IGNORED: ClassVar[frozenset[str]] = (
@@ -44,6 +45,7 @@ class NamesrvSettings(MetricsSettings, TlsSettings, PortAccessSettings):
 
     UPSTREAM: ClassVar[dict[str, str]] = (
         TlsSettings.UPSTREAM
+        | ProxySettings.UPSTREAM
         | PortAccessSettings.ACCESS_UPSTREAM
         | {
             "bindAddress": "every address",

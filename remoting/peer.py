@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.peercertificate import NOT_ASKED, certificate_of
+from mqruntime.proxyheader import ClientAddress
 from mqruntime.repeatedfailures import RepeatedFailures
 from remoting.command import ONEWAY_BIT, Body, RemotingCommand
 from remoting.deadlines import Deadlines
@@ -54,10 +55,11 @@ class Owner(Protocol):
 class Peer(asyncio.BufferedProtocol):
     """The other end of a connection, accepted or opened by this process.
 
-    `remote_address` is the other end's "ip:port", and `own_host` is the ip of this end. `closed` is true as soon as nothing
-    more can be sent. Handlers may keep their own facts about the connection in `attributes`. Connections that take turns with
-    each other share one `turns`; by default a connection has its own. `sends` are the reader and the handler of received data
-    that consists only of plain sends. `reports` limits the log lines about one host."""
+    `remote_address` is the other end's "ip:port", behind a proxy that of the client, and `own_host` is the ip of this end.
+    `closed` is true as soon as nothing more can be sent. Handlers may keep their own facts about the connection in
+    `attributes`. Connections that take turns with each other share one `turns`; by default a connection has its own. `sends`
+    are the reader and the handler of received data that consists only of plain sends. `reports` limits the log lines about
+    one host."""
 
     def __init__(
         self,
@@ -86,6 +88,7 @@ class Peer(asyncio.BufferedProtocol):
         self._sends = sends
         self._reports = reports or RepeatedFailures()
         self._transport: asyncio.Transport | None = None
+        self._source: ClientAddress | None = None
         self._pending: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._waiting: OrderedDict[int, tuple[RemotingCommand, list[Body]]] = OrderedDict()
         """Requests that wait for room, with their frames. Each is in `_pending` too."""
@@ -248,10 +251,13 @@ class Peer(asyncio.BufferedProtocol):
 
     # for the event loop
 
+    def forwarded_from(self, source: ClientAddress) -> None:
+        self._source = source
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._limits.unsent_bytes_high)
-        name = transport.get_extra_info("peername")
+        name = self._source or transport.get_extra_info("peername")
         self.remote_address = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "")
         self.certificate = certificate_of(transport)
         own = transport.get_extra_info("sockname")

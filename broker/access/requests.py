@@ -136,7 +136,10 @@ class AccessRequests:
         try:
             self._check_name(name, asked)
             user = self._new_user(name, asked)
-            if self._users.find(name) not in (None, user):  # the same may be made again, after an answer without success
+            if self._users.find(name) not in (
+                None,
+                user,
+            ):  # the same may be made again, after an answer without success
                 raise AccessRefused("The user is existed")
         except AccessRefused as refused:
             return command.reply(ResponseCode.NO_PERMISSION, str(refused))

@@ -19,6 +19,7 @@ from broker.settings.transactions import TransactionSettings
 from messagestore.store.settings import FlushDiskType, StoreSettings
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.nettykeys import NETTY_SERVER_KEYS
+from mqruntime.proxysettings import ProxySettings
 from mqruntime.tlssettings import TlsSettings
 
 UNDER_CONTROLLERS = frozenset(
@@ -39,6 +40,7 @@ class BrokerSettings(
     TransactionSettings,
     MetricsSettings,
     TlsSettings,
+    ProxySettings,
     AccessSettings,
 ):
     """All settings of a broker; in ms and bytes unless the key names another unit."""
@@ -68,6 +70,7 @@ class BrokerSettings(
         | ClientSettings.UPSTREAM
         | MetricsSettings.UPSTREAM
         | TlsSettings.UPSTREAM
+        | ProxySettings.UPSTREAM
         | AccessSettings.ACCESS_UPSTREAM
         | {
             "brokerName": "the host's name",

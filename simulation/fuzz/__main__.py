@@ -22,8 +22,8 @@ from simulation.fuzz.wiretargets import WIRE
 TARGETS = [*WIRE, *DISK]
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
-    "remoting", "ha", "messagestore", "epochfile", "dledger", "raftstore", "controller", "filters", "broker", "mqclient",
-    "mqruntime", "sparkreplay",
+    "remoting", "accesscontrol", "ha", "messagestore", "epochfile", "dledger", "raftstore", "controller", "filters", "broker",
+    "mqclient", "mqruntime", "sparkreplay",
 )  # fmt: skip
 
 

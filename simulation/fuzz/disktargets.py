@@ -14,6 +14,7 @@ from broker.resync.storeaside import StoreAsideUnreadable
 from broker.retention import javatimers
 from broker.role import identity, startnumber
 from broker.tables import journal
+from broker.tables.accesstables import Acls, Users
 from broker.tables.consumerfilters import ConsumerFilters
 from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.delayoffsets import DelayOffsets
@@ -45,6 +46,7 @@ from mqruntime.properties import PropertiesError, dump, parse
 from mqruntime.slices import run_without_loop
 from raftstore.divide import Divide, decode_divide, encode_divide
 from raftstore.queueends import EmptiedQueueEnd, QueueEndsUnreadable, decode_queue_ends, encode_queue_ends
+from remoting.bodies.access import AclTable, UserTable
 from remoting.bodies.filters import ConsumerFilterWrapper
 from remoting.bodies.groups import SubscriptionGroupWrapper
 from remoting.bodies.offsets import ConsumerOffsetWrapper, DelayOffsetWrapper
@@ -289,6 +291,8 @@ TABLE_BODIES = (
     ConsumerFilterWrapper,
     QueueEndTable,
     Stamp,
+    UserTable,
+    AclTable,
 )
 
 
@@ -327,6 +331,8 @@ TABLES: tuple[Callable[[], Any], ...] = (
     lambda: ConsumerFilters(CLOCK, nothing),
     lambda: QueueEndsTable(lambda topic, queue_id, end: None),
     lambda: CopyStamp(nothing),
+    lambda: Users(nothing),
+    lambda: Acls(nothing),
 )
 
 

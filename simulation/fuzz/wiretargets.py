@@ -8,10 +8,25 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
+from accesscontrol.audit import AuditLog
+from accesscontrol.directory import Administrators
+from accesscontrol.guard import AccessGuard
+from accesscontrol.policies import (
+    AccessRefused,
+    Action,
+    Kind,
+    Need,
+    Rights,
+    added_to,
+    entries_of,
+    resource_of,
+    without,
+)
+from broker.access.needs import broker_table
 from broker.clients.refusals import ClientRefused
 from broker.clients.subscription import tag_filter
 from broker.sends.request import asked_retries_max, read_send_request
@@ -52,16 +67,32 @@ from messagestore.properties import format_properties, parse_properties
 from messagestore.record import parse_message_id
 from mqclient.message import RecordMalformed, decode_messages, decode_properties
 from mqclient.route import TopicRoute
+from mqruntime.clock import SystemClock
+from mqruntime.peercertificate import NOT_ASKED
+from mqruntime.proxyheader import (
+    PROXY_BYTES_MAX,
+    SIGNATURE,
+    ProxyHeader,
+    ProxyHeaderError,
+    read_proxy_header,
+)
 from nativepath import presence
 from remoting import fastjson
+from remoting.bodies.access import AclInfo, UserInfo, acls_in, encode_list, users_in
 from remoting.bodies.body import Body
+from remoting.bodies.groups import DeleteGroupsBody, SubscriptionGroupConfig, SubscriptionGroupList
+from remoting.bodies.heartbeats import CheckClientConfigBody, HeartbeatData
+from remoting.bodies.queues import LockQueuesBody, QueryAssignmentBody
 from remoting.bodies.registration import read_register_body
-from remoting.bodies.routes import TopicRouteData
+from remoting.bodies.routes import TopicList, TopicRouteData
+from remoting.bodies.topics import TopicConfigList
 from remoting.codes import RequestCode
 from remoting.command import JSON, ROCKETMQ, RemotingCommand
 from remoting.errors import BodyError, HeaderError
 from remoting.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX, FrameReader, commands_in, encode
 from remoting.header import Header
+from remoting.peer import Peer
+from remoting.signing import Credentials, Signer
 from remoting.wirefields import wire_fields
 from simulation.fuzz.campaign import Target
 from simulation.fuzz.choices import HISTORY, JSON_TOKENS, choose, chosen, records
@@ -128,6 +159,44 @@ def body(data: bytes) -> None:
     kind, text = chosen(data, BODIES)
     found = kind.decode(text)
     assert kind.decode(found.encode()) == found
+
+
+def access_lists(data: bytes) -> None:
+    read, text = chosen(data, (users_in, acls_in))
+    found = read(text)
+    assert read(encode_list(found)) == found
+
+
+def policies(data: bytes) -> None:
+    """Policies as a request adds them: their stored form is stable, and can be decided on and deleted from."""
+    given = AclInfo.from_request(data)
+    stored = added_to(None, given)
+    assert AclInfo.decode(stored.encode()) == added_to(None, stored) == added_to(stored, stored) == stored
+    rights = Rights(stored)
+    assert rights.verdict(NEED, "10.1.2.3") is Rights(given).verdict(NEED, "10.1.2.3")
+    for entries in entries_of(stored).values():
+        for entry in entries:
+            assert resource_of(str(entry.resource)) == entry.resource
+            left = without(stored, entry.resource, None)
+            assert left is None or len(left.encode()) < len(stored.encode())
+
+
+def access_needs(data: bytes) -> None:
+    """A request whose needs are read before its handler: ext fields, a line break, and the body. The guard itself raises
+    nothing."""
+    code, text = chosen(data, ACCESS_CODES)
+    fields, _, content = text.partition(b"\n")
+    ext = orjson.loads(fields)
+    if isinstance(ext, dict):
+        request = RemotingCommand(
+            code, ext={str(name): str(value) for name, value in ext.items()}, body=content
+        )
+        for user in (KNOWN_USER, STRANGER):
+            user.sign(request)
+            refused = GUARD.refusal(ASKING, request)
+            assert refused is None or user is STRANGER
+        for need in ACCESS_ROWS[code].needs(request):
+            ACCESS_RIGHTS.verdict(need, "::1")
 
 
 def registration(data: bytes) -> None:
@@ -235,6 +304,30 @@ def host(data: bytes) -> None:
     authenticator.parsed.__wrapped__(data.decode("utf-8", "replace"))  # bypasses the cache
 
 
+def proxy_header(data: bytes) -> None:
+    """The bytes come in pieces. Those of an incomplete header all belong to it, and those after it have no influence."""
+    whole, random, begun = header_or_refusal(data), Random(len(data)), 0
+    while (found := header_or_refusal(data[:begun])) is None and begun < len(data):
+        assert begun < PROXY_BYTES_MAX
+        begun += random.choice((1, 7, 64))
+    assert found == whole
+    if isinstance(found, str):
+        raise ProxyHeaderError(found)
+    if found is not None:
+        assert header_or_refusal(data[: found.size - 1]) is None
+    if found is not None and found.source is not None:
+        host, port = found.source
+        line = f"PROXY TCP{6 if ':' in host else 4} {host} {host} {port} {port}\r\n".encode()
+        assert read_proxy_header(line) == (len(line), found.source)
+
+
+def header_or_refusal(data: bytes) -> ProxyHeader | str | None:
+    try:
+        return read_proxy_header(data)
+    except ProxyHeaderError as error:
+        return str(error)
+
+
 def pulled(data: bytes) -> None:
     decode_messages(data)
     decode_properties(data.decode("utf-8", "replace"))
@@ -295,6 +388,59 @@ def tokens_of(*kinds: type) -> list[bytes]:
     return sorted(names)
 
 
+NEED = Need(Kind.TOPIC, "orders", (Action.PUB, Action.SUB))
+ACL = (
+    b'{"policies":[{"entries":[{"actions":["Pub","Sub"],"decision":"Allow","resource":"Topic:or*","sourceIps":["10.0.0.0/8","::1"]},'
+    b'{"actions":["All"],"decision":"Deny","resource":"*"}],"policyType":"Custom"},{"entries":[{"actions":["Get"],'
+    b'"decision":"Allow","resource":"Cluster:*"}],"policyType":"Default"}],"subject":"User:u"}'
+)
+ACL_TOKENS = (
+    b"Topic:", b"Group:", b"Namespace:", b"*", b":", b"Allow", b"Deny", b"Any", b"All", b"Default", b"/0", b"/33",
+    b"::ffff:10.1.2.3", b"fe80::1%eth0", b"255.0.0.0",
+)  # fmt: skip
+ACCESS_ROWS = broker_table("C")
+ACCESS_CODES = sorted(ACCESS_ROWS)
+ACCESS_RIGHTS = Rights(AclInfo.decode(ACL))
+ACCESS_BODIES: dict[int, type[Body]] = {
+    RequestCode.HEART_BEAT: HeartbeatData,
+    RequestCode.LOCK_BATCH_MQ: LockQueuesBody,
+    RequestCode.CHECK_CLIENT_CONFIG: CheckClientConfigBody,
+    RequestCode.QUERY_ASSIGNMENT: QueryAssignmentBody,
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: TopicConfigList,
+    RequestCode.DELETE_TOPIC_IN_BROKER_LIST: TopicList,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: SubscriptionGroupConfig,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: SubscriptionGroupList,
+    RequestCode.DELETE_SUBSCRIPTION_GROUP_LIST: DeleteGroupsBody,
+}
+ACCESS_EXT = (
+    b'{"topic":"orders","b":"%RETRY%g","consumerGroup":"g","group":"g","groupName":"g","srcGroup":"g","destGroup":"h",'
+    b'"topicList":"orders;clicks","_UNIQUE_KEY_QUERY":"true"}\n'
+)
+KNOWN_USER, STRANGER = Signer(Credentials("u", "secret")), Signer(Credentials("u", "wrong"))
+
+
+class AskingPeer:
+    remote_address = "10.1.2.3:50000"
+    certificate = NOT_ASKED
+
+
+class SilentAudit(AuditLog):
+    def refused(self, peer: Peer, request: RemotingCommand, user: str, kind: str, why: str) -> None:
+        self._about(peer, request, user)
+
+
+ASKING = cast(Peer, AskingPeer())
+GUARD = AccessGuard(
+    ACCESS_ROWS, Administrators({"u": "secret"}), SilentAudit("fuzz", SystemClock()), cluster="C"
+)
+
+
+def access_seeds() -> Iterator[bytes]:
+    for number, code in enumerate(ACCESS_CODES):
+        kind = ACCESS_BODIES.get(code)
+        yield choose(number, ACCESS_EXT + (b"" if kind is None else orjson.dumps(body_example(kind))))
+
+
 ROUTE = (
     b'{"brokerDatas":[{"brokerAddrs":{0:"127.0.0.1:1","1":"127.0.0.1:2"},"brokerName":"b","cluster":"C"}],'
     b'"queueDatas":[{"brokerName":"b","perm":6,"readQueueNums":4,"writeQueueNums":4}]}'
@@ -328,6 +474,24 @@ WIRE = [
         [choose(number, orjson.dumps(body_example(kind))) for number, kind in enumerate(BODIES)],
         (BodyError,),
         JSON_TOKENS,
+    ),
+    Target(
+        "lists of users",
+        access_lists,
+        [
+            choose(0, b"[" + UserInfo("u", "p", "Super", "enable").encode() + b"]"),
+            choose(1, b"[" + ACL + b"]"),
+        ],
+        (BodyError,),
+        JSON_TOKENS,
+    ),
+    Target("policies", policies, [ACL], (BodyError, AccessRefused), (*JSON_TOKENS, *ACL_TOKENS)),
+    Target(
+        "needs of requests",
+        access_needs,
+        [*access_seeds()],
+        (HeaderError, BodyError, orjson.JSONDecodeError),
+        (*JSON_TOKENS, b"%RETRY%", b"\n"),
     ),
     Target(
         "registration",
@@ -394,6 +558,20 @@ WIRE = [
     Target("raft peers", peer_list, [b"n0-127.0.0.1:1;n1-[::1]:2"], (ValueError,)),
     Target("version of tables", tables_version, [b"3.17", b"3.17@1700000000000"]),
     Target("hosts", host, [b"[::ffff:127.0.0.1]", b"fe80::1%eth0"]),
+    Target(
+        "proxy header",
+        proxy_header,
+        [
+            b"PROXY TCP4 10.9.1.2 10.0.0.1 40001 10911\r\n",
+            b"PROXY TCP6 ::ffff:10.9.1.2 2001:db8::1 40001 10911\r\n",
+            b"PROXY UNKNOWN\r\n",
+            SIGNATURE + b"\x21\x11\x00\x11" + bytes(range(12)) + b"\x04\x00\x02ab",
+            SIGNATURE + b"\x21\x21\x00\x24" + bytes(range(36)),
+            SIGNATURE + b"\x20\x00\x00\x00",
+        ],
+        (ProxyHeaderError,),
+        (b"PROXY ", SIGNATURE, b"TCP4 ", b"\r\n", b"::ffff:", b"127.0.0.1"),
+    ),
     Target("routes", route, [ROUTE], (BodyError,), JSON_TOKENS),
     Target("pulled messages", pulled, [b"".join(records())], (RecordMalformed,)),
 ]

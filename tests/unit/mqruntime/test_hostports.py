@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqruntime.hostports import addresses_in, check_address, check_host
+from mqruntime.hostports import AddressRanges, addresses_in, check_address, check_host
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,27 @@ def test_an_address_list_may_have_blanks_but_no_invalid_entry() -> None:
     assert addresses_in("") == []
     with pytest.raises(ValueError, match="'b' is not HOST:PORT"):
         addresses_in("a:1;b")
+
+
+def test_ranges_have_the_addresses_of_their_families_only() -> None:
+    ranges = AddressRanges(" 10.0.0.1, 10.1.0.0/16;;2001:db8::/32 , fe80::/10")
+    inside = ["10.0.0.1", "::ffff:10.0.0.1", "10.1.255.255", "2001:db8::1", "fe80::1%eth0"]
+    outside = ["10.0.0.2", "10.2.0.0", "::ffff:10.0.0.2", "::10.0.0.1", "2001:db9::", "::1"]
+    assert [each for each in [*inside, *outside] if each in ranges] == inside
+    assert ranges and not AddressRanges() and not AddressRanges(" ,; ")
+    assert "::1" not in AddressRanges("0.0.0.0/0") and "10.0.0.1" not in AddressRanges("::/0")
+    assert AddressRanges("10.0.0.1,::/0").have_all_of_a_family and not ranges.have_all_of_a_family
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("proxy", "neither ADDRESS nor"), ("10.0.0.0/8,*", "'\\*' is neither"), ("10.0.0.1 10.0.0.2", "neither ADDRESS"),
+        ("10.0.0.0/255.0.0.0", "neither ADDRESS"), ("fe80::1%eth0", "neither ADDRESS"), ("10.0.0.0-9", "neither ADDRESS"),
+        ("10.0.0.1/8", "host bits set"), ("10.0.0.0/33", "33"), ("1", "does not appear"), ("10.0.0/8", "10.0.0/8"),
+        ("::ffff:10.0.0.1", "as IPv4"),
+    ],
+)  # fmt: skip
+def test_an_invalid_range_is_refused_with_the_reason(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        AddressRanges(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from contextlib import suppress
 
 import pytest
 
@@ -44,6 +45,26 @@ def test_malformed_bytes_close_that_connection_and_no_other(
 
     run(story())
     assert cuts(caplog) == ["an HTTP client at a port that speaks RocketMQ's protocol"]
+
+
+def test_a_proxy_that_is_not_named_is_refused_once_by_name(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with scene() as made:
+            for begin in (
+                b"PROXY TCP4 10.9.1.2 10.0.0.1 1 1\r\n",
+                b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c",
+                b"PROX",
+            ):
+                stream, writer = await raw(made, begin + frames(request(ECHO, body=b"no")))
+                with suppress(ConnectionError):
+                    assert await stream.read() == b""
+                writer.close()
+            assert (await made.call(ECHO, b"alive")).body == b"alive"
+
+    run(story())
+    assert cuts(caplog) == ["a PROXY header where none is expected; see proxyProtocolHosts"]
 
 
 def test_a_reader_that_never_reads_is_cut_at_the_limit(run: Run) -> None:
