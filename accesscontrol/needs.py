@@ -69,6 +69,16 @@ def why_not_open(table: Table, codes: Iterable[int]) -> str | None:
     return f"{names}: these change something or are not served, and are never open to everybody"
 
 
+def why_not_for_each_user(table: Table, codes: Iterable[int]) -> str | None:
+    """Why settings may not let each user send requests of these codes; None if they may."""
+    closed = sorted(
+        code for code in codes if code not in table or table[code].is_administrative or table[code].only_super
+    )
+    if not closed:
+        return None
+    return f"{', '.join(map(str, closed))}: these are for administrators or servers, or are not served"
+
+
 def named(command: RemotingCommand, field: str) -> str:
     """The value of an ext field. Raises HeaderError."""
     value = command.ext.get(field)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from accesscontrol.audit import AuditLog
 from accesscontrol.guard import AccessGuard, OpenAccess, speaks_for_server
-from accesscontrol.needs import Table, why_not_open
+from accesscontrol.needs import Table, why_not_for_each_user, why_not_open
+from accesscontrol.settings import codes_in
 from broker.access.needs import broker_table
 from broker.access.rules import TableRules
 from broker.role.events import RoleTaken
@@ -35,9 +36,20 @@ def access_of(
     if not settings.authentication_enabled:
         return OpenAccess()
     table = broker_table(settings.broker_cluster_name)
-    if (why := why_not_open(table, settings.open_codes)) is not None:
-        key, value = "authenticationWhitelist", settings.authentication_whitelist
-        raise SettingsError(key, value, settings.place, None, why)
+    for key, value, why in (
+        (
+            "authenticationWhitelist",
+            settings.authentication_whitelist,
+            why_not_open(table, codes_in(settings.authentication_whitelist)),
+        ),
+        (
+            "authorizationWhitelist",
+            settings.authorization_whitelist,
+            why_not_for_each_user(table, settings.signed_codes),
+        ),
+    ):
+        if why is not None:
+            raise SettingsError(key, value, settings.place, None, why)
     return guard_of(table, settings, tables, clock, is_passed_on, why_unsure, why_not_refuse)
 
 

@@ -166,3 +166,15 @@ def test_only_name_servers_open_a_code_by_default() -> None:
     assert NamesrvSettings.load(None, []).open_codes == {105}
     assert ControllerSettings.load(None, CONTROLLER).open_codes == frozenset()
     assert BrokerSettings.load(None, CONTROLLED).open_codes == frozenset()
+
+
+@pytest.mark.parametrize("code", [17, 25, 1008, 3001, 290021, 7777])
+def test_no_list_gives_each_user_what_administrators_and_servers_may(code: int) -> None:
+    settings = BrokerSettings.load(
+        None, [*CONTROLLED, SIGNED, RIGHTS, INNER, f"authorizationWhitelist=28,{code}"]
+    )
+    none: Any = None
+    with pytest.raises(
+        SettingsError, match=f"authorizationWhitelist=.*: {code}: these are for administrators"
+    ):
+        access_of(settings, none, none, none, none, none)
