@@ -25,6 +25,7 @@ from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError, HeaderError
 from remoting.fastjson import FastJsonError
+from remoting.passedfields import as_it_came
 from remoting.peer import Peer
 from remoting.router import Outcome, Router
 from remoting.signing import ACCESS_KEY, SIGNATURE, signature_of
@@ -38,9 +39,11 @@ UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 ADDS_KEY_AFTER_SIGNING = 399
 """Version (V4_9_3) up to which Java's clients add UNIQUE_KEY_QUERY after they have signed."""
 DECISIONS_MAX = 100_000
+PASSED_BY = "passedBy"
+"""Ext field with the user whose request a slave passes on to its master, signed by the slave. For the audit log."""
 PASSED_FOR = "passedFor"
 """Ext field with the client's host, in requests that a former master passes on."""
-OF_TABLES = frozenset({"unknown user", "disabled user", "wrong signature", "no permission"})
+OF_TABLES = frozenset({"unknown user", "disabled user", "wrong signature", "no permission", "unsure"})
 """Kinds of denials that depend on users and policies."""
 BLOCK_BYTES = 64
 INNER_PAD, OUTER_PAD = bytes(byte ^ 0x36 for byte in range(256)), bytes(byte ^ 0x5C for byte in range(256))
@@ -91,11 +94,12 @@ HashStates = tuple["hashlib._Hash", "hashlib._Hash"]
 
 class AccessGuard:
     """`server_keys` are the name and password that the servers of the cluster share. `open_codes` need no signature,
-    `signed_codes` a signature only. `is_passed_on` says whether a connection is that of a former master, which has checked the
-    signatures of the requests that it passes on; their rights are checked again here. `why_unsure(code)` returns why
-    this server may not know the present users and policies, or None if it knows them or the code does not need them here.
-    `why_not_refuse()` returns why it may not know them, whatever the code: then it does not say that a user, a password or a
-    right does not exist. `is_server` says whether a certificate is that of a server from which this port expects requests."""
+    `signed_codes` a signature only. `is_passed_on` says whether a connection is that of a former master, which names the hosts
+    of its clients; it may not know the present users, so signatures and rights are checked again here. `why_unsure()` returns
+    why this server may not know the present users and policies, or None if it knows them. Then it does not say that a user, a
+    password or a right does not exist. `is_checked_later(code)` says whether requests of the code only wait here or are passed
+    on, and are checked when they are served. `is_server` says whether a certificate is that of a server from which this port
+    expects requests."""
 
     def __init__(
         self,
@@ -109,8 +113,8 @@ class AccessGuard:
         open_codes: Collection[int] = (),
         signed_codes: Collection[int] = (),
         is_passed_on: Callable[[Peer], bool] = lambda peer: False,
-        why_unsure: Callable[[int], str | None] = lambda code: None,
-        why_not_refuse: Callable[[], str | None] = lambda: None,
+        why_unsure: Callable[[], str | None] = lambda: None,
+        is_checked_later: Callable[[int], bool] = lambda code: False,
         is_server: Callable[[PeerCertificate], bool] = speaks_for_server,
     ) -> None:
         self._table = table
@@ -126,7 +130,7 @@ class AccessGuard:
         self._is_passed_on = is_passed_on
         self._why_unsure = why_unsure
         self._is_server = is_server
-        self._why_not_refuse = why_not_refuse
+        self._is_checked_later = is_checked_later
         self._decided_at = directory.changes
         self._decisions: dict[tuple[str, str, Need], AccessDecision] = {}
         self._states: dict[bytes, HashStates] = {}
@@ -153,6 +157,8 @@ class AccessGuard:
             if not (row.from_servers(request) and self._comes_from_server(peer.certificate)):
                 self._check(peer, request, row)
         except AccessDenied as denied:
+            if denied.kind in OF_TABLES and self._is_checked_later(request.code):
+                return None
             refused = self._unless_unsure(denied)
             self.audit.refused(peer, request, request.ext.get(ACCESS_KEY, ""), refused.kind, str(refused))
             return request.reply(refused.code, str(refused))
@@ -163,7 +169,7 @@ class AccessGuard:
     def admits_sends(self, peer: Peer, sends: Sends) -> bool:
         """Whether all of these plain sends are accepted. If not, each is looked at by `refusal`."""
         self._forget_former_decisions()
-        if self._why_unsure(sends.code) is not None or self._is_passed_on(peer):
+        if self._why_unsure() is not None or self._is_passed_on(peer):
             return False
         host = _host_of(peer)
         for name, topic in sends.signers:
@@ -219,7 +225,7 @@ class AccessGuard:
             raise AccessDenied("no permission", f"User:{user.name} is no super user, and no server.")
         if not self._authorizes or request.code in self._signed_codes:
             return
-        if (why := self._why_unsure(request.code)) is not None:
+        if (why := self._why_unsure()) is not None:
             raise AccessDenied("unsure", why, ResponseCode.SYSTEM_BUSY)
         host = self._host_of(peer, request)
         for need in row.needs(request):
@@ -227,7 +233,7 @@ class AccessGuard:
 
     def _unless_unsure(self, denied: AccessDenied) -> AccessDenied:
         """The same, or that this server is busy if it may not know what the denial depends on."""
-        why = self._why_not_refuse() if denied.kind in OF_TABLES else None
+        why = self._why_unsure() if denied.kind in OF_TABLES else None
         return denied if why is None else AccessDenied("unsure", why, ResponseCode.SYSTEM_BUSY)
 
     def _comes_from_server(self, certificate: PeerCertificate) -> bool:
@@ -243,7 +249,7 @@ class AccessGuard:
             raise AccessDenied("unknown user", f"User:{name} is not found.")
         if not user.is_enabled:
             raise AccessDenied("disabled user", f"User:{name} is disabled.")
-        if not self._is_passed_on(peer) and not is_signed(request, user.secret_key):
+        if not is_signed(request, user.secret_key, is_passed_on=self._is_passed_on(peer)):
             raise AccessDenied("wrong signature", "check signature failed.")
         return user
 
@@ -291,8 +297,11 @@ class AccessGuard:
         return passed_for if passed_for and self._is_passed_on(peer) else _host_of(peer)
 
     def _watch(self, peer: Peer, request: RemotingCommand) -> Callable[[Outcome], None]:
+        name = request.ext.get(ACCESS_KEY, "")
+        if self._server_user is not None and name == self._server_user.name:
+            name = request.ext.get(PASSED_BY, name)
+
         def answered(outcome: Outcome) -> None:
-            name = request.ext.get(ACCESS_KEY, "")
             if isinstance(outcome, RemotingCommand):
                 self.audit.served(peer, request, name, outcome.code, outcome.remark or "")
             else:
@@ -301,9 +310,10 @@ class AccessGuard:
         return answered
 
 
-def is_signed(request: RemotingCommand, secret_key: bytes) -> bool:
-    """Whether the request has the right signature, over its fields as they came."""
-    ext = request.ext
+def is_signed(request: RemotingCommand, secret_key: bytes, *, is_passed_on: bool = False) -> bool:
+    """Whether the request has the right signature, over its fields as they came, or as they came to the former master that has
+    passed it on."""
+    ext = as_it_came(request.ext) if is_passed_on else request.ext
     signature = ext.get(SIGNATURE)
     if not signature:
         return False

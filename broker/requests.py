@@ -109,7 +109,7 @@ class Requests:
             parts.clock,
             self._requesters.is_former,
             self._why_unsure,
-            self._why_not_refuse,
+            lambda code: self.forwarding.checks_later(code),
         )
         self._reading = ReadGate(parts.membership, settings)
         self.unsupported = UnsupportedRequests()
@@ -356,9 +356,7 @@ class Requests:
     def _add_administration(self) -> None:
         parts = self._parts
         membership, settings, tables = parts.membership, parts.settings, parts.tables
-        self.agreement = MetadataReplication(
-            tables, membership, parts.ha, settings, parts.clock, is_late=self.forwarding.naps.is_late
-        )
+        self.agreement = MetadataReplication(tables, membership, parts.ha, settings, parts.clock)
         parts.events.role_taken.add(self.agreement.role_taken)
         add_table_requests(
             self.router,
@@ -437,17 +435,14 @@ class Requests:
         parts = self._parts
         if isinstance(self.access, AccessGuard):
             self.forwarding.on_passing_to_ours = self.access.name_client
+            self.forwarding.recheck = self.access.refusal
             parts.tables.on_access_changed(
                 self.pulls.ask_again
             )  # who waits for messages may have lost the right
             parts.events.role_taken.add(partial(make_first_administrator, parts.settings, parts.tables))
 
-    def _why_unsure(self, code: int) -> str | None:
+    def _why_unsure(self) -> str | None:
         """Why this broker may not know the present users and policies; None if it knows them. See agreement.LEASE_MS."""
-        return None if self.forwarding.checks_later(code) else self._why_not_refuse()
-
-    def _why_not_refuse(self) -> str | None:
-        """The same for a refusal, after which no other broker checks the request."""
         is_sure = self.agreement.is_sure or self._parts.follows(LEASE_MS)
         return None if is_sure else UNSURE
 

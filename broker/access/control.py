@@ -29,8 +29,8 @@ def access_of(
     tables: Tables,
     clock: Clock,
     is_passed_on: Callable[[Peer], bool],
-    why_unsure: Callable[[int], str | None],
-    why_not_refuse: Callable[[], str | None],
+    why_unsure: Callable[[], str | None],
+    is_checked_later: Callable[[int], bool],
 ) -> AccessGuard | OpenAccess:
     """The access control of the ports for clients. Raises SettingsError."""
     if not settings.authentication_enabled:
@@ -50,7 +50,7 @@ def access_of(
     ):
         if why is not None:
             raise SettingsError(key, value, settings.place, None, why)
-    return guard_of(table, settings, tables, clock, is_passed_on, why_unsure, why_not_refuse)
+    return guard_of(table, settings, tables, clock, is_passed_on, why_unsure, is_checked_later)
 
 
 def guard_of(
@@ -59,8 +59,8 @@ def guard_of(
     tables: Tables,
     clock: Clock,
     is_passed_on: Callable[[Peer], bool] = lambda peer: False,
-    why_unsure: Callable[[int], str | None] = lambda code: None,
-    why_not_refuse: Callable[[], str | None] = lambda: None,
+    why_unsure: Callable[[], str | None] = lambda: None,
+    is_checked_later: Callable[[int], bool] = lambda code: False,
     is_server: Callable[[PeerCertificate], bool] = speaks_for_server,
 ) -> AccessGuard:
     """The guard of a port whose requests need what `table` says."""
@@ -75,7 +75,7 @@ def guard_of(
         signed_codes=settings.signed_codes,
         is_passed_on=is_passed_on,
         why_unsure=why_unsure,
-        why_not_refuse=why_not_refuse,
+        is_checked_later=is_checked_later,
         is_server=is_server,
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from accesscontrol.needs import ClusterRows, NeedsOf, Row, Table, named
 from accesscontrol.policies import Action, Kind, Need
-from messagestore.systemtopics import RETRY_PREFIX
+from messagestore.systemtopics import HALF_TOPIC, RETRY_PREFIX
 from remoting.bodies.body import LIST_BYTES_MAX
 from remoting.bodies.groups import DeleteGroupsBody, SubscriptionGroupConfig, SubscriptionGroupList
 from remoting.bodies.heartbeats import CheckClientConfigBody, HeartbeatData
@@ -79,6 +79,13 @@ def if_named(
             yield need(name, actions)
 
     return needs
+
+
+def _ended_transaction(command: RemotingCommand) -> Iterator[Need]:
+    """The handler asks for the topic of the half. Java's clients answer a check with the topic of all halves."""
+    topic = command.ext.get("topic")
+    if topic and topic != HALF_TOPIC:
+        yield topic_need(topic, PUB)
 
 
 def both(*parts: NeedsOf) -> NeedsOf:
@@ -163,10 +170,10 @@ def broker_table(cluster: str) -> Table:
         # producers and consumers
         **dict.fromkeys((Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE), _writes(sent_to)),
         **dict.fromkeys((Code.SEND_REPLY_MESSAGE, Code.SEND_REPLY_MESSAGE_V2), _writes(sent_to)),
-        Code.END_TRANSACTION: _writes(if_named("topic", topic_need, PUB)),  # its handler asks for the topic of the half
+        Code.END_TRANSACTION: _writes(_ended_transaction),
         **dict.fromkeys((Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE), _writes(topic_and_group(SUB))),  # commits offsets
         Code.QUERY_MESSAGE: Row(of_topic(SUB_OR_GET)),
-        Code.VIEW_MESSAGE_BY_ID: Row(if_named("topic", topic_need, GET)),  # as with END_TRANSACTION
+        Code.VIEW_MESSAGE_BY_ID: Row(if_named("topic", topic_need, GET)),  # its handler asks for the topic of the message
         Code.QUERY_CONSUMER_OFFSET: Row(topic_and_group(SUB_OR_GET)),
         Code.UPDATE_CONSUMER_OFFSET: _writes(topic_and_group(SUB_OR_UPDATE)),
         **dict.fromkeys(

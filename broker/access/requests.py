@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 
-from accesscontrol.guard import Access
+from accesscontrol.guard import PASSED_BY, Access
 from accesscontrol.policies import AccessRefused, added_to, policy_type, resource_of, without
 from broker.neighbours.agreement import MetadataReplication
 from broker.role.membership import Membership
@@ -48,6 +48,7 @@ OF_SETTINGS = (
 )
 
 
+ADDED = (ACCESS_KEY, SIGNATURE, PASSED_ON, PASSED_BY)
 PASSED_MS, PASSED_MAX = 10_000, 64
 Change = Callable[[Peer, RemotingCommand, bool], Awaitable[RemotingCommand]]
 """The handler of a change. The last argument says whether the request may be a repetition of one that was carried out."""
@@ -329,9 +330,7 @@ class AccessRequests:
 
 def fingerprint_of(command: RemotingCommand) -> Fingerprint:
     """The content of the request, without its signature."""
-    ext = (
-        (key, value) for key, value in command.ext.items() if key not in (ACCESS_KEY, SIGNATURE, PASSED_ON)
-    )
+    ext = ((key, value) for key, value in command.ext.items() if key not in ADDED)
     return command.code, tuple(sorted(ext)), bytes(command.body or b"")
 
 

@@ -52,17 +52,15 @@ class MetadataReplication:
         ha: Replication,
         settings: BrokerSettings,
         clock: Clock,
-        *,
-        is_late: Callable[[Peer], bool] = lambda peer: False,
     ) -> None:
-        """`is_late(peer)`: whether requests of this peer may have waited while this process was paused."""
         self._tables = tables
         self._role = role
         self._ha = ha
         self._settings = settings
         self._clock = clock
         self._holders = Holders()
-        self._is_late = is_late
+        self._life = clock.now_ms()
+        """Names this process in the moments of answers."""
         self._sure = (0, 0)
         """The epoch, and until when (monotonic ms), in which this master is sure to lead."""
         self._role_taken_ms = 0
@@ -78,7 +76,7 @@ class MetadataReplication:
     @property
     def is_sure(self) -> bool:
         """Whether this broker is master, and no other broker led LEASE_MS ago: all members of the SyncStateSet, in Raft mode a
-        majority, followed this master since."""
+        majority, followed this master since. While the set is too small to acknowledge messages, other brokers may lead."""
         if self._role.role is not ReplicaRole.MASTER:
             return False
         now_ms, epoch = self._clock.monotonic_ms(), self._tables.version.epoch
@@ -86,7 +84,7 @@ class MetadataReplication:
             return True
         others = [member for member in self._ha.counted_members() if member != self._role.broker_id]
         silent = self._holders.silent(others, now_ms - LEASE_MS, self._hosts(), epoch)
-        is_sure = self._ha.agreed_without(silent, epoch)
+        is_sure = self._ha.agreed_without(silent, epoch) and self._ha.may_confirm()
         if is_sure:
             self._sure = epoch, now_ms + SURE_MS
         return is_sure
@@ -98,13 +96,14 @@ class MetadataReplication:
     ) -> RemotingCommand:
         """Like `change`, and answer only when no broker of the set acts on what was before: each slave has the change, or its
         lease is over, as is that of a former master and its slaves."""
-        made_ms = self._clock.monotonic_ms()
+        made_ms, taken_ms = self._clock.monotonic_ms(), self._role_taken_ms
         answer = await self.change(command, what, make)
         wanted = self._tables.version
-        while answer.code == ResponseCode.SUCCESS and self._role.accepts_sends:
+        while answer.code == ResponseCode.SUCCESS:
             now_ms = self._clock.monotonic_ms()
-            slaves = self._holders.behind(wanted, made_ms - LEASE_MS) and made_ms + LEASE_MS
-            until_ms = max(self._role_taken_ms + 2 * LEASE_MS, slaves or 0)
+            leads = self._role.accepts_sends and self._tables.version.epoch == wanted.epoch
+            has_all = leads and not self._holders.behind(wanted, made_ms - LEASE_MS)
+            until_ms = max(taken_ms + 2 * LEASE_MS, 0 if has_all else made_ms + LEASE_MS)
             if now_ms >= until_ms:
                 break
             await wait_event(self._news, min(until_ms - now_ms, LOOK_MS))
@@ -234,19 +233,31 @@ class MetadataReplication:
         held, tables = TablesVersion.parse(header.holds), self._tables
         deadline_ms = self._clock.monotonic_ms() + min(max(header.wait_ms, 0), COPY_WAIT_MS_MAX)
         if self._role.accepts_sends:
-            now_ms = None if self._is_late(peer) else self._clock.monotonic_ms()
-            self._holders.reported(header.broker_id, held, tables.version, now_ms)
+            now_ms, followed_ms = self._clock.monotonic_ms(), self._answered_ms(header.answered)
+            self._holders.reported(header.broker_id, held, tables.version, now_ms, followed_ms)
             self._wake_all()
         while self._role.accepts_sends and held == tables.version and header.place is None:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
-                return command.reply(header=self.version_header(is_sure=self.is_sure))
+                said = self.version_header(is_sure=self.is_sure)
+                said.moment = self._moment()
+                return command.reply(header=said)
             await wait_event(self._news, left_ms)
         if not self._role.accepts_sends:
             return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is not the master")
         said, body = tables.slice_for(header)
-        said.is_sure = self.is_sure
+        said.is_sure, said.moment = self.is_sure, self._moment()
         return command.reply(header=said, body=body)
+
+    def _moment(self) -> str:
+        return f"{self._life}.{self._clock.monotonic_ms()}"
+
+    def _answered_ms(self, moment: str | None) -> int | None:
+        """When this process sent the answer of that `moment`; None for an answer of another process."""
+        life, _, sent_ms = (moment or "").partition(".")
+        if life != str(self._life) or not (sent_ms.isascii() and sent_ms.isdigit()):
+            return None
+        return min(int(sent_ms[:20]), self._clock.monotonic_ms())
 
     def _wake_all(self) -> None:
         """Wake all waiting requests."""

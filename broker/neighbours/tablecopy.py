@@ -115,6 +115,8 @@ class TableCopy:
         self._adopted: TablesVersion | None = None
         self._held: TablesVersion | None = None  # adopted and on disk
         self._slices = Slices()
+        self._answered: str | None = None
+        """The moment of the last answer of this master."""
         self._old: tuple[str, int] | None = None
         self._in_pair = in_pair
         self._fence = fence
@@ -182,7 +184,7 @@ class TableCopy:
 
     async def _copy(self, master: tuple[str, int]) -> int:
         if self._source != master:
-            self._source, self._adopted, self._held = master, None, None
+            self._source, self._adopted, self._held, self._answered = master, None, None, None
             self._slices.begin_again()
             self._again_ms = AGAIN_SOON_MS
         broker_id = self._membership.broker_id
@@ -192,7 +194,9 @@ class TableCopy:
             if self._fence is None or self._held is None or self._fence.may_report(self._held)
             else None
         )
-        header = CopyTablesHeader(broker_id, str(held) if held else None, self._wait_ms)
+        header = CopyTablesHeader(
+            broker_id, str(held) if held else None, self._wait_ms, answered=self._answered
+        )
         self._slices.ask(header, self._tables.changes.exact)
         request = RemotingCommand.request(RequestCode.COPY_TABLES, header)
         asked_ms = self._clock.monotonic_ms()
@@ -220,6 +224,7 @@ class TableCopy:
             # the master does not lead yet or any more, or a former master is at this address
             again_ms, self._again_ms = self._again_ms, min(2 * self._again_ms, AGAIN_MS)
             return again_ms
+        self._answered = said.moment
         read_ms = self._clock.monotonic_ms() - came_ms
         is_whole = changes is None or self._slices.take(said, changes)
         if changes is None or not is_whole or await self._store(version):

@@ -123,6 +123,8 @@ class Forwarding:
         """Called with requests that are passed on."""
         self.on_passing_to_ours: Callable[[Peer, list[RemotingCommand]], None] = lambda peer, commands: None
         """Called with requests that are passed on to a successor that knows that they are passed on."""
+        self.recheck: Callable[[Peer, RemotingCommand], RemotingCommand | None] = lambda peer, command: None
+        """Returns the refusal of a request that waited and is served here now; None if its client may send it."""
         self.own_id: Callable[[], int | None] = lambda: None
         """Returns this broker's id, which the successor gets."""
         self._callbacks: list[Callable[[], None]] = []
@@ -222,8 +224,9 @@ class Forwarding:
         return self.state.stage in (Stage.AWAITING, Stage.FORWARDING)
 
     def checks_later(self, code: int) -> bool:
-        """Whether requests of this code wait here or are passed on, and are checked by the master that serves them."""
-        return self.passes_on and code in PASSED_ON
+        """Whether requests of this code wait here or are passed on now: they are checked when they are served, here or by
+        another master."""
+        return code in PASSED_ON and not (self.state.reads_here if code in READS else self.state.writes_here)
 
     @property
     def listed_as_master(self) -> bool:
@@ -302,7 +305,7 @@ class Forwarding:
         """Serve, pass on or reject one request that waited."""
         peer, (command,) = waiting.peer, waiting.commands
         if self._is_here(writes):
-            return handler(peer, command)
+            return self.recheck(peer, command) or handler(peer, command)
         if self.state.stage is Stage.FORWARDING:
             is_late = waiting.is_late or waiting.nap != self.naps.number
             self._pass_on(peer, [command], is_late=is_late, reads=not writes)
@@ -369,10 +372,23 @@ class Forwarding:
         except Exception as error:  # noqa: BLE001 - any error belongs to the task that waits for the turn
             turn.set_exception(error)
 
+    def _serve_at_last(self, peer: Peer, commands: list[RemotingCommand], serve: BatchHandler) -> None:
+        accepted: list[RemotingCommand] = []
+        refusals: list[RemotingCommand] = []
+        for command in commands:
+            refusal = self.recheck(peer, command)
+            if refusal is None:
+                accepted.append(command)
+            elif not command.is_oneway:
+                refusals.append(refusal)
+        peer.send(refusals)
+        if accepted:
+            serve(peer, accepted)
+
     def _release_sends(self, waiting: WaitingCommands, serve: BatchHandler) -> None:
         stage, peer, commands = self.state.stage, waiting.peer, waiting.commands
         if stage is SERVING:
-            serve(peer, commands)
+            self._serve_at_last(peer, commands, serve)
         elif stage is Stage.FORWARDING:
             self._pass_on(peer, commands, is_late=waiting.is_late or waiting.nap != self.naps.number)
         elif stage is Stage.REFUSING:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 
+from accesscontrol.guard import PASSED_BY
 from broker.clients.refusals import REJECTED
 from broker.neighbours.naps import Naps
 from broker.role.membership import Membership
@@ -20,6 +21,7 @@ from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 from remoting.peer import Peer
 from remoting.router import Handler, Router
+from remoting.signing import ACCESS_KEY
 
 TIMEOUT_MS = 2_500
 """Administrators wait 3 s or 5 s for an answer; a master waits 2 s for its slaves."""
@@ -53,7 +55,10 @@ class PassedDeletions:
             return None
         if self._naps.is_late(peer):
             return command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
-        passed = RemotingCommand.request(command.code, {**command.ext, PASSED_ON: "true"}, command.body)
+        passed_on = {**command.ext, PASSED_ON: "true"}
+        if (user := command.ext.get(ACCESS_KEY)) is not None:
+            passed_on[PASSED_BY] = user  # this broker signs it
+        passed = RemotingCommand.request(command.code, passed_on, command.body)
         try:
             reply = await self._client.call(master, passed, TIMEOUT_MS)
         except RemotingError:

@@ -14,6 +14,7 @@ from remoting.bodies.heartbeats import SubscriptionData
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.headers.pull import SYS_FLAG_SUBSCRIPTION
+from remoting.passedfields import change
 from remoting.wirefields import I32_RANGE, I64_RANGE, parse_integer
 
 PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
@@ -37,6 +38,9 @@ def attach_subscriptions(commands: Iterable[RemotingCommand], subscribed: Subscr
         if known is None or version is None or known.sub_version < version:
             continue
         if len(known.sub_string) <= SUBSCRIPTION_LENGTH_MAX:
-            ext["sysFlag"] = str(flags | SYS_FLAG_SUBSCRIPTION)
-            ext["subscription"] = known.sub_string
-            ext["expressionType"] = known.expression_type
+            changes = {
+                "sysFlag": str(flags | SYS_FLAG_SUBSCRIPTION),
+                "subscription": known.sub_string,
+                "expressionType": known.expression_type,
+            }
+            change(ext, changes)

@@ -43,17 +43,26 @@ class Holders:
     def __init__(self) -> None:
         self._epoch = 0
         self._heard_ms: dict[int, int] = {}
+        """When slaves last followed this master with its tables (monotonic ms)."""
+        self._asked_ms: dict[int, int] = {}
+        """When slaves last asked for tables. The answer to a slave without tables lets it serve users, too."""
         self._held: dict[int, TablesVersion | None] = {}
         self._old_hosts: dict[str, None] = {}  # in the order of their last poll
 
     def reported(
-        self, broker_id: int, held: TablesVersion | None, current: TablesVersion, now_ms: int | None = None
+        self,
+        broker_id: int,
+        held: TablesVersion | None,
+        current: TablesVersion,
+        now_ms: int = 0,
+        followed_ms: int | None = None,
     ) -> None:
-        """Called when a slave of this implementation requests the changes after `held`; `current` is the master's version.
-        `now_ms` is None for a request that may have waited through a pause."""
+        """Called when a slave of this implementation requests the changes after `held`; `current` is the master's version. The
+        slave followed this master at `followed_ms` or later, which may be long ago: a request may wait on its way."""
         self._under(current.epoch)
-        if held is not None and now_ms is not None:
-            self._heard_ms[broker_id] = now_ms
+        self._asked_ms[broker_id] = now_ms
+        if held is not None and followed_ms is not None:
+            self._heard_ms[broker_id] = max(followed_ms, self._heard_ms.get(broker_id, followed_ms))
         self._held[broker_id] = held if held is not None and held <= current else None
 
     def polled_as_java(self, host: str, current: TablesVersion) -> None:
@@ -89,8 +98,8 @@ class Holders:
         ]
 
     def behind(self, wanted: TablesVersion, since_ms: int) -> list[int]:
-        """The slaves that followed this master since `since_ms`, and have not reported version `wanted`."""
-        recent = (broker_id for broker_id, heard_ms in self._heard_ms.items() if heard_ms > since_ms)
+        """The slaves that asked this master for tables since `since_ms`, and have not reported version `wanted`."""
+        recent = (broker_id for broker_id, asked_ms in self._asked_ms.items() if asked_ms > since_ms)
         return [broker_id for broker_id in recent if (self._held.get(broker_id) or NO_MASTER) < wanted]
 
     def _is_missing(self, member: int, wanted: TablesVersion, host: str | None) -> bool:
@@ -104,4 +113,5 @@ class Holders:
             self._epoch = epoch
             self._held.clear()
             self._heard_ms.clear()
+            self._asked_ms.clear()
             self._old_hosts.clear()

@@ -24,7 +24,8 @@ class CopyTablesHeader(Header):
     """COPY_TABLES: the broker `broker_id` has stored the tables of version `holds` (`epoch.revision`, named by the broker's
     master) and waits `wait_ms` for another version. Its tables are based on version `follows` (`epoch.revision@process`,
     named by a master), so only later changes are wanted; without `follows` all rows are wanted. If the rows come in slices,
-    `place` and `named` repeat the place and version of the last slice, and the rows after that place are wanted.
+    `place` and `named` repeat the place and version of the last slice, and the rows after that place are wanted. `answered`
+    repeats the `moment` of the master's last answer: the request was sent after it, however long it was on its way.
     """
 
     broker_id: I64
@@ -33,6 +34,7 @@ class CopyTablesHeader(Header):
     follows: str | None = None
     place: I64 | None = None
     named: str | None = None
+    answered: str | None = None
 
 
 @dataclass(slots=True)
@@ -75,6 +77,8 @@ class TablesVersionHeader(Header):
     """With COPY_TABLES: more rows follow this place."""
     is_sure: bool = False
     """With COPY_TABLES: no other broker can have become master a moment before."""
+    moment: str | None = None
+    """With COPY_TABLES: when the master answered, by its own clock. No other process reads it."""
 
 
 @dataclass(slots=True)

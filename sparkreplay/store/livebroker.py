@@ -6,9 +6,11 @@ the offset was read. The size of a reply and the time for it are limited, whatev
 
 from __future__ import annotations
 
+import hmac
 import json
 import socket
 import struct
+from base64 import b64encode
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -16,7 +18,6 @@ from typing import Any
 from mqruntime import hostports
 from mqruntime.tlsfiles import FILE_VARIABLE, TlsUnusable, environment_file
 from mqruntime.toolcredentials import AccessKeys, CredentialsUnusable, keys_of_environment
-from remoting.signing import ACCESS_KEY, SIGNATURE, signature_of
 from sparkreplay.errors import LiveBrokerFailed, OptionError
 from sparkreplay.store.epochs import Epochs
 
@@ -140,9 +141,7 @@ class Questions:
             "version": 479,
         }
         if self.keys is not None:
-            ext = {ACCESS_KEY: self.keys.access_key}
-            ext[SIGNATURE] = signature_of(ext, (), self.keys.secret_key.encode())
-            asked["extFields"] = ext
+            asked["extFields"] = signed_fields(self.keys)
         header = json.dumps(asked | {"serializeTypeCurrentRPC": "JSON"}).encode()
         self.connection.sendall(FRAME.pack(4 + len(header), len(header)) + header)
         size, word = FRAME.unpack(self.receive(FRAME.size))
@@ -176,6 +175,12 @@ class Questions:
                 raise ConnectionError("the connection ended before the reply did")
             view = view[got:]
         return bytes(buffer)
+
+
+def signed_fields(keys: AccessKeys) -> dict[str, str]:
+    """The fields of a request without other fields and without a body, signed as remoting.signing does."""
+    digest = hmac.digest(keys.secret_key.encode(), keys.access_key.encode(), "sha1")
+    return {"AccessKey": keys.access_key, "Signature": b64encode(digest).decode()}
 
 
 def read_view(address: str, cache: dict[str, Any], table: dict[str, Any]) -> BrokerView:

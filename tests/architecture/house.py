@@ -46,7 +46,7 @@ ALSO_ALLOWED = {
     "sparkreplay/commands/resend.py": {"mqruntime"},
     "sparkreplay/resend/job.py": {"mqruntime"},
     "sparkreplay/resend/lane.py": {"remoting"},
-    "sparkreplay/store/livebroker.py": {"mqruntime", "remoting"},
+    "sparkreplay/store/livebroker.py": {"mqruntime"},
 }
 """The name server's process may carry a controller inside (enableControllerInNamesrv). A resend gives the
 client its clock, and distinguishes refusals by their codes. One module checks all addresses."""

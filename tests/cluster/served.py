@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from remoting import fastjson
@@ -28,9 +29,10 @@ class Served:
     async def _fill(self) -> None:
         async with self.cluster.client() as client:
             producer = client.producer("PG")
-            self.results = [
-                await producer.send("orders", body, queue_id=1, tags=body.decode()) for body in BODIES
-            ]
+            self.results = []
+            for body in BODIES:
+                self.results.append(await producer.send("orders", body, queue_id=1, tags=body.decode()))
+                await asyncio.sleep(0.002)  # so that each has a store time of its own
 
     def ask(
         self, code: int, header: Any = None, body: bytes | None = None, *, slave: bool = False

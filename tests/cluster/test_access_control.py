@@ -313,3 +313,19 @@ def test_a_broker_does_not_start_with_a_torn_table_of_users() -> None:
         cluster.start(slave)
         world.run_for_ms(2_000)
         assert isinstance(slave.failure, TableUnreadable) and USERS_FILE in str(slave.failure)
+
+
+def test_the_masters_audit_log_names_the_user_whose_change_a_slave_passed_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "audit")
+    with World(916) as world:
+        cluster = GuardedCluster(world, 2)
+        cluster.start_up()
+        [slave] = cluster.slaves
+        caplog.clear()
+        body = UserInfo("alice", "alice-password").encode()
+        address = cluster.app(slave).address
+        assert cluster.run(cluster.ask(address, Code.AUTH_CREATE_USER, UserHeader("alice"), body)).code == 0
+        events = [getattr(record, "fields", {}) for record in caplog.records if record.name == "audit"]
+    assert [(event["user"], event["request"]) for event in events] == [("admin", "AUTH_CREATE_USER")] * 2

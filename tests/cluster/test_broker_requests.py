@@ -20,7 +20,7 @@ from tests.cluster.served import Served
 def test_an_unknown_request_is_answered_with_code_3(served: Served) -> None:
     for code, what in (
         (RequestCode.SET_MESSAGE_REQUEST_MODE, "; not built here: POP consumption"),
-        (3001, "; not built here: access control"),
+        (2001, "; not built here: control of cold reads"),
         (9999, ""),
     ):
         reply = served.ask(code)

@@ -340,11 +340,11 @@ def test_a_former_masters_requests_are_not_signed_for_this_host_but_need_rights(
 
 
 def test_a_server_that_may_not_know_the_present_rights_says_that_it_is_busy() -> None:
-    why: dict[int, str] = {}
-    scene = Scene(why_unsure=why.get)
+    why: list[str] = []
+    scene = Scene(why_unsure=lambda: why[0] if why else None)
     scene.users.allow("Topic:orders")
     assert scene.asked(SEND, topic="orders") is None
-    why[SEND] = "the tables are being read"
+    why.append("the tables are being read")
     assert scene.asked(SEND, topic="orders") == (2, "the tables are being read")
     assert scene.asked(SEND, ROOT, topic="orders") is None
     assert scene.asked(SEND, None, topic="orders") == UNSIGNED
@@ -352,15 +352,27 @@ def test_a_server_that_may_not_know_the_present_rights_says_that_it_is_busy() ->
 
 def test_a_server_that_may_not_know_all_users_does_not_deny_what_it_does_not_know() -> None:
     why: list[str] = []
-    scene = Scene(why_not_refuse=lambda: why[0] if why else None)
+    scene = Scene(why_unsure=lambda: why[0] if why else None)
     scene.users.allow("Topic:orders")
     ghost, wrong = Credentials("ghost", "x"), Credentials("alice", "wrong")
     assert scene.asked(READ, ghost) == (16, "User:ghost is not found.")
     why.append("the tables are being read")
     for refused in (scene.asked(READ, ghost), scene.asked(READ, wrong), scene.asked(SEND, topic="clicks")):
         assert refused is not None and refused[0] == 2 and "the tables are being read" in (refused[1] or "")
-    assert scene.asked(SEND, topic="orders") is None
     assert scene.asked(READ, None) == UNSIGNED
+
+
+def test_what_only_waits_here_is_denied_when_it_is_served() -> None:
+    later: set[int] = {SEND}
+    scene = Scene(is_checked_later=lambda code: code in later)
+    ghost, wrong = Credentials("ghost", "x"), Credentials("alice", "wrong")
+    for who in (ghost, wrong, ALICE):
+        assert scene.asked(SEND, who, topic="orders") is None
+        assert scene.asked(READ, who) is not None
+    assert scene.asked(SEND, None, topic="orders") == UNSIGNED
+    later.clear()
+    for who in (ghost, wrong, ALICE):
+        assert scene.asked(SEND, who, topic="orders") is not None
 
 
 # -- what a check cannot read
@@ -532,7 +544,7 @@ def test_plain_sends_are_admitted_together_if_each_is_right() -> None:
 def test_plain_sends_are_looked_at_singly_if_the_guard_is_unsure() -> None:
     for settings in (
         {"is_passed_on": lambda peer: True},
-        {"why_unsure": lambda code: "the tables are being read"},
+        {"why_unsure": lambda: "the tables are being read"},
     ):
         scene = Scene(**settings)
         scene.guard.guard(Router(), lambda topic: named(RemotingCommand(SEND, ext={"topic": topic}))[0])

@@ -8,6 +8,7 @@ from broker.switchover.passedpulls import attach_subscriptions
 from remoting.bodies.heartbeats import SubscriptionData
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
+from remoting.passedfields import FORMER_FIELDS, as_it_came
 
 
 def pull(flags: str, **fields: str) -> RemotingCommand:
@@ -30,11 +31,14 @@ def long_one(group: str, topic: str) -> SubscriptionData:
 
 def test_a_forwarded_pull_carries_the_subscription_of_the_heartbeat() -> None:
     command = pull("3")
+    sent = dict(command.ext)
     attach_subscriptions([command], known)
-    assert command.ext == {
+    former = {FORMER_FIELDS: command.ext.get(FORMER_FIELDS, "")}
+    assert command.ext == former | {
         "consumerGroup": "G", "topic": "orders", "sysFlag": "7", "subVersion": "7", "subscription": "a > 5",
         "expressionType": "SQL92",
     }  # fmt: skip
+    assert as_it_came(command.ext) == sent
 
 
 @pytest.mark.parametrize(
