@@ -219,14 +219,16 @@ class AccessGuard:
     def _check(self, peer: Peer, request: RemotingCommand, row: Row) -> None:
         """Raises AccessDenied, HeaderError, BodyError."""
         user = self._signer(peer, request)
+        if user is self._server_user:
+            return
+        if not (user.is_super and row.is_of_cluster) and (why := self._why_unsure()) is not None:
+            raise AccessDenied("unsure", why, ResponseCode.SYSTEM_BUSY)
         if user.is_super:
             return
         if row.only_super:
             raise AccessDenied("no permission", f"User:{user.name} is no super user, and no server.")
         if not self._authorizes or request.code in self._signed_codes:
             return
-        if (why := self._why_unsure()) is not None:
-            raise AccessDenied("unsure", why, ResponseCode.SYSTEM_BUSY)
         host = self._host_of(peer, request)
         for need in row.needs(request):
             self._check_right(user.name, need, host)

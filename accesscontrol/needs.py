@@ -19,13 +19,15 @@ NeedsOf = Callable[[RemotingCommand], Iterable[Need]]
 class Row:
     """`needs` of a request, each of which its user must have. `from_servers(request)`: a server may send it, too, which proves
     itself by its certificate. `is_administrative`: each such request is written to the audit log. `may_be_open`: settings may
-    open it to everybody. `only_super`: no policy is enough, because who may send it gets passwords or changes the log."""
+    open it to everybody. `only_super`: no policy is enough, because who may send it gets passwords or changes the log.
+    `is_of_cluster`: it is about the cluster and no topic or group, so super users may send it to a broker in trouble."""
 
     needs: NeedsOf
     from_servers: Callable[[RemotingCommand], bool] = lambda request: False
     is_administrative: bool = False
     may_be_open: bool = True
     only_super: bool = False
+    is_of_cluster: bool = False
 
 
 Table = Mapping[int, Row]
@@ -44,20 +46,28 @@ class ClusterRows:
 
     @property
     def reads(self) -> Row:
-        return Row(lambda command: (self._get,))
+        return Row(lambda command: (self._get,), is_of_cluster=True)
 
     @property
     def changes(self) -> Row:
-        return Row(lambda command: (self._update,), is_administrative=True, may_be_open=False)
+        return Row(
+            lambda command: (self._update,), is_administrative=True, may_be_open=False, is_of_cluster=True
+        )
 
     @property
     def of_servers(self) -> Row:
         """Servers send these; super users may send them, too."""
-        return Row(lambda command: (self._update,), from_servers=always, may_be_open=False, only_super=True)
+        return Row(
+            lambda command: (self._update,),
+            from_servers=always,
+            may_be_open=False,
+            only_super=True,
+            is_of_cluster=True,
+        )
 
     @property
     def read_by_servers(self) -> Row:
-        return Row(lambda command: (self._get,), from_servers=always)
+        return Row(lambda command: (self._get,), from_servers=always, is_of_cluster=True)
 
 
 def why_not_open(table: Table, codes: Iterable[int]) -> str | None:

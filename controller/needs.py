@@ -23,7 +23,11 @@ def controller_table() -> Table:
             rows.of_servers,
         ),
         Code.CONTROLLER_ELECT_MASTER: Row(
-            rows.changes.needs, from_servers=_elects_itself, is_administrative=True, may_be_open=False
+            rows.changes.needs,
+            from_servers=_elects_itself,
+            is_administrative=True,
+            may_be_open=False,
+            is_of_cluster=True,
         ),
         **dict.fromkeys(
             (

@@ -156,6 +156,9 @@ class Cluster:
             header = CreateTopicHeader("orders", "TBW102", 4, 4, 6)
             command = RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
             reply = await client.remoting.call(self.app(self.master).address, command)
+            while reply.code == ResponseCode.SYSTEM_BUSY:  # a guarded master that has just begun
+                await asyncio.sleep(0.1)
+                reply = await client.remoting.call(self.app(self.master).address, command)
             assert reply.code in (0, ResponseCode.FLUSH_SLAVE_TIMEOUT), reply.remark
             await asyncio.sleep(0.1)
 

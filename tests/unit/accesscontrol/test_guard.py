@@ -346,7 +346,8 @@ def test_a_server_that_may_not_know_the_present_rights_says_that_it_is_busy() ->
     assert scene.asked(SEND, topic="orders") is None
     why.append("the tables are being read")
     assert scene.asked(SEND, topic="orders") == (2, "the tables are being read")
-    assert scene.asked(SEND, ROOT, topic="orders") is None
+    assert scene.asked(SEND, ROOT, topic="orders") == (2, "the tables are being read"), "it may be revoked, too"
+    assert scene.asked(READ, ROOT) is None, "an administrator looks at the cluster"
     assert scene.asked(SEND, None, topic="orders") == UNSIGNED
 
 
