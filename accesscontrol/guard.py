@@ -25,7 +25,7 @@ from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError, HeaderError
 from remoting.fastjson import FastJsonError
-from remoting.passedfields import as_it_came
+from remoting.passedfields import FORMER_FIELDS, as_it_came
 from remoting.peer import Peer
 from remoting.router import Outcome, Router
 from remoting.signing import ACCESS_KEY, SIGNATURE, signature_of
@@ -39,6 +39,7 @@ UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 ADDS_KEY_AFTER_SIGNING = 399
 """Version (V4_9_3) up to which Java's clients add UNIQUE_KEY_QUERY after they have signed."""
 DECISIONS_MAX = 100_000
+NAME_LENGTH_MAX = 512
 PASSED_BY = "passedBy"
 """Ext field with the user whose request a slave passes on to its master, signed by the slave. For the audit log."""
 PASSED_FOR = "passedFor"
@@ -157,7 +158,7 @@ class AccessGuard:
             if not (row.from_servers(request) and self._comes_from_server(peer.certificate)):
                 self._check(peer, request, row)
         except AccessDenied as denied:
-            if denied.kind in OF_TABLES and self._is_checked_later(request.code):
+            if denied.kind in OF_TABLES and self._is_checked_later(request.code) and self._why_unsure():
                 return None
             refused = self._unless_unsure(denied)
             self.audit.refused(peer, request, request.ext.get(ACCESS_KEY, ""), refused.kind, str(refused))
@@ -212,7 +213,10 @@ class AccessGuard:
     def name_client(self, peer: Peer, requests: Iterable[RemotingCommand]) -> None:
         """Add the client's host to requests that are passed on to another master, which takes it from former masters only."""
         for request in requests:
-            request.ext[PASSED_FOR] = self._host_of(peer, request)
+            host = self._host_of(peer, request)
+            if not self._is_passed_on(peer):
+                request.ext.pop(FORMER_FIELDS, None)  # only former masters say what they changed
+            request.ext[PASSED_FOR] = host
 
     # -- the check
 
@@ -261,6 +265,8 @@ class AccessGuard:
 
     def _check_right(self, name: str, need: Need, host: str) -> None:
         """Raises AccessDenied."""
+        if len(need.name) > NAME_LENGTH_MAX:  # no topic, group or cluster has such a name
+            raise AccessDenied("no permission", f"User:{name} has no permission: the name is too long.")
         self._forget_former_decisions()
         key = name, host, need
         verdict = self._decisions.get(key)
@@ -319,7 +325,9 @@ def is_signed(request: RemotingCommand, secret_key: bytes, *, is_passed_on: bool
     signature = ext.get(SIGNATURE)
     if not signature:
         return False
-    added = {PASSED_FOR, *([UNIQUE_KEY_QUERY] if request.version <= ADDS_KEY_AFTER_SIGNING else [])}
+    added = {UNIQUE_KEY_QUERY} if request.version <= ADDS_KEY_AFTER_SIGNING else set[str]()
+    if is_passed_on:
+        added.add(PASSED_FOR)
     if not added.isdisjoint(ext):
         ext = {key: value for key, value in ext.items() if key not in added}
     pieces = () if request.body is None else (request.body,)

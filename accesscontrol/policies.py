@@ -20,6 +20,8 @@ from remoting.bodies.access import CUSTOM, DEFAULT, AclInfo, PolicyEntryInfo, Po
 
 ENTRIES_MAX = 10_000
 """Limit of the entries of one subject."""
+SOURCES_MAX = 64
+"""Limit of the networks of one entry."""
 ANY = "*"
 
 
@@ -156,6 +158,8 @@ def entry_of(info: PolicyEntryInfo) -> PolicyEntry:
     if decision is None:
         raise AccessRefused("The decision is null or illegal.")
     sources = tuple(text.strip() for text in info.source_ips or ())
+    if len(sources) > SOURCES_MAX:
+        raise AccessRefused(f"An entry has {SOURCES_MAX} source ips at most.")
     return PolicyEntry(resource, actions, decision == "Allow", sources, tuple(map(_network, sources)))
 
 

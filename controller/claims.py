@@ -9,6 +9,7 @@ from controller.state import ReplicasState
 from remoting.certificateguard import SOME_SERVER, Claim, named
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
+from remoting.header import read_bool
 from remoting.wirefields import I64_RANGE, parse_integer
 
 
@@ -25,7 +26,8 @@ def claims_of(state: ReplicasState) -> Mapping[int, Claim]:
         return address
 
     def elected(request: RemotingCommand) -> str | None:
-        return None if request.ext.get("designateElect") == "true" else registered("brokerId")(request)
+        designated = read_bool(request.ext.get("designateElect", "false"))
+        return None if designated else registered("brokerId")(request)
 
     return {
         RequestCode.BROKER_HEARTBEAT: named("brokerAddr"),

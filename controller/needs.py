@@ -6,6 +6,7 @@ from accesscontrol.needs import ClusterRows, Row, Table
 from dledger.node.needs import member_table
 from remoting.codes import RequestCode as Code
 from remoting.command import RemotingCommand
+from remoting.header import read_bool
 
 CLUSTER = "controllers"
 """Name of the resource. Only administrators may send what servers do not send, so no policy names it."""
@@ -42,4 +43,4 @@ def controller_table() -> Table:
 
 def _elects_itself(request: RemotingCommand) -> bool:
     """Whether a broker asks for an election, and does not designate the master, which administrators do."""
-    return request.ext.get("designateElect", "").lower() != "true"
+    return read_bool(request.ext.get("designateElect", "false")) is False

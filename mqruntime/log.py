@@ -87,8 +87,15 @@ def _fields(record: logging.LogRecord, formatter: logging.Formatter) -> dict[str
 def _quoted(value: Any) -> str:
     text = str(value)
     plain = text.isprintable() and not any(char in ' "=' for char in text) and text != ""
-    return text if plain else json.dumps(text, ensure_ascii=False)
+    return text if plain else _printable(json.dumps(text, ensure_ascii=False))
 
 
 def _escaped(text: str) -> str:
-    return text if text.isprintable() else json.dumps(text, ensure_ascii=False)[1:-1]
+    return text if text.isprintable() else _printable(json.dumps(text, ensure_ascii=False)[1:-1])
+
+
+def _printable(text: str) -> str:
+    """With escapes for characters such as the line separator of Unicode, which would begin another line for some readers."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)

@@ -107,7 +107,7 @@ def _reader(kind: Any) -> tuple[Read | None, str]:
     if allowed is I64_RANGE:
         return _read_i64, "a 64-bit integer"
     if kind is bool:
-        return _read_bool, "true or false"
+        return read_bool, "true or false"
     assert kind is str, f"a header field is a str, bool, I32 or I64, not {kind}"
     return None, "text"
 
@@ -124,7 +124,8 @@ def _read_i64(text: str) -> int | None:
     return parse_integer(text, I64_RANGE)
 
 
-def _read_bool(text: str) -> bool | None:
+def read_bool(text: str) -> bool | None:
+    """As Java's Boolean.parseBoolean reads it, if it is one of the words; None otherwise."""
     if text in _TRUE:
         return True
     return False if text in _FALSE else None

@@ -207,13 +207,15 @@ def _decode_rocketmq(header: memoryview, bounded: bool) -> RemotingCommand:
     if ext_size < 0 or at + ext_size != size:
         raise FrameError(f"ext section of {ext_size} bytes does not end with the header")
     ext: dict[str, str] = {}
+    entries = 0
     while at < size:
         key_end = _end(header, KEY_SIZE, at, size)
         key = str(header[at + KEY_SIZE.size : key_end], "utf-8", "replace")
         value_end = _end(header, SIZE, key_end, size)
         ext[key] = str(header[key_end + SIZE.size : value_end], "utf-8", "replace")
         at = value_end
-        if bounded and len(ext) > ENTRIES_MAX:
+        entries += 1
+        if bounded and entries > ENTRIES_MAX:
             return unread_header(ROCKETMQ, header, f"a header of more than {ENTRIES_MAX} entries")
     name = LANGUAGES[language if language < len(LANGUAGES) else OTHER_LANGUAGE]
     return RemotingCommand(code, opaque, flag, remark, ext, None, name, version, ROCKETMQ)

@@ -10,6 +10,8 @@ import orjson
 
 FORMER_FIELDS = "formerFields"
 """Ext field with the former values of changed fields; null for those that were absent."""
+CHANGED = frozenset({"sysFlag", "subscription", "expressionType"})
+"""The fields that former masters change, all of pulls. Of other fields nothing is believed."""
 
 
 def change(ext: dict[str, str], changes: Mapping[str, str]) -> None:
@@ -28,7 +30,7 @@ def as_it_came(ext: dict[str, str]) -> dict[str, str]:
         former = orjson.loads(text)
     except orjson.JSONDecodeError:
         return ext
-    if not isinstance(former, dict):
+    if not isinstance(former, dict) or not former.keys() <= CHANGED:
         return ext
     came = {key: value for key, value in ext.items() if key != FORMER_FIELDS and key not in former}
     return came | {key: value for key, value in former.items() if isinstance(value, str)}

@@ -10,7 +10,7 @@ from accesscontrol.directory import KnownUser
 from accesscontrol.policies import AccessRefused, Rights
 from broker.tables.accesstables import Acls, Users, subject_of
 from mqruntime.log import fields
-from remoting.bodies.access import DISABLED, SUPER, UserInfo
+from remoting.bodies.access import DISABLED, SUPER, AclInfo, UserInfo
 
 logger = logging.getLogger("broker.access")
 
@@ -22,7 +22,8 @@ class TableRules:
         self._users = users
         self._acls = acls
         self._known: dict[str, KnownUser] = {}
-        self._rights: dict[str, Rights | None] = {}
+        self._rights: dict[str, tuple[AclInfo, Rights | None]] = {}
+        """What was read of each user's policies, with the row it was read of."""
         self._read_at = (users.changes, acls.changes)
 
     @property
@@ -37,17 +38,17 @@ class TableRules:
         return known
 
     def rights(self, name: str) -> Rights | None:
-        self._forget_changed()
-        if name not in self._rights:
-            if self._acls.find(subject_of(name)) is None:
-                return None
-            self._rights[name] = self._read(name)
-        return self._rights[name]
-
-    def _read(self, name: str) -> Rights | None:
         acl = self._acls.find(subject_of(name))
         if acl is None:
+            self._rights.pop(name, None)
             return None
+        known = self._rights.get(name)
+        if known is None or known[0] is not acl:
+            known = self._rights[name] = acl, self._read(name, acl)
+        return known[1]
+
+    @staticmethod
+    def _read(name: str, acl: AclInfo) -> Rights | None:
         try:
             return Rights(acl)
         except AccessRefused as error:
@@ -59,7 +60,6 @@ class TableRules:
         if now != self._read_at:
             self._read_at = now
             self._known.clear()
-            self._rights.clear()
 
 
 def known_user(info: UserInfo) -> KnownUser:

@@ -57,7 +57,7 @@ class ClientCalls:
 
     async def _running_info(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = GetConsumerRunningInfoHeader.from_ext(command.ext)
-        return await self._pass_on(command, header.consumer_group, header.client_id)
+        return await self._pass_on(command, header, header.client_id)
 
     async def _status(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         """The offsets of each client of a group, each asked with GET_CONSUMER_STATUS_FROM_CLIENT (221). A client that does not
@@ -93,18 +93,26 @@ class ClientCalls:
         need = topic_need(decode(record, verify_body=False).topic, SUB)  # whatever topic the request names
         if (why := self._access.why_not(peer, command, need)) is not None:
             return command.reply(ResponseCode.NO_PERMISSION, why)
-        command.ext["brokerName"] = self._broker_name
-        command.body = bytes(record)
-        return await self._pass_on(command, header.consumer_group, header.client_id or "")
+        header.broker_name = self._broker_name
+        return await self._pass_on(command, header, header.client_id or "", bytes(record))
 
-    async def _pass_on(self, command: RemotingCommand, group: str, client_id: str) -> RemotingCommand:
+    async def _pass_on(
+        self,
+        command: RemotingCommand,
+        header: ConsumeMessageDirectlyHeader | GetConsumerRunningInfoHeader,
+        client_id: str,
+        body: bytes | None = None,
+    ) -> RemotingCommand:
+        """Ask the client. It gets the fields of `header` only: with the administrator's signature, and values that it chose
+        itself, it could send requests of its own."""
+        group = header.consumer_group
         found = self._consumers.find(group)
         client = found.clients.get(client_id) if found is not None else None
         if client is None:
             return command.reply(
                 ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online"
             )
-        question = RemotingCommand.request(command.code, command.ext, command.body)
+        question = RemotingCommand.request(command.code, header, body)
         try:
             answer = await client.peer.call(question, CLIENT_TIMEOUT_MS)
         except CallTimeout as error:

@@ -87,6 +87,9 @@ class EndTransaction:
             if half.place == newest.physical_offset:
                 return self._ended_now(peer, command, half, newest, outcome)
             newest = await self._half_at(half.place)  # the half was put back since: end the newer copy
+            if not _is_copy(newest, asked):
+                raise ClientRefused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
+            self._check_right(peer, command, newest)
 
     def _check_right(self, peer: Peer, command: RemotingCommand, half: Message) -> None:
         """The topic in the request is optional, so the half's own topic counts. Raises ClientRefused."""
@@ -160,6 +163,12 @@ class EndTransaction:
         gate.pending.add(PendingSend(end, gate.deadline_ms(), peer, reply, command.code, unknown))
         gate.settle()
         return None
+
+
+def _is_copy(newest: Message, asked: Message) -> bool:
+    """Whether a half is a later copy of the one that the producer names."""
+    first, last = facts_of(asked.properties), facts_of(newest.properties)
+    return newest.topic == HALF_TOPIC and (first.group, first.key) == (last.group, last.key)
 
 
 def _check(half: Message, header: EndTransactionHeader) -> None:

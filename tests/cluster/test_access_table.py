@@ -555,7 +555,7 @@ def test_a_servers_certificate_is_enough_for_the_requests_of_servers(
 
 def test_a_servers_certificate_does_not_designate_a_master(ports: dict[str, Port]) -> None:
     port = ports["Controllers"]
-    for designated, code in (("true", 16), ("TRUE", 16), ("false", 0), ("", 0)):
+    for designated, code in (("true", 16), ("TRUE", 16), ("1", 16), ("", 16), ("false", 0)):
         ext = {"brokerName": "broker-a", "designateElect": designated}
         asked = Asks(Code.CONTROLLER_ELECT_MASTER, CHANGES, ext)
         assert port.outcome(asked.request(), SERVER)[0] == code

@@ -111,6 +111,15 @@ def test_a_consumer_gets_the_stored_message_and_its_result_is_returned(consumer:
     assert question.ext["brokerName"] == consumer.cluster.app(consumer.cluster.master).settings.broker_name
 
 
+def test_a_consumer_gets_no_field_that_the_question_does_not_have(consumer: Consumer) -> None:
+    consumer.answer = lambda peer, command: command.reply(body=b'{"consumeResult":"CR_SUCCESS"}')
+    for question in (running_info(), directly(consumer.stored_id())):
+        question.ext |= {"AccessKey": "admin", "Signature": "c2ln", "offset": "0"}
+        assert consumer.online_while(question).code == 0
+    for asked in consumer.asked:
+        assert asked.ext.keys().isdisjoint({"AccessKey", "Signature", "offset"}), asked.ext
+
+
 @pytest.mark.parametrize("message_id", [None, "", "nonsense", "7F000001", "00" * 8 + "FF" * 8])
 def test_an_invalid_message_id_reaches_no_consumer(consumer: Consumer, message_id: str | None) -> None:
     answer = consumer.online_while(directly(message_id))

@@ -9,8 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from accesscontrol import audit as audit_module
-from accesscontrol.audit import KEPT_MAX, REMIND_MS, AuditLog
+from accesscontrol.audit import HOSTS_MAX, OF_ONE_HOST_MAX, REMIND_MS, AuditLog
 from mqruntime.clock import Clock
 from mqruntime.log import LineFormatter
 from mqruntime.peercertificate import PeerCertificate
@@ -32,10 +31,14 @@ class Log:
         self._caplog = caplog
 
     def refuse(
-        self, address: str = "10.0.0.9:5000", code: int = Code.PULL_MESSAGE, kind: str = "unsigned"
+        self,
+        address: str = "10.0.0.9:5000",
+        code: int = Code.PULL_MESSAGE,
+        kind: str = "unsigned",
+        user: str = "alice",
     ) -> None:
         self.audit.refused(
-            ClientPeer(address).peer, request(code, ALICE), "alice", kind, "username cannot be null."
+            ClientPeer(address).peer, request(code, ALICE), user, kind, "username cannot be null."
         )
 
     @property
@@ -141,20 +144,44 @@ def test_refusals_of_a_host_for_a_reason_are_written_once_and_counted(log: Log) 
 
 
 def test_a_flood_of_hosts_is_limited(log: Log) -> None:
-    for number in range(3 * KEPT_MAX):
+    for number in range(3 * HOSTS_MAX):
         log.refuse(f"10.1.{number >> 8}.{number & 255}:1")
-    assert len(log.events) == KEPT_MAX
-    assert len(log.audit._counted) == KEPT_MAX
-    assert log.audit.refusals.total() == 3 * KEPT_MAX
+    assert len(log.events) == HOSTS_MAX
+    assert len(log.audit._kinds_of) == HOSTS_MAX
+    assert log.audit.refusals.total() == 3 * HOSTS_MAX
     log.clock.ms = REMIND_MS
     log.refuse("10.2.0.1:1")
     log.refuse("10.1.0.1:1")
-    assert [found["peer"] for _, found in log.events[KEPT_MAX:]] == ["10.2.0.1:1", "10.1.0.1:1"]
-    assert len(log.audit._counted) == KEPT_MAX
+    assert [found["peer"] for _, found in log.events[HOSTS_MAX:]] == ["10.2.0.1:1", "10.1.0.1:1"]
+    assert len(log.audit._kinds_of) == HOSTS_MAX
 
 
-def test_the_guard_reports_each_kind_of_refusal(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_module, "KEPT_MAX", 100)
+def test_a_flood_of_one_host_does_not_keep_others_out_of_the_log(log: Log) -> None:
+    for number in range(10_000):
+        log.refuse(code=100_000 + number, user=f"user{number}")
+    assert len(log.events) == OF_ONE_HOST_MAX + 1, "the last one counts for all others"
+    log.refuse("10.0.0.10:1")
+    assert log.events[-1][1]["peer"] == "10.0.0.10:1"
+    log.clock.ms = REMIND_MS
+    log.refuse(user="bob")
+    assert log.events[-1][1]["user"] == "bob"
+    assert len(log.audit._kinds_of["10.0.0.9"]) <= OF_ONE_HOST_MAX + 1
+
+
+def test_unknown_codes_are_one_kind(log: Log) -> None:
+    for number in range(100):
+        log.refuse(code=100_000 + number)
+    assert len(log.events) == 1
+
+
+def test_a_target_cannot_look_like_another(log: Log) -> None:
+    asked = request(Code.DELETE_TOPIC_IN_BROKER, ROOT, topic="a;username:root\u2028")
+    log.audit.served(log.client.peer, asked, "root", 0, "")
+    assert log.events[0][1]["target"] == "topic:a%3Busername%3Aroot\u2028"
+    assert "\u2028" not in log.lines
+
+
+def test_the_guard_reports_each_kind_of_refusal(log: Log) -> None:
     scene = Scene()
     for code in range(200, 210):
         assert scene.asked(code, None) is not None

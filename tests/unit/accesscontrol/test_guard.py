@@ -336,7 +336,7 @@ def test_a_former_masters_requests_are_not_signed_for_this_host_but_need_rights(
         16,
         "User:ghost is not found.",
     )
-    assert scene.refusal(passed, ClientPeer("10.7.7.7:1")) == no_right("Topic:orders", "10.7.7.7")
+    assert scene.refusal(passed, ClientPeer("10.7.7.7:1")) == WRONG, "only former masters add this field"
 
 
 def test_a_server_that_may_not_know_the_present_rights_says_that_it_is_busy() -> None:
@@ -346,7 +346,9 @@ def test_a_server_that_may_not_know_the_present_rights_says_that_it_is_busy() ->
     assert scene.asked(SEND, topic="orders") is None
     why.append("the tables are being read")
     assert scene.asked(SEND, topic="orders") == (2, "the tables are being read")
-    assert scene.asked(SEND, ROOT, topic="orders") == (2, "the tables are being read"), "it may be revoked, too"
+    assert scene.asked(SEND, ROOT, topic="orders") == (2, "the tables are being read"), (
+        "it may be revoked, too"
+    )
     assert scene.asked(READ, ROOT) is None, "an administrator looks at the cluster"
     assert scene.asked(SEND, None, topic="orders") == UNSIGNED
 
@@ -365,7 +367,8 @@ def test_a_server_that_may_not_know_all_users_does_not_deny_what_it_does_not_kno
 
 def test_what_only_waits_here_is_denied_when_it_is_served() -> None:
     later: set[int] = {SEND}
-    scene = Scene(is_checked_later=lambda code: code in later)
+    why: list[str] = ["the tables are being read"]
+    scene = Scene(is_checked_later=lambda code: code in later, why_unsure=lambda: why[0] if why else None)
     ghost, wrong = Credentials("ghost", "x"), Credentials("alice", "wrong")
     for who in (ghost, wrong, ALICE):
         assert scene.asked(SEND, who, topic="orders") is None
@@ -374,6 +377,20 @@ def test_what_only_waits_here_is_denied_when_it_is_served() -> None:
     later.clear()
     for who in (ghost, wrong, ALICE):
         assert scene.asked(SEND, who, topic="orders") is not None
+    later.add(SEND)
+    why.clear()
+    for who in (ghost, wrong, ALICE):
+        assert scene.asked(SEND, who, topic="orders") is not None, "what is known now is denied now"
+
+
+def test_a_name_that_is_longer_than_any_is_refused_before_policies_are_searched() -> None:
+    scene = Scene()
+    scene.users.allow("Topic:*")
+    assert scene.asked(SEND, topic="t" * 512) is None
+    before = scene.users.asked
+    refused = scene.asked(SEND, topic="t" * 513)
+    assert refused == (16, "User:alice has no permission: the name is too long.")
+    assert scene.users.asked == before
 
 
 # -- what a check cannot read

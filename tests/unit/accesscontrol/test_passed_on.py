@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from remoting.passedfields import change
+import pytest
+
+from accesscontrol.guard import PASSED_FOR
+from remoting.passedfields import FORMER_FIELDS, change
 from remoting.signing import Credentials
 from tests.unit.accesscontrol.guardscene import ALICE, SEND, ClientPeer, Scene, request
 
@@ -25,6 +28,26 @@ def test_fields_that_a_former_master_has_changed_leave_the_signature_right() -> 
     change(passed.ext, {"sysFlag": "7", "subscription": "TagA"})
     assert scene().refusal(passed, FORMER) is None
     assert scene().refusal(passed) == (16, "check signature failed."), "nobody else may change them"
+
+
+def test_only_a_former_master_says_what_it_changed_and_for_whom() -> None:
+    passed = request(SEND, ALICE, topic="orders", sysFlag="3")
+    change(passed.ext, {"sysFlag": "7"})
+    made = scene()
+    made.guard.name_client(made.client.peer, [passed])
+    assert FORMER_FIELDS not in passed.ext
+    assert passed.ext[PASSED_FOR] == "10.0.0.9"
+    assert made.refusal(passed, FORMER) == (16, "check signature failed."), "the client changed it"
+    forged = request(SEND, ALICE, topic="orders")
+    forged.ext[PASSED_FOR] = "10.0.0.1"
+    assert made.refusal(forged) == (16, "check signature failed."), "the client names another host"
+
+
+@pytest.mark.parametrize("field", ["topic", "AccessKey"])
+def test_a_former_master_changes_no_other_fields_than_those_of_pulls(field: str) -> None:
+    passed = request(SEND, ALICE, topic="orders", sysFlag="3")
+    change(passed.ext, {field: "clicks"})
+    assert scene().refusal(passed, FORMER) is not None
 
 
 def test_a_former_master_changes_no_field_that_it_does_not_name() -> None:

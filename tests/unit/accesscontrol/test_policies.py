@@ -10,6 +10,7 @@ import pytest
 
 from accesscontrol.policies import (
     ENTRIES_MAX,
+    SOURCES_MAX,
     AccessDecision,
     AccessRefused,
     Action,
@@ -399,6 +400,13 @@ def test_a_subject_has_a_limited_number_of_entries() -> None:
         added_to(full, acl(default=(entry("Allow Topic:one Pub"),)))
     added_to(full, acl(entry("Deny Topic:t1 Pub")))
     assert Rights(full).verdict(need("Topic:t9999 Pub"), HERE) is ALLOWED
+
+
+def test_an_entry_has_a_limited_number_of_networks() -> None:
+    many = [f"10.{number}.0.0/16" for number in range(SOURCES_MAX + 1)]
+    entry_of(entry("Allow Topic:a Pub", *many[1:]))
+    with pytest.raises(AccessRefused, match="^An entry has 64 source ips at most.$"):
+        entry_of(entry("Allow Topic:a Pub", *many))
 
 
 def test_without_policies_nothing_is_allowed() -> None:

@@ -37,7 +37,10 @@ OF_SOME_SERVER = [
     (RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, {"brokerName": "broker-b", "masterBrokerId": "1"}),
     (RequestCode.CONTROLLER_ELECT_MASTER, SET | {"brokerId": "x"}),
 ]
-OF_ANYBODY = [(RequestCode.CONTROLLER_ELECT_MASTER, SET | {"brokerId": "1", "designateElect": "true"})]
+OF_ANYBODY = [
+    (RequestCode.CONTROLLER_ELECT_MASTER, SET | {"brokerId": "1", "designateElect": text})
+    for text in ("true", "True", "TRUE", "1")
+]
 
 
 def of(*names: tuple[str, str]) -> PeerCertificate:

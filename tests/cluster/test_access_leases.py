@@ -1,0 +1,172 @@
+"""What a broker may say to users while another broker may lead, or while it may not have the newest users."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.app import BrokerApp
+from remoting.bodies.access import UserInfo
+from remoting.codes import RequestCode as Code
+from remoting.codes import ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.access import UserHeader
+from remoting.headers.admin import TopicHeader
+from remoting.signing import Credentials
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+from tests.cluster.brokerset import cut_off
+from tests.cluster.guardedset import ADMIN, ALICE, GuardedCluster
+
+BUSY = ResponseCode.SYSTEM_BUSY
+
+
+def asked(cluster: GuardedCluster, node: Node, user: Credentials = ALICE) -> RemotingCommand:
+    """The answer to a user who asks this broker for a topic's settings."""
+    address, header = cluster.app(node).address, TopicHeader("orders")
+    reply: RemotingCommand = cluster.run(
+        cluster.ask(address, Code.GET_TOPIC_CONFIG, header, credentials=user)
+    )
+    return reply
+
+
+def status(cluster: GuardedCluster, node: Node, status: str) -> int:
+    """The code of the answer to an administrator who enables or disables the user at this broker."""
+    body = UserInfo("alice", user_status=status).encode()
+    address, header = cluster.app(node).address, UserHeader("alice")
+    code: int = cluster.run(cluster.ask(address, Code.AUTH_UPDATE_USER, header, body)).code
+    return code
+
+
+def strangers_of(world: World, *nodes: Node) -> list[Node]:
+    """All servers but these."""
+    return [node for node in world.nodes.values() if node not in nodes and node.name != "client"]
+
+
+def leading(cluster: GuardedCluster, among: list[Node]) -> Node:
+    """Wait until one of these brokers leads, and the others follow it."""
+
+    def leader() -> list[Node]:
+        apps = [(node, node.app) for node in among if isinstance(node.app, BrokerApp)]
+        return [
+            node
+            for node, app in apps
+            if app.membership.accepts_sends and app.ha.in_sync_count() == len(among)
+        ]
+
+    cluster.world.run_until(lambda: bool(leader()), 30_000)
+    return leader()[0]
+
+
+def test_a_broker_that_may_not_know_a_user_does_not_say_that_there_is_none() -> None:
+    with World(930) as world:
+        cluster = GuardedCluster(world, 3)
+        cluster.start_up()
+        slave, other = cluster.slaves_by_id()
+        cut_off(world, slave, strangers_of(world))
+        cluster.wait_in_sync(2, 30_000)
+        cluster.create_user(ALICE)
+        assert asked(cluster, other).code == ResponseCode.NO_PERMISSION
+        assert asked(cluster, slave).code == BUSY
+        assert asked(cluster, slave, Credentials("alice", "wrong")).code == BUSY
+        assert asked(cluster, slave, ADMIN).code == BUSY
+        world.network.heal()
+        world.run_for_ms(5_000)
+        assert asked(cluster, slave).code == ResponseCode.NO_PERMISSION
+
+
+def test_a_revocation_is_carried_out_each_time_it_is_requested() -> None:
+    with World(931) as world:
+        cluster = GuardedCluster(world, 2)
+        cluster.start_up()
+        cluster.create_user(ALICE)
+        cluster.allow(ALICE, ("Topic:orders", ["Get"]))
+        [slave] = cluster.slaves
+        assert status(cluster, slave, "disable") == 0
+        assert status(cluster, cluster.master, "enable") == 0
+        assert asked(cluster, cluster.master).code == ResponseCode.SUCCESS
+        assert status(cluster, cluster.master, "disable") == 0
+        assert asked(cluster, cluster.master).remark == "User:alice is disabled."
+
+
+def test_a_slave_with_an_old_copy_does_not_answer_that_a_revocation_is_done() -> None:
+    with World(932) as world:
+        cluster = GuardedCluster(world, 2, minInSyncReplicas=1)
+        cluster.start_up()
+        cluster.create_user(ALICE)
+        [slave] = cluster.slaves
+        assert status(cluster, cluster.master, "disable") == 0
+        cut_off(world, slave, strangers_of(world))
+        world.run_until(lambda: len(cluster.app(cluster.master).ha.counted_members()) == 1, 30_000)
+        assert status(cluster, cluster.master, "enable") == 0
+        assert status(cluster, slave, "disable") == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+def test_a_lone_master_below_the_minimum_serves_no_user_because_others_may_lead() -> None:
+    with World(934) as world:
+        cluster = GuardedCluster(world, 3)
+        cluster.start_up()
+        cluster.create_user(ALICE)
+        cluster.allow(ALICE, ("Topic:orders", ["Get"]))
+        former = cluster.master
+        others = [node for node in cluster.brokers if node is not former]
+        for node in others:
+            node.kill()
+        world.run_until(lambda: len(cluster.app(former).ha.counted_members()) == 1, 30_000)
+        former.pause(20_000)
+        for node in others:
+            cluster.start(node)
+        successor = leading(cluster, others)
+        cut_off(world, former, strangers_of(world))
+        assert status(cluster, successor, "disable") == 0
+        world.run_for_ms(20_000)
+        assert cluster.app(former).membership.accepts_sends
+        assert asked(cluster, former).code == BUSY
+
+
+def test_requests_of_slaves_that_were_long_on_their_way_make_no_former_master_sure() -> None:
+    with World(935) as world:
+        cluster = GuardedCluster(world, 3)
+        cluster.start_up()
+        cluster.create_user(ALICE)
+        cluster.allow(ALICE, ("Topic:orders", ["Get"]))
+        former = cluster.master
+        others = [node for node in cluster.brokers if node is not former]
+        for node in strangers_of(world, former):
+            world.network.cut(node.host, former.host, both=node not in others)
+        successor = leading(cluster, others)
+        world.run_for_ms(3_000)
+        assert status(cluster, successor, "disable") == 0
+        for node in others:
+            world.network.heal(node.host, former.host)
+        for _ in range(30):
+            world.run_for_ms(50)
+            assert cluster.app(former).membership.accepts_sends, "it does not know its successor"
+            assert asked(cluster, former).code == BUSY
+
+
+@pytest.mark.parametrize("wait_ms", [0, 400])
+def test_a_change_whose_master_is_deposed_meanwhile_is_answered_only_when_leases_are_over(
+    wait_ms: int,
+) -> None:
+    with World(936) as world:
+        cluster = GuardedCluster(world, 3, minInSyncReplicas=1)
+        cluster.start_up()
+        cluster.create_user(ALICE)
+        cluster.allow(ALICE, ("Topic:orders", ["Get"]))
+        successor, silent = cluster.slaves_by_id()
+        world.run_for_ms(3_000)
+        world.network.stall(silent.host, cluster.master.host, 10911)
+        code: list[int] = []
+
+        async def disable() -> None:
+            body = UserInfo("alice", user_status="disable").encode()
+            address = cluster.app(cluster.master).address
+            reply = await cluster.ask(address, Code.AUTH_UPDATE_USER, UserHeader("alice"), body)
+            code.append(reply.code)
+
+        cluster._client_node.spawn(disable())
+        world.run_for_ms(wait_ms)
+        cluster.run(cluster.designate(cluster.app(successor).membership.broker_id))
+        world.run_until(lambda: bool(code), 10_000)
+        if code == [0]:
+            assert asked(cluster, silent).code == BUSY
