@@ -46,7 +46,8 @@ class Client:
         self.clock = clock or SystemClock()
         self.random = random or Random()
         self._awaited = Awaited()
-        self._checks = CheckRequests()
+        signer = None if credentials is None else Signer(credentials)
+        self._checks = CheckRequests(signer)
         router = Router()
         router.add(RequestCode.CHECK_TRANSACTION_STATE, self._checks.handle)
         self._awaited.add_to(router)
@@ -54,7 +55,7 @@ class Client:
             clock=self.clock,
             network=PLAIN if tls is None else TlsConnector(tls),
             router=router,
-            signer=None if credentials is None else Signer(credentials),
+            signer=signer,
         )
         self._client_id = ""
         self.routes = TopicRoutes(namesrv, self.remoting, self.clock, asks_after_failures=asks_after_failures)

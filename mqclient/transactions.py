@@ -26,6 +26,7 @@ from remoting.command import RemotingCommand
 from remoting.errors import HeaderError, RemotingError
 from remoting.headers.transactions import CheckTransactionStateHeader, EndTransactionHeader
 from remoting.peer import Peer
+from remoting.signing import Signer
 
 logger = logging.getLogger("mqclient")
 
@@ -205,10 +206,12 @@ class TransactionProducer:
 
 
 class CheckRequests:
-    """Answers CHECK_TRANSACTION_STATE (39) for this client's producers of transactions. A group has at most one of them."""
+    """Answers CHECK_TRANSACTION_STATE (39) for this client's producers of transactions. A group has at most one of them. An
+    answer is a request, too, which `signer` signs."""
 
-    def __init__(self) -> None:
+    def __init__(self, signer: Signer | None = None) -> None:
         self._producers: dict[str, TransactionProducer] = {}
+        self._signer = signer
 
     def add(self, producer: TransactionProducer) -> None:
         """Pass checks to `producer` from now on. Raises GroupTaken."""
@@ -247,4 +250,7 @@ class CheckRequests:
             topic=message.topic,
             broker_name=header.broker_name,
         )
-        peer.one_way(RemotingCommand.request(RequestCode.END_TRANSACTION, answer))
+        ending = RemotingCommand.request(RequestCode.END_TRANSACTION, answer)
+        if self._signer is not None:
+            self._signer.sign(ending)
+        peer.one_way(ending)

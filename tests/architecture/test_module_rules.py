@@ -10,8 +10,8 @@ import pytest
 from tests.architecture.house import HOUSE, TREE
 
 CORES = {
-    "accesscontrol", "broker", "controller", "dledger", "epochfile", "filters", "ha", "localcluster", "messagestore", "mqruntime",
-    "namesrv", "raftstore", "remoting", "sparkreplay",
+    "accesscontrol", "broker", "controller", "dledger", "epochfile", "filters", "ha", "localcluster", "messagestore",
+    "mqruntime", "namesrv", "raftstore", "remoting", "sparkreplay",
 }  # fmt: skip
 
 
