@@ -15,7 +15,7 @@ from simulation.faults import hostiletables
 from simulation.kernel.bounds import Bounds, Numbers
 from simulation.kernel.node import Node
 from simulation.kernel.violation import Violation
-from simulation.workloads import choosers, committers, handlers
+from simulation.workloads import accessclients, choosers, committers, handlers
 from simulation.workloads.dealers import NAME, TOPICS
 
 LOOK_MS = 10_000
@@ -38,10 +38,11 @@ ENTRIES_IN_MEMORY = 2_000
 class ClusterBounds:
     """Checks the limits every LOOK_MS, and remembers every broker that was granted an id."""
 
-    def __init__(self, machines: Machines, deals: Callable[[], int]) -> None:
-        """`deals()` is how many transactions began."""
+    def __init__(self, machines: Machines, deals: Callable[[], int], users: Callable[[], int]) -> None:
+        """`deals()` is how many transactions began, `users()` how many users were ever requested."""
         self.machines = machines
         self.deals = deals
+        self.users = users
         self.bounds = Bounds(machines.world, [*machines.servers, machines.namesrv], Violation)
         self.due_ms = LOOK_MS
         self.ids: set[int] = set()
@@ -72,10 +73,13 @@ class ClusterBounds:
             names += len(handlers.TOPICS)
         if self.machines.done[committers.NAME]:
             names += committers.NAMES
+        users = self.users()
+        if users:
+            names += accessclients.NAMES
         if self.machines.done[hostiletables.NAME]:
             names += hostiletables.NAMES
         queues = names + sum(QUEUES_OF.values())
-        rows = ROWS_EACH * (names + queues)
+        rows = ROWS_EACH * (names + queues + users)
         ids = max(self.ids, default=0) + len(self.machines.servers)
         return {
             "CommitLog._files": segments,
@@ -123,4 +127,5 @@ class ClusterBounds:
             "ElectionHistory._elections[]": ELECTIONS_KEPT,
             "ElectionHistory._saved[]": ELECTIONS_KEPT,
             "RaftLog._recent": ENTRIES_IN_MEMORY,
+            **accessclients.sizes(users, len(self.machines.world.nodes)),
         }

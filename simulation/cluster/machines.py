@@ -9,6 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
+from remoting.signing import Credentials, Signer
 from simulation.checkers.check import ClusterCheck
 from simulation.checkers.damagedstores import DamagedStores
 from simulation.cluster.looks import (
@@ -30,6 +31,7 @@ from simulation.cluster.members import (
 )
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
+from simulation.workloads.accounts import signer_of
 from simulation.workloads.facts import Facts
 
 RESTART_MS = (1, 300, 2000, 6000)
@@ -41,11 +43,19 @@ class Machines:
     """`servers` are the nodes that faults start again, and `everyone` is all nodes. `done` counts faults by kind."""
 
     def __init__(
-        self, world: World, chance: random.Random, check: ClusterCheck, *, has_learner: bool = False
+        self,
+        world: World,
+        chance: random.Random,
+        check: ClusterCheck,
+        *,
+        has_learner: bool = False,
+        credentials: Credentials | None = None,
     ) -> None:
         self.world = world
         self.random = chance
         self.check = check
+        self.credentials = credentials
+        """Those of all clients and operators, if there is access control."""
         self.facts = Facts()
         self.namesrv = world.node("namesrv", NAMESRV_HOST)
         self.controllers = [world.node(f"controller-{i}", host) for i, host in enumerate(CONTROLLER_HOSTS)]
@@ -75,6 +85,10 @@ class Machines:
         """Broker id -> when an operator last requested its election."""
         self.skews_ms = [node.skew_ms for node in self.brokers]
         """Each skew that a broker's wall clock ever had."""
+
+    @property
+    def signer(self) -> Signer | None:
+        return signer_of(self.credentials)
 
     @property
     def spread_ms(self) -> int:

@@ -22,7 +22,9 @@ from mqclient.errors import PullFailed, RouteUnknown
 from mqruntime.runtime import Runtime
 from namesrv.server import NamesrvApp
 from namesrv.settings import NamesrvSettings
+from remoting.signing import Credentials
 from simulation.cluster.contract import Contract
+from simulation.workloads.accounts import signer_of
 from simulation.workloads.administration import Administration, named_by
 from simulation.workloads.delays import GROUP, LATER, DelayedWork
 from simulation.workloads.facts import Facts
@@ -78,12 +80,16 @@ class Timers:
 FAST = Timers(1000, 3000, 4000, 1500, 6000, 2000, 10_000)
 
 
-def namesrv_app(runtime: Runtime) -> NamesrvApp:
-    settings = NamesrvSettings.model_validate({"listenPort": NAMESRV_PORT, "bindAddress": NAMESRV_HOST})
+def namesrv_app(runtime: Runtime, access: dict[str, object]) -> NamesrvApp:
+    settings = NamesrvSettings.model_validate(
+        {"listenPort": NAMESRV_PORT, "bindAddress": NAMESRV_HOST, **access}
+    )
     return NamesrvApp(settings, runtime)
 
 
-def controller_app(number: int, runtime: Runtime, raft_slowness: int, *, unclean: bool) -> ControllerApp:
+def controller_app(
+    number: int, runtime: Runtime, raft_slowness: int, *, unclean: bool, access: dict[str, object]
+) -> ControllerApp:
     """`raft_slowness` multiplies heartbeat interval and election timeouts; `unclean` switches unclean elections on."""
     settings = ControllerSettings.model_validate(
         {
@@ -92,6 +98,7 @@ def controller_app(number: int, runtime: Runtime, raft_slowness: int, *, unclean
             "controllerDLegerSelfId": f"n{number}",
             "mappedFileSize": 1 << 20,
             "enableElectUncleanMaster": unclean,
+            **access,
         }
     )
     app = ControllerApp(settings, runtime)
@@ -164,10 +171,21 @@ class ReaderNotes:
 class ClientApp:
     """A producer, a consumer and a few delayed messages. They work until `stop_sending`."""
 
-    def __init__(self, runtime: Runtime, interval_ms: int, notes: ReaderNotes, facts: Facts) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        interval_ms: int,
+        notes: ReaderNotes,
+        facts: Facts,
+        credentials: Credentials | None,
+    ) -> None:
         self.client = Client(
-            NAMESRV, clock=runtime.clock, random=random.Random(runtime.random.getrandbits(32))
+            NAMESRV,
+            clock=runtime.clock,
+            random=random.Random(runtime.random.getrandbits(32)),
+            credentials=credentials,
         )
+        self.signer = signer_of(credentials)
         self.load = SteadyLoad(
             self.client.producer("producer"),
             TOPIC,
@@ -184,6 +202,7 @@ class ClientApp:
             random.Random(runtime.random.getrandbits(32)),
             find_master=named_by(CONTROLLERS, BROKER_SET),
             topic=TOPIC,
+            signer=self.signer,
         )
         self.notes = notes
         self.next_offset: dict[str, int] = {}
@@ -225,7 +244,7 @@ class ClientApp:
     async def create_lost_topics(self) -> None:
         """Create a topic of the client's sends again if it is gone, or if it has fewer queues than before. A topic with more
         queues stays."""
-        admin = AdminClient(self.client.clock)
+        admin = AdminClient(self.client.clock, signer=self.signer)
         for topic, queues in QUEUES_OF.items():
             try:
                 routed = (await admin.topic_route(NAMESRV, topic))["queueDatas"][0]
@@ -237,7 +256,7 @@ class ClientApp:
 
     async def create_topic(self, topic: str, queues: int) -> None:
         """Create the topic on the master, and return once the name server has its route."""
-        admin = AdminClient(self.client.clock)
+        admin = AdminClient(self.client.clock, signer=self.signer)
         while True:
             try:
                 state = (await admin.sync_states(CONTROLLERS, [BROKER_SET]))[BROKER_SET]

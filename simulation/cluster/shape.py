@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from simulation.cluster.contract import CONTRACT_A, CONTRACT_D, CONTRACTS, Contract
 from simulation.kernel.features import NOTHING_ASKED, Asked, Feature, Features
+from simulation.workloads.accounts import SETTINGS
 
 LOSES = frozenset({"unclean", "contract A"})
 """Under these contracts an election may lose acknowledged records, so checks that need all of them are left out."""
@@ -259,6 +260,16 @@ FEATURES = Features(
         "Stores list all records in bulk, however few there are, and without the compiled module.",
         "All that holds elsewhere.",
     ),
+    feature(
+        "access",
+        10,
+        "All servers check signatures and rights. Administrators create, change and revoke users; these ask all brokers, "
+        "also with former passwords and without a signature. Masters die, are paused or hand over at a change.",
+        "A1: once a revocation was answered, no broker serves that user. A2: a user is never refused what was granted. A3: "
+        "while nothing is broken, the master serves. A4: the master has all answered changes, in the end all brokers have "
+        "them.",
+        excludes=frozenset({"unclean"}),
+    ),
 )
 
 
@@ -286,6 +297,11 @@ class Shape:
     def may_lose(self) -> bool:
         """Whether an election may lose acknowledged records."""
         return bool(self.played & LOSES)
+
+    @property
+    def access(self) -> dict[str, object]:
+        """Additional settings of all servers."""
+        return SETTINGS if self.has("access") else {}
 
     def settings(self) -> dict[str, object]:
         """Additional settings of brokers."""

@@ -86,6 +86,8 @@ from simulation.kernel.world import World
 from simulation.mutants.cluster import BUGS, planted
 from simulation.raft.member import watched
 from simulation.workloads import choosers
+from simulation.workloads.accessusers import AccessUsers
+from simulation.workloads.accounts import OPERATOR
 from simulation.workloads.choosers import Choosers
 from simulation.workloads.committers import Committers
 from simulation.workloads.dealers import SETTINGS
@@ -133,11 +135,17 @@ class ClusterWorld:
         self.check.holders.on_disk = self.contract.on_disk
         self.check.grants.unclean_allowed = self.shape.has("unclean")
         self.operator: Operator | None = None
-        self.machines = Machines(self.world, self.random, self.check, has_learner=self.shape.has("learner"))
+        self.machines = Machines(
+            self.world,
+            self.random,
+            self.check,
+            has_learner=self.shape.has("learner"),
+            credentials=OPERATOR if self.shape.has("access") else None,
+        )
         self.check.grants.is_incomplete = self.machines.elected_though_incomplete
         self.check.grants.may_have_lost_memory = self.machines.may_have_lost_memory
         self.fact_check = FactCheck(self.machines.facts)
-        self.bounds = ClusterBounds(self.machines, self.deals)
+        self.bounds = ClusterBounds(self.machines, self.deals, self.user_names)
         self.lulls = random.Random(f"{seed}/lulls")
         self.service = Service(self.machines, self.timers, self.contract.members_min)
         self.client = ClientJudge(self.world, self.machines.client)
@@ -150,6 +158,8 @@ class ClusterWorld:
         self.choosers: Choosers | None = None
         self.handlers: Handlers | None = None
         self.committers: Committers | None = None
+        self.users: AccessUsers | None = None
+        self.copies: list[Node] = []
         self.lost_for_good = LostForGood(self.machines)
         self.faults = Faults(self.machines, asked, *self.besides())
         self.features = frozenset([*FEATURES, *self.faults.drawn_from])
@@ -185,7 +195,11 @@ class ClusterWorld:
             world.run_until(lambda: self.machines.master() is not None, 10_000)
             self.machines.client.start(
                 lambda runtime: ClientApp(
-                    runtime, self.send_interval_ms, self.client.notes, self.machines.facts
+                    runtime,
+                    self.send_interval_ms,
+                    self.client.notes,
+                    self.machines.facts,
+                    self.machines.credentials,
                 )
             )
             self.under_faults()
@@ -196,7 +210,7 @@ class ClusterWorld:
     # Members
 
     def start_all(self) -> None:
-        self.machines.namesrv.start(members.namesrv_app)
+        self.machines.namesrv.start(partial(members.namesrv_app, access=self.shape.access))
         for node in self.machines.servers:
             self.start(node)
 
@@ -214,6 +228,7 @@ class ClusterWorld:
                     number,
                     raft_slowness=self.raft_slowness,
                     unclean=self.shape.has("unclean"),
+                    access=self.shape.access,
                 )
             )
         else:
@@ -233,7 +248,8 @@ class ClusterWorld:
         transacting = {} if self.transactors is None else SETTINGS
         choosing = {} if self.choosers is None else choosers.SETTINGS
         besides = self.retention.settings() | self.pacing.settings() | self.shape.settings()
-        return besides | transacting | choosing
+        guarding = {} if self.users is None else self.shape.access | self.users.settings()
+        return besides | transacting | choosing | guarding
 
     @contextmanager
     def appended(self) -> Iterator[None]:
@@ -281,7 +297,9 @@ class ClusterWorld:
             yield HostileFrames(self.machines, self.world.node("hostile", members.HOSTILE_HOST))
             yield GreatBurst(self.machines)
         if self.shape.has("copies"):
-            yield Copies(self.machines, self.world.node("copy", members.COPY_HOST), self.broker_at)
+            node = self.world.node("copy", members.COPY_HOST)
+            self.copies.append(node)
+            yield Copies(self.machines, node, self.broker_at)
         if self.shape.has("old disks"):
             yield OldDisks(self.machines)
         if self.shape.has("strangers"):
@@ -320,6 +338,9 @@ class ClusterWorld:
                 self.machines, self.world.node("committers", members.COMMITTERS_HOST)
             )
             yield self.committers
+        if self.shape.has("access"):
+            self.users = AccessUsers(self.machines, self.copies)
+            yield self.users
         if self.shape.has("operator"):
             self.operator = Operator(self.machines, self.world.node("operator", members.OPERATOR_HOST))
             yield self.operator
@@ -423,6 +444,10 @@ class ClusterWorld:
         """How many transactions began."""
         return 0 if self.transactors is None else len(self.transactors.dealers.deals)
 
+    def user_names(self) -> int:
+        """How many users were ever requested."""
+        return 0 if self.users is None else self.users.clients.names
+
     def whole(self) -> bool:
         machines, looks = self.machines, self.machines.broker_looks()
         brokers = [look for look in looks if not look.is_learner]
@@ -447,6 +472,8 @@ class ClusterWorld:
             self.committers.stop()
         if self.handlers is not None:
             self.handlers.stop()
+        if self.users is not None:
+            self.users.stop()
         self.retention.stop()
         machines = self.machines
 
@@ -481,6 +508,9 @@ class ClusterWorld:
         if self.committers is not None:
             self.committers.at_the_end(machines.broker_looks())
             self.totals.counts["commits answered"] += self.committers.answers
+        if self.users is not None:
+            self.users.at_the_end()
+            self.totals.counts.update(self.users.clients.counts())
         if self.operator is not None:
             self.operator.at_the_end()
         if self.resyncs is not None:

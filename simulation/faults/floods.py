@@ -104,7 +104,7 @@ class Floods:
 
     async def ask(self, host: str, port: int) -> None:
         """Send a request that no server serves, so every server answers it at once."""
-        client = RemotingClient(clock=SimulatedClock(self.node))
+        client = RemotingClient(clock=SimulatedClock(self.node), signer=self.machines.signer)
         try:
             while self.failed is None:
                 asked_ms = self.world.now_ms

@@ -136,7 +136,7 @@ def elect(machines: Machines, broker_id: int) -> None:
     client = machines.client
 
     async def designate() -> None:
-        admin = AdminClient(SimulatedClock(client))
+        admin = AdminClient(SimulatedClock(client), signer=machines.signer)
         try:
             await admin.elect_master(CONTROLLERS, CLUSTER, BROKER_SET, broker_id)
         except AdminError:

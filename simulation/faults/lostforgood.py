@@ -79,7 +79,7 @@ class LostForGood(Fault):
         command = RemotingCommand.request(RequestCode.CONTROLLER_ELECT_MASTER, header)
 
         async def ask() -> None:
-            client = RemotingClient(clock=node.runtime().clock)
+            client = RemotingClient(clock=node.runtime().clock, signer=self.machines.signer)
             try:
                 await client.call(f"{leader.host}:{CONTROLLER_PORT}", command, ANSWER_MS_MAX)
                 self.count()

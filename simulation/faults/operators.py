@@ -170,7 +170,7 @@ class Operator(Fault):
 
     async def ask(self, address: str, command: RemotingCommand) -> RemotingCommand | None:
         """Send a request; None if no answer came."""
-        client = RemotingClient(clock=self.clock)
+        client = RemotingClient(clock=self.clock, signer=self.machines.signer)
         reply = None
         with suppress(RemotingError):
             reply = await client.call(address, command, ANSWER_MS_MAX)

@@ -111,7 +111,7 @@ class Resyncs(Fault):
         return node.running and not damaged and node.name not in on.doubtful_disks
 
     async def ask(self, node: Node, *, dry_run: bool) -> None:
-        client = RemotingClient(clock=self.node.runtime().clock)
+        client = RemotingClient(clock=self.node.runtime().clock, signer=self.machines.signer)
         asked = Asked(node, self.is_short_of_room(node))
         self.asked.append(asked)
         command = RemotingCommand.request(RequestCode.RESYNC_BROKER, ResyncBrokerHeader(dry_run=dry_run))

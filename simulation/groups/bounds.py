@@ -14,6 +14,7 @@ from simulation.kernel.bounds import Bounds, Numbers, Ports
 from simulation.kernel.node import Node
 from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
+from simulation.workloads import accessclients
 from simulation.workloads.administration import VALUE_MAX
 from simulation.workloads.dealers import TOPICS
 
@@ -53,12 +54,14 @@ class GroupBounds:
         *,
         deals: Callable[[], int],
         has_deals: bool,
+        users: Callable[[], int],
     ) -> None:
         """`names()` is how many names administrators requested, including retry topics of groups. `deals()` is how many
-        transactions began."""
+        transactions began, and `users()` how many users were ever requested."""
         self.world = world
         self.names = names
         self.deals = deals
+        self.users = users
         self.own_names = NAMES_OF_THEIR_OWN + (len(TOPICS) if has_deals else 0)
         self.bounds = Bounds(world, list(nodes), Violation, PORTS)
         self.due_ms = LOOK_MS
@@ -79,9 +82,10 @@ class GroupBounds:
         indexes = sum(path.startswith("index/") for path in files)
         of_queues = Counter(path.rpartition("/")[0] for path in files if path.startswith("consumequeue/"))
         asked = self.names()
-        names = len(QUEUES_OF) + self.own_names + asked
+        users = self.users()
+        names = len(QUEUES_OF) + self.own_names + asked + (accessclients.NAMES if users else 0)
         queues = names + sum(QUEUES_OF.values()) + asked * VALUE_MAX
-        rows = ROWS_EACH * (names + queues)
+        rows = ROWS_EACH * (names + queues + users)
         return {
             "FileList.files": ledger,
             "FileList.dirty": ledger,
@@ -123,4 +127,5 @@ class GroupBounds:
             "RaftLog._recent": ENTRIES_IN_MEMORY,
             "PositionTracker._ends": ENTRIES_IN_MEMORY,
             "Chain._ends": WALKS_ENDED,
+            **accessclients.sizes(users, len(self.world.nodes)),
         }

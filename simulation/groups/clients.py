@@ -19,8 +19,10 @@ from mqclient.errors import PullFailed, RouteUnknown, SendOutcomeUnknown, SendRe
 from mqclient.message import OutgoingMessage
 from mqruntime.clock import Clock
 from mqruntime.runtime import Runtime
+from remoting.signing import Credentials
 from simulation.cluster.members import ReaderNotes
 from simulation.groups.members import NAMESRV
+from simulation.workloads.accounts import signer_of
 from simulation.workloads.delays import GROUP, LATER, DelayedWork
 
 SINGLE, SELDOM, BATCHES = "single", "seldom", "batches"
@@ -92,9 +94,11 @@ async def made(admin: AdminClient, topic: str, queues: int, master_address: Call
             await asyncio.sleep(0.2)
 
 
-async def topic_made(topic: str, master_address: Callable[[], str | None], clock: Clock) -> None:
+async def topic_made(
+    topic: str, master_address: Callable[[], str | None], clock: Clock, credentials: Credentials | None
+) -> None:
     """The same for a topic with one queue, by a separate client."""
-    admin = AdminClient(clock)
+    admin = AdminClient(clock, signer=signer_of(credentials))
     await made(admin, topic, 1, master_address)
     await admin.close()
 
@@ -108,10 +112,15 @@ class ClientApp:
         interval_ms: int,
         notes: ReaderNotes,
         master_address: Callable[[], str | None],
+        credentials: Credentials | None,
     ) -> None:
         self.client = Client(
-            NAMESRV, clock=runtime.clock, random=random.Random(runtime.random.getrandbits(32))
+            NAMESRV,
+            clock=runtime.clock,
+            random=random.Random(runtime.random.getrandbits(32)),
+            credentials=credentials,
         )
+        self._signer = signer_of(credentials)
         self.loads = [
             self._load(runtime, SINGLE, interval_ms),
             self._load(runtime, SELDOM, SELDOM_MS),
@@ -141,7 +150,7 @@ class ClientApp:
         return {load.topic: load.attempts for load in self.loads} | {BATCHES: self.batches.attempts}
 
     async def start(self) -> None:
-        admin = AdminClient(self.client.clock)
+        admin = AdminClient(self.client.clock, signer=self._signer)
         for topic, queues in QUEUES_OF.items():
             await made(admin, topic, queues, self._master_address)
         await admin.close()

@@ -25,6 +25,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 from remoting.headers.messages import ConsumerSendMsgBackHeader
+from remoting.signing import Credentials
 from simulation.groups.clients import topic_made
 from simulation.groups.committed import HEADER, CommittedEntry, CommittedLog, record_in
 from simulation.groups.delivered import messages_in
@@ -61,6 +62,7 @@ class Copied:
         master_address: Callable[[], str | None],
         start: Callable[[Node], None],
         restart_at_ms: dict[str, int],
+        credentials: Credentials | None = None,
     ) -> None:
         self._flips = flips
         self._committed_log = committed
@@ -69,11 +71,13 @@ class Copied:
         self._master_address = master_address
         self._start = start
         self._restart_at_ms = restart_at_ms
+        self._credentials = credentials
         self._random = random.Random(f"{flips.world.seed}/copied")
 
     def play(self) -> None:
         """Raises Violation."""
-        self._run(topic_made(TOPIC, self._master_address, SimulatedClock(self._node)))
+        clock = SimulatedClock(self._node)
+        self._run(topic_made(TOPIC, self._master_address, clock, self._credentials))
         for number in range(ROUNDS):
             self._delayed(f"delayed-{number}")
             self._committed(f"committed-{number}")
@@ -240,7 +244,8 @@ class Copied:
         )
 
     def _client(self) -> Client:
-        return Client(NAMESRV, clock=SimulatedClock(self._node), random=random.Random(self._random.random()))
+        chance = random.Random(self._random.random())
+        return Client(NAMESRV, clock=SimulatedClock(self._node), random=chance, credentials=self._credentials)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` within the client's process, and return its result."""

@@ -18,6 +18,7 @@ from mqclient.queuelocks import RENEW_MS, QueueLocks
 from mqclient.route import MessageQueue
 from remoting.codes import ResponseCode
 from remoting.errors import NotSent, RemotingError
+from remoting.signing import Credentials
 from simulation.checkers.factcheck import FactCheck
 from simulation.cluster.looks import BrokerLook
 from simulation.groups.clients import SINGLE
@@ -55,6 +56,7 @@ class HandedOn:
         end: Callable[[Node, int], object],
         caught_up: Callable[[], bool],
         done: Counter[str],
+        credentials: Credentials | None = None,
     ) -> None:
         self.facts = Facts()
         self._check = FactCheck(self.facts)
@@ -68,8 +70,9 @@ class HandedOn:
         self._done = done
         self._random = random.Random(f"{world.seed}/handed on")
         self._clients = LockingClients(
-            world, self._node, [QUEUE], NAMESRV, master=master, kill=lambda node: None, done=done
-        )
+            world, self._node, [QUEUE], NAMESRV,
+            master=master, kill=lambda node: None, done=done, credentials=credentials,
+        )  # fmt: skip
 
     def look(self, looks: Iterable[BrokerLook]) -> None:
         """Raises Violation T1, O1."""

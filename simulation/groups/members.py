@@ -18,8 +18,11 @@ from namesrv.server import NamesrvApp
 from namesrv.settings import NamesrvSettings
 from raftstore.ledgerstore import LedgerStore
 from raftstore.member import ledger_settings
+from remoting.signing import Credentials
 from simulation.kernel.features import NOTHING_ASKED, Asked, Feature, Features
 from simulation.kernel.node import Node
+from simulation.workloads.accounts import OPERATOR
+from simulation.workloads.accounts import SETTINGS as ACCESS
 from simulation.workloads.dealers import SETTINGS
 
 NAMESRV_HOST = "10.0.0.1"
@@ -134,6 +137,13 @@ FEATURES = Features(
         "There are five members instead of three.",
         excludes=frozenset({"overtaken", "handed on"}),
     ),
+    Feature(
+        "access",
+        1 / 8,
+        "All servers check signatures and rights. Administrators create, change and revoke users; these ask all members, as "
+        "in the cluster.",
+        "A1 to A4, as in the cluster.",
+    ),
 )
 
 
@@ -171,6 +181,18 @@ class GroupsKind:
     mixed: str
     """Empty if there is no plain log before the DLedger log. Else one member's plain log is "equal" to the others', "empty" or
     "different"."""
+    is_guarded: bool
+    """Whether servers check signatures and rights."""
+
+    @property
+    def credentials(self) -> Credentials | None:
+        """Those of all clients, if there is access control."""
+        return OPERATOR if self.is_guarded else None
+
+    @property
+    def access(self) -> dict[str, object]:
+        """Additional settings of all servers."""
+        return ACCESS if self.is_guarded else {}
 
     @property
     def ids(self) -> list[str]:
@@ -217,11 +239,12 @@ def kind_of(seed: int, asked: Asked = NOTHING_ASKED) -> GroupsKind:
         copies=copies,
         sets_back="old disks" in played,
         mixed=drawn.choice(("equal", "empty", "different")) if "plain log before" in played else "",
+        is_guarded="access" in played,
     )
 
 
-def namesrv_app(runtime: Runtime) -> NamesrvApp:
-    settings = NamesrvSettings.model_validate({"listenPort": 9876, "bindAddress": NAMESRV_HOST})
+def namesrv_app(runtime: Runtime, access: dict[str, object]) -> NamesrvApp:
+    settings = NamesrvSettings.model_validate({"listenPort": 9876, "bindAddress": NAMESRV_HOST, **access})
     return NamesrvApp(settings, runtime)
 
 
@@ -246,6 +269,7 @@ def broker_app(number: int, kind: GroupsKind, runtime: Runtime) -> BrokerApp:
         # a disk that fills for a while causes no deletion, and matters only once it is full
         "cleanFileForciblyEnable": False,
         "diskSpaceWarningLevelRatio": 100,
+        **kind.access,
     }
     if kind.kept_s is not None:
         settings |= {

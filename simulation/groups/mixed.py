@@ -38,6 +38,7 @@ from simulation.groups.members import BROKER_PORT, BROKER_SET, NAMESRV, GroupsKi
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
+from simulation.workloads.accounts import SIGNING, signer_of
 
 BEFORE = "before"
 """The topic of the plain log's messages."""
@@ -92,10 +93,16 @@ class Mixed:
 
     async def _fill(self, chance: random.Random) -> None:
         clock = SimulatedClock(self.client_node)
-        admin = AdminClient(clock)
+        admin = AdminClient(clock, signer=signer_of(self.kind.credentials))
         await made(admin, BEFORE, QUEUES, lambda: f"{self.nodes[0].host}:{BROKER_PORT}")
         await admin.close()
-        async with Client(NAMESRV, clock=clock, random=random.Random(chance.getrandbits(32))) as client:
+        client = Client(
+            NAMESRV,
+            clock=clock,
+            random=random.Random(chance.getrandbits(32)),
+            credentials=self.kind.credentials,
+        )
+        async with client:
             producer, size = client.producer("before"), 0
             while size < FILES * self.kind.segment_bytes:
                 key, body = (
@@ -219,5 +226,6 @@ def plain_broker(kind: GroupsKind, host: str, runtime: Any) -> BrokerApp:
         "mappedFileSizeCommitLog": kind.segment_bytes,
         "mappedFileSizeConsumeQueue": 2000,
         "maxMessageSize": 4096,
+        **(SIGNING if kind.is_guarded else {}),
     }
     return BrokerApp(BrokerSettings.model_validate(settings), runtime)

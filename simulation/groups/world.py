@@ -28,8 +28,10 @@ from mqclient.route import MessageQueue
 from namesrv.server import NamesrvApp
 from raftstore import member as raftmember
 from remoting.codes import ResponseCode
+from simulation.checkers.accesscheck import Leading
 from simulation.checkers.clientjudge import found_in_queue
 from simulation.checkers.loggedbugs import LoggedBugs
+from simulation.checkers.service import runs_well
 from simulation.cluster.looks import BrokerLook
 from simulation.cluster.members import ReaderNotes
 from simulation.faults.forgers import RoleForger, is_paused
@@ -58,6 +60,7 @@ from simulation.kernel.totals import Totals
 from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
 from simulation.mutants.groups import BUGS, planted
+from simulation.workloads.accessclients import AccessClients
 from simulation.workloads.dealers import DEALS, Dealers
 from simulation.workloads.tableclients import TableClients, look_at
 
@@ -80,6 +83,8 @@ ACKNOWLEDGED_MIN = 50
 READ_LIMIT_MS = 90_000
 COPIED_MS = 10_000
 """Within this time slaves have their master's tables, and waiting requests have ended."""
+SLOW_US = 5_000
+"""A disk whose syncs take longer is slow."""
 CLOCKS_MS = 40_000
 """The largest difference of clocks."""
 
@@ -121,6 +126,7 @@ class GroupWorld:
         )  # fmt: skip
         self.old_disks = self.made_old_disks() if self.kind.sets_back else None
         self.tables = self.table_clients() if self.kind.has_facts else None
+        self.users = self.access_clients() if self.kind.is_guarded else None
         self.handed_on = self.made_handed_on() if self.kind.hands_on else None
         self.copied = self.made_copied() if self.kind.copies else None
         self.bounds = GroupBounds(
@@ -129,6 +135,7 @@ class GroupWorld:
             self.names_asked_for,
             deals=lambda: len(self.dealers.deals) if self.dealers else COPIES * self.kind.copies,
             has_deals=self.kind.has_deals or self.kind.copies,
+            users=lambda: self.users.names if self.users else 0,
         )
         self.dealers = self.made_dealers() if self.kind.has_deals else None
         self.forger = self.made_forger() if self.kind.has_forger else None
@@ -159,6 +166,7 @@ class GroupWorld:
             master_address=self.master_address,
             start=lambda node: node.start(partial(broker_of, self.nodes.index(node), self.kind)),
             restart_at_ms=self.faults.restart_at_ms,
+            credentials=self.kind.credentials,
         )
 
     def made_handed_on(self) -> HandedOn:
@@ -170,6 +178,7 @@ class GroupWorld:
             self.world, self.nodes,
             master=self.leader, master_address=self.master_address, end=end,
             caught_up=lambda: self.serves() and self.caught_up(None), done=self.faults.done,
+            credentials=self.kind.credentials,
         )  # fmt: skip
 
     def names_asked_for(self) -> int:
@@ -186,9 +195,12 @@ class GroupWorld:
             namesrv=members.NAMESRV,
             master=self.leader,
             kill=self.faults.end,
-            create_topic=lambda: topic_made(DEALS, self.master_address, SimulatedClock(node)),
+            create_topic=lambda: topic_made(
+                DEALS, self.master_address, SimulatedClock(node), self.kind.credentials
+            ),
             done=self.faults.done,
             keeps=self.kind.kept_s is None,
+            credentials=self.kind.credentials,
         )
 
     def run(self) -> None:
@@ -199,7 +211,7 @@ class GroupWorld:
             dispatchloop, "GATHER_S", GATHER_S if self.kind.overtaken else dispatchloop.GATHER_S
         )
         with seldom_collected(), tapped, small, gathers, self.errors.attached(), self.world as world:
-            self.namesrv.start(members.namesrv_app)
+            self.namesrv.start(partial(members.namesrv_app, access=self.kind.access))
             if self.mixed is not None:
                 self.mixed.prepare()
                 self.retention.known.add(self.mixed.end)
@@ -209,7 +221,9 @@ class GroupWorld:
             world.run_until(self.serves, START_LIMIT_MS)
             interval_ms = self.random.choice(SEND_INTERVALS_MS)
             self.client_node.start(
-                lambda runtime: ClientApp(runtime, interval_ms, self.notes, self.master_address)
+                lambda runtime: ClientApp(
+                    runtime, interval_ms, self.notes, self.master_address, self.kind.credentials
+                )
             )
             world.run_until(self.client_is_ready, START_LIMIT_MS)
             end_ms = world.now_ms + (LONG_RUN_MS if self.tables else RUN_MS)
@@ -240,7 +254,28 @@ class GroupWorld:
             master_address=self.master_address,
             kill=self.faults.end,
             done=self.faults.done,
+            credentials=self.kind.credentials,
         )
+
+    def access_clients(self) -> AccessClients:
+        def hand_over() -> None:
+            leader = self.leader()
+            if leader is not None:
+                self.depose(leader)
+
+        return AccessClients(
+            self.world, lambda: self.nodes, BROKER_PORT, BROKER_SET,
+            master=self.leader, calm=self.calm, kill=self.faults.end, hand_over=hand_over, done=self.faults.done,
+        )  # fmt: skip
+
+    def calm(self) -> Leading | None:
+        """The leader, if nothing is broken."""
+        if not (self.world.network.is_whole() and all(map(runs_well, self.nodes)) and self.serves()):
+            return None
+        if any(node.disk.sync_us[1] > SLOW_US for node in self.nodes) or not self.caught_up(None):
+            return None
+        look = next(look for look in self.looks() if look.leads)
+        return Leading(look.name, look.key[1], look.raft.term)
 
     # Brokers
 
@@ -356,6 +391,8 @@ class GroupWorld:
             self.dealers.look()
         if self.tables is not None and self.client_is_ready():
             self.tables.look(self.broker_looks())
+        if self.users is not None and self.client_is_ready():
+            self.users.next_step(self.broker_looks())
         if self.handed_on is not None:
             self.handed_on.look(self.broker_looks())
         if self.forger is not None and self.client_is_ready():
@@ -378,6 +415,8 @@ class GroupWorld:
             self.dealers.healed = True
         if self.tables is not None:
             self.tables.heal()
+        if self.users is not None:
+            self.users.heal()
         self.become_whole()
         leader = self.leader()
         assert leader is not None
@@ -456,6 +495,8 @@ class GroupWorld:
 
     def judge(self) -> None:
         self.ask(self.client.stop_sending())
+        if self.users is not None:
+            self.users.stop()
         if self.tables is not None:
             self.tables.at_the_end(self.broker_looks)
             self.totals.counts["locks of queues answered"] += self.tables.locks.answered
@@ -485,6 +526,9 @@ class GroupWorld:
             self.handed_on.lose_links()
         self.world.run_for_ms(COPIED_MS)
         self.bounds.at_the_end()
+        if self.users is not None:
+            self.users.at_the_end(self.broker_looks())
+            self.totals.counts.update(self.users.counts())
         if self.dealers is not None:
             self.dealers.judge(messages_in(self.check.committed))
             self.totals.counts["transactions"] += len(self.dealers.deals)

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from mqruntime.repeatedfailures import KEPT_MAX
+from accesscontrol import audit
+from mqruntime import repeatedfailures
 from simulation.kernel.census import sizes
 from simulation.kernel.node import Node
 from simulation.kernel.process import Process
@@ -23,6 +24,7 @@ from simulation.kernel.world import World
 
 PACKAGES = frozenset(
     {
+        "accesscontrol",
         "broker",
         "controller",
         "dledger",
@@ -54,11 +56,14 @@ IN_FLIGHT_MAX = 600
 """Requests that wait for their answers at one moment: a burst, and the requests that it causes."""
 SETTLED = frozenset(
     {
+        "AccessGuard._table",
         "PeerTransport.calls",
         "DelayDelivery._levels_ms",
         "DelayDelivery._sightings",
         "Histogram.counts",
         "PeerAuthenticator.refused",
+        "PolicyEntryInfo.actions",
+        "PolicyEntryInfo.source_ips",
         "Rates._samples",
         "RemotingCommand.ext",
         "Router.batch_handlers",
@@ -95,8 +100,12 @@ IN_FLIGHT = frozenset(
 )
 """Tables of requests that wait for an answer, a sync or their time."""
 DEADLINES = "Deadlines._heap"
-REPORTS = "RepeatedFailures._logged_ms"
 """Tables of deadlines. Answered requests stay in them until as many wait, or for some seconds."""
+REPORTS = {
+    "RepeatedFailures._logged_ms": repeatedfailures.KEPT_MAX,
+    "AuditLog._kinds_of[]": 1 + audit.OF_ONE_HOST_MAX,
+}
+"""Tables of reasons, which others choose."""
 LINKS = frozenset({"Connections.peers", "Mastership._connections", "Gate._links", "Gate._newcomers"})
 LINKS_OLD = 3
 """Former connections of each link whose end was not noticed yet."""
@@ -209,8 +218,8 @@ class Bounds:
                 most = IN_FLIGHT_MAX + hosts
             elif name.removesuffix("[]") in IN_FLIGHT:
                 most = IDLE_MAX + hosts if idle else IN_FLIGHT_MAX + hosts
-            elif name == REPORTS:
-                most = KEPT_MAX  # by host and reason, which others choose
+            elif name in REPORTS:
+                most = REPORTS[name]
             else:
                 passing = 0 if idle else IN_FLIGHT_MAX
                 most = expected.get(name, LINKS_OLD * hosts if name in LINKS else hosts + passing)

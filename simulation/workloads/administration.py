@@ -19,6 +19,7 @@ from remoting.command import RemotingCommand
 from remoting.errors import NotSent, RemotingError
 from remoting.headers.admin import CreateTopicHeader, DeleteSubscriptionGroupHeader, TopicHeader
 from remoting.headers.offsets import UpdateConsumerOffsetHeader
+from remoting.signing import Signer
 from simulation.workloads.facts import Fact, Facts
 
 INTERVAL_MS = (600, 2_500)
@@ -39,9 +40,10 @@ class Administration:
         *,
         find_master: Callable[[AdminClient], Awaitable[str | None]],
         topic: str,
+        signer: Signer | None = None,
     ) -> None:
         self._client = client
-        self._admin = AdminClient(client.clock)
+        self._admin = AdminClient(client.clock, signer=signer)
         self._producer = client.producer("administrator")
         self._facts = facts
         self._random = chance

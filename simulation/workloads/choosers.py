@@ -135,7 +135,7 @@ class Choosers(Fault):
     # -- clients
 
     async def begin(self) -> None:
-        admin = AdminClient(SimulatedClock(self.node))
+        admin = AdminClient(SimulatedClock(self.node), signer=self.machines.signer)
         while True:
             try:
                 state = (await admin.sync_states(CONTROLLERS, [BROKER_SET]))[BROKER_SET]
@@ -155,7 +155,8 @@ class Choosers(Fault):
 
     def client(self) -> Client:
         chance = random.Random(self.random.getrandbits(32))
-        return Client(NAMESRV, clock=SimulatedClock(self.node), random=chance)
+        clock = SimulatedClock(self.node)
+        return Client(NAMESRV, clock=clock, random=chance, credentials=self.machines.credentials)
 
     async def send(self) -> None:
         async with self.client() as client:

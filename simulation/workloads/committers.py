@@ -142,7 +142,8 @@ class Committers(Fault):
 
     def client(self) -> Client:
         chance = random.Random(self.random.getrandbits(32))
-        return Client(NAMESRV, clock=SimulatedClock(self.node), random=chance)
+        clock = SimulatedClock(self.node)
+        return Client(NAMESRV, clock=clock, random=chance, credentials=self.machines.credentials)
 
     def new_group(self, queue_id: int) -> Group:
         group = Group(f"committer-{len(self.groups)}", queue_id)

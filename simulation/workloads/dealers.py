@@ -28,6 +28,7 @@ from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 from remoting.headers.transactions import EndTransactionHeader
+from remoting.signing import Credentials
 from simulation.cluster.members import BROKER_PORT
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.violation import Violation
@@ -86,6 +87,7 @@ class Dealers:
         done: Counter[str],
         keeps: bool,
         abandoned: Abandoned | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         self.node = node
         self.random = random.Random(f"{seed}/transactors")
@@ -95,6 +97,7 @@ class Dealers:
         self._kill = kill
         self._create_topic = create_topic
         self._done = done
+        self._credentials = credentials
         self.deals: dict[str, Deal] = {}
         self.asked: set[str] = set()
         """Keys that some broker checked."""
@@ -259,7 +262,10 @@ class Dealers:
 
     def client(self) -> Client:
         return Client(
-            self._namesrv, clock=SimulatedClock(self.node), random=random.Random(self.random.getrandbits(32))
+            self._namesrv,
+            clock=SimulatedClock(self.node),
+            random=random.Random(self.random.getrandbits(32)),
+            credentials=self._credentials,
         )
 
     # -- judgement
@@ -291,7 +297,8 @@ class Dealers:
         """Judge all transactions. `ever` are all messages ever confirmed. `checks_due` means that clocks are close enough for
         a half to be checked before it is as old as the log is kept. Raises Violation."""
         given_up = set() if self.abandoned is None else self.abandoned.given_up
-        if checks_due and not self.asked and (unasked := given_up & self.deals.keys()):
+        asked = self.asked or (self.abandoned is not None and self.abandoned.asked)
+        if checks_due and not asked and (unasked := given_up & self.deals.keys()):
             raise Violation("E4", f"{len(unasked)} were given up, and no transaction was ever checked")
         copies: dict[str, int] = {}
         for message in ever:

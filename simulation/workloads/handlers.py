@@ -49,7 +49,8 @@ class Handlers(Fault):
     async def run(self) -> None:
         clock = SimulatedClock(self.node)
         chance = random.Random(self.random.getrandbits(32))
-        async with Client(NAMESRV, clock=clock, random=chance) as client:
+        keys = self.machines.credentials
+        async with Client(NAMESRV, clock=clock, random=chance, credentials=keys) as client:
             readers = InOrderReaders(client, TOPIC, clock)
             while True:
                 try:

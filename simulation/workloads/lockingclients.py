@@ -22,6 +22,7 @@ from remoting.bodies.queues import MessageQueue as WireQueue
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
+from remoting.signing import Credentials
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
@@ -61,6 +62,7 @@ class LockingClients:
         kill: Callable[[Node], object],
         done: Counter[str],
         is_hasty: bool = False,
+        credentials: Credentials | None = None,
     ) -> None:
         self.is_hasty = is_hasty
         self.world = world
@@ -77,6 +79,7 @@ class LockingClients:
         self.begun = False
         self.trouble = MasterTrouble(world, self.random, master=master, kill=kill, spared_ms=SPARED_MS)
         self._name_server = name_server
+        self._credentials = credentials
 
     def next_step(self) -> None:
         """Raises Violation."""
@@ -163,6 +166,7 @@ class LockingClients:
             self._name_server,
             clock=SimulatedClock(self.node),
             random=random.Random(self.random.getrandbits(32)),
+            credentials=self._credentials,
         )
 
     def at_the_end(self) -> None:

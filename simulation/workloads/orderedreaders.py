@@ -24,7 +24,7 @@ class OrderedReaders(Fault):
         super().__init__(machines)
         self.clients = LockingClients(
             machines.world, node, ALL, NAMESRV, master=machines.master, kill=machines.kill, done=machines.done,
-            is_hasty=is_hasty,
+            is_hasty=is_hasty, credentials=machines.credentials,
         )  # fmt: skip
 
     def next_step(self) -> None:

@@ -14,11 +14,13 @@ from broker.app import BrokerApp
 from mqadmin.admin import AdminClient
 from mqclient.client import Client
 from mqclient.route import MessageQueue
+from remoting.signing import Credentials
 from simulation.checkers.factcheck import FactCheck
 from simulation.cluster.looks import BrokerLook
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.violation import Violation
 from simulation.kernel.world import World
+from simulation.workloads.accounts import signer_of
 from simulation.workloads.administration import Administration
 from simulation.workloads.facts import Facts
 from simulation.workloads.lockingclients import LockingClients
@@ -43,15 +45,24 @@ class TableClients:
         master_address: Callable[[], str | None],
         kill: Callable[[Node], object],
         done: Counter[str],
+        credentials: Credentials | None = None,
     ) -> None:
         self.node = world.node("table clients", HOST)
         self.facts = Facts()
         self.check = FactCheck(self.facts)
         self.locks = LockingClients(
-            world, self.node, queues, name_server, master=master, kill=kill, done=done
+            world,
+            self.node,
+            queues,
+            name_server,
+            master=master,
+            kill=kill,
+            done=done,
+            credentials=credentials,
         )
         self._topic = queues[0].topic
         self._name_server = name_server
+        self._credentials = credentials
         self._master_address = master_address
         self._administration: Administration | None = None
         self._random = random.Random(f"{world.seed}/table clients")
@@ -90,13 +101,20 @@ class TableClients:
 
     def _begun(self) -> Administration:
         chance = random.Random(self._random.getrandbits(32))
-        client = Client(self._name_server, clock=SimulatedClock(self.node), random=chance)
+        client = Client(
+            self._name_server, clock=SimulatedClock(self.node), random=chance, credentials=self._credentials
+        )
 
         async def found(admin: AdminClient) -> str | None:
             return self._master_address()
 
         administration = Administration(
-            client, self.facts, self._random, find_master=found, topic=self._topic
+            client,
+            self.facts,
+            self._random,
+            find_master=found,
+            topic=self._topic,
+            signer=signer_of(self._credentials),
         )
 
         async def begin() -> None:

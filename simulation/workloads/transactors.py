@@ -36,6 +36,7 @@ class Transactors(Fault):
             create_topic=self.create_topic,
             done=machines.done,
             keeps=True,
+            credentials=machines.credentials,
             abandoned=self.abandoned,
         )
 
@@ -47,7 +48,7 @@ class Transactors(Fault):
         self.dealers.healed = True
 
     async def create_topic(self) -> None:
-        admin = AdminClient(SimulatedClock(self.node))
+        admin = AdminClient(SimulatedClock(self.node), signer=self.machines.signer)
         while True:
             try:
                 state = (await admin.sync_states(CONTROLLERS, [BROKER_SET]))[BROKER_SET]

@@ -213,6 +213,7 @@ LONG_SCENARIOS = [
     scenario(23, "floods"),
     scenario(24, "abandoned transactions"),
     scenario(1, "committers"),
+    scenario(4, "access"),
     scenario(31, "hasty readers"),
     scenario(44, "lost queues"),
     scenario(52, "old disks"),

@@ -39,6 +39,7 @@ SCENARIOS = [
     scenario(2, "retention", "preferred"),
     scenario(3, "old disks", "transactions"),
     scenario(47, "plain log before"),
+    scenario(8, "access"),
 ]
 LONG_SCENARIOS = [
     scenario(4, "five brokers", "forger"),

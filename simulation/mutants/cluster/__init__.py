@@ -1,6 +1,7 @@
 """Bugs planted into controllers and brokers, to prove that the checks of the cluster world find them."""
 
 from simulation.mutants.cluster import (  # noqa: F401  their bugs join the others
+    access,
     badsector,
     bounds,
     catchup,

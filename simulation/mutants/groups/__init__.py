@@ -1,6 +1,7 @@
 """Bugs that are planted into Raft-mode brokers, to prove that the checks of the groups world find them."""
 
 from simulation.mutants.groups import (  # noqa: F401  their bugs join the others
+    access,
     copy,
     fact,
     link,

@@ -16,6 +16,7 @@ from messagestore.store.brokerstore import BrokerStore
 from raftstore.ledgerstore import LedgerStore
 from remoting.command import RemotingCommand
 from remoting.headers.messages import ConsumerSendMsgBackHeader
+from remoting.peer import Peer
 from simulation.mutants.groups.bugs import BUGS
 
 bug = BUGS.playing("rot that is copied")
@@ -76,11 +77,11 @@ checked = SendBack._checked  # noqa: SLF001 - to be wrapped
 
 @bug("sent-back-copy-of-what-rotted", SendBack, "_checked")
 async def sent_back_copy_of_what_rotted(
-    self: SendBack, command: RemotingCommand, header: ConsumerSendMsgBackHeader
+    self: SendBack, peer: Peer, command: RemotingCommand, header: ConsumerSendMsgBackHeader
 ) -> RemotingCommand | HandedBack:
     """A message that a consumer hands back is stored again unchecked."""
     found: RemotingCommand | HandedBack = await with_store_as_it_reads(
-        self, lambda: checked(self, command, header)
+        self, lambda: checked(self, peer, command, header)
     )
     return found
 
