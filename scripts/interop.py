@@ -79,8 +79,11 @@ def of_fleet(
     contract: str,
     judge: Callable[[Fleet], tuple[str, list[str]]],
     version: str = OLDER,
+    *,
+    secure: bool = False,
 ) -> Result:
-    """Run `judge` on a whole fleet, which returns counts and faults. Java's servers are of `version`."""
+    """Run `judge` on a whole fleet, which returns counts and faults. Java's servers are of `version`. In a `secure` fleet
+    brokers check users, and connections use TLS."""
     why = fleet_missing(version)
     if why is not None:
         return Result("", why)
@@ -89,11 +92,16 @@ def of_fleet(
     controllers = 3 if CONTROLLERS[0] in named else 1
     counts, faults = "", ["it was not whole"]
     with Fleet.made(
-        folder / "fleet", java=named, controllers=controllers, brokers=3, contract=contract, version=version
+        folder / "fleet",
+        java=named,
+        controllers=controllers,
+        brokers=3,
+        contract=contract,
+        version=version,
+        secure=secure,
     ) as fleet:
         try:
-            fleet.start()
-            asyncio.run(fleet.wait_whole(timeout_ms=START_MS_MAX))
+            asyncio.run(fleet.begin(timeout_ms=START_MS_MAX))
             counts, faults = judge(fleet)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this cell's failure and no other's
             faults = [f"{type(error).__name__}: {error}"]
@@ -163,12 +171,32 @@ def cells(count: int, times: int) -> list[Cell]:
              partial(tests, "test_java_client.py", "test_java_consumers.py", "test_java_transactions.py", version=NEWER)),
         Cell("clients", f"Java mqadmin {NEWER_CLIENT}", "what it reads of queues, resets, clones; each command named",
              partial(tests, newer, version=OLDER)),
-        Cell("security", f"Java client and mqadmin {JAVA}", "TLS with certificates at both ends; `electMaster`",
-             partial(tests, SECURE_CLIENT)),
+        Cell("security", f"Java client and mqadmin {JAVA}",
+             "signed, over TLS with certificates at both ends; `electMaster`, a killed master",
+             partial(tests, *SECURE_CLIENT)),
         Cell("security", f"Java client and mqadmin {NEWER_CLIENT}", "the same",
-             partial(tests, SECURE_CLIENT, version=NEWER)),
-        Cell("security", f"Java brokers {JAVA}", "one Java broker, one here; TLS on all but the replication stream",
-             partial(tests, SECURE_BROKERS)),
+             partial(tests, *SECURE_CLIENT, version=NEWER)),
+        Cell("security", f"Java mqadmin {JAVA}", "our users and policies: 57 commands print what they print on Java's brokers",
+             partial(tests, "test_java_guarded_cluster.py")),
+        Cell("security", f"Java mqadmin {NEWER_CLIENT}", "the same",
+             partial(tests, "test_java_guarded_cluster.py", version=NEWER)),
+        Cell("security", f"Java clients {JAVA}, {NEWER_CLIENT} and {OLD}",
+             "each with the rights of its task only; refusals; revoked rights; `electMaster`",
+             partial(tests, "test_java_rights.py")),
+        Cell("security", cpp, "the same, without TLS, which it does not have",
+             partial(tests, "test_cpp_rights.py")),
+        Cell("security", f"Java brokers {JAVA}", "they check users: our client, tools and slave",
+             partial(tests, "test_java_access_control.py", "test_java_access_commands.py")),
+        Cell("security", f"Java brokers {JAVA}",
+             "one Java broker, one here, both check users; TLS on all but the replication stream, or signatures only",
+             partial(tests, *SECURE_BROKERS)),
+        Cell("security", f"Java brokers {JAVA}", "two Java brokers, one here, contract C, which check users; TLS",
+             partial(of_fleet, BROKERS[:2], "C", over, secure=True)),
+        Cell("security", f"Java controllers and name server {JAVA}",
+             "they check nobody, and our brokers do; TLS, or signatures only",
+             partial(tests, SECURE_CONTROLLERS)),
+        Cell("security", f"Java brokers {JAVA}", "which check users, under our controllers and name server, which do; TLS",
+             partial(of_fleet, BROKERS, "C", over, secure=True)),
         Cell("hand-over", f"Java clients {JAVA} and {OLD}",
              "send, read, pull, keep order, transactions; defaults, but sends may take 20 s: `electMaster`, SIGTERM",
              partial(tests, "test_java_hand_over.py")),
@@ -205,10 +233,15 @@ def cells(count: int, times: int) -> list[Cell]:
     ]  # fmt: skip
 
 
-SECURE_CLIENT = "test_java_tls.py::test_java_client_and_tools_work_over_tls"
-SECURE_BROKERS = (
-    "test_java_tls.py::test_a_java_broker_and_ours_fail_over_with_tls_on_all_but_the_replication_stream"
+SECURE_CLIENT = (
+    "test_java_tls.py::test_java_client_and_tools_work_over_tls",
+    "test_java_tls.py::test_a_java_client_that_signs_loses_nothing_at_an_election_and_a_kill",
 )
+SECURE_BROKERS = (
+    "test_java_tls.py::test_a_java_broker_and_ours_that_sign_fail_over_and_refuse_nothing",
+    "test_java_tls.py::test_users_reach_a_java_broker_by_the_tool_only",
+)
+SECURE_CONTROLLERS = "test_java_tls.py::test_our_guarded_brokers_fail_over_under_java_controllers"
 FIRST_JAVA = "test_first_programs.py::test_the_first_program_for_java_sends_and_reads"
 FIRST_CPP = "test_first_programs.py::test_the_first_program_for_cpp_sends_and_reads"
 SHRINKS = (

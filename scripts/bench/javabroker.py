@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from scripts.peers.javapeer import BROKER_JARS
-from scripts.peers.javaserver import tls_options
+from scripts.peers.javaserver import for_java, tls_options
 
 MEMORY = ["-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=512m"]
 MAIN = "org.apache.rocketmq.broker.BrokerStartup"
@@ -20,6 +20,7 @@ MAIN = "org.apache.rocketmq.broker.BrokerStartup"
 def main() -> None:
     file = Path(sys.argv[sys.argv.index("-c") + 1]).resolve()
     home = file.parent / f"{file.stem}-home"
+    file = for_java(file, home)
     java = shutil.which("java") or "java"
     command = [
         java,

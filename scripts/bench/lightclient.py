@@ -8,7 +8,10 @@ seen before."""
 from __future__ import annotations
 
 import asyncio
+import hmac
 import time
+from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import cast
@@ -23,6 +26,7 @@ from remoting.command import RemotingCommand
 from remoting.frame import START, encode
 from remoting.headers.pull import SYS_FLAG_SUBSCRIPTION, PullMessageHeader
 from remoting.headers.send import SendMessageHeader
+from remoting.signing import ACCESS_KEY, SIGNATURE, Credentials
 
 UNIQUE_PREFIX, UNIQUE = "0A0102030A5C18B4AAC2", "X" * 12
 FIRST_OPAQUE, BORN, QUEUE = (
@@ -33,6 +37,7 @@ FIRST_OPAQUE, BORN, QUEUE = (
 SUCCESS = b'"code":0,'
 PULL_MAX = 32
 UNANSWERED_S_MAX = 60.0
+PLACEHOLDER = "S" * 28  # of a signature
 
 
 @dataclass
@@ -61,10 +66,37 @@ class Requests:
         return self.batch if SUCCESS in header else -1
 
 
-class Sends(Requests):
-    """Messages of `body_bytes`, alone or in batches, to `queues` in turn."""
+class Signature:
+    """The signatures of requests that differ from a template in queue, time of birth and unique key."""
 
-    def __init__(self, topic: str, queues: int, body_bytes: int, batch: int = 1) -> None:
+    def __init__(self, request: RemotingCommand, credentials: Credentials) -> None:
+        """Add a placeholder for the signature to the template."""
+        request.ext[ACCESS_KEY] = credentials.access_key
+        places = {str(QUEUE): b"%(queue)d", str(BORN): b"%(born)d"}
+        ordered = [value for _, value in sorted(request.ext.items())]
+        signed = [places.get(value, value.encode().replace(b"%", b"%%")) for value in ordered]
+        self._signed = b"".join(signed).replace(UNIQUE.encode(), b"%(unique)012X")
+        self._keyed = hmac.new(credentials.secret_key.encode(), digestmod="sha1")
+        request.ext[SIGNATURE] = PLACEHOLDER
+
+    def of(self, values: Mapping[bytes, object], body: bytes) -> bytes:
+        keyed = self._keyed.copy()
+        keyed.update(self._signed % values)
+        keyed.update(body)
+        return b64encode(keyed.digest())
+
+
+class Sends(Requests):
+    """Messages of `body_bytes`, alone or in batches, to `queues` in turn. With `credentials` single messages are signed."""
+
+    def __init__(
+        self,
+        topic: str,
+        queues: int,
+        body_bytes: int,
+        batch: int = 1,
+        credentials: Credentials | None = None,
+    ) -> None:
         if not 1 <= queues <= 10:
             raise SystemExit("one to ten queues: their numbers have one digit here")
         self.batch = batch
@@ -90,11 +122,13 @@ class Sends(Requests):
         code = RequestCode.SEND_BATCH_MESSAGE if batch > 1 else RequestCode.SEND_MESSAGE_V2
         request = RemotingCommand.request(code, header.to_short_ext(), body)
         request.opaque = FIRST_OPAQUE
+        self._signature = None if credentials is None else Signature(request, credentials)
         head, content = (bytes(part).replace(b"%", b"%%") for part in encode(request))
         for value, place in (
             (b'"e":"%d"' % QUEUE, b'"e":"%(queue)d"'),
             (b"%d" % FIRST_OPAQUE, b"%(opaque)d"),
             (b"%d" % BORN, b"%(born)d"),
+            *([(PLACEHOLDER.encode(), b"%(signature)s")] if self._signature is not None else []),
         ):
             assert head.count(value) == 1, value
             head = head.replace(value, place)
@@ -103,12 +137,15 @@ class Sends(Requests):
 
     def next(self, number: int, now_ms: int) -> bytes:
         key = self._first_key + number * (self.batch + 1)
-        head = self._head % {
+        values: dict[bytes, object] = {
             b"opaque": FIRST_OPAQUE + number,
             b"queue": number % self._queues,
             b"born": now_ms,
             b"unique": key,
         }
+        if self._signature is not None:
+            values[b"signature"] = self._signature.of(values, self._content)
+        head = self._head % values
         if self.batch == 1:
             return head + self._content
         return head + self._content % tuple(range(key + 1, key + 1 + self.batch))

@@ -192,6 +192,7 @@ class Master:
             settings=settings, membership=leading, store=store, ha=self.ha, tables=tables, events=events,
             acknowledgement=acknowledgement, delivered=delivered, contract_mark=KeptContractMark(runtime.files),
             clock=clock, network=PLAIN, random=random.Random(1), tasks=tasks, memory_bytes=runtime.memory_bytes,
+            follows=lambda _: False,
         ))  # fmt: skip
         self.ha.on_confirm(events.confirmed)
         connections = Connections(requests.router, clock, Limits())

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Self
 
 from localcluster.cluster import Cluster
-from localcluster.secured import connector_of
+from localcluster.secured import admin_of
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
-from mqruntime.clock import SystemClock
 from scripts.bench.measured import cpu_seconds, own_mib
 
 CAUGHT_UP_S_MAX = 60.0
@@ -70,7 +69,7 @@ class Servers:
         return self
 
     async def _settle(self) -> None:
-        admin = AdminClient(SystemClock(), connector_of(self._cluster.layout))
+        admin = admin_of(self._cluster.layout)
         deadline = time.monotonic() + CAUGHT_UP_S_MAX
         try:
             while not await self._caught_up(admin):

@@ -16,11 +16,10 @@ from typing import Self
 
 from localcluster.cluster import WHOLE_TIMEOUT_MS, Cluster
 from localcluster.layout import HOST, Layout
-from localcluster.secured import connector_of
-from localcluster.waiting import NotYet, WaitExpired
-from mqadmin.admin import AdminClient
+from localcluster.secured import admin_of, let_application_in
+from localcluster.waiting import NotYet, WaitExpired, wait_for
+from mqadmin.errors import AdminError
 from mqadmin.replies import SyncStateInfo
-from mqruntime.clock import SystemClock
 from scripts.peers.javapeer import (
     NEWER,
     OLDER,
@@ -64,6 +63,10 @@ class FleetLayout(Layout):
     java: frozenset[str] = frozenset()
     java_module: str = JAVA
 
+    @property
+    def java_brokers(self) -> list[str]:
+        return [name for name in self.broker_names if name in self.java]
+
     def module(self, name: str) -> str:
         return self.java_module if name in self.java else Layout.module(self, name)
 
@@ -91,7 +94,8 @@ class Fleet(Cluster):
         **settings: str,
     ) -> Self:
         """Make a fleet. `java` are the processes that begin as Java's, of `version`. `settings` are for all brokers. With
-        `secure`, all connections use TLS but those of the replication stream, for which Java has none."""
+        `secure`, all requests are signed, and all connections use TLS but those of the replication stream, for which Java has
+        none."""
         plain = {"tls.ha.plainHosts": HOST} if secure else {}
         made = cls.create(
             directory,
@@ -107,6 +111,16 @@ class Fleet(Cluster):
         )
         made.restarts, made.stalls = Counter(), Counter()
         return made
+
+    async def begin(self, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> None:
+        """Start all processes and wait until the fleet is whole. In a secure fleet one of our brokers leads first, because ours
+        get their users from masters that are ours."""
+        java_brokers = self.layout.java_brokers
+        if self.layout.secure and len(java_brokers) < self.layout.brokers:
+            self.start([name for name in self.layout.names if name not in java_brokers])
+            await self.wait_in_sync(1, timeout_ms=timeout_ms)
+        self.start()
+        await self.wait_whole(timeout_ms=timeout_ms)
 
     async def wait_whole(self, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> SyncStateInfo:
         """Wait as for a cluster. A Java slave that stays out of the SyncStateSet logs the stacks of its threads. If all
@@ -131,6 +145,26 @@ class Fleet(Cluster):
         self.stalls.update(left_out)
         return state
 
+    async def create_topic(self, topic: str, queues: int = 4) -> None:
+        """As for a cluster. In a secure fleet one of our brokers must be master. Nothing copies users to Java's brokers, so the
+        application's user is made at each of them."""
+        await super().create_topic(topic, queues)
+        if not self.layout.secure:
+            return
+        admin = admin_of(self.layout)
+
+        async def made() -> None:
+            try:
+                for name in self.layout.java_brokers:
+                    await let_application_in(self.layout, admin, self.layout.address(name))
+            except AdminError as error:
+                raise NotYet(str(error)) from error
+
+        try:
+            await wait_for("the application's user at Java's brokers", made, WHOLE_TIMEOUT_MS)
+        finally:
+            await admin.close()
+
     async def _stacks(self, names: frozenset[str]) -> list[str]:
         """The stacks of each process's threads, which its log has from now on."""
         logs = [self.log_file(name) for name in names]
@@ -146,7 +180,7 @@ class Fleet(Cluster):
 
     async def _left_out(self) -> frozenset[str]:
         """The brokers that are not in the SyncStateSet, while it has a master."""
-        admin = AdminClient(SystemClock(), connector_of(self.layout))
+        admin = admin_of(self.layout)
         try:
             state = await self.sync_state(admin)
         except NotYet:

@@ -85,7 +85,7 @@ def namesrv_missing() -> str | None:
 
 def old_client_missing() -> str | None:
     """Why no Java client of 4.9 can run here."""
-    if not (OLD_CLIENT_JARS / f"rocketmq-client-{OLD_CLIENT}.jar").exists():
+    if not (OLD_CLIENT_JARS / f"rocketmq-acl-{OLD_CLIENT}.jar").exists():
         return f"no client of RocketMQ {OLD_CLIENT} in {OLD_CLIENT_JARS}: run scripts/fetch-peers, which needs Maven"
     return missing()
 
@@ -115,14 +115,17 @@ def default_clients(
     poll_ms: int | None = None,
     send_timeout_ms: int | None = None,
     interval_ms: int | None = None,
+    more: Sequence[str] = (),
 ) -> PeerProcess:
-    """java/handover/HandOver.java with the client in `jars`, which has its default settings except for those given here."""
-    classes = compiled([SOURCES / "handover/HandOver.java", SOURCES / "Patience.java"], jars)
+    """java/handover/HandOver.java with the client in `jars`, which has its default settings except for those given here. `more`
+    are options of its JVM."""
+    names = ("handover/HandOver.java", "Keys.java", "Patience.java")
+    classes = compiled([SOURCES / name for name in names], jars)
     path = os.pathsep.join([str(classes), str(SOURCES), f"{jars}/*"])
     # 4.9 has its own logger, which our files do not silence
-    options = [f"-Duser.home={home}", "-Drocketmq.client.logLevel=WARN"]
+    options = [*more, f"-Duser.home={home}", "-Drocketmq.client.logLevel=WARN"]
     options += [] if send_timeout_ms is None else [f"-DsendTimeoutMs={send_timeout_ms}"]
     options += [] if interval_ms is None else [f"-DintervalMs={interval_ms}"]
-    more = [] if poll_ms is None else [str(poll_ms)]
-    command = ["java", "-Xmx256m", *QUICK_START, *options, "-cp", path, "HandOver", namesrv, topic, *more]
+    poll = [] if poll_ms is None else [str(poll_ms)]
+    command = ["java", "-Xmx256m", *QUICK_START, *options, "-cp", path, "HandOver", namesrv, topic, *poll]
     return PeerProcess(command)

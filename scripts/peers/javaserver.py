@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from localcluster.layout import escaped
 from localcluster.ports import lease_any
 from mqruntime.properties import parse
 from scripts.peers.javapeer import BROKER_JARS, CONTROLLER_JARS, NAMESRV_JARS, PEERS, QUICK_START
@@ -28,6 +29,12 @@ LOADED = PEERS / "loaded"
 STARTED = b"boot success"
 NO_SPIN = {"transactionMetricFlushInterval": "200"}
 """A setting of Java brokers. During the first such interval, by default 3000 ms, one of their threads keeps a core busy."""
+FROM_FILE = "file:"
+PROVIDERS = {
+    "authenticationMetadataProvider": "org.apache.rocketmq.auth.authentication.provider.LocalAuthenticationMetadataProvider",
+    "authorizationMetadataProvider": "org.apache.rocketmq.auth.authorization.provider.LocalAuthorizationMetadataProvider",
+}
+"""Settings without which a Java broker with access control refuses every request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +130,27 @@ def _make(kind: str, file: Path) -> None:
             fresh.rename(file)
 
 
+def for_java(file: Path, home: Path) -> Path:
+    """The file itself; a copy in `home` if it has access control. Java reads no secrets from files, and needs the names of
+    classes that ours does without. Only the owner may read the copy."""
+    entries = {entry.key: entry.value for entry in parse(file.read_bytes()).entries}
+    if entries.get("authenticationEnabled") != "true":
+        return file
+    for key, value in entries.items():
+        if value.startswith(FROM_FILE):
+            entries[key] = Path(value.removeprefix(FROM_FILE)).read_text().strip()
+    home.mkdir(parents=True, exist_ok=True)
+    copy = home / file.name
+    copy.touch(0o600)
+    copy.write_text("".join(f"{key}={escaped(value)}\n" for key, value in {**PROVIDERS, **entries}.items()))
+    return copy
+
+
 def main() -> None:
     file = Path(sys.argv[sys.argv.index("-c") + 1]).resolve()
     home = file.parent / "java" / file.stem
     os.environ["ROCKETMQ_HOME"] = str(home)
-    command = java_server(file.stem.partition("-")[0], file, home)
+    command = java_server(file.stem.partition("-")[0], for_java(file, home), home)
     os.execv(command[0], command)  # noqa: S606 - nothing of it is a shell's
 
 

@@ -22,7 +22,7 @@ from localcluster.drill import DrillKind, drill_once, elect_another
 from localcluster.history import Verdict, judge
 from localcluster.load import SteadyLoad, read_back
 from localcluster.processes import command_of, environment
-from localcluster.secured import connector_of, context_of
+from localcluster.secured import connector_of, context_of, credentials_of, environment_of
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.replies import SyncStateInfo
 from mqclient.client import Client
@@ -36,6 +36,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 from remoting.headers.pull import PullMessageHeader, PullMessageResponseHeader
+from remoting.signing import Signer
 from scripts.peers.fleet import Fleet
 from scripts.peers.waits import WAIT_MS
 
@@ -61,7 +62,14 @@ class Outcome:
 
 
 def client_of(fleet: Fleet, chance: random.Random) -> Client:
-    return Client(fleet.layout.namesrv, clock=SystemClock(), random=chance, tls=context_of(fleet.layout))
+    layout = fleet.layout
+    return Client(
+        layout.namesrv,
+        clock=SystemClock(),
+        random=chance,
+        tls=context_of(layout),
+        credentials=credentials_of(layout),
+    )
 
 
 @asynccontextmanager
@@ -99,8 +107,13 @@ async def failovers(fleet: Fleet, count: int, *, seed: int = 1, facts: bool = Fa
             outages.append(done.outage_ms or 0)
             if facts and done.new_master not in told:
                 told.add(done.new_master)
-                filters.append(number)
-                await asyncio.gather(tell_facts(fleet, number), filters_kept(fleet, filters))
+                checks = [tell_facts(fleet, number)]
+                if (
+                    not fleet.layout.secure
+                ):  # under a Java master our slave serves servers and administrators only
+                    filters.append(number)
+                    checks.append(filters_kept(fleet, filters))
+                await asyncio.gather(*checks)
             elif filters:
                 await filters_kept(fleet, filters)
     return Outcome(judged[0], masters, outages)
@@ -124,7 +137,7 @@ async def tell_facts(fleet: Fleet, number: int) -> None:
     files."""
     state = await fleet.wait_whole(timeout_ms=WAIT_MS)
     topic, group = f"Facts{number}", f"FactReaders{number}"
-    admin = partial(mqadmin, "-b", str(state.master_address))
+    admin = partial(mqadmin, fleet, "-b", str(state.master_address))
     await admin("updateTopic", "-t", topic, "-r", "2", "-w", "2")
     await admin("updateSubGroup", "-g", group, "-r", "7")
     async with client_of(fleet, random.Random(number)) as client:
@@ -185,7 +198,9 @@ async def filters_kept(fleet: Fleet, numbers: Sequence[int]) -> None:
     """A consumer that filters by SQL92 sends its expression to all brokers, as Java's clients do. Wait until each broker has
     the expression in its file, and still has those of earlier consumers, which are gone. Then a master, a different one each
     time, filters."""
-    client = RemotingClient(clock=SystemClock(), network=connector_of(fleet.layout))
+    keys = credentials_of(fleet.layout)
+    signer = None if keys is None else Signer(keys)
+    client = RemotingClient(clock=SystemClock(), network=connector_of(fleet.layout), signer=signer)
     topic, group, version = f"Facts{numbers[-1]}", f"Choosers{numbers[-1]}", CHOSEN_VERSION
     wanted = SubscriptionData(topic, EXPRESSION, sub_version=version, expression_type="SQL92")
     data = HeartbeatData("chooser", consumer_data_set=[ConsumerData(group, subscription_data_set=[wanted])])
@@ -253,13 +268,16 @@ def filters_of(fleet: Fleet, replica: int) -> dict[str, Any]:
         return {}
 
 
-async def mqadmin(*arguments: str) -> str:
+async def mqadmin(fleet: Fleet, *arguments: str) -> str:
     """The output of our mqadmin, which is run again until it succeeds. The command follows the options of all commands."""
     shared, command, rest = arguments[:2], arguments[2], arguments[3:]
 
     def asked() -> subprocess.CompletedProcess[str]:
         line = command_of("mqadmin", [command, *shared, *rest])
-        return subprocess.run(line, env=environment(), capture_output=True, text=True, check=False)
+        secrets = environment_of(fleet.layout)
+        return subprocess.run(
+            line, env={**environment(), **secrets}, capture_output=True, text=True, check=False
+        )
 
     async def probe() -> str:
         done = await asyncio.to_thread(asked)

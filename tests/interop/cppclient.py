@@ -1,6 +1,8 @@
 """The Apache C++ client (Python wheel `rocketmq`), driven by lines on stdin. Each line is answered with one
 line of JSON on stdout. It is a separate program, because a crash of native code ends the process.
 
+It signs with the credentials in the file that CPP_CLIENT_KEYS names, if any. This library has no TLS.
+
 Each message has its number as key and a body derived from it, so a reader detects missing, repeated and
 changed ones. Bodies contain no NUL, because this library cuts a body there.
 
@@ -28,6 +30,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import sys
 import threading
 from collections import Counter
@@ -43,9 +46,18 @@ BATCH = 16  # below 4 KiB with properties: this library deflates larger batches,
 PERIOD_S = 0.002  # between the messages of a stream
 AFTER_FAILURE_S = 0.05
 PROPERTY = "number"
+KEYS_VARIABLE, CHANNEL = "CPP_CLIENT_KEYS", "ALIYUN"
 SUCCESS, RECONSUME_LATER = 0, 1
 REFUSED_EVERY = 5
 """An orderly consumer waits a second after each rejected message."""
+
+
+def sign(client: Producer | PushConsumer | PullConsumer) -> None:
+    """Called before the client starts. The channel is part of no request."""
+    if (path := os.environ.get(KEYS_VARIABLE)) is not None:
+        with open(path) as file:
+            keys = dict(line.strip().split("=", 1) for line in file)
+        client.set_session_credentials(keys["AccessKey"], keys["SecretKey"], CHANNEL)
 
 
 def body(number: int, size: int) -> bytes:
@@ -202,6 +214,7 @@ class CppClient:
     def _producer(self) -> Producer:
         producer = Producer("InteropCpp", timeout=SEND_TIMEOUT_MS)
         producer.set_namesrv_addr(self._name_server)
+        sign(producer)
         producer.start()
         return producer
 
@@ -257,6 +270,7 @@ class CppClient:
         topic, group, expression = self._subscription
         consumer = PushConsumer(group, orderly=self._consumed.in_order)
         consumer.set_namesrv_addr(self._name_server)
+        sign(consumer)
         consumer.set_thread_count(2)
         consumer.subscribe(topic, self._consumed.take, expression)
         # the library's wrapper of this callback answers at random if the callback raises
@@ -271,6 +285,7 @@ class CppClient:
         PullConsumer.offset_table = {}  # it is shared by the consumers of all groups
         consumer = PullConsumer(group)
         consumer.set_namesrv_addr(self._name_server)
+        sign(consumer)
         consumer.start()
         reading = Reading()
         for message in consumer.pull(topic, expression):

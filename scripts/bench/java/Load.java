@@ -12,6 +12,8 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Consumer;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
@@ -31,6 +33,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /**
  * The public Java client under load, told by lines on stdin what to do; every line is answered with one line of JSON:
@@ -73,15 +76,20 @@ public final class Load {
         }
     }
 
+    /** Signs with the credentials that the file of -Drocketmq.client.keyFile has now; null, without it, for nothing. */
+    private static RPCHook hook() {
+        return System.getProperty("rocketmq.client.keyFile") == null ? null : new AclClientRPCHook(new SessionCredentials());
+    }
+
     private DefaultMQProducer producer(String namesrv) throws Exception {
         DefaultMQProducer producer = producers.get(namesrv);
-        return producer != null ? producer : started(namesrv, namesrv, new DefaultMQProducer("BenchProducer"));
+        return producer != null ? producer : started(namesrv, namesrv, new DefaultMQProducer("BenchProducer", hook()));
     }
 
     private TransactionMQProducer dealer(String namesrv) throws Exception {
         DefaultMQProducer producer = producers.get(DEALS + namesrv);
         if (producer == null) {
-            TransactionMQProducer dealer = new TransactionMQProducer("BenchDealer");
+            TransactionMQProducer dealer = new TransactionMQProducer("BenchDealer", hook());
             dealer.setTransactionListener(new TransactionListener() {
                 @Override
                 public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
@@ -236,7 +244,7 @@ public final class Load {
     }
 
     private String pull(String namesrv, String topic, double seconds) throws Exception {
-        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("BenchPull" + consumers++);
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("BenchPull" + consumers++, hook());
         consumer.setNamesrvAddr(namesrv);
         consumer.setInstanceName(namesrv + consumers);
         consumer.start();
@@ -264,7 +272,7 @@ public final class Load {
     }
 
     private String push(String namesrv, String topic, double seconds, boolean inOrder) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("BenchPush" + System.nanoTime());
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("BenchPush" + System.nanoTime(), hook());
         consumer.setNamesrvAddr(namesrv);
         consumer.setInstanceName(namesrv + consumers++);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);

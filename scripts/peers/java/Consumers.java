@@ -141,7 +141,7 @@ final class Consumers {
         private Consumer(String name, String topic, String group, Listening listening) throws Exception {
             this.topic = topic;
             client = Patience.started(() -> {
-                DefaultMQPushConsumer made = new DefaultMQPushConsumer(group);
+                DefaultMQPushConsumer made = new DefaultMQPushConsumer(group, Keys.hook());
                 made.setInstanceName(name);
                 made.setNamesrvAddr(namesrv);
                 made.setPollNameServerInterval(POLL_MS);
@@ -214,7 +214,7 @@ final class Consumers {
 
     private String litePull(String topic, String group, int count) throws Exception {
         DefaultLitePullConsumer client = Patience.started(() -> {
-            DefaultLitePullConsumer made = new DefaultLitePullConsumer(group);
+            DefaultLitePullConsumer made = new DefaultLitePullConsumer(group, Keys.hook());
             made.setNamesrvAddr(namesrv);
             made.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
             made.setAutoCommit(false);

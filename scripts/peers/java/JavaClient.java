@@ -83,7 +83,7 @@ public final class JavaClient {
 
     private JavaClient(String namesrv) throws Exception {
         this.namesrv = namesrv;
-        producer = new DefaultMQProducer("InteropProducer");
+        producer = new DefaultMQProducer("InteropProducer", Keys.hook());
         producer.setNamesrvAddr(namesrv);
         producer.setPollNameServerInterval(POLL_MS);
         producer.setSendMsgTimeout(SEND_MS);
@@ -294,7 +294,7 @@ public final class JavaClient {
     }
 
     private String pull(String topic) throws Exception {
-        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("InteropPull");
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("InteropPull", Keys.hook());
         consumer.setNamesrvAddr(namesrv);
         consumer.start();
         Reading reading = new Reading(topic);
@@ -321,7 +321,7 @@ public final class JavaClient {
         Reading reading = new Reading(topic);
         consumed = reading;
         consumer = Patience.started(() -> {
-            DefaultMQPushConsumer made = new DefaultMQPushConsumer(group);
+            DefaultMQPushConsumer made = new DefaultMQPushConsumer(group, Keys.hook());
             made.setNamesrvAddr(namesrv);
             made.setPollNameServerInterval(POLL_MS);
             made.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);

@@ -28,7 +28,7 @@ final class Refusals {
 
     private int sql92(String topic, String expression) throws Exception {
         Patience.started(() -> {
-            DefaultMQPushConsumer made = new DefaultMQPushConsumer("InteropSql92");
+            DefaultMQPushConsumer made = new DefaultMQPushConsumer("InteropSql92", Keys.hook());
             made.setNamesrvAddr(namesrv);
             made.subscribe(topic, MessageSelector.bySql(expression));
             made.registerMessageListener(

@@ -44,7 +44,7 @@ final class Requests {
     }
 
     private DefaultMQProducer producer(String group, String instance) {
-        DefaultMQProducer made = new DefaultMQProducer(group);
+        DefaultMQProducer made = new DefaultMQProducer(group, Keys.hook());
         made.setNamesrvAddr(namesrv);
         made.setInstanceName(instance);
         made.setRetryTimesWhenSendFailed(0);
@@ -65,7 +65,7 @@ final class Requests {
         replier.start();
         asker.start();
         consumer = Patience.started(() -> {
-            DefaultMQPushConsumer made = new DefaultMQPushConsumer(group);
+            DefaultMQPushConsumer made = new DefaultMQPushConsumer(group, Keys.hook());
             made.setNamesrvAddr(namesrv);
             made.setInstanceName("answering");
             made.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);

@@ -7,6 +7,7 @@ import java.util.stream.Stream;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
@@ -40,7 +41,7 @@ final class Traces {
         int count = Integer.parseInt(words[3]);
         String traces = words.length > 4 ? words[4] : null;
         CountDownLatch consumed = new CountDownLatch(count);
-        DefaultMQProducer producer = new DefaultMQProducer(group + "Producer", true, traces);
+        DefaultMQProducer producer = new DefaultMQProducer(group + "Producer", Keys.hook(), true, traces);
         producer.setNamesrvAddr(namesrv);
         producer.setInstanceName(group);
         producer.setSendMsgTimeout((int) TimeUnit.SECONDS.toMillis(WAIT_S));
@@ -51,7 +52,8 @@ final class Traces {
             ids.add("\"" + producer.send(new Message(topic, "Tag", "key" + k, ("traced " + k).getBytes())).getMsgId() + "\"");
         }
         DefaultMQPushConsumer consumer = Patience.started(() -> {
-            DefaultMQPushConsumer made = new DefaultMQPushConsumer(group, true, traces);
+            DefaultMQPushConsumer made = new DefaultMQPushConsumer(
+                group, Keys.hook(), new AllocateMessageQueueAveragely(), true, traces);
             made.setNamesrvAddr(namesrv);
             made.setInstanceName(group);
             made.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);

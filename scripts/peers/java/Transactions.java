@@ -35,7 +35,7 @@ final class Transactions {
         private final List<String> checked = new CopyOnWriteArrayList<>();
 
         Producer(String namesrv, String group) throws MQClientException {
-            producer = new TransactionMQProducer(group);
+            producer = new TransactionMQProducer(group, Keys.hook());
             producer.setNamesrvAddr(namesrv);
             producer.setInstanceName(group);
             producer.setSendMsgTimeout(SEND_MS);

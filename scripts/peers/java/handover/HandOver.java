@@ -15,6 +15,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
@@ -144,6 +145,11 @@ public final class HandOver {
         return client;
     }
 
+    /** The only constructor with a hook that 4.9.8 has, too. */
+    private static DefaultMQPushConsumer pushing(String group) {
+        return new DefaultMQPushConsumer(group, Keys.hook(), new AllocateMessageQueueAveragely());
+    }
+
     private interface Attempt {
         SendResult send(String key) throws Exception;
     }
@@ -157,7 +163,7 @@ public final class HandOver {
     }
 
     private static void produce(String name, String[] arguments, boolean retries) throws Exception {
-        DefaultMQProducer producer = sending(named(new DefaultMQProducer(arguments[1] + "Producer"), name, arguments));
+        DefaultMQProducer producer = sending(named(new DefaultMQProducer(arguments[1] + "Producer", Keys.hook()), name, arguments));
         if (!retries) {
             producer.setRetryTimesWhenSendFailed(0);
         }
@@ -199,7 +205,7 @@ public final class HandOver {
 
     private static void transact(String[] arguments) throws Exception {
         TransactionMQProducer producer =
-            sending(named(new TransactionMQProducer(arguments[1] + "Transactions"), "transactions", arguments));
+            sending(named(new TransactionMQProducer(arguments[1] + "Transactions", Keys.hook()), "transactions", arguments));
         producer.setTransactionListener(new TransactionListener() {
             @Override
             public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
@@ -224,7 +230,7 @@ public final class HandOver {
     private static void consume(String[] arguments) throws Exception {
         Role pushed = role("push", false);
         Patience.started(() -> {
-            DefaultMQPushConsumer push = named(new DefaultMQPushConsumer(arguments[1] + "Push"), "push", arguments);
+            DefaultMQPushConsumer push = named(pushing(arguments[1] + "Push"), "push", arguments);
             push.subscribe(arguments[1], "*");
             push.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
                 messages.forEach(pushed::take);
@@ -234,7 +240,7 @@ public final class HandOver {
         }, DefaultMQPushConsumer::start, DefaultMQPushConsumer::shutdown);
         Role ordered = role("orderly", false);
         Patience.started(() -> {
-            DefaultMQPushConsumer orderly = named(new DefaultMQPushConsumer(arguments[1] + "Orderly"), "orderly", arguments);
+            DefaultMQPushConsumer orderly = named(pushing(arguments[1] + "Orderly"), "orderly", arguments);
             orderly.subscribe(arguments[1], "*");
             orderly.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
                 messages.forEach(ordered::take);
@@ -244,7 +250,7 @@ public final class HandOver {
         }, DefaultMQPushConsumer::start, DefaultMQPushConsumer::shutdown);
         Role pulled = role("pull", false);
         DefaultLitePullConsumer pull = Patience.started(() -> {
-            DefaultLitePullConsumer made = named(new DefaultLitePullConsumer(arguments[1] + "Pull"), "pull", arguments);
+            DefaultLitePullConsumer made = named(new DefaultLitePullConsumer(arguments[1] + "Pull", Keys.hook()), "pull", arguments);
             made.subscribe(arguments[1], "*");
             return made;
         }, DefaultLitePullConsumer::start, DefaultLitePullConsumer::shutdown);
