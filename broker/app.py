@@ -263,6 +263,7 @@ class BrokerApp:
             self.membership,
             deletions.of_master,
             self._clock,
+            lambda: self._neighbours.facts.master_is_old,
         ).add_to(router)
         if isinstance(self._log, CopiedLog):
             self._resync.add_to(router)

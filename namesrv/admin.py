@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mqruntime.changedsettings import SettingsRefused, change
+from mqruntime.peercertificate import broker_role
 from mqruntime.slices import Steps
 from namesrv import views
 from namesrv.kvconfig import ORDER_TOPIC_CONFIG, KVConfig, KVConfigFull
@@ -161,10 +162,16 @@ class AdminHandlers:
         return request.reply()
 
     def register_topic(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        """A certificate that is for brokers of some sets only changes no route of others."""
         topic = TopicHeader.from_ext(request.ext).topic
         if request.body:
+            queues = TopicRouteData.from_request(request.body).queue_datas
+            for queue in queues:
+                if not peer.certificate.may_be(broker_role(queue.broker_name)):
+                    remark = f"only a broker of {queue.broker_name} may ask this, and your certificate is not for it"
+                    return request.reply(ResponseCode.NO_PERMISSION, remark)
             try:
-                self._table.add_topic(topic, TopicRouteData.from_request(request.body).queue_datas)
+                self._table.add_topic(topic, queues)
             except TableFull as full:
                 return request.reply(ResponseCode.SYSTEM_ERROR, f"topic {topic[:255]} not registered: {full}")
         return request.reply()

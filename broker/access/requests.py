@@ -48,6 +48,10 @@ OF_SETTINGS = (
 )
 
 
+OF_JAVA_MASTER = (
+    "not changed here: the master is a Java broker, whose users are not copied; change them there, and here while this "
+    "broker or another that copies users is master"
+)
 ADDED = (ACCESS_KEY, SIGNATURE, PASSED_ON, PASSED_BY)
 PASSED_MS, PASSED_MAX = 10_000, 64
 Change = Callable[[Peer, RemotingCommand, bool], Awaitable[RemotingCommand]]
@@ -69,6 +73,7 @@ class AccessRequests:
         role: Membership,
         pass_on: PassOn,
         clock: Clock,
+        master_is_java: Callable[[], bool],
     ) -> None:
         self._tables = tables
         self._users = tables.users
@@ -79,6 +84,7 @@ class AccessRequests:
         self._role = role
         self._pass_on = pass_on
         self._clock = clock
+        self._master_is_java = master_is_java
         self._passed: dict[Fingerprint, int] = {}
         """Changes that slaves passed on -> until when (monotonic ms) the same request counts as its repetition."""
 
@@ -104,7 +110,10 @@ class AccessRequests:
 
     async def _once(self, change: Change, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         """Carry out a change. Java's mqadmin sends a change for a cluster to all replicas, in any order. If a slave has passed
-        it on, the master has it already when its own request comes."""
+        it on, the master has it already when its own request comes. A Java master has users of its own: its success would not mean
+        that anything is changed here."""
+        if not self._role.accepts_sends and self._master_is_java():
+            return command.reply(ResponseCode.SYSTEM_ERROR, OF_JAVA_MASTER)
         key, now_ms = fingerprint_of(command), self._clock.monotonic_ms()
         is_passed, before = PASSED_ON in command.ext, self._changes
         answer = await change(peer, command, is_passed or now_ms < self._passed.pop(key, 0))

@@ -1,8 +1,8 @@
 """A cluster in which any server may be one of Apache RocketMQ, 5.3.3 or 5.5.1. A server can be exchanged for ours on the same
 store, and back.
 
-Invariant: a server's properties file is the same for our server and Java's. Only processes that the cluster started are
-signalled."""
+Invariant: a server's properties file is the same for our server and Java's, which reads a copy with the secrets in it if it
+has access control. Only processes that the cluster started are signalled."""
 
 from __future__ import annotations
 

@@ -48,12 +48,13 @@ class Bench:
         self.tables = TablesOfAccess()
         self.leads = True
         self.caller_is_super = True
+        self.master_is_java = False
         self.meanwhile: Callable[[], None] = lambda: None
         self.router = Router()
         bench: Any = self
         AccessRequests(
             cast(Any, self.tables), bench, BrokerSettings.load(None, SETTINGS), bench, bench, self._of_master,
-            cast(Any, ManualClock()),
+            cast(Any, ManualClock()), lambda: self.master_is_java,
         ).add_to(self.router)  # fmt: skip
         self.tables.users.put(UserInfo("root", "root-1", "Super", "enable"))
 
@@ -289,6 +290,24 @@ def test_all_rights_together_are_limited(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 # -- replicas
+
+
+def test_a_slave_of_a_java_master_changes_nothing_and_says_so() -> None:
+    bench = Bench()
+    assert bench.create() == OK
+    bench.leads, bench.master_is_java = False, True
+    body = UserInfo("alice", user_status="disable")
+    refused = [
+        bench.create("bob"),
+        bench.ask(Code.AUTH_UPDATE_USER, body, username="alice"),
+        bench.allow("Topic:a"),
+    ]
+    refused.append(bench.ask(Code.AUTH_DELETE_USER, username="alice"))
+    for code, remark in refused:
+        assert code == 1 and "the master is a Java broker, whose users are not copied" in (remark or "")
+    assert bench.tables.users.find("alice") is not None
+    bench.leads = True
+    assert bench.create("bob") == OK
 
 
 def test_a_slave_that_has_a_change_answers_that_it_is_done() -> None:

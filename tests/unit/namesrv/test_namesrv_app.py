@@ -7,12 +7,14 @@ import random
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from mqruntime.clock import SystemClock
 from mqruntime.network import PLAIN
+from mqruntime.peercertificate import PeerCertificate, broker_role
 from mqruntime.runtime import Runtime
 from mqruntime.segments import RealSegmentDirectory
 from mqruntime.settings import SettingsError
@@ -364,5 +366,21 @@ def test_an_order_conf_that_clients_cannot_read_is_rejected(tmp_path: Path) -> N
             assert reply.code == 1
             assert any(said in (reply.remark or "") for said in ("an order conf is", "queues of a topic"))
         assert (await made.ask(Code.PUT_KV_CONFIG, namespace="OTHER", key="T", value="free text")).code == 0
+
+    play(tmp_path, story)
+
+
+def test_a_certificate_of_one_set_changes_no_route_of_another(tmp_path: Path) -> None:
+    async def story(made: Scene) -> None:
+        await made.register()
+        handler: Any = made.app._router().handlers[Code.REGISTER_TOPIC_IN_NAMESRV]
+        body = TopicRouteData([QueueData("broker-a", 1, 1, 6)]).encode()
+        asked = RemotingCommand.request(Code.REGISTER_TOPIC_IN_NAMESRV, {"topic": "New"}, body)
+        roles = {"broker-b": 16, "broker-a": 0}
+        for name, code in roles.items():
+            certificate = PeerCertificate(True, roles=frozenset({broker_role(name)}))
+            assert handler(SimpleNamespace(certificate=certificate), asked).code == code
+            route = await made.ask(Code.GET_ROUTEINFO_BY_TOPIC, topic="New")
+            assert (route.code == 0) is (code == 0)
 
     play(tmp_path, story)
