@@ -341,8 +341,6 @@ def test_messages_and_groups_are_created_and_deleted_with_upstreams_tool(both: B
 @pytest.mark.parametrize(
     ("line", "feature"),
     [
-        ("createUser -u u -p p", "access control"),
-        ("listAcl", "access control"),
         (f"setConsumeMode -t {TOPIC} -g {GROUP} -m POP -q 4", "POP consumption"),
         ("getColdDataFlowCtrInfo", "control of cold reads"),
         ("setCommitLogReadAheadMode -m 0", "control of cold reads"),

@@ -251,6 +251,34 @@ def test_connected_clients_are_shown_and_metadata_is_exported(admin: Admin, tmp_
     assert {path.name for path in tmp_path.iterdir()} >= {"metadata.json", "metrics.json", "configs.json"}
 
 
+def test_users_and_rights_are_changed_shown_and_compared(admin: Admin, tmp_path: Path) -> None:
+    """Without access control: nobody sees passwords, so nobody copies users."""
+    everywhere, shop = ("-c", CLUSTER_NAME), ("-s", "User:shop")
+    master = admin.master()
+    admin.shown("createUser", *everywhere, "-u", "shop", "-p", "one")
+    admin.shown("updateUser", *everywhere, "-u", "shop", "-s", "disable")
+    [user] = admin.json_of("getUser", "-b", master, "-u", "shop")["brokers"][0]["users"]
+    assert (user["username"], user["userStatus"]) == ("shop", "disable")
+    assert "password" not in user
+    assert len(admin.json_of("listUser", "-b", master)["brokers"][0]["users"]) == 1
+    rights = ("-r", "Topic:orders", "-a", "Pub", "-d", "Allow")
+    admin.shown("createAcl", *everywhere, *shop, *rights)
+    admin.shown("updateAcl", *everywhere, *shop, "-r", "Topic:bills", "-a", "Sub", "-d", "Deny")
+    assert "Topic:bills" in admin.shown("getAcl", "-b", master, *shop)
+    assert "Topic:orders" in admin.shown("listAcl", "-b", master)
+    admin.shown("compareAcl", *everywhere)
+    assert "password" in admin.failed("copyUser", "-f", master, "-t", master)
+    admin.shown("copyAcl", "-f", master, "-t", master)
+    former = tmp_path / "plain_acl.yml"
+    former.write_text("accounts:\n- accessKey: billing1\n  secretKey: billing-secret\n  topicPerms:\n  - orders=SUB\n")
+    admin.shown("importPlainAcl", *everywhere, "-f", str(former), "--apply")
+    assert len(admin.json_of("listUser", "-b", master)["brokers"][0]["users"]) == 2
+    admin.shown("deleteAcl", *everywhere, *shop)
+    for name in ("shop", "billing1"):
+        admin.shown("deleteUser", *everywhere, "-u", name)
+    assert "not exist" in admin.failed("updateUser", "-b", master, "-u", "shop", "-s", "enable")
+
+
 def test_topics_and_groups_are_deleted(admin: Admin) -> None:
     assert "success" in admin.shown("deleteSubGroup", "-c", CLUSTER_NAME, "-g", GROUP, "-r", "true")
     assert "success" in admin.shown("deleteTopic", "-c", CLUSTER_NAME, "-t", TOPIC)
