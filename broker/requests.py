@@ -158,6 +158,7 @@ class Requests:
             parts.network,
             carried_max=settings.waiting_sends_max,
             forward_ms=max(FORWARD_MS, 1000 * settings.shutdown_forward_seconds),
+            readers_wait=isinstance(self.access, AccessGuard),
             signer=Signer.of(settings.inner_keys),
         )
         forwarding.own_id = lambda: membership.broker_id
@@ -165,7 +166,7 @@ class Requests:
 
         def role_taken(taken: RoleTaken) -> None:
             if taken.leads:
-                forwarding.leads(is_formed=parts.acknowledgement.enough_in_sync())
+                forwarding.leads(is_formed=self._is_formed())
             else:
                 forwarding.follows(taken.grant.master_address, taken.grant.master_epoch)
 
@@ -415,15 +416,21 @@ class Requests:
             forwarding,
             self._requesters,
             parts.clock,
+            is_guarded=isinstance(self.access, AccessGuard),
         )
         hand_over.add_to(self.router)
 
-        def confirmed() -> None:
-            if forwarding.state.forms and parts.acknowledgement.enough_in_sync():
+        def look_if_formed() -> None:
+            if forwarding.state.forms and self._is_formed():
                 forwarding.formed()
+
+        def confirmed() -> None:
+            look_if_formed()
             hand_over.moved()
 
         parts.events.confirmed.add(confirmed)
+        parts.events.swept.add(lambda now_ms: look_if_formed())
+        self.agreement.on_followed = look_if_formed
         parts.events.role_taken.add(lambda taken: hand_over.moved())
 
     def _rebalance_consumers(self, taken: RoleTaken) -> None:
@@ -440,6 +447,12 @@ class Requests:
                 self.pulls.ask_again
             )  # who waits for messages may have lost the right
             parts.events.role_taken.add(partial(make_first_administrator, parts.settings, parts.tables))
+
+    def _is_formed(self) -> bool:
+        """Whether this master has the followers that it needs to acknowledge messages and, with access control, to be sure that
+        it leads."""
+        enough = self._parts.acknowledgement.enough_in_sync()
+        return enough and (self.agreement.is_sure or not isinstance(self.access, AccessGuard))
 
     def _why_unsure(self) -> str | None:
         """Why this broker may not know the present users and policies; None if it knows them. See agreement.LEASE_MS."""

@@ -110,8 +110,8 @@ class AccessRequests:
 
     async def _once(self, change: Change, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         """Carry out a change. Java's mqadmin sends a change for a cluster to all replicas, in any order. If a slave has passed
-        it on, the master has it already when its own request comes. A Java master has users of its own: its success would not mean
-        that anything is changed here."""
+        it on, the master has it already when its own request comes. A Java master has users of its own, so its success would
+        not mean that anything is changed here."""
         if not self._role.accepts_sends and self._master_is_java():
             return command.reply(ResponseCode.SYSTEM_ERROR, OF_JAVA_MASTER)
         key, now_ms = fingerprint_of(command), self._clock.monotonic_ms()

@@ -61,6 +61,8 @@ class MetadataReplication:
         self._holders = Holders()
         self._life = clock.now_ms()
         """Names this process in the moments of answers."""
+        self.on_followed: Callable[[], None] = lambda: None
+        """Called when a slave has asked this master for its tables."""
         self._sure = (0, 0)
         """The epoch, and until when (monotonic ms), in which this master is sure to lead."""
         self._role_taken_ms = 0
@@ -235,6 +237,7 @@ class MetadataReplication:
         if self._role.accepts_sends:
             now_ms, followed_ms = self._clock.monotonic_ms(), self._answered_ms(header.answered)
             self._holders.reported(header.broker_id, held, tables.version, now_ms, followed_ms)
+            self.on_followed()
             self._wake_all()
         while self._role.accepts_sends and held == tables.version and header.place is None:
             left_ms = deadline_ms - self._clock.monotonic_ms()

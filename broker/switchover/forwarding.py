@@ -99,7 +99,7 @@ class WaitingCommands:
 
 class Forwarding:
     """`carried_max` limits the requests that wait here, and separately those that wait for the successor's answers.
-    `forward_ms` is the argument of ForwardingState. `tasks` run the connections. `signer` signs what this
+    `forward_ms` and `readers_wait` are the arguments of ForwardingState. `tasks` run the connections. `signer` signs what this
     broker itself asks successors."""
 
     def __init__(
@@ -110,9 +110,10 @@ class Forwarding:
         *,
         carried_max: int,
         forward_ms: int,
+        readers_wait: bool = False,
         signer: Signer | None = None,
     ) -> None:
-        self.state = ForwardingState(forward_ms)
+        self.state = ForwardingState(forward_ms, readers_wait=readers_wait)
         self._network = network
         self._signer = signer
         self.clients: dict[Peer, None] = {}

@@ -72,8 +72,10 @@ Action = Reach | Leave | Release
 class ForwardingState:
     """The state machine of forwarding. All times are monotonic ms."""
 
-    def __init__(self, forward_ms: int = FORWARD_MS) -> None:
+    def __init__(self, forward_ms: int = FORWARD_MS, *, readers_wait: bool = False) -> None:
+        """With `readers_wait` reads also wait for the followers of a new master."""
         self._forward_ms = forward_ms
+        self._readers_wait = readers_wait
         self._stage = Stage.SERVING
         self._forms = False  # this broker is master and waits for its first followers
         self._has_led = False  # this broker was master, so clients may send to it
@@ -91,7 +93,8 @@ class ForwardingState:
 
     @property
     def reads_here(self) -> bool:
-        return self._stage in (Stage.SERVING, Stage.HOLDING)
+        forms = self._forms and self._readers_wait
+        return self._stage is Stage.SERVING or (self._stage is Stage.HOLDING and not forms)
 
     @property
     def successor(self) -> Successor | None:

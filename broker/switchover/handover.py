@@ -38,6 +38,9 @@ CHECK_MS = 300
 """Enough for a new master, which has asked for its replicas' addresses long before. Only slow controllers take longer."""
 
 
+UNKNOWN = "it cannot be checked now whether this is a broker of the set"
+
+
 class HandOverRequests:
     """The handlers of HAND_OVER and AWAIT_MASTER."""
 
@@ -50,7 +53,12 @@ class HandOverRequests:
         forwarding: Forwarding,
         requesters: Requesters,
         clock: Clock,
+        *,
+        is_guarded: bool = False,
     ) -> None:
+        """`is_guarded`: with access control the requests of a former master have other fields than their clients have signed,
+        so a broker that cannot be checked passes on nothing."""
+        self._is_guarded = is_guarded
         self._membership = membership
         self._acknowledgement = acknowledgement
         self._store = store
@@ -103,6 +111,8 @@ class HandOverRequests:
         if leads():
             if await self._is_of_this_set(peer, header.broker_id):
                 self._requesters.passes_on(peer)
+            elif self._is_guarded:
+                return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, UNKNOWN)
             return command.reply()  # if too few replicas are in sync, sends are rejected with that reason
         return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "not the master of this epoch yet")
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+from unittest.mock import patch
+
 import pytest
 
 from broker.app import BrokerApp
+from broker.switchover.handover import HandOverRequests
 from remoting.bodies.access import UserInfo
 from remoting.codes import RequestCode as Code
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.access import UserHeader
 from remoting.headers.admin import TopicHeader
+from remoting.headers.offsets import GetMaxOffsetHeader, QueryConsumerOffsetHeader
+from remoting.peer import Peer
 from remoting.signing import Credentials
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
-from tests.cluster.brokerset import cut_off
+from tests.cluster.brokerset import CONTROLLERS, cut_off
 from tests.cluster.guardedset import ADMIN, ALICE, GuardedCluster
 
 BUSY = ResponseCode.SYSTEM_BUSY
@@ -170,3 +176,54 @@ def test_a_change_whose_master_is_deposed_meanwhile_is_answered_only_when_leases
         world.run_until(lambda: bool(code), 10_000)
         if code == [0]:
             assert asked(cluster, silent).code == BUSY
+
+
+@pytest.mark.parametrize("in_sync_min", [1, 2])
+def test_no_user_notices_a_switchover(in_sync_min: int) -> None:
+    with World(938) as world:
+        cluster = GuardedCluster(world, 3, minInSyncReplicas=in_sync_min)
+        cluster.start_up()
+        cluster.create_user(ALICE)
+        cluster.allow(ALICE, ("Topic:orders", ["Pub", "Sub"]), ("Group:readers", ["Sub"]))
+        for broker, controller in itertools.product(cluster.brokers, CONTROLLERS):
+            world.network.delay(broker.host, controller, 30, 40)
+        world.run_for_ms(3_000)
+        former, successor = cluster.master, cluster.slaves_by_id()[0]
+        codes: list[int] = []
+        header = GetMaxOffsetHeader("orders", 0)
+
+        async def use() -> None:
+            async with cluster.client(credentials=ALICE) as client:
+                while True:
+                    request = RemotingCommand.request(Code.GET_MAX_OFFSET, header)
+                    reply = await client.remoting.call(cluster.app(former).address, request)
+                    codes.append(reply.code)
+
+        for _ in range(30):
+            cluster._client_node.spawn(use())
+            world.run_for_ms(3)
+        cluster.run(cluster.designate(cluster.app(successor).membership.broker_id))
+        world.run_until(lambda: cluster.masters == [successor], 10_000)
+        world.run_for_ms(2_000)
+        assert set(codes) == {ResponseCode.SUCCESS}
+
+
+def test_a_former_master_that_cannot_be_checked_passes_on_nothing() -> None:
+    with World(939) as world, patch.object(HandOverRequests, "_is_of_this_set", unknown):
+        cluster = GuardedCluster(world, 3)
+        cluster.start_up()
+        cluster.create_user(ALICE)
+        cluster.allow(ALICE, ("Topic:orders", ["Sub"]), ("Group:readers", ["Sub"]))
+        former, successor = cluster.master, cluster.slaves_by_id()[0]
+        world.run_for_ms(3_000)
+        cluster.run(cluster.designate(cluster.app(successor).membership.broker_id))
+        world.run_until(lambda: cluster.masters == [successor], 10_000)
+        header = QueryConsumerOffsetHeader("readers", "orders", 0)
+        reply = cluster.run(
+            cluster.ask(cluster.app(former).address, Code.QUERY_CONSUMER_OFFSET, header, credentials=ALICE)
+        )
+        assert reply.code == BUSY
+
+
+async def unknown(self: HandOverRequests, peer: Peer, broker_id: int | None) -> bool:
+    return False

@@ -270,7 +270,9 @@ def test_users_and_rights_are_changed_shown_and_compared(admin: Admin, tmp_path:
     assert "password" in admin.failed("copyUser", "-f", master, "-t", master)
     admin.shown("copyAcl", "-f", master, "-t", master)
     former = tmp_path / "plain_acl.yml"
-    former.write_text("accounts:\n- accessKey: billing1\n  secretKey: billing-secret\n  topicPerms:\n  - orders=SUB\n")
+    former.write_text(
+        "accounts:\n- accessKey: billing1\n  secretKey: billing-secret\n  topicPerms:\n  - orders=SUB\n"
+    )
     admin.shown("importPlainAcl", *everywhere, "-f", str(former), "--apply")
     assert len(admin.json_of("listUser", "-b", master)["brokers"][0]["users"]) == 2
     admin.shown("deleteAcl", *everywhere, *shop)
