@@ -39,6 +39,16 @@ from tests.support.longtests import long
 
 FOUND_BY = found_by("cluster")
 FOUND_BY_UNIT = {
+    "deposed-answers-at-once": "cluster/test_access_leases.py"
+    "::test_a_change_whose_master_is_deposed_meanwhile_is_answered_only_when_leases_are_over",
+    "arrival-proves-following": "cluster/test_access_leases.py"
+    "::test_requests_of_slaves_that_were_long_on_their_way_make_no_former_master_sure",
+    "lone-masters-are-sure": "cluster/test_access_leases.py"
+    "::test_a_lone_master_below_the_minimum_serves_no_user_because_others_may_lead",
+    "first-copies-unheard": "unit/broker/test_access_holders.py"
+    "::test_a_slave_that_asks_for_its_first_tables_may_serve_users_with_them",
+    "former-masters-name-no-clients": "cluster/test_access_control.py"
+    "::test_requests_that_a_former_master_passes_on_are_checked_for_the_clients_address",
     "any-certificate-speaks-for-all": "unit/dledger/test_memberguard.py"
     "::test_a_member_speaks_only_with_a_certificate_of_its_address",
     "clients-speak-for-brokers": "unit/remoting/test_certificate_guard.py::test_a_broker_speaks_for_itself_only",

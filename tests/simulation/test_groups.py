@@ -17,6 +17,14 @@ from tests.support.longtests import long
 
 FOUND_BY = found_by("groups")
 FOUND_BY_UNIT = {
+    "deposed-answers-at-once": "cluster/test_access_leases.py"
+    "::test_a_change_whose_master_is_deposed_meanwhile_is_answered_only_when_leases_are_over",
+    "arrival-proves-following": "cluster/test_access_leases.py"
+    "::test_requests_of_slaves_that_were_long_on_their_way_make_no_former_master_sure",
+    "first-copies-unheard": "unit/broker/test_access_holders.py"
+    "::test_a_slave_that_asks_for_its_first_tables_may_serve_users_with_them",
+    "former-masters-name-no-clients": "cluster/test_access_control.py"
+    "::test_requests_that_a_former_master_passes_on_are_checked_for_the_clients_address",
     "begins-behind-what-is-known": "cluster/test_rotten_beginning.py"
     "::test_old_files_are_kept_while_the_entry_before_the_new_log_start_is_corrupt",
     "check-value-lost-for-good": "unit/raftstore/test_mending.py"
