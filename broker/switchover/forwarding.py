@@ -12,7 +12,7 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -274,13 +274,14 @@ class Forwarding:
         elif link is None or not link.takes_more or (not link.is_ours and commands[0].code in UNDO):
             _refuse(peer, commands)
         else:
+            again = [_as_it_came(command) for command in commands] if reads else []
             if link.is_ours:
                 self.on_passing_to_ours(peer, commands)
             else:
                 commands = _without_commits(commands)
             self.forwarded += len(commands)
             self.on_passing(peer, commands)
-            link.pass_on(peer, commands, reads=reads)
+            link.pass_on(peer, commands, again)
 
     def _note_client(self, peer: Peer) -> None:
         self.clients[peer] = None
@@ -498,6 +499,12 @@ async def _in_its_turn(turn: asyncio.Future[Outcome]) -> Reply:
             result.close()
         raise
     return await result if inspect.isawaitable(result) else result
+
+
+def _as_it_came(command: RemotingCommand) -> RemotingCommand:
+    """A copy, because fields are changed before the request is passed on. The client has signed the fields as they came."""
+    body = None if command.body is None else bytes(command.body)
+    return replace(command, ext=dict(command.ext), body=body)
 
 
 def _without_commits(commands: list[RemotingCommand]) -> list[RemotingCommand]:

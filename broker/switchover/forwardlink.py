@@ -47,7 +47,7 @@ TOO_LONG = "it is too long to be passed on to the master; ask the master itself"
 
 @dataclass(slots=True)
 class Carried:
-    """A request that was passed on: its client, the client's opaque, and for a read the request itself (`again`)."""
+    """A request that was passed on: its client, the client's opaque, and for a read the request as it came (`again`)."""
 
     peer: Peer
     opaque: int
@@ -107,16 +107,19 @@ class ForwardLink:
             and connection.unsent_bytes < UNSENT_BYTES_MAX
         )
 
-    def pass_on(self, peer: Peer, commands: Sequence[RemotingCommand], *, reads: bool) -> None:
-        """Send requests of `peer` in one write, and return the answers later. Copies the bodies of the requests."""
+    def pass_on(
+        self, peer: Peer, commands: Sequence[RemotingCommand], again: Sequence[RemotingCommand] = ()
+    ) -> None:
+        """Send requests of `peer` in one write, and return the answers later. Copies the bodies of the requests. `again` are
+        reads as they came, to be repeated if the connection ends before the answers."""
         assert self._connection is not None, "takes_more was checked"
         buffers: list[Body] = []
-        for command in commands:
+        for number, command in enumerate(commands):
             if command.body is not None:
                 command.body = bytes(command.body)
             opaque = next(self._opaques)
             if not command.is_oneway:
-                self._carried[opaque] = Carried(peer, command.opaque, command if reads else None)
+                self._carried[opaque] = Carried(peer, command.opaque, again[number] if again else None)
             theirs, command.opaque = command.opaque, opaque
             frame = encode(command)
             command.opaque = theirs

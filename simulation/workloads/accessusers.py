@@ -44,8 +44,15 @@ class AccessUsers(Fault):
         self.clients.heal()
 
     def hand_over(self) -> None:
-        """An operator elects a member of the set."""
-        members = sorted(self.machines.check.members)
+        """An operator elects a member of the set that is not known to be missing anything."""
+        forgetful = self.machines.check.forgetful
+        members = [
+            look.broker_id
+            for look in self.machines.broker_looks()
+            if look.broker_id in self.machines.check.members
+            and not look.may_miss
+            and look.name not in forgetful
+        ]
         if members:
             elect(self.machines, self.random.choice(members))
 

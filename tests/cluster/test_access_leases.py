@@ -16,6 +16,7 @@ from remoting.command import RemotingCommand
 from remoting.headers.access import UserHeader
 from remoting.headers.admin import TopicHeader
 from remoting.headers.offsets import GetMaxOffsetHeader, QueryConsumerOffsetHeader
+from remoting.headers.pull import SYS_FLAG_SUBSCRIPTION, SYS_FLAG_SUSPEND, PullMessageHeader
 from remoting.peer import Peer
 from remoting.signing import Credentials
 from simulation.kernel.node import Node
@@ -227,3 +228,30 @@ def test_a_former_master_that_cannot_be_checked_passes_on_nothing() -> None:
 
 async def unknown(self: HandOverRequests, peer: Peer, broker_id: int | None) -> bool:
     return False
+
+
+def test_a_read_that_is_asked_again_here_is_as_its_client_has_signed_it() -> None:
+    with World(940) as world:
+        cluster = GuardedCluster(world, 3)
+        cluster.start_up()
+        cluster.create_user(ALICE)
+        cluster.allow(ALICE, ("Topic:orders", ["Sub"]), ("Group:readers", ["Sub"]))
+        former, successor = cluster.master, cluster.slaves_by_id()[0]
+        cluster.run(cluster.designate(cluster.app(successor).membership.broker_id))
+        world.run_until(lambda: cluster.app(former).requests.forwarding.reached, 10_000)
+        flags = SYS_FLAG_SUBSCRIPTION | SYS_FLAG_SUSPEND
+        header = PullMessageHeader(
+            "readers", "orders", 0, 0, 32, flags, 0, 15_000, 0, subscription="*", expression_type="TAG"
+        )
+        codes: list[int] = []
+
+        async def wait() -> None:
+            async with cluster.client(credentials=ALICE) as client:
+                request = RemotingCommand.request(Code.PULL_MESSAGE, header)
+                codes.append((await client.remoting.call(cluster.app(former).address, request, 20_000)).code)
+
+        cluster._client_node.spawn(wait())
+        world.run_for_ms(1_000)
+        successor.kill()
+        world.run_until(lambda: bool(codes), 20_000)
+        assert codes == [BUSY]

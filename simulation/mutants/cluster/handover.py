@@ -16,10 +16,10 @@ passed_on = ForwardLink.pass_on
 
 @bug("forwarded-again", ForwardLink, "pass_on", plays=("hand-over in trouble",))
 def forwarded_again(
-    self: ForwardLink, peer: Peer, commands: Sequence[RemotingCommand], *, reads: bool
+    self: ForwardLink, peer: Peer, commands: Sequence[RemotingCommand], again: Sequence[RemotingCommand] = ()
 ) -> None:
     """A message is forwarded once more if the connection ended before the answer came."""
-    passed_on(self, peer, commands, reads=True)
+    passed_on(self, peer, commands, commands)
 
 
 @bug("forwards-nothing", ForwardingState, "follows")
