@@ -125,6 +125,6 @@ async def shown(fleet: Fleet, wanted: set[str]) -> None:
         await admin.close()
     if {fleet.layout.name_of(replica.address) for replica in state.in_sync} != wanted:
         raise NotYet(str(state))
-    text = await mqadmin("-a", fleet.layout.controller_list, "getSyncStateSet", "-b", "broker-a")
+    text = await mqadmin(fleet, "-a", fleet.layout.controller_list, "getSyncStateSet", "-b", "broker-a")
     if {fleet.layout.name_of(address) for address in MEMBER.findall(text)} != wanted:
         raise NotYet(text)

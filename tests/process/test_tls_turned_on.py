@@ -15,7 +15,7 @@ from localcluster.cluster import Cluster
 from localcluster.history import SendOutcome, judge
 from localcluster.layout import TLS_FOLDER
 from localcluster.load import SteadyLoad, read_back
-from localcluster.secured import context_of, make_certificates
+from localcluster.secured import context_of, make_certificates, make_passwords_of
 from localcluster.waiting import NotYet, wait_for
 from mqclient.client import Client
 from mqclient.errors import ClientError
@@ -47,6 +47,7 @@ def steps(cluster: Cluster, name: str) -> list[dict[str, str]]:
 def test_tls_is_turned_on_step_by_step_while_a_client_sends(tmp_path: Path) -> None:
     with Cluster.create(tmp_path / "cluster") as cluster:
         make_certificates(cluster.layout)
+        make_passwords_of(cluster.layout)
         cluster.start()
         asyncio.run(turned_on(cluster))
 
@@ -55,7 +56,7 @@ async def turned_on(cluster: Cluster) -> None:
     await cluster.wait_whole(timeout_ms=WAIT_MS)
     await cluster.create_topic(TOPIC, QUEUES)
     loads = [await sending_while(cluster, None, 0, 1)]
-    cluster.layout = replace(cluster.layout, secure=True)  # clients and tools use TLS from now on
+    cluster.layout = replace(cluster.layout, secure=True)  # clients and tools use TLS and sign from now on
     context = context_of(cluster.layout)
     loads.append(await sending_while(cluster, context, 2))
     async with Client(cluster.layout.namesrv, tls=context) as reader:
