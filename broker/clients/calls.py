@@ -87,7 +87,7 @@ class ClientCalls:
             raise HeaderError(
                 "msgId", header.msg_id, "the id that a broker gave a message is required"
             ) from None
-        record = await self._store.message_at(offset) if offset >= 0 else None
+        record = await self._store.listed_at(offset) if offset >= 0 else None
         if record is None:
             return command.reply(ResponseCode.SYSTEM_ERROR, f"can not find message by id: {header.msg_id}")
         need = topic_need(decode(record, verify_body=False).topic, SUB)  # whatever topic the request names

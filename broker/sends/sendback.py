@@ -72,7 +72,7 @@ class HandedBack:
 class SendBackLog(ClientLog, Protocol):
     """The part of the message store that send-back uses."""
 
-    async def message_at(self, physical_offset: int) -> memoryview | None: ...
+    async def listed_at(self, physical_offset: int) -> memoryview | None: ...
 
 
 class SendBack:
@@ -187,7 +187,7 @@ class SendBack:
             return command.reply(
                 ResponseCode.NO_PERMISSION, f"the topic[{topic.topic_name}] sending message is forbidden"
             )
-        content = await self._store.message_at(header.offset)
+        content = await self._store.listed_at(header.offset)
         if content is None:
             return command.reply(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
         failed = decode(content, verify_body=False)

@@ -110,9 +110,9 @@ class EndTransaction:
         """The record at `place`, once it is confirmed. With asynchronous acknowledgement its send may be answered before."""
         end = self._transactions.stored_end
         try:
-            content = await self._store.message_at(place)
+            content = await self._store.listed_at(place)
             if content is None and place < end and await self._transactions.known(end, WAIT_MS_MAX):
-                content = await self._store.message_at(place)
+                content = await self._store.listed_at(place)
         except RecordDamaged as damage:  # a replica has the record intact; the next check logs the damage
             raise ClientRefused(ResponseCode.SYSTEM_ERROR, str(damage)) from None
         if content is None:

@@ -45,7 +45,7 @@ from messagestore.queues.matching import MatchingReader
 from messagestore.queues.reading import QueueReader
 from messagestore.queues.table import FOLDER as QUEUES_FOLDER
 from messagestore.queues.table import QueueTable
-from messagestore.record import RECORD_SIZE_MIN, pack_host, store_timestamp
+from messagestore.record import RECORD_SIZE_MIN, decode, pack_host, store_timestamp
 from messagestore.record import check as record_check
 from messagestore.scrub.scrubber import Scrubber
 from messagestore.scrub.soundness import Integrity
@@ -523,6 +523,18 @@ class BrokerStore(ABC):
             return content
         segment = segment_name(self._log.segment_start(physical_offset))
         raise RecordDamaged(segment, physical_offset, "each read returns other bytes")
+
+    async def listed_at(self, physical_offset: int) -> memoryview | None:
+        """As `message_at`, for an offset that a client names: None as well if the record's queue does not list it there. A body
+        may contain bytes that look like a record of any topic."""
+        content = await self.message_at(physical_offset)
+        if content is None:
+            return None
+        record = decode(content, verify_body=False)
+        place = record.topic, record.queue_id, record.queue_offset, 1
+        await self.bring(*place)
+        listed = self.entries(*place)
+        return content if listed and listed[0].physical_offset == physical_offset else None
 
     def _is_as_written(self, content: memoryview, physical_offset: int) -> bool:
         size = len(content)

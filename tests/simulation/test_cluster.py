@@ -39,6 +39,8 @@ from tests.support.longtests import long
 
 FOUND_BY = found_by("cluster")
 FOUND_BY_UNIT = {
+    "bodies-hold-records": "unit/messagestore/test_store.py"
+    "::test_bytes_in_a_body_that_look_like_a_record_are_no_listed_record",
     "deposed-answers-at-once": "cluster/test_access_leases.py"
     "::test_a_change_whose_master_is_deposed_meanwhile_is_answered_only_when_leases_are_over",
     "arrival-proves-following": "cluster/test_access_leases.py"

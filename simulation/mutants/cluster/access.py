@@ -15,6 +15,7 @@ from broker.tables.accesstables import AccessTable, RowT
 from broker.tables.holders import NO_MASTER, Holders, TablesVersion
 from broker.tables.journal import Journal, JournalRecord
 from broker.tables.tables import Tables
+from messagestore.store.brokerstore import BrokerStore
 from mqruntime.waking import wait_event
 from remoting.bodies.tables import TablesCopy
 from remoting.codes import ResponseCode
@@ -172,3 +173,9 @@ async def repeated_changes_succeed(
 def unsure_brokers_refuse(self: AccessGuard, denied: AccessDenied) -> AccessDenied:
     """A broker with old tables says that a user does not exist, instead of asking the user to come again."""
     return denied
+
+
+@bug("bodies-hold-records", BrokerStore, "listed_at")
+async def bodies_hold_records(self: BrokerStore, physical_offset: int) -> memoryview | None:
+    """A client reads bytes in its own message as a record of another topic."""
+    return await self.message_at(physical_offset)

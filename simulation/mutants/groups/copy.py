@@ -34,6 +34,9 @@ class AsItReads:
     async def message_at(self, physical_offset: int, size: int = 0) -> memoryview | None:
         return await record_compared_once(self._store, physical_offset, size)
 
+    async def listed_at(self, physical_offset: int) -> memoryview | None:
+        return await record_compared_once(self._store, physical_offset)
+
 
 @bug("record-compared-once", BrokerStore, "message_at")
 async def record_compared_once(self: BrokerStore, physical_offset: int, size: int = 0) -> memoryview | None:

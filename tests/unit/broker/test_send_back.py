@@ -38,7 +38,7 @@ WAITING_MAX = 100
 class Records(ScriptedLog):
     """Returns the same record for every offset below 1,000."""
 
-    async def message_at(self, physical_offset: int) -> memoryview | None:
+    async def listed_at(self, physical_offset: int) -> memoryview | None:
         await asyncio.sleep(0)
         if physical_offset == DAMAGED:
             raise RecordDamaged("00000000000000000000", DAMAGED, "set by the test")

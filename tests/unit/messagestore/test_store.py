@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,26 @@ async def test_consumers_see_only_records_below_the_confirm_offset(tmp_path: Pat
     assert await store.message_at(outcomes[2].physical_offset) is None
     assert await store.message_at(outcomes[1].physical_offset) is not None
     assert await store.message_at(outcomes[1].physical_offset + 1) is None
+    await store.stop()
+
+
+@in_loop
+async def test_bytes_in_a_body_that_look_like_a_record_are_no_listed_record(tmp_path: Path) -> None:
+    store = await master(tmp_path)
+    (first,) = store.append([message()])
+    model = record.decode(store.read(first.physical_offset, first.end_offset - first.physical_offset))
+    inner = first.end_offset + record.FIXED_PARTS[0].size
+    forged = record.encode(replace(model, topic="secret", body=b"forged", physical_offset=inner))
+    (outer,) = store.append([message(forged)])
+    dispatch_all(store)
+    looks_right = await store.message_at(inner)
+    assert looks_right is not None and record.decode(looks_right).topic == "secret"
+    assert await store.listed_at(inner) is None
+    listed = await store.listed_at(outer.physical_offset)
+    assert listed is not None and record.decode(listed).body == forged
+    (waits,) = store.append([message()])
+    store.set_confirm_offset(waits.end_offset)
+    assert await store.listed_at(waits.physical_offset + 1) is None
     await store.stop()
 
 
