@@ -88,8 +88,8 @@ class QueueDamaged(StoreError):
 
     def __init__(self, topic: str, queue_id: int, offset: int, size: int) -> None:
         super().__init__(
-            f"consumequeue/{topic}/{queue_id}: the entry of {size} bytes at {offset} leads to no record; stop the broker, "
-            "delete the folder consumequeue and start it: queues are rebuilt from the log"
+            f"consumequeue/{topic}/{queue_id}: the entry of {size} bytes at {offset} leads to no record; if the scrub does not "
+            "repair it, stop the broker, delete the folder consumequeue and start it: queues are rebuilt from the log"
         )
         self.topic = topic
         self.queue_id = queue_id

@@ -513,9 +513,10 @@ class ConsumeQueue:
         self.phy_end = phy + size
         return True
 
-    def set_tags_code(self, queue_offset: int, tags_code: int) -> None:
-        """Replace the corrupt tags code of an entry. Not durable by itself: after a power cut the entry is repaired again."""
-        phy, size, _ = self.entry(queue_offset)
+    def mend(self, queue_offset: int, size: int, tags_code: int) -> None:
+        """Replace the corrupt size or tags code of an entry. Not durable by itself: after a power cut the entry is repaired
+        again."""
+        phy, _, _ = self.entry(queue_offset)
         index, within = divmod(queue_offset - self._first, self._per_file)
         ENTRY.pack_into(self._open(index).view(), within * ENTRY.size, phy, size, tags_code)
 

@@ -29,17 +29,21 @@ Listed = tuple[int, int, int]
 
 def _strangers(
     queue: ConsumeQueue, listed: list[Listed], buffers: list[memoryview]
-) -> list[tuple[Listed, int, Key]]:
-    """The records in `buffers` that name another queue than `queue`, each with its queue offset and the queue that it names.
-    The records are consecutive. Files that are wholly another queue's are found by the start."""
-    key, found = (queue.topic.encode(), queue.queue_id), []
+) -> list[tuple[Listed, int, Key | None]]:
+    """The records in `buffers` that name another queue than `queue`, each with its queue offset and the queue that it names;
+    None if no record of the entry's size is there. The records are consecutive. Files that are wholly another queue's are found
+    by the start."""
+    key = queue.topic.encode(), queue.queue_id
+    found: list[tuple[Listed, int, Key | None]] = []
     rest, at, buffer = iter(buffers), 0, memoryview(b"")
     for each in listed:
         _, phy, size = each
         if at == len(buffer):
             buffer, at = next(rest), 0
         head = record.queue_head(buffer, at, size, phy)
-        if not isinstance(head, int) and head[1:3] != key:
+        if isinstance(head, int) or head[0] != size:
+            found.append((each, -1, None))
+        elif head[1:3] != key:
             found.append((each, head[3], (head[1], head[2])))
         at += size
     return found
@@ -162,16 +166,17 @@ class QueueReader:
         return result
 
     def _compare(self, result: GetResult, queue: ConsumeQueue, listed: list[Listed]) -> None:
-        """Check once that entries of earlier processes lead to records of this queue. A record that names another queue
-        belongs to it if that queue lists the record, if that queue's entry leads to a record of a third queue (files of one
-        entry were exchanged), or if two records name the same queue. One record alone proves nothing, because it may be
-        corrupt. The result becomes cold if it needs such a proof, because the proof may be on the disk."""
+        """Check once that entries of earlier processes lead to records of this queue. An entry is corrupt if no record of its
+        size is where it leads, because the bytes there were checked. A record that names another queue belongs to it if that
+        queue lists the record, if that queue's entry leads to a record of a third queue (files of one entry were exchanged),
+        or if two records name the same queue. One record alone proves nothing, because it may be corrupt. The result becomes
+        cold if it needs such a proof, because the proof may be on the disk."""
 
         async def why_not(buffers: list[memoryview]) -> QueueDamaged | None:
             strangers = _strangers(queue, listed, buffers)
             for number, ((_, phy, size), place, key) in enumerate(strangers):
                 named = key in [other[2] for other in strangers[:number]]
-                if named or await self._is_elsewhere(key, place, phy):
+                if key is None or named or await self._is_elsewhere(key, place, phy):
                     return QueueDamaged(queue.topic, queue.queue_id, phy, size)
             self._compared(queue, listed)
             return None

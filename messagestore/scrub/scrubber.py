@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class Comparing(Protocol):
-    """The part of TagsMending that the scrub drives."""
+    """The part of EntryMending that the scrub drives."""
 
     @property
     def listed_end(self) -> int: ...

@@ -15,10 +15,10 @@ from functools import partial
 from messagestore.checkpoint import Checkpoint
 from messagestore.dispatch.dispatcher import Dispatcher
 from messagestore.dispatch.dispatchloop import DispatchLoop
+from messagestore.dispatch.entrymending import EntryMending
 from messagestore.dispatch.indexmending import IndexMending
 from messagestore.dispatch.indexstart import IndexStart
 from messagestore.dispatch.savedqueues import SavedQueues
-from messagestore.dispatch.tagsmending import TagsMending
 from messagestore.errors import LogReplaced, OffsetOutOfRange, RecordDamaged, StoreCorrupted, StoreFailed
 from messagestore.index.lookup import KeyLookup
 from messagestore.index.table import FOLDER as INDEX_FOLDER
@@ -119,9 +119,9 @@ class BrokerStore(ABC):
         self.integrity = Integrity(
             log, self._queues.boundary_at_or_below, walk, verify_record=settings.force_verify_prop_crc
         )
-        self.tags_mending = TagsMending(log, self._queues, self._dispatcher)
+        self.entry_mending = EntryMending(log, self._queues, self._dispatcher)
         self.scrubber = Scrubber(
-            log, self.integrity, self.tags_mending, self.confirm_offset, runtime.clock,
+            log, self.integrity, self.entry_mending, self.confirm_offset, runtime.clock,
             bytes_per_second=settings.scrub_bytes_per_second, interval_ms=settings.scrub_interval,
         )  # fmt: skip
         self._commits_in = commits

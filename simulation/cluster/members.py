@@ -26,7 +26,7 @@ from remoting.signing import Credentials
 from simulation.cluster.contract import Contract
 from simulation.workloads.accounts import signer_of
 from simulation.workloads.administration import Administration, named_by
-from simulation.workloads.delays import GROUP, LATER, DelayedWork
+from simulation.workloads.delays import GROUP, LATER, UNREADABLE, DelayedWork
 from simulation.workloads.facts import Facts
 
 NAMESRV_HOST = "10.0.0.1"
@@ -61,7 +61,6 @@ QUEUES_OF = {TOPIC: QUEUES, LATER: 1}
 SEND_TIMEOUT_MS = 1500
 SLAVE_SYNC_MS = 5000
 BURST_IN_FLIGHT = 200
-UNREADABLE = "unreadable answer"  # the client's text
 
 
 @dataclass(frozen=True)

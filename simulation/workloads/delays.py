@@ -11,7 +11,8 @@ from broker.sends.retries import retry_topic
 from localcluster.history import SendAttempt, SendOutcome
 from localcluster.load import body_hash
 from mqclient.client import Client
-from mqclient.errors import RouteUnknown, SendOutcomeUnknown, SendRefused
+from mqclient.consumer import PullConsumer
+from mqclient.errors import PullFailed, RouteUnknown, SendOutcomeUnknown, SendRefused
 from mqclient.message import StoredMessage
 from mqclient.producer import NEVER_STORED
 from remoting.codes import RequestCode, ResponseCode
@@ -26,6 +27,7 @@ LEVELS = (1, 2)
 INTERVAL_MS = (2_500, 5_500)
 BODY_BYTES = (16, 512)
 ROUTE_RETRY_MS = 500
+UNREADABLE = "unreadable answer"  # the client's text
 
 
 class DelayedWork:
@@ -130,7 +132,7 @@ class DelayedWork:
 
     async def delivered(self, promised: dict[str, list[SendAttempt]]) -> list[StoredMessage]:
         """All messages in the topics to which delayed messages are delivered. A topic may be gone if all its messages may be
-        gone. Raises PullFailed."""
+        gone. Raises PullFailed for an answer that cannot be read."""
         consumer = self._client.consumer(GROUP)
         messages: list[StoredMessage] = []
         for topic, attempts in promised.items():
@@ -138,15 +140,22 @@ class DelayedWork:
                 continue
             while True:
                 try:
-                    queues = await consumer.queues(topic)
+                    messages += await _all_of(consumer, topic)
+                    break
                 except RouteUnknown:
                     if all(attempt.outcome is not SendOutcome.ACKNOWLEDGED for attempt in attempts):
                         break
-                    await asyncio.sleep(ROUTE_RETRY_MS / 1000)
-                    continue
-                for queue in queues:
-                    end = await consumer.max_offset(queue)
-                    first = await consumer.min_offset(queue)
-                    messages += [message async for message in consumer.read(queue, first, end)]
-                break
+                except PullFailed as failure:  # the broker mends an entry that leads to no record
+                    if UNREADABLE in str(failure):
+                        raise
+                await asyncio.sleep(ROUTE_RETRY_MS / 1000)
         return messages
+
+
+async def _all_of(consumer: PullConsumer, topic: str) -> list[StoredMessage]:
+    """All messages of the topic. Raises RouteUnknown, PullFailed."""
+    found: list[StoredMessage] = []
+    for queue in await consumer.queues(topic):
+        end, first = await consumer.max_offset(queue), await consumer.min_offset(queue)
+        found += [message async for message in consumer.read(queue, first, end)]
+    return found

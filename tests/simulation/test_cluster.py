@@ -39,6 +39,8 @@ from tests.support.longtests import long
 
 FOUND_BY = found_by("cluster")
 FOUND_BY_UNIT = {
+    "sizes-of-entries-believed": "unit/messagestore/test_entry_mending.py"
+    "::test_an_entry_with_another_size_fails_its_readers_until_it_is_repaired",
     "bodies-hold-records": "unit/messagestore/test_store.py"
     "::test_bytes_in_a_body_that_look_like_a_record_are_no_listed_record",
     "deposed-answers-at-once": "cluster/test_access_leases.py"
@@ -172,11 +174,11 @@ FOUND_BY_UNIT = {
     "::test_queues_of_one_message_with_exchanged_files_are_rebuilt[topic-True]",
     "single-entries-served": "unit/messagestore/test_foreign_entries.py"
     "::test_exchanged_files_of_one_message_that_no_start_looked_at_fail_their_readers[topics-True]",
-    "tags-codes-believed": "unit/messagestore/test_tags_mending.py"
+    "tags-codes-believed": "unit/messagestore/test_entry_mending.py"
     "::test_readers_by_tag_get_a_message_whose_tags_code_rotted[25-another tag's]",
-    "due-times-are-tags-codes": "unit/messagestore/test_tags_mending.py"
+    "due-times-are-tags-codes": "unit/messagestore/test_entry_mending.py"
     "::test_due_times_of_delayed_messages_stay",
-    "rotten-tags-spread": "unit/messagestore/test_tags_mending.py"
+    "rotten-tags-spread": "unit/messagestore/test_entry_mending.py"
     "::test_no_entry_is_changed_after_a_record_whose_crc_disagrees",
     "foreign-entries-served": "unit/messagestore/test_foreign_entries.py"
     "::test_an_entry_that_points_to_another_queues_record_fails_its_reader[another1-True]",

@@ -7,14 +7,15 @@ from typing import Any
 from unittest.mock import patch
 
 from broker.sends.delaydelivery import DelayDelivery
-from messagestore.dispatch import tagsmending
+from messagestore.dispatch import entrymending
 from messagestore.dispatch.endcheck import QueueCheck
+from messagestore.dispatch.entrymending import Due, DueEntries, EntryMending
 from messagestore.dispatch.indexmending import IndexMending
 from messagestore.dispatch.savedqueues import SavedQueues
-from messagestore.dispatch.tagsmending import Due, DueEntries, TagsMending
 from messagestore.errors import OtherSegmentSize
 from messagestore.index.file import IndexFile
 from messagestore.messages import QueueEntry
+from messagestore.queues import reading
 from messagestore.queues.consumequeue import ConsumeQueue
 from messagestore.queues.ends import Key
 from messagestore.queues.reading import QueueReader
@@ -83,8 +84,19 @@ def foreign_entries_served(self: ConsumeQueue, queue_offset: int, end: int) -> b
     return False
 
 
-@bug("tags-codes-believed", TagsMending, "_is_wrong")
-def tags_codes_believed(self: TagsMending, key: Key, due: Due) -> bool:
+strangers_of = reading._strangers
+
+
+@bug("sizes-of-entries-believed", reading, "_strangers")
+def sizes_of_entries_believed(
+    queue: ConsumeQueue, listed: list[reading.Listed], buffers: list[memoryview]
+) -> list[tuple[reading.Listed, int, Key | None]]:
+    """Upstream: a reader gets as many bytes as the entry says."""
+    return [each for each in strangers_of(queue, listed, buffers) if each[2] is not None]
+
+
+@bug("tags-codes-believed", EntryMending, "_is_wrong")
+def tags_codes_believed(self: EntryMending, key: Key, due: Due) -> bool:
     """Upstream: a reader by tag skips a message because of its entry, and nobody reads the message."""
     return False
 
@@ -95,12 +107,12 @@ due_of = DueEntries.get
 @bug("due-times-are-tags-codes", DueEntries, "get")
 def due_times_are_tags_codes(self: DueEntries, topic: bytes, queue_id: int) -> Any:
     """A delayed message waits as long as its level says today, not as long as it said when the message was sent."""
-    with patch.object(tagsmending, "SCHEDULE_TOPIC_BYTES", b""):
+    with patch.object(entrymending, "SCHEDULE_TOPIC_BYTES", b""):
         return due_of(self, topic, queue_id)
 
 
-@bug("rotten-tags-spread", TagsMending, "_is_intact")
-async def rotten_tags_spread(self: TagsMending, due: Due) -> bool:
+@bug("rotten-tags-spread", EntryMending, "_is_intact")
+async def rotten_tags_spread(self: EntryMending, due: Due) -> bool:
     """A record whose tag is corrupt, as its CRC shows, counts more than its entry."""
     return True
 

@@ -1,4 +1,4 @@
-"""Tags codes of queue entries that became corrupt: the scrub repairs them from the records, and changes nothing else."""
+"""Tags codes and sizes of queue entries that became corrupt: the scrub repairs them from the records, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from messagestore.dispatch import tagsmending
+from messagestore import record
+from messagestore.dispatch import entrymending
+from messagestore.errors import QueueDamaged
+from messagestore.log.commitlog import CommitLog
 from messagestore.messages import GetStatus, MessageToStore
 from messagestore.properties import java_string_hash
 from messagestore.queues.consumequeue import ENTRY
@@ -82,7 +85,7 @@ async def test_readers_by_tag_get_a_message_whose_tags_code_rotted(
         await store.start()
         await scrubbed(store)
     assert await with_tag(store) == COUNT
-    assert queue_entries(store) == listed and store.tags_mending.repairs == 1
+    assert queue_entries(store) == listed and store.entry_mending.repairs == 1
     (line,) = caplog.records
     assert "TopicTest/0" in str(line.__dict__) and f"'queue_offset': {number}" in str(line.__dict__)
     await store.stop()
@@ -108,8 +111,8 @@ async def test_a_tags_code_of_a_message_without_tags_is_repaired(tmp_path: Path)
 async def test_slices_of_any_size_cover_the_whole_log(
     tmp_path: Path, each: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tagsmending, "SLICE_RECORDS", each)
-    monkeypatch.setattr(tagsmending, "SLICE_BYTES", 100)
+    monkeypatch.setattr(entrymending, "SLICE_RECORDS", each)
+    monkeypatch.setattr(entrymending, "SLICE_BYTES", 100)
     listed = await filled(tmp_path)
     for number in range(COUNT):
         flip_tags_code(tmp_path, number)
@@ -117,7 +120,7 @@ async def test_slices_of_any_size_cover_the_whole_log(
     await store.start()
     await scrubbed(store)
     assert queue_entries(store) == listed
-    assert store.tags_mending.repairs == COUNT
+    assert store.entry_mending.repairs == COUNT
     await store.stop()
 
 
@@ -155,7 +158,7 @@ async def test_due_times_of_delayed_messages_stay(tmp_path: Path) -> None:
     store = open_store(tmp_path, small_settings(message_delay_level="1h 2h 3h"))
     await store.start()
     await scrubbed(store)
-    assert queue_entries(store) == before and not store.tags_mending.repairs
+    assert queue_entries(store) == before and not store.entry_mending.repairs
     await store.stop()
 
 
@@ -172,7 +175,7 @@ async def test_no_entry_is_changed_after_a_record_whose_crc_disagrees(tmp_path: 
     store = open_store(tmp_path)
     await store.start()
     await scrubbed(store)
-    assert queue_entries(store) == listed and not store.tags_mending.repairs
+    assert queue_entries(store) == listed and not store.entry_mending.repairs
     await store.stop()
 
 
@@ -185,5 +188,37 @@ async def test_an_intact_store_logs_and_changes_nothing(
     with caplog.at_level(logging.WARNING):
         await store.start()
         await scrubbed(store)
-    assert queue_entries(store) == listed and not caplog.records and not store.tags_mending.repairs
+    assert queue_entries(store) == listed and not caplog.records and not store.entry_mending.repairs
+    await store.stop()
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+@pytest.mark.parametrize("flip", [0x01, 0x80], ids=["longer or shorter", "far longer"])
+@in_loop
+async def test_an_entry_with_another_size_fails_its_readers_until_it_is_repaired(
+    tmp_path: Path, flip: int, is_cold: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a client would get bytes that are no message."""
+    listed = await filled(tmp_path)
+    file = min((tmp_path / "consumequeue/TopicTest/0").iterdir())
+    content = bytearray(file.read_bytes())
+    content[3 * ENTRY.size + TAGS_CODE_AT - 1] ^= flip
+    file.write_bytes(content)
+    if is_cold:
+        monkeypatch.setattr(CommitLog, "in_memory", lambda self, ranges: False)
+    store = open_store(tmp_path)
+    await store.start()
+
+    async def read(at: int) -> bytes:
+        result = store.get("TopicTest", 0, at, 1, 1 << 20, None)
+        await store.load(result)
+        return record.decode(b"".join(map(bytes, result.buffers))).body
+
+    if not store.scrubber.schedule.passes:
+        assert await read(4) == b"4" * 40
+        with pytest.raises(QueueDamaged, match="consumequeue/TopicTest/0"):
+            await read(3)
+    await scrubbed(store)
+    assert await read(3) == b"3" * 40
+    assert queue_entries(store) == listed and store.entry_mending.repairs == 1
     await store.stop()

@@ -1,7 +1,8 @@
-"""Repair of tags codes in consume queues: the scrub compares each record that it reads with the record's queue entry.
+"""Repair of tags codes and sizes in consume queues: the scrub compares each record that it reads with the record's queue entry.
 
 A reader with a tag filter skips a message by its entry alone, so a tags code that became corrupt on the disk hides the message
-and nobody notices. A filter that reads the record (`messagestore.queues.matching`) needs no such check.
+and nobody notices. A filter that reads the record (`messagestore.queues.matching`) needs no such check. An entry with a wrong
+size fails its readers (`messagestore.queues.reading`) until it is repaired here.
 
 Invariant: an entry changes only if it leads to exactly this record, and the record is intact as far as its CRCs show. Due times
 of delayed messages, which the schedule topic keeps in this field, stay as they are: their levels may have changed since, and
@@ -19,6 +20,7 @@ from messagestore.dispatch.dispatcher import NEVER, Dispatcher
 from messagestore.dispatch.endcheck import Other, named
 from messagestore.errors import LogReplaced, OffsetOutOfRange, StoreCorrupted
 from messagestore.log.files import LogFiles
+from messagestore.queues.consumequeue import is_filler
 from messagestore.queues.ends import Key
 from messagestore.queues.table import QueueTable
 from messagestore.queues.tagcodes import SCHEDULE_TOPIC_BYTES
@@ -39,7 +41,7 @@ class Due(NamedTuple):
     tags_code: int
 
 
-class TagsMending:
+class EntryMending:
     """`dispatcher` is the store's: it knows the record framing, and which records are listed."""
 
     def __init__(self, log: LogFiles, queues: QueueTable, dispatcher: Dispatcher) -> None:
@@ -116,12 +118,13 @@ class TagsMending:
         return True
 
     def _is_wrong(self, key: Key, due: Due) -> bool:
-        """Whether the entry leads to the record and has another tags code. Queues may be cut or deleted between two calls."""
+        """Whether the entry leads to the record and has another size or tags code. Queues may be cut or deleted between two
+        calls."""
         queue = self._queues.by_key.get(key)
         if queue is None or not queue.min_queue_offset <= due.queue_offset < queue.max_queue_offset:
             return False
-        phy, size, tags_code = queue.entry(due.queue_offset)
-        return (phy, size) == (due.phy, due.size) and tags_code != due.tags_code
+        entry = queue.entry(due.queue_offset)
+        return entry[0] == due.phy and not is_filler(entry) and entry[1:] != (due.size, due.tags_code)
 
     async def _is_intact(self, due: Due) -> bool:
         """Whether the record's CRCs, the record CRC too where it has one, agree: tags are outside the body's."""
@@ -134,13 +137,13 @@ class TagsMending:
         return record.check(content, 0, due.size, due.phy, verify_record=True) == due.size
 
     def _repair(self, key: Key, due: Due) -> None:
-        self._queues.by_key[key].set_tags_code(due.queue_offset, due.tags_code)
+        self._queues.by_key[key].mend(due.queue_offset, due.size, due.tags_code)
         self.repairs += 1
         if key not in self._logged:
             self._logged.add(key)
             logger.warning(
-                "a tags code in a consume queue was wrong, readers by tag skipped the message: it is repaired from the log, "
-                "and so are others of this queue, without a line",
+                "a tags code or size in a consume queue was wrong, readers by tag skipped the message or all failed: it is "
+                "repaired from the log, and so are others of this queue, without a line",
                 extra=fields(queue=named(key), queue_offset=due.queue_offset, at=due.phy),
             )
 
