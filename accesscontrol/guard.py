@@ -69,7 +69,9 @@ class Access(Protocol):
 
     def sees_passwords(self, request: RemotingCommand) -> bool: ...
 
-    def may_change_super_users(self, request: RemotingCommand) -> bool: ...
+    def is_super(self, request: RemotingCommand) -> bool:
+        """Whether the sender is a server or a super user; without access control everybody is."""
+        ...
 
 
 class OpenAccess:
@@ -81,7 +83,7 @@ class OpenAccess:
     def sees_passwords(self, request: RemotingCommand) -> bool:
         return False
 
-    def may_change_super_users(self, request: RemotingCommand) -> bool:
+    def is_super(self, request: RemotingCommand) -> bool:
         return True
 
 
@@ -199,12 +201,9 @@ class AccessGuard:
         return None
 
     def sees_passwords(self, request: RemotingCommand) -> bool:
-        return self._is_super(request)
+        return self.is_super(request)
 
-    def may_change_super_users(self, request: RemotingCommand) -> bool:
-        return self._is_super(request)
-
-    def _is_super(self, request: RemotingCommand) -> bool:
+    def is_super(self, request: RemotingCommand) -> bool:
         user = self._user(request.ext.get(ACCESS_KEY, ""))
         return request.code not in self._open_codes and user is not None and user.is_super
 

@@ -153,7 +153,7 @@ class AccessRequests:
                 raise AccessRefused("The user is existed")
         except AccessRefused as refused:
             return command.reply(ResponseCode.NO_PERMISSION, str(refused))
-        if user.user_type == SUPER and not self._access.may_change_super_users(command):
+        if user.user_type == SUPER and not self._access.is_super(command):
             return command.reply(ResponseCode.SYSTEM_ERROR, ONLY_SUPER.format("create"))
         return await self._change(peer, command, f"user {name}", lambda: self._users.put(user))
 
@@ -178,9 +178,7 @@ class AccessRequests:
             if former is None:
                 raise AccessRefused(NO_USER)
             user = self._changed_user(former, asked)
-            if SUPER in (former.user_type, user.user_type) and not self._access.may_change_super_users(
-                command
-            ):
+            if SUPER in (former.user_type, user.user_type) and not self._access.is_super(command):
                 raise AccessRefused(ONLY_SUPER.format("update"))
         except AccessRefused as refused:
             return command.reply(ResponseCode.NO_PERMISSION, str(refused))
@@ -206,7 +204,7 @@ class AccessRequests:
         if not name.strip():
             return command.reply(ResponseCode.INVALID_PARAMETER, BLANK)
         user = self._users.find(name)
-        if user is not None and user.user_type == SUPER and not self._access.may_change_super_users(command):
+        if user is not None and user.user_type == SUPER and not self._access.is_super(command):
             return command.reply(ResponseCode.NO_PERMISSION, ONLY_SUPER.format("update"))
         for key, named in self._names_in_settings().items():
             if named == name:

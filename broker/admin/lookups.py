@@ -65,7 +65,8 @@ class LookupRequests:
 
     async def _view(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         offset = ViewMessageHeader.from_ext(command.ext).offset
-        record = await self._store.listed_at(offset) if self._reading.serves_reads else None
+        record_at = self._store.message_at if self._access.is_super(command) else self._store.listed_at
+        record = await record_at(offset) if self._reading.serves_reads else None
         if record is None:
             return command.reply(ResponseCode.SYSTEM_ERROR, f"can not find message by offset: {offset}")
         need = topic_need(decode(record, verify_body=False).topic, GET)

@@ -28,6 +28,13 @@ def test_a_message_is_shown_by_its_physical_offset(served: Served) -> None:
     assert served.ask(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader(1 << 40)).code == 1
 
 
+def test_a_record_that_no_queue_lists_is_read_by_its_physical_offset(served: Served) -> None:
+    """A slave repairs any record from its master with this request."""
+    physical = int(served.results[1].offset_message_id[16:], 16)
+    assert served.ask(RequestCode.DELETE_TOPIC_IN_BROKER, TopicHeader("orders")).code == 0
+    assert served.ask(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader(physical)).code == 0
+
+
 def test_messages_are_found_by_key_and_by_the_unique_id_of_their_producer(served: Served) -> None:
     async def send() -> str:
         async with served.cluster.client() as client:

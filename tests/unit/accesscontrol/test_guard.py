@@ -251,7 +251,7 @@ def test_open_codes_need_nothing() -> None:
     )
     claimed = request(READ, None, AccessKey="root")
     assert not scene.guard.sees_passwords(claimed), "nobody has checked the name"
-    assert not scene.guard.may_change_super_users(claimed)
+    assert not scene.guard.is_super(claimed)
 
 
 def test_signed_codes_need_a_signature() -> None:
@@ -429,7 +429,7 @@ def test_a_right_that_depends_on_what_a_request_finds() -> None:
 def test_without_access_control_all_is_open_but_passwords() -> None:
     access, peer = OpenAccess(), ClientPeer().peer
     assert access.why_not(peer, request(READ, None), Need(Kind.TOPIC, "t", (Action.GET,))) is None
-    assert access.may_change_super_users(request(READ, None))
+    assert access.is_super(request(READ, None))
     assert not access.sees_passwords(request(READ, ROOT))
 
 
@@ -437,7 +437,7 @@ def test_super_users_and_nobody_else_see_passwords() -> None:
     scene = Scene()
     for user, sees in ((ROOT, True), (SERVERS, True), (ALICE, False), (Credentials("ghost", "x"), False)):
         assert scene.guard.sees_passwords(request(READ, user)) is sees
-        assert scene.guard.may_change_super_users(request(READ, user)) is sees
+        assert scene.guard.is_super(request(READ, user)) is sees
     assert not scene.guard.sees_passwords(request(READ, None))
 
 

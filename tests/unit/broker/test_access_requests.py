@@ -67,7 +67,7 @@ class Bench:
     def sees_passwords(self, request: RemotingCommand) -> bool:
         return self.caller_is_super
 
-    def may_change_super_users(self, request: RemotingCommand) -> bool:
+    def is_super(self, request: RemotingCommand) -> bool:
         return self.caller_is_super
 
     async def _of_master(self, peer: object, request: RemotingCommand) -> RemotingCommand | None:
