@@ -233,6 +233,8 @@ class AccessGuard:
         if not self._authorizes or request.code in self._signed_codes:
             return
         host = self._host_of(peer, request)
+        if row.at_least is not None:
+            self._check_some(user.name, row.at_least, host)
         for need in row.needs(request):
             self._check_right(user.name, need, host)
 
@@ -277,6 +279,14 @@ class AccessGuard:
             self._decisions[key] = verdict
         if verdict is not AccessDecision.ALLOWED:
             remark = f"User:{name} has no permission to access {need.resource} from {host}, {verdict.value}"
+            raise AccessDenied("no permission", remark)
+
+    def _check_some(self, name: str, need: Need, host: str) -> None:
+        """Raises AccessDenied."""
+        rights = self._directory.rights(name)
+        if rights is None or not rights.allows_some(need, host):
+            none = AccessDecision.NO_MATCH.value
+            remark = f"User:{name} has no permission to access any {need.kind.value} from {host}, {none}"
             raise AccessDenied("no permission", remark)
 
     def _may_send(self, host: str, name: bytes, topic: bytes) -> bool:

@@ -20,7 +20,8 @@ class Row:
     """`needs` of a request, each of which its user must have. `from_servers(request)`: a server may send it, too, which proves
     itself by its certificate. `is_administrative`: each such request is written to the audit log. `may_be_open`: settings may
     open it to everybody. `only_super`: no policy is enough, because who may send it gets passwords or changes the log.
-    `is_of_cluster`: it is about the cluster and no topic or group, so super users may send it to a broker in trouble."""
+    `is_of_cluster`: it is about the cluster and no topic or group, so super users may send it to a broker in trouble.
+    `at_least`: what the user must have for some name, before a long body is read."""
 
     needs: NeedsOf
     from_servers: Callable[[RemotingCommand], bool] = lambda request: False
@@ -28,6 +29,7 @@ class Row:
     may_be_open: bool = True
     only_super: bool = False
     is_of_cluster: bool = False
+    at_least: Need | None = None
 
 
 Table = Mapping[int, Row]

@@ -115,6 +115,14 @@ class Rights:
                     return AccessDecision.ALLOWED if entry.allows else AccessDecision.DENIED
         return AccessDecision.NO_MATCH
 
+    def allows_some(self, need: Need, host: str) -> bool:
+        """Whether the user may have such a right for any name."""
+        return any(
+            entry.allows and entry.resource.kind in (need.kind, Kind.ANYTHING) and entry.concerns(need, host)
+            for table in (self._custom, self._default)
+            for entry in table.values()
+        )
+
 
 def most_specific_first(need: Need) -> Iterator[Resource]:
     """The resources to which an entry for this need may belong."""

@@ -145,12 +145,12 @@ def _groups(command: RemotingCommand) -> Iterable[Need]:
 
 
 def _deleted_topics(command: RemotingCommand) -> Iterable[Need]:
-    names = TopicList.from_request(command.body, bytes_max=LIST_BYTES_MAX).topic_list
+    names = TopicList.from_request(command.body).topic_list
     return [topic_need(name, DELETE) for name in names]
 
 
 def _deleted_groups(command: RemotingCommand) -> Iterable[Need]:
-    names = DeleteGroupsBody.from_request(command.body, bytes_max=LIST_BYTES_MAX).group_name_list
+    names = DeleteGroupsBody.from_request(command.body).group_name_list
     return [group_need(name, DELETE) for name in names]
 
 
@@ -159,8 +159,8 @@ def _writes(needs: NeedsOf) -> Row:
     return Row(needs, may_be_open=False)
 
 
-def _changes(needs: NeedsOf) -> Row:
-    return Row(needs, is_administrative=True, may_be_open=False)
+def _changes(needs: NeedsOf, at_least: Need | None = None) -> Row:
+    return Row(needs, is_administrative=True, may_be_open=False, at_least=at_least)
 
 
 def broker_table(cluster: str) -> Table:
@@ -189,13 +189,13 @@ def broker_table(cluster: str) -> Table:
         Code.QUERY_ASSIGNMENT: Row(_assignment),
         # topics and groups
         Code.UPDATE_AND_CREATE_TOPIC: _changes(of_topic(CREATE)),
-        Code.UPDATE_AND_CREATE_TOPIC_LIST: _changes(_topics),
+        Code.UPDATE_AND_CREATE_TOPIC_LIST: _changes(_topics, topic_need("", CREATE)),
         Code.DELETE_TOPIC_IN_BROKER: _changes(of_topic(DELETE)),
-        Code.DELETE_TOPIC_IN_BROKER_LIST: _changes(_deleted_topics),
+        Code.DELETE_TOPIC_IN_BROKER_LIST: _changes(_deleted_topics, topic_need("", DELETE)),
         Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _changes(_group),
-        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: _changes(_groups),
+        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: _changes(_groups, group_need("", CREATE)),
         Code.DELETE_SUBSCRIPTIONGROUP: _changes(of_group(DELETE, "groupName")),
-        Code.DELETE_SUBSCRIPTION_GROUP_LIST: _changes(_deleted_groups),
+        Code.DELETE_SUBSCRIPTION_GROUP_LIST: _changes(_deleted_groups, group_need("", DELETE)),
         Code.INVOKE_BROKER_TO_RESET_OFFSET: _changes(topic_and_group(UPDATE, group="group")),
         Code.CLONE_GROUP_OFFSET: _changes(both(_cloned_offsets, if_named("topic", topic_need, UPDATE))),
         **dict.fromkeys(

@@ -104,7 +104,7 @@ class GroupRequests:
 
     async def _delete_list(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         """DELETE_SUBSCRIPTION_GROUP_LIST (5003, from 5.5.1 on): delete all of the groups or none."""
-        asked = DeleteGroupsBody.from_request(command.body, bytes_max=LIST_BYTES_MAX)
+        asked = DeleteGroupsBody.from_request(command.body)
         if (why := why_not_deleted("group", asked.group_name_list)) is not None:
             return command.reply(ResponseCode.INVALID_PARAMETER, why)
         return await self._deleted(asked.group_name_list, asked.clean_offset, command)

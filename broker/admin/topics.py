@@ -168,7 +168,7 @@ class TopicRequests:
 
     async def _delete_list(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         """DELETE_TOPIC_IN_BROKER_LIST (5002, from 5.5.1 on): delete all of the topics or none."""
-        names = TopicList.from_request(command.body, bytes_max=LIST_BYTES_MAX).topic_list
+        names = TopicList.from_request(command.body).topic_list
         if (why := why_not_deleted("topic", names)) is not None:
             return command.reply(ResponseCode.INVALID_PARAMETER, why)
         return await self._deleted(names, command)

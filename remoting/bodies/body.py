@@ -22,7 +22,9 @@ Json = Any
 REQUEST_BYTES_MAX = 1 << 20
 """Limit of most requests: it is enough for thousands of groups, topics and queues."""
 LIST_BYTES_MAX = 4 << 20
-"""Limit of requests that list topics or groups: it is enough for tens of thousands."""
+"""Limit of requests that list topics or groups."""
+LIST_ROWS_MAX = 10_000
+"""Limit of a list in a request."""
 
 
 class Body:
@@ -59,7 +61,7 @@ class Body:
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview | None) -> Self:
         """The body that `data` encodes. Raises BodyError, also if `data` is None."""
-        return cls._read(data, None)
+        return cls.from_json(cls._loaded(data, None))
 
     @classmethod
     def from_request(
@@ -70,20 +72,26 @@ class Body:
         dialect_max: int = fastjson.REQUEST_DIALECT_MAX,
     ) -> Self:
         """Decode the body of a client's request. Decoding blocks all other clients, so a body that is too large is rejected
-        without decoding. Raises BodyError."""
+        without decoding, and a list that is too long without reading its rows. Raises BodyError."""
         if data is not None and len(data) > bytes_max:
             raise BodyError(f"{cls.__name__}: a body of {len(data)} bytes; {bytes_max} are read")
-        return cls._read(data, dialect_max)
+        value = cls._loaded(data, dialect_max)
+        if isinstance(value, dict):
+            for name, member in value.items():
+                if isinstance(member, list) and len(member) > LIST_ROWS_MAX:
+                    raise BodyError(
+                        f"{cls.__name__}: {name} has {len(member)} rows; {LIST_ROWS_MAX} are read"
+                    )
+        return cls.from_json(value)
 
     @classmethod
-    def _read(cls, data: bytes | bytearray | memoryview | None, dialect_max: int | None) -> Self:
+    def _loaded(cls, data: bytes | bytearray | memoryview | None, dialect_max: int | None) -> Json:
         if not data:
             raise BodyError(f"{cls.__name__} expected, but there is no body")
         try:
-            value = fastjson.loads(data, dialect_max=dialect_max)
+            return fastjson.loads(data, dialect_max=dialect_max)
         except fastjson.FastJsonError as error:
             raise BodyError(f"{cls.__name__} expected, but the body is not JSON: {error}") from None
-        return cls.from_json(value)
 
 
 class WrittenOnce(Body):

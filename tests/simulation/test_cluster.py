@@ -39,6 +39,8 @@ from tests.support.longtests import long
 
 FOUND_BY = found_by("cluster")
 FOUND_BY_UNIT = {
+    "bodies-before-rights": "unit/accesscontrol/test_guard.py"
+    "::test_a_long_body_is_read_for_users_with_some_right_of_its_kind",
     "sizes-of-entries-believed": "unit/messagestore/test_entry_mending.py"
     "::test_an_entry_with_another_size_fails_its_readers_until_it_is_repaired",
     "bodies-hold-records": "unit/messagestore/test_store.py"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from accesscontrol import guard
 from accesscontrol.guard import AccessDenied, AccessGuard
+from accesscontrol.policies import Need
 from broker.access.requests import PASSED_MS, AccessRequests, Change, fingerprint_of
 from broker.neighbours.agreement import LEASE_MS, LOOK_MS, MetadataReplication
 from broker.neighbours.tablecopy import TableCopy
@@ -179,3 +180,8 @@ def unsure_brokers_refuse(self: AccessGuard, denied: AccessDenied) -> AccessDeni
 async def bodies_hold_records(self: BrokerStore, physical_offset: int) -> memoryview | None:
     """A client reads bytes in its own message as a record of another topic."""
     return await self.message_at(physical_offset)
+
+
+@bug("bodies-before-rights", AccessGuard, "_check_some")
+def bodies_before_rights(self: AccessGuard, name: str, need: Need, host: str) -> None:
+    """A user without any right makes a broker read lists of 4 MiB."""

@@ -20,7 +20,7 @@ from tests.support.recordingpeer import RecordingPeer
 
 ALICE, ROOT = Credentials("alice", "wonderland"), Credentials("root", "root-password")
 SERVERS = Credentials("servers", "servers-secret")
-READ, CHANGE, SEND, SERVE, READ_BY_SERVERS = 1, 2, 3, 4, 5
+READ, CHANGE, SEND, SERVE, READ_BY_SERVERS, SEND_MANY = 1, 2, 3, 4, 5, 6
 ROWS = ClusterRows("C")
 
 
@@ -34,6 +34,7 @@ TABLE: Table = {
     SEND: Row(named),
     SERVE: ROWS.of_servers,
     READ_BY_SERVERS: ROWS.read_by_servers,
+    SEND_MANY: Row(named, at_least=Need(Kind.TOPIC, "", (Action.PUB,))),
 }
 
 

@@ -34,6 +34,7 @@ from tests.unit.accesscontrol.guardscene import (
     READ_BY_SERVERS,
     ROOT,
     SEND,
+    SEND_MANY,
     SERVE,
     SERVERS,
     TABLE,
@@ -260,6 +261,22 @@ def test_signed_codes_need_a_signature() -> None:
     assert scene.asked(CHANGE, None) == UNSIGNED
     assert scene.asked(CHANGE, Credentials("alice", "wrong")) == WRONG
     assert scene.asked(READ) == no_right("Cluster:C")
+
+
+def test_a_long_body_is_read_for_users_with_some_right_of_its_kind() -> None:
+    scene, refused = Scene(), no_right("any Topic")
+    assert scene.asked(SEND_MANY) == refused, "the row would raise, because no topic is named"
+    for resource, host, decision in (
+        ("Group:*", None, "Allow"), ("Topic:orders", None, "Deny"), ("Topic:orders", "10.0.0.7", "Allow"),
+    ):  # fmt: skip
+        scene.users.allow(resource, decision=decision, host=host)
+        assert scene.asked(SEND_MANY, topic="orders") == refused
+    for resource in ("Topic:orders", "Topic:*", "*"):
+        scene.users.allow(resource)
+        assert scene.asked(SEND_MANY, topic="orders") is None
+    scene.users.allow("Topic:clicks")
+    assert scene.asked(SEND_MANY, topic="orders") == no_right("Topic:orders")
+    assert scene.asked(SEND_MANY, ROOT, topic="orders") is None
 
 
 def test_which_codes_settings_may_open() -> None:

@@ -156,6 +156,15 @@ def test_a_body_of_the_wrong_shape_is_refused_naming_the_member(
         kind.decode(text)
 
 
+def test_a_long_list_in_a_request_is_refused_before_its_rows_are_read() -> None:
+    names = [*["a"] * 9_999, {}]  # the last row has the wrong type
+    with pytest.raises(BodyError, match="topicList"):
+        routes.TopicList.from_request(orjson.dumps({"topicList": names}))
+    with pytest.raises(BodyError, match="topicList has 10001 rows; 10000 are read"):
+        routes.TopicList.from_request(orjson.dumps({"topicList": [*names, "b"]}))
+    assert len(routes.TopicList.decode(orjson.dumps({"topicList": ["a"] * 10_001})).topic_list) == 10_001
+
+
 def test_a_compressed_registration_is_read_with_or_without_its_flag() -> None:
     (golden,) = [
         g
