@@ -14,7 +14,7 @@ import hashlib
 import hmac
 import logging
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from accesscontrol.audit import AuditLog
 from accesscontrol.directory import Directory, KnownUser
@@ -46,6 +46,7 @@ PASSED_FOR = "passedFor"
 """Ext field with the client's host, in requests that a former master passes on."""
 OF_TABLES = frozenset({"unknown user", "disabled user", "wrong signature", "no permission", "unsure"})
 """Kinds of denials that depend on users and policies."""
+LONG_BODY_BYTES = 16 << 10
 BLOCK_BYTES = 64
 INNER_PAD, OUTER_PAD = bytes(byte ^ 0x36 for byte in range(256)), bytes(byte ^ 0x5C for byte in range(256))
 _sha1 = hashlib.sha1  # noqa: S324 - upstream's signatures are made with it; HMAC does not need what SHA-1 has lost
@@ -58,6 +59,16 @@ class AccessDenied(Exception):
         super().__init__(remark)
         self.kind = kind
         self.code = code
+
+
+class Caller(NamedTuple):
+    """The user who sent a request, and the client's host; both empty without access control."""
+
+    user: str = ""
+    host: str = ""
+
+
+NOBODY = Caller()
 
 
 class Access(Protocol):
@@ -73,6 +84,17 @@ class Access(Protocol):
         """Whether the sender is a server or a super user; without access control everybody is."""
         ...
 
+    def caller(self, peer: Peer, request: RemotingCommand) -> Caller: ...
+
+    def signer(self, peer: Peer, request: RemotingCommand) -> str | None:
+        """The user who signed a request that may not be checked yet; None if the signature is wrong. Empty without access
+        control."""
+        ...
+
+    def allows(self, caller: Caller, code: int, need: Need) -> bool:
+        """Whether the sender of a former request may send a request of this code that needs this, now."""
+        ...
+
 
 class OpenAccess:
     """Without access control everybody may do everything, except see passwords."""
@@ -84,6 +106,15 @@ class OpenAccess:
         return False
 
     def is_super(self, request: RemotingCommand) -> bool:
+        return True
+
+    def caller(self, peer: Peer, request: RemotingCommand) -> Caller:
+        return NOBODY
+
+    def signer(self, peer: Peer, request: RemotingCommand) -> str | None:
+        return ""
+
+    def allows(self, caller: Caller, code: int, need: Need) -> bool:
         return True
 
 
@@ -207,6 +238,27 @@ class AccessGuard:
         user = self._user(request.ext.get(ACCESS_KEY, ""))
         return request.code not in self._open_codes and user is not None and user.is_super
 
+    def caller(self, peer: Peer, request: RemotingCommand) -> Caller:
+        return Caller(request.ext.get(ACCESS_KEY, ""), self._host_of(peer, request))
+
+    def signer(self, peer: Peer, request: RemotingCommand) -> str | None:
+        try:
+            return self._signer(peer, request).name
+        except AccessDenied:
+            return None
+
+    def allows(self, caller: Caller, code: int, need: Need) -> bool:
+        user = self._user(caller.user)
+        if user is None or not user.is_enabled or self._why_unsure() is not None:
+            return False
+        if user.is_super or not self._authorizes or code in self._signed_codes:
+            return True
+        try:
+            self._check_right(user.name, need, caller.host)
+        except AccessDenied:
+            return False
+        return True
+
     # -- requests that are passed on
 
     def name_client(self, peer: Peer, requests: Iterable[RemotingCommand]) -> None:
@@ -233,7 +285,7 @@ class AccessGuard:
         if not self._authorizes or request.code in self._signed_codes:
             return
         host = self._host_of(peer, request)
-        if row.at_least is not None:
+        if row.at_least is not None and len(request.body or b"") > LONG_BODY_BYTES:
             self._check_some(user.name, row.at_least, host)
         for need in row.needs(request):
             self._check_right(user.name, need, host)

@@ -102,7 +102,7 @@ class Requests:
         )
         self.consumers = ConsumerGroups(tables.filters)
         self._provisional = ProvisionalSubscriptions(self.consumers)
-        self._requesters = Requesters(self.consumers)
+        self._requesters = Requesters(self.consumers, lambda peer, request: self.access.signer(peer, request))
         self.access = access_of(
             settings,
             tables,
@@ -275,6 +275,9 @@ class Requests:
             replication=parts.delivered,
             topics=tables.topics,
             producers=self.consumers.producers,
+            may_end=lambda client, topic: self.access.allows(
+                client.caller, RequestCode.END_TRANSACTION, send_need(topic)
+            ),
             clock=parts.clock,
             settings=settings,
         )
@@ -348,10 +351,10 @@ class Requests:
         replies.add_to(self.router)
 
         def passing(peer: Peer, commands: list[RemotingCommand]) -> None:
-            replies.passed_on(peer, commands)
             attach_subscriptions(commands, partial(self._provisional.subscribed, peer))
 
         self.forwarding.on_reply = replies.passed_back
+        self.forwarding.before_passing = replies.passed_on
         self.forwarding.on_passing = passing
 
     def _add_administration(self) -> None:
@@ -398,7 +401,14 @@ class Requests:
         parts = self._parts
         membership, settings, tables = parts.membership, parts.settings, parts.tables
         self.clients = ClientRequests(
-            self.consumers, tables.groups, tables.topics, membership, settings, parts.clock, parts.tasks
+            self.consumers,
+            tables.groups,
+            tables.topics,
+            membership,
+            settings,
+            parts.clock,
+            parts.tasks,
+            self.access,
         )
         self.clients.add_to(self.router)
         LockRequests(settings.broker_name, tables, membership, self.agreement, parts.ha, parts.clock).add_to(

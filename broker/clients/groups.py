@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
+from accesscontrol.guard import NOBODY, Caller
 from broker.clients.bounds import (
     JOINED_MAX,
     KEPT_CHARACTERS_MAX,
@@ -128,6 +129,7 @@ class GroupClient:
     peer: Peer
     language: str
     version: int
+    caller: Caller = NOBODY
 
 
 @dataclass(slots=True)
@@ -253,6 +255,8 @@ class ConsumerGroups:
         self._groups: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[str, GroupClient]] = {}
         self._joined: dict[Peer, _Joined] = {}
+        self._clients: dict[str, GroupClient] = {}
+        """By id: the client of the newest heartbeat, while its connection is open."""
         self._characters = 0
 
     def find(self, group: str) -> ConsumerGroup | None:
@@ -273,9 +277,10 @@ class ConsumerGroups:
     def producers(self, group: str) -> list[GroupClient]:
         return list(self._producers.get(group, {}).values())
 
-    def producer(self, client_id: str) -> GroupClient | None:
-        """The producer with this id, of any group; None if none is connected."""
-        return next((them[client_id] for them in self._producers.values() if client_id in them), None)
+    def producer(self, client_id: str, user: str | None) -> GroupClient | None:
+        """The producer with this id, of any group, whose heartbeats `user` signs (None: anybody); None if none is connected."""
+        found = (them[client_id] for them in self._producers.values() if client_id in them)
+        return next((client for client in found if user is None or client.caller.user == user), None)
 
     def subscription(self, group: str, topic: str) -> Subscription | None:
         found = self._groups.get(group)
@@ -293,10 +298,20 @@ class ConsumerGroups:
         brought = (client_id for name, client_id in joined.as_consumer if name == group)
         return next((each for each in brought if _is_over(peer, found.clients.get(each))), None)
 
-    def check_room(self, peer: Peer, data: HeartbeatData) -> None:
-        """Check a heartbeat. Raises BodyError for invalid names, or if there is no room for the client."""
+    def check_room(self, peer: Peer, data: HeartbeatData, caller: Caller) -> None:
+        """Check a heartbeat. Raises BodyError for invalid names, for the id of a connected client of another user, or if there
+        is no room for the client."""
         check_names(data)
         joined, client_id = self._joined.get(peer, _Joined()), data.client_id
+        known = self._clients.get(client_id)
+        if (
+            known is not None
+            and known.caller.user != caller.user
+            and not (known.peer is peer or known.peer.closed)
+        ):
+            raise BodyError(
+                f"a client of another user is connected with the id {client_id}; connect with another id"
+            )
         producers = {(each.group_name, client_id) for each in data.producer_data_set}
         consumers = {(each.group_name, client_id) for each in data.consumer_data_set}
         count = len(producers | joined.as_producer.keys()) + len(consumers | joined.as_consumer.keys())
@@ -332,11 +347,17 @@ class ConsumerGroups:
             self._take_in(found, client_id, newer, all_of_them=False)
             self._keep_filters(group, found, data)
 
-    def heartbeat(self, peer: Peer, data: HeartbeatData, language: str, version: int) -> list[str]:
+    def heartbeat(
+        self, peer: Peer, data: HeartbeatData, language: str, version: int, caller: Caller = NOBODY
+    ) -> list[str]:
         """Handle the heartbeat of a client. Returns the groups whose members changed, or that read one more topic. Raises
         HeaderError for a bad subscription."""
-        client = GroupClient(data.client_id, peer, language, version)
+        client = GroupClient(data.client_id, peer, language, version, caller)
         joined = self._joined.setdefault(peer, _Joined())
+        if (data.producer_data_set or data.consumer_data_set) and not _is_late(
+            client, self._clients.get(client.client_id)
+        ):
+            self._clients[client.client_id] = client
         for producer in data.producer_data_set:
             clients = self._producers.setdefault(producer.group_name, {})
             if _is_late(client, clients.get(client.client_id)):
@@ -352,8 +373,13 @@ class ConsumerGroups:
             joined.as_consumer[consumer.group_name, client.client_id] = None
         return changed
 
-    def leave(self, client_id: str, consumer_group: str | None, producer_group: str | None) -> list[str]:
+    def leave(
+        self, client_id: str, consumer_group: str | None, producer_group: str | None, caller: Caller = NOBODY
+    ) -> list[str]:
         """Remove a client that unregistered. Returns the groups whose members changed."""
+        known = self._clients.get(client_id)
+        if known is not None and known.caller.user != caller.user:
+            return []
         if producer_group:
             producer = self._drop_producer(producer_group, client_id)
             if producer is not None and producer.peer in self._joined:
@@ -369,6 +395,9 @@ class ConsumerGroups:
         """Remove the clients of a connection that ended. Returns the groups whose members changed. The cost depends only on the
         number of these clients."""
         joined = self._joined.pop(peer, _Joined())
+        for _, client_id in (*joined.as_producer, *joined.as_consumer):
+            if _is_over(peer, self._clients.get(client_id)):
+                del self._clients[client_id]
         for group, client_id in joined.as_producer:
             self._drop_producer(group, client_id, peer)
         return [

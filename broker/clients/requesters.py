@@ -4,12 +4,16 @@ A client is known as a producer by its heartbeats, which it sends each 30 s and 
 requests identify the client. If a former master passed the requests on, the route goes through the former master.
 
 Invariant: for one client id the producer's connection has priority over the connection of a request. At most `ASKED_MAX`
-clients are known only by their requests, each while its connection is open."""
+clients are known only by their requests, each while its connection is open. Replies to requests of one user go to no other, as
+long as the client is among the `ASKED_MAX` that asked last."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from broker.clients.bounds import NAME_LENGTH_MAX
 from broker.clients.groups import ConsumerGroups
+from remoting.command import RemotingCommand
 from remoting.peer import Peer
 
 ASKED_MAX = 10_000
@@ -32,17 +36,29 @@ def is_passed_on(peer: Peer) -> bool:
 class Requesters:
     """The reply routes of one broker."""
 
-    def __init__(self, clients: ConsumerGroups) -> None:
+    def __init__(
+        self, clients: ConsumerGroups, signer: Callable[[Peer, RemotingCommand], str | None]
+    ) -> None:
         self._clients = clients
+        self._signer = signer
         self._asked: dict[str, Peer] = {}
+        self._users: dict[str, str] = {}
+        """Client id -> the user whose request it named first."""
         self._ids: dict[Peer, dict[str, None]] = {}
         self._former: dict[Peer, None] = {}
 
-    def asked(self, client_id: str, peer: Peer) -> None:
-        """Record a request of the client over `peer`."""
+    def asked(self, client_id: str, peer: Peer, request: RemotingCommand) -> None:
+        """Record a request of the client over `peer`, which may not be checked yet. A request of another user than the client's
+        first one is not recorded."""
         before = self._asked.get(client_id)
         if before is peer or len(client_id) > NAME_LENGTH_MAX:
             return
+        user = self._signer(peer, request)
+        if user is None or self._users.get(client_id, user) != user:
+            return
+        self._users[client_id] = user
+        if len(self._users) > ASKED_MAX:
+            del self._users[next(iter(self._users))]
         if before is not None:
             self._forget(client_id)
         elif len(self._asked) >= ASKED_MAX:
@@ -64,7 +80,7 @@ class Requesters:
 
     def find(self, client_id: str, *, own: bool = False) -> Peer | None:
         """The connection to a client; with `own` only the client's own connection. None if it is not known."""
-        client = self._clients.producer(client_id)
+        client = self._clients.producer(client_id, self._users.get(client_id))
         if client is not None:
             return client.peer
         peer = self._asked.get(client_id)

@@ -3,6 +3,7 @@ a group, and checks of a subscription."""
 
 from __future__ import annotations
 
+from accesscontrol.guard import Access
 from broker.clients.groups import ConsumerGroups, GroupClient
 from broker.clients.notices import GroupNotices
 from broker.clients.subscription import is_tag_type, not_supported, property_filter, tag_filter
@@ -50,7 +51,9 @@ class ClientRequests:
         settings: ClientSettings,
         clock: Clock,
         tasks: Tasks,
+        access: Access,
     ) -> None:
+        self._access = access
         self._clock = clock
         self._role = role
         self._settings = settings
@@ -80,19 +83,22 @@ class ClientRequests:
 
     def _heartbeat(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         data = HeartbeatData.from_request(command.body)
-        self._consumers.check_room(peer, data)
+        caller = self._access.caller(peer, command)
+        self._consumers.check_room(peer, data, caller)
         for consumer in data.consumer_data_set if self._role.accepts_sends else ():
             group = self._groups.find_or_create(consumer.group_name)
             if group is not None and group.retry_queue_nums > 0:
                 self._topics.ensure(RETRY_PREFIX + consumer.group_name, group.retry_queue_nums)
-        self._notices.changed(self._consumers.heartbeat(peer, data, command.language, command.version))
+        self._notices.changed(
+            self._consumers.heartbeat(peer, data, command.language, command.version, caller)
+        )
         return command.reply()
 
     def _leave(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = UnregisterClientHeader.from_ext(command.ext)
-        self._notices.changed(
-            self._consumers.leave(header.client_id, header.consumer_group, header.producer_group)
-        )
+        caller = self._access.caller(peer, command)
+        left = self._consumers.leave(header.client_id, header.consumer_group, header.producer_group, caller)
+        self._notices.changed(left)
         return command.reply()
 
     def _members(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:

@@ -117,7 +117,7 @@ class SendProcessor:
                 accepted.append((number, request, uniq_key))
                 messages.append(message)
                 if self._requesters is not None and (client_id := request.asks_reply_for):
-                    self._requesters.asked(client_id, peer)
+                    self._requesters.asked(client_id, peer, command)
         if messages:
             self._store(peer, commands, accepted, messages, answers)
         replies = [

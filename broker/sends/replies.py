@@ -112,7 +112,7 @@ class Replies:
                 except HeaderError:
                     continue  # the successor will reject it
                 if client_id:
-                    self._requesters.asked(client_id, peer)
+                    self._requesters.asked(client_id, peer, command)
 
     # -- the requesting client
 

@@ -120,6 +120,8 @@ class Forwarding:
         """Open connections with requests that may be passed on."""
         self.on_reply: PassBack | None = None
         """Pushes a reply that comes from the successor to its client, which is connected here."""
+        self.before_passing: Callable[[Peer, list[RemotingCommand]], None] = lambda peer, commands: None
+        """Called with requests as they came, before they are passed on."""
         self.on_passing: Callable[[Peer, list[RemotingCommand]], None] = lambda peer, commands: None
         """Called with requests that are passed on."""
         self.on_passing_to_ours: Callable[[Peer, list[RemotingCommand]], None] = lambda peer, commands: None
@@ -275,6 +277,7 @@ class Forwarding:
             _refuse(peer, commands)
         else:
             again = [_as_it_came(command) for command in commands] if reads else []
+            self.before_passing(peer, commands)
             if link.is_ours:
                 self.on_passing_to_ours(peer, commands)
             else:

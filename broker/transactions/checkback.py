@@ -26,7 +26,7 @@ from broker.settings.broker import BrokerSettings
 from broker.tables.topics import Topics
 from broker.transactions.openhalves import Half
 from broker.transactions.producerturns import ProducerTurns
-from broker.transactions.records import QUEUE_ID, asked_for, facts_of, given_up, put_back
+from broker.transactions.records import QUEUE_ID, asked_for, facts_of, given_up, put_back, real_topic
 from broker.transactions.transactions import TransactionLog, Transactions
 from messagestore.errors import RecordDamaged, StoreError
 from messagestore.messages import NEVER_STORED, PutStatus
@@ -68,7 +68,8 @@ class Asked(NamedTuple):
 
 
 class CheckBack:
-    """The rounds of checks of one broker. `producers` returns the connected producers of a group."""
+    """The rounds of checks of one broker. `producers` returns the connected producers of a group.
+    `may_end(client, topic)`: whether a producer may end halves of a topic."""
 
     def __init__(
         self,
@@ -79,6 +80,7 @@ class CheckBack:
         replication: ReplicationView,
         topics: Topics,
         producers: Callable[[str], Sequence[GroupClient]],
+        may_end: Callable[[GroupClient, str], bool],
         clock: Clock,
         settings: BrokerSettings,
     ) -> None:
@@ -87,7 +89,8 @@ class CheckBack:
         self._role = role
         self._replication = replication
         self._topics = topics
-        self._turns = ProducerTurns(producers)
+        self._turns = ProducerTurns(producers, may_end)
+        self._may_end = may_end
         self._clock = clock
         self._settings = settings
         self._asked: deque[Asked] = deque()
@@ -212,7 +215,12 @@ class CheckBack:
             self._note_damaged(half.place, "no record found")
             return True
         found = decode(content, verify_body=False)
-        client = self._turns.next(group) if asks else None
+        topic = real_topic(found)
+        if asks and not self._turns.has_any(group, topic):  # those who are connected may not end it
+            asks, is_old = False, self._is_old(half, now_ms)
+            if not (is_old or self._lags(half)):
+                return True
+        client = self._turns.next(group, topic) if asks else None
         if asks and client is None:
             return True  # meanwhile no producer is connected or has room
         if is_old or (
@@ -322,7 +330,9 @@ class CheckBack:
             logger.error("half cannot be stored again, retrying", extra=fields(why=why.name))
 
     def _ask(self, asked: Asked) -> None:
-        client = self._turns.next(asked.group) if asked.client.peer.closed else asked.client
+        topic, client = real_topic(asked.half), asked.client if not asked.client.peer.closed else None
+        if client is None or not self._may_end(client, topic):
+            client = self._turns.next(asked.group, topic)
         if client is None:
             return  # the producers have just disconnected: this check counts, and the next round checks again
         half, key = asked.half, facts_of(asked.half.properties).key

@@ -17,10 +17,16 @@ UNREAD_BYTES_MAX = 256 << 10
 
 
 class ProducerTurns:
-    """The turns of all groups. `producers` returns the connected producers of a group."""
+    """The turns of all groups. `producers` returns the connected producers of a group. `may_end(client, topic)` is asked,
+    because anybody may join a group of producers, and a check shows the half."""
 
-    def __init__(self, producers: Callable[[str], Sequence[GroupClient]]) -> None:
+    def __init__(
+        self,
+        producers: Callable[[str], Sequence[GroupClient]],
+        may_end: Callable[[GroupClient, str], bool],
+    ) -> None:
         self._producers = producers
+        self._may_end = may_end
         self._turns: dict[str, int] = {}
         self._reserved: Counter[Peer] = Counter()
         """The bytes of checks that wait for the confirmed end."""
@@ -29,17 +35,22 @@ class ProducerTurns:
         """Drop reservations, because the waiting checks are not sent."""
         self._reserved.clear()
 
-    def has_any(self, group: str) -> bool:
-        return bool(self._producers(group))
+    def has_any(self, group: str, topic: str | None = None) -> bool:
+        """Whether producers are connected that may end halves of `topic` (None: of some topic)."""
+        return any(topic is None or self._may_end(client, topic) for client in self._producers(group))
 
     def is_full(self, group: str) -> bool:
         """Whether producers are connected but none has room."""
         clients = self._producers(group)
         return bool(clients) and not any(map(self._has_room, clients))
 
-    def next(self, group: str) -> GroupClient | None:
-        """The next connected producer with room; None if there is none."""
-        clients = [client for client in self._producers(group) if self._has_room(client)]
+    def next(self, group: str, topic: str) -> GroupClient | None:
+        """The next connected producer with room that may end halves of `topic`; None if there is none."""
+        clients = [
+            client
+            for client in self._producers(group)
+            if self._has_room(client) and self._may_end(client, topic)
+        ]
         if not clients:
             return None
         turn = self._turns.pop(group, 0)

@@ -149,10 +149,15 @@ def done_offsets(body: bytes) -> list[int]:
     return [int(part) for part in body.split(b",") if part.isdigit() and len(part) <= DIGITS_MAX]
 
 
+def real_topic(half: Message) -> str:
+    """The topic to which the half is delivered if it is committed."""
+    return half.property_map.get(REAL_TOPIC, "")
+
+
 def asked_for(half: Message) -> bytes:
     """The message that the producer gets with a check: the half with its real topic and queue."""
     pairs = half.property_map
-    shown = replace(half, topic=pairs.get(REAL_TOPIC, ""), queue_id=_number(pairs.get(REAL_QUEUE_ID)) or 0)
+    shown = replace(half, topic=real_topic(half), queue_id=_number(pairs.get(REAL_QUEUE_ID)) or 0)
     return encode(shown)
 
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from accesscontrol.guard import NOBODY
 from broker.clients import bounds, groups
 from broker.clients.groups import ConsumerGroups
 from broker.tables import autocreation, consumeroffsets
@@ -42,7 +43,7 @@ def beat(client: str, consumers: dict[str, list[str]], producers: list[str] | No
 
 
 def take(table: ConsumerGroups, peer: Peer, data: HeartbeatData) -> None:
-    table.check_room(peer, data)
+    table.check_room(peer, data, NOBODY)
     table.heartbeat(peer, data, "JAVA", 479)
 
 

@@ -254,25 +254,28 @@ def test_a_message_that_only_carries_the_name_of_a_requester_is_no_request(
     assert read_send_request(RequestCode.SEND_MESSAGE_V2, header.to_short_ext()).asks_reply_for == ""
 
 
+ASKS = RemotingCommand.request(RequestCode.SEND_MESSAGE)
+
+
 def test_requesters_are_bounded_and_forgotten_with_their_connections() -> None:
-    requesters = Requesters(ConsumerGroups())
+    requesters = Requesters(ConsumerGroups(), lambda peer, request: "")
     first, second = RecordingPeer(), RecordingPeer()
-    requesters.asked("a", first)  # type: ignore[arg-type]
-    requesters.asked("b", first)  # type: ignore[arg-type]
-    requesters.asked("a", second)  # type: ignore[arg-type]
+    requesters.asked("a", first, ASKS)  # type: ignore[arg-type]
+    requesters.asked("b", first, ASKS)  # type: ignore[arg-type]
+    requesters.asked("a", second, ASKS)  # type: ignore[arg-type]
     for callback in first.close_callbacks:
         callback(first)
     assert requesters.find("b") is None
     assert requesters.find("a") is second  # type: ignore[comparison-overlap]
     for number in range(ASKED_MAX):
-        requesters.asked(f"c{number}", second)  # type: ignore[arg-type]
+        requesters.asked(f"c{number}", second, ASKS)  # type: ignore[arg-type]
     assert requesters.find("a") is None
     assert requesters.find("c0") is second  # type: ignore[comparison-overlap]
 
 
 def test_a_requester_with_an_overlong_name_is_not_kept() -> None:
-    requesters = Requesters(ConsumerGroups())
-    requesters.asked("a" * 30_000, RecordingPeer())  # type: ignore[arg-type]
+    requesters = Requesters(ConsumerGroups(), lambda peer, request: "")
+    requesters.asked("a" * 30_000, RecordingPeer(), ASKS)  # type: ignore[arg-type]
     assert requesters.find("a" * 30_000) is None
 
 
@@ -304,10 +307,10 @@ def test_replies_that_wait_for_a_client_are_bounded_in_bytes(
 
 
 def test_a_forwarding_link_does_not_count_as_a_clients_own_connection() -> None:
-    requesters = Requesters(ConsumerGroups())
+    requesters = Requesters(ConsumerGroups(), lambda peer, request: "")
     link = RecordingPeer()
     requesters.passes_on(link)  # type: ignore[arg-type]
-    requesters.asked("a", link)  # type: ignore[arg-type]
+    requesters.asked("a", link, ASKS)  # type: ignore[arg-type]
     assert requesters.find("a") is link  # type: ignore[comparison-overlap]
     assert requesters.find("a", own=True) is None
     assert requesters.former() == [link]  # type: ignore[comparison-overlap]

@@ -39,6 +39,12 @@ from tests.support.longtests import long
 
 FOUND_BY = found_by("cluster")
 FOUND_BY_UNIT = {
+    "halves-for-all-producers": "cluster/test_access_clients.py"
+    "::test_a_half_is_shown_only_to_producers_that_may_send_to_its_topic",
+    "one-id-for-all": "cluster/test_access_clients.py"
+    "::test_a_client_id_of_another_users_connection_cannot_be_taken",
+    "replies-for-all": "cluster/test_access_clients.py"
+    "::test_replies_go_to_the_user_who_asked_even_if_the_client_is_gone",
     "bodies-before-rights": "unit/accesscontrol/test_guard.py"
     "::test_a_long_body_is_read_for_users_with_some_right_of_its_kind",
     "sizes-of-entries-believed": "unit/messagestore/test_entry_mending.py"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from accesscontrol import guard
-from accesscontrol.guard import AccessDenied, AccessGuard
+from accesscontrol.guard import AccessDenied, AccessGuard, Caller
 from accesscontrol.policies import Need
 from broker.access.requests import PASSED_MS, AccessRequests, Change, fingerprint_of
 from broker.neighbours.agreement import LEASE_MS, LOOK_MS, MetadataReplication
@@ -185,3 +185,21 @@ async def bodies_hold_records(self: BrokerStore, physical_offset: int) -> memory
 @bug("bodies-before-rights", AccessGuard, "_check_some")
 def bodies_before_rights(self: AccessGuard, name: str, need: Need, host: str) -> None:
     """A user without any right makes a broker read lists of 4 MiB."""
+
+
+@bug("halves-for-all-producers", AccessGuard, "allows")
+def halves_for_all_producers(self: AccessGuard, caller: Caller, code: int, need: Need) -> bool:
+    """Upstream: who joins a group of producers gets its half messages."""
+    return True
+
+
+@bug("one-id-for-all", AccessGuard, "caller")
+def one_id_for_all(self: AccessGuard, peer: Peer, request: RemotingCommand) -> Caller:
+    """Upstream: a client takes the id of another user's client, and gets its replies."""
+    return Caller("anybody", "")
+
+
+@bug("replies-for-all", AccessGuard, "signer")
+def replies_for_all(self: AccessGuard, peer: Peer, request: RemotingCommand) -> str | None:
+    """Upstream: the reply to a client that has gone is for the next one with its id."""
+    return None

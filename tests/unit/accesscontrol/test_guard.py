@@ -264,19 +264,24 @@ def test_signed_codes_need_a_signature() -> None:
 
 
 def test_a_long_body_is_read_for_users_with_some_right_of_its_kind() -> None:
-    scene, refused = Scene(), no_right("any Topic")
-    assert scene.asked(SEND_MANY) == refused, "the row would raise, because no topic is named"
+    scene, refused, long = Scene(), no_right("any Topic"), bytes(guard_module.LONG_BODY_BYTES + 1)
+
+    def asked(user: Credentials = ALICE) -> tuple[int, str | None] | None:
+        return scene.refusal(request(SEND_MANY, user, long, topic="orders"))
+
+    assert scene.refusal(request(SEND_MANY, ALICE, long)) == refused, "the row would raise: no topic is named"
     for resource, host, decision in (
         ("Group:*", None, "Allow"), ("Topic:orders", None, "Deny"), ("Topic:orders", "10.0.0.7", "Allow"),
     ):  # fmt: skip
         scene.users.allow(resource, decision=decision, host=host)
-        assert scene.asked(SEND_MANY, topic="orders") == refused
+        assert asked() == refused
+        assert scene.refusal(request(SEND_MANY, ALICE, long[1:], topic="orders")) != refused
     for resource in ("Topic:orders", "Topic:*", "*"):
         scene.users.allow(resource)
-        assert scene.asked(SEND_MANY, topic="orders") is None
+        assert asked() is None
     scene.users.allow("Topic:clicks")
-    assert scene.asked(SEND_MANY, topic="orders") == no_right("Topic:orders")
-    assert scene.asked(SEND_MANY, ROOT, topic="orders") is None
+    assert asked() == no_right("Topic:orders")
+    assert asked(ROOT) is None
 
 
 def test_which_codes_settings_may_open() -> None:

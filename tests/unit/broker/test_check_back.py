@@ -48,6 +48,7 @@ class Asker:
         self.asked: list[RemotingCommand] = []
         self.peer = ScriptedPeer(self.asked)
         self.producers = [GroupClient("10.0.4.1@p", cast(Any, self.peer), "JAVA", 0)]
+        self.strangers: list[GroupClient] = []
         self.check_back = CheckBack(
             self.bench.transactions,
             store=self.bench.log,
@@ -55,6 +56,7 @@ class Asker:
             replication=self.role,
             topics=Topics(self.bench.clock, [], lambda: None),
             producers=lambda group: self.producers,
+            may_end=lambda client, topic: client not in self.strangers,
             clock=self.bench.clock,
             settings=BrokerSettings(),
         )

@@ -1,0 +1,147 @@
+"""What a user who may only connect gets of other users' clients: no half, no reply, no client id."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mqclient.message import StoredMessage
+from mqclient.transactions import TransactionState
+from remoting.bodies.heartbeats import HeartbeatData, ProducerData
+from remoting.codes import RequestCode as Code
+from remoting.codes import ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.admin import UnregisterClientHeader
+from remoting.router import Router
+from remoting.signing import Credentials, Signer
+from simulation.kernel.world import World
+from tests.cluster.guardedset import ALICE, GuardedCluster
+
+MALLORY = Credentials("mallory", "mallory-password")
+SOON = {"transactionTimeOut": 500, "transactionCheckInterval": 1_000, "transactionCheckMax": 3}
+ID = "10.0.4.1@app"
+
+
+@pytest.fixture
+def cluster() -> Iterator[GuardedCluster]:
+    """alice may send to `orders`; mallory has no rights."""
+    with World(951) as world:
+        cluster = GuardedCluster(world, 2, **SOON)
+        cluster.start_up()
+        cluster.create_user(ALICE)
+        cluster.allow(ALICE, ("Topic:orders", ["Pub"]))
+        cluster.create_user(MALLORY)
+        yield cluster
+
+
+def noted(bodies: list[bytes], state: TransactionState) -> Callable[[StoredMessage], TransactionState]:
+    def check(message: StoredMessage) -> TransactionState:
+        bodies.append(message.body)
+        return state
+
+    return check
+
+
+def test_a_half_is_shown_only_to_producers_that_may_send_to_its_topic(cluster: GuardedCluster) -> None:
+    hers: list[bytes] = []
+    mallorys: list[bytes] = []
+
+    async def play() -> None:
+        spy = cluster.client(credentials=MALLORY)
+        asks = noted(mallorys, TransactionState.ROLLBACK)
+        async with spy, spy.transactions("PG", asks, client_id="spy", topics=["orders"]):
+            await asyncio.sleep(3)
+            async with cluster.client(credentials=ALICE) as client:
+                async with client.transactions("PG", noted(hers, TransactionState.UNKNOWN)) as producer:
+                    await producer.send("orders", b"half")
+            await asyncio.sleep(15)  # longer than all checks take
+            assert hers == mallorys == []
+            async with cluster.client(credentials=ALICE) as client:
+                checked = noted(hers, TransactionState.COMMIT)
+                async with client.transactions("PG", checked, topics=["orders"]):
+                    await asyncio.sleep(10)
+
+    cluster.run(play())
+    assert (hers, mallorys) == ([b"half"], []), "checks that nobody may answer do not count"
+    assert cluster.bodies() == [b"half"]
+
+
+async def call(
+    cluster: GuardedCluster, client: Any, user: Credentials, code: int, header: Any, body: bytes | None
+) -> RemotingCommand:
+    request = RemotingCommand.request(code, header, body)
+    Signer(user).sign(request)
+    reply: RemotingCommand = await client.remoting.call(cluster.app(cluster.master).address, request, 15_000)
+    return reply
+
+
+async def beat(cluster: GuardedCluster, client: Any, user: Credentials, group: str) -> int:
+    body = HeartbeatData(ID, [ProducerData(group)], []).encode()
+    return (await call(cluster, client, user, Code.HEART_BEAT, None, body)).code
+
+
+def reply_to(client_id: str) -> dict[str, str]:
+    return {
+        "a": "repliers", "b": "DefaultCluster_REPLY_TOPIC", "c": "TBW102", "d": "4", "e": "0", "f": "0",
+        "g": "1795000000000", "h": "0", "i": f"REPLY_TO_CLIENT\x01{client_id}\x02", "j": "0", "k": "false", "m": "false",
+    }  # fmt: skip
+
+
+def question_of(client_id: str) -> dict[str, str]:
+    properties = f"MSG_TYPE\x01request\x02REPLY_TO_CLIENT\x01{client_id}\x02CORRELATION_ID\x01c1\x02"
+    return reply_to(client_id) | {"b": "orders", "i": properties}
+
+
+def router(pushed: list[RemotingCommand]) -> Router:
+    def push(peer: Any, command: RemotingCommand) -> RemotingCommand:
+        pushed.append(command)
+        return command.reply()
+
+    router = Router()
+    router.add(Code.PUSH_REPLY_MESSAGE_TO_CLIENT, push)
+    return router
+
+
+def test_a_client_id_of_another_users_connection_cannot_be_taken(cluster: GuardedCluster) -> None:
+    hers: list[RemotingCommand] = []
+    mallorys: list[RemotingCommand] = []
+    cluster.allow(ALICE, ("Topic:*", ["Pub"]))
+
+    async def reply() -> int:
+        async with cluster.client() as replying:
+            return (
+                await call(cluster, replying, ALICE, Code.SEND_REPLY_MESSAGE_V2, reply_to(ID), b"answer")
+            ).code
+
+    async def play() -> None:
+        async with cluster.client(router(hers)) as own, cluster.client(router(mallorys)) as spy:
+            assert await beat(cluster, own, ALICE, "askers") == 0
+            assert await beat(cluster, spy, MALLORY, "spies") == ResponseCode.SYSTEM_ERROR
+            leaves = UnregisterClientHeader(ID, producer_group="askers")
+            assert (await call(cluster, spy, MALLORY, Code.UNREGISTER_CLIENT, leaves, None)).code == 0
+            assert await reply() == 0
+            assert (len(hers), len(mallorys)) == (1, 0)
+            assert (await call(cluster, own, ALICE, Code.UNREGISTER_CLIENT, leaves, None)).code == 0
+            assert await reply() == ResponseCode.SYSTEM_ERROR
+
+    cluster.run(play())
+
+
+def test_replies_go_to_the_user_who_asked_even_if_the_client_is_gone(cluster: GuardedCluster) -> None:
+    mallorys: list[RemotingCommand] = []
+    cluster.allow(ALICE, ("Topic:*", ["Pub"]))
+
+    async def play() -> None:
+        async with cluster.client(router([])) as own:
+            asked = await call(cluster, own, ALICE, Code.SEND_MESSAGE_V2, question_of(ID), b"?")
+            assert asked.code == 0
+        async with cluster.client(router(mallorys)) as spy, cluster.client() as replying:
+            assert await beat(cluster, spy, MALLORY, "spies") == 0
+            answer = await call(cluster, replying, ALICE, Code.SEND_REPLY_MESSAGE_V2, reply_to(ID), b"answer")
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert mallorys == []
+
+    cluster.run(play())
