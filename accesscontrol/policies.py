@@ -51,11 +51,13 @@ class Kind(Enum):
 
 
 class Need(NamedTuple):
-    """What a request needs: one of `actions` on the resource of this kind and name."""
+    """What a request needs: one of `actions` on the resource of this kind and name. With `by_name_only` an entry for a prefix
+    or for everything does not count."""
 
     kind: Kind
     name: str
     actions: tuple[Action, ...]
+    by_name_only: bool = False
 
     @property
     def resource(self) -> str:
@@ -126,8 +128,10 @@ class Rights:
 
 def most_specific_first(need: Need) -> Iterator[Resource]:
     """The resources to which an entry for this need may belong."""
-    kind, name, _ = need
+    kind, name, _, by_name_only = need
     yield Resource(kind, name)
+    if by_name_only:
+        return
     for length in range(len(name), 0, -1):
         yield Resource(kind, name[:length], True)
     yield Resource(kind)

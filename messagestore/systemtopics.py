@@ -28,9 +28,15 @@ NOT_FOR_CLIENTS = frozenset(
     }
 )
 """A client's send to one of these topics is rejected."""
+KEEP_OTHERS = frozenset({SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, CHECKED_TOO_OFTEN_TOPIC})
 SYSTEM_TOPICS = NOT_FOR_CLIENTS | {BENCHMARK_TOPIC, AUTO_CREATE_TOPIC, TRACE_TOPIC}
 
 
 def is_system_topic(topic: str) -> bool:
     """Whether this is a system topic. Retry and dead letter topics are not, because they hold users' messages."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
+
+
+def holds_all_users_messages(topic: str) -> bool:
+    """Whether brokers keep messages of other topics in it: delayed ones, halves, or those of the timer wheel."""
+    return topic in KEEP_OTHERS or topic.startswith(SYSTEM_PREFIX)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from accesscontrol.needs import ClusterRows, NeedsOf, Row, Table, named
 from accesscontrol.policies import Action, Kind, Need
-from messagestore.systemtopics import HALF_TOPIC, RETRY_PREFIX
+from messagestore.systemtopics import HALF_TOPIC, RETRY_PREFIX, holds_all_users_messages
 from remoting.bodies.body import LIST_BYTES_MAX
 from remoting.bodies.groups import DeleteGroupsBody, SubscriptionGroupConfig, SubscriptionGroupList
 from remoting.bodies.heartbeats import CheckClientConfigBody, HeartbeatData
@@ -28,10 +28,11 @@ SUB_OR_GET, SUB_OR_UPDATE = (Action.SUB, Action.GET), (Action.SUB, Action.UPDATE
 
 
 def topic_need(topic: str, actions: tuple[Action, ...]) -> Need:
-    """The need of a request that names `topic`. A retry topic belongs to its group, whose members also write to it."""
+    """The need of a request that names `topic`. A retry topic belongs to its group, whose members also write to it. A right for
+    all topics includes none that holds other topics' messages."""
     if topic.startswith(RETRY_PREFIX):
         return Need(Kind.GROUP, topic.removeprefix(RETRY_PREFIX), SUB if actions == PUB else actions)
-    return Need(Kind.TOPIC, topic, actions)
+    return Need(Kind.TOPIC, topic, actions, holds_all_users_messages(topic))
 
 
 def send_need(topic: str) -> Need:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
 from mqclient.message import StoredMessage
 from mqclient.transactions import TransactionState
 from remoting.bodies.heartbeats import HeartbeatData, ProducerData
@@ -15,6 +16,7 @@ from remoting.codes import RequestCode as Code
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.admin import UnregisterClientHeader
+from remoting.headers.offsets import GetMaxOffsetHeader
 from remoting.router import Router
 from remoting.signing import Credentials, Signer
 from simulation.kernel.world import World
@@ -145,3 +147,15 @@ def test_replies_go_to_the_user_who_asked_even_if_the_client_is_gone(cluster: Gu
         assert mallorys == []
 
     cluster.run(play())
+
+
+@pytest.mark.parametrize("topic", [HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, "rmq_sys_wheel_timer"])
+def test_a_topic_with_messages_of_all_users_must_be_named(cluster: GuardedCluster, topic: str) -> None:
+    cluster.allow(ALICE, ("*", ["All"]), ("Topic:*", ["All"]), ("Topic:RMQ_*", ["All"]))
+
+    def asked() -> int:
+        return cluster.request(Code.GET_MAX_OFFSET, GetMaxOffsetHeader(topic, 0), by=ALICE).code
+
+    assert asked() == ResponseCode.NO_PERMISSION
+    cluster.allow(ALICE, (f"Topic:{topic}", ["Get"]))
+    assert asked() == 0

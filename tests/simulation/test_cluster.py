@@ -39,6 +39,8 @@ from tests.support.longtests import long
 
 FOUND_BY = found_by("cluster")
 FOUND_BY_UNIT = {
+    "all-topics-include-halves": "cluster/test_access_clients.py"
+    "::test_a_topic_with_messages_of_all_users_must_be_named",
     "halves-for-all-producers": "cluster/test_access_clients.py"
     "::test_a_half_is_shown_only_to_producers_that_may_send_to_its_topic",
     "one-id-for-all": "cluster/test_access_clients.py"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from accesscontrol import guard
 from accesscontrol.guard import AccessDenied, AccessGuard, Caller
 from accesscontrol.policies import Need
+from broker.access import needs
 from broker.access.requests import PASSED_MS, AccessRequests, Change, fingerprint_of
 from broker.neighbours.agreement import LEASE_MS, LOOK_MS, MetadataReplication
 from broker.neighbours.tablecopy import TableCopy
@@ -203,3 +204,9 @@ def one_id_for_all(self: AccessGuard, peer: Peer, request: RemotingCommand) -> C
 def replies_for_all(self: AccessGuard, peer: Peer, request: RemotingCommand) -> str | None:
     """Upstream: the reply to a client that has gone is for the next one with its id."""
     return None
+
+
+@bug("all-topics-include-halves", needs, "holds_all_users_messages")
+def all_topics_include_halves(topic: str) -> bool:
+    """Upstream: a right for `Topic:*` shows the open transactions and delayed messages of all users."""
+    return False

@@ -224,6 +224,16 @@ def test_the_most_specific_resource_decides(entries: list[str], found: AccessDec
         assert verdict("Topic:abcd Pub", *reversed(entries)) is found
 
 
+@pytest.mark.parametrize(
+    ("resource", "allowed"), [("*", False), ("Topic:*", False), ("Topic:ha*", False), ("Topic:halves", True)]
+)
+def test_some_resources_must_be_named(resource: str, allowed: bool) -> None:
+    rights = Rights(acl(PolicyEntryInfo(resource, ["All"], None, "Allow")))
+    wanted = Need(Kind.TOPIC, "halves", (Action.SUB,), by_name_only=True)
+    assert (rights.verdict(wanted, HERE) is AccessDecision.ALLOWED) is allowed
+    assert rights.verdict(wanted._replace(by_name_only=False), HERE) is AccessDecision.ALLOWED
+
+
 def test_one_of_the_alternative_actions_is_enough() -> None:
     assert verdict("Group:g Sub,Get", "Allow Group:g Get") is ALLOWED
     assert verdict("Group:g Sub,Get", "Allow Group:g Pub") is NO_MATCH
