@@ -19,16 +19,20 @@ from localcluster.history import judge
 from localcluster.layout import BROKER_SET, CLUSTER_NAME, CONTROLLER_GROUP, Mode
 from localcluster.load import SteadyLoad, read_back, read_messages
 from localcluster.peers import owner_of
+from localcluster.secured import admin_of, context_of, credentials_of
 from localcluster.waiting import NotYet, wait_for
+from mqadmin.calls.access import create_user
 from mqadmin.replies import SyncStateInfo
 from mqclient.client import Client
 from mqclient.consumer import PullConsumer
 from mqclient.message import SYS_FLAG_COMPRESSED
 from mqruntime.clock import SystemClock
+from remoting.bodies.access import UserInfo
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.send import SendMessageHeader
+from remoting.signing import Credentials, Signer
 from scripts.peers.waits import NOBODY_IS_LATE, WAIT_MS
 from simulation.hostile import frames, links, members, requests, roles
 from tests.process.hostilepeer import HostilePeer
@@ -37,13 +41,22 @@ from tests.process.pagesport import pages_port
 TOPIC, STRANGE_TOPIC = "Orders", "Strange"
 REAL = {"topic": STRANGE_TOPIC, "b": STRANGE_TOPIC}
 CODES = sorted({*map(int, RequestCode), -5, 999, 40_000} - requests.CHANGE_MUCH)
-IDLE = 2_000
+IDLE, IDLE_TLS = 2_000, 200
+"""Connections that say nothing. The allocator keeps the memory of ended TLS connections for the next ones."""
 LISTEN = "0A"
 """In the tables of the kernel."""
 ELECTIONS_MAX = 20
 GROWTH_MIB, OPEN_MORE = 48, 12
 SHOWN = ("broker-0", "controller-0")
 """Servers with pages for metrics and probes."""
+NO_PERMISSION = ResponseCode.NO_PERMISSION
+GUEST = Credentials("guest", "guest-password")
+FOR_ALL_USERS = {
+    RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT, RequestCode.END_TRANSACTION,
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+    RequestCode.DELETE_TOPIC_IN_BROKER_LIST, RequestCode.DELETE_SUBSCRIPTION_GROUP_LIST,
+}  # fmt: skip
+"""Brokers accept them if they name nothing that needs a right: a heartbeat without consumers, an empty list."""
 FAILED = re.compile(r"Traceback|handler failed|never retrieved|was destroyed|page not made")
 HTTP = {
     "traversal": b"GET /../../etc/passwd HTTP/1.1\r\n\r\n",
@@ -67,14 +80,26 @@ def test_a_controller_mode_cluster_survives_hostile_peers(tmp_path: Path) -> Non
             pages = f"metricsExporterType=PROM\nmetricsPromExporterPort={pages_port(cluster, name)}\n"
             conf.write_text(conf.read_text() + pages)
         cluster.start()
-        attacks = [strange_pages, strange_links, strange_brokers, strange_sizes]
+        attacks = [
+            strange_requests, strange_members, strange_roles, strange_pages, strange_links, strange_brokers, strange_sizes,
+        ]  # fmt: skip
         asyncio.run(bears(cluster, attacks, pages=[pages_port(cluster, name) for name in SHOWN]))
 
 
 def test_a_raft_mode_set_survives_hostile_peers(tmp_path: Path) -> None:
     with Cluster.create(tmp_path / "cluster", mode=Mode.RAFT, segment_bytes=8 << 20) as cluster:
         cluster.start()
-        asyncio.run(bears(cluster, [strange_sizes]))
+        asyncio.run(bears(cluster, [strange_requests, strange_members, strange_roles, strange_sizes]))
+
+
+def test_a_secure_cluster_accepts_nothing_of_hostile_peers(tmp_path: Path) -> None:
+    """They have the certificate of a client, and may be a user without rights."""
+    with Cluster.create(
+        tmp_path / "cluster", brokers=2, secure=True, broker_settings=NOBODY_IS_LATE
+    ) as cluster:
+        cluster.start()
+        attacks = [refused_requests, refused_members, strange_roles, strange_links, refused_brokers]
+        asyncio.run(bears(cluster, attacks))
 
 
 Attack = Callable[[Cluster, SyncStateInfo], Awaitable[None]]
@@ -92,7 +117,7 @@ async def bears(cluster: Cluster, attacks: list[Attack], pages: Sequence[int] = 
         before = {name: holds(cluster, name) for name in cluster.layout.names}
         processes = cluster.states()
         peers = await strange_connections(cluster)
-        for attack in [strange_requests, strange_members, strange_roles, *attacks]:
+        for attack in attacks:
             await attack(cluster, state)
         now_ms = SystemClock().now_ms()
         assert await load.acknowledged_after(now_ms, WAIT_MS, 50), "nothing is acknowledged during the attack"
@@ -101,7 +126,8 @@ async def bears(cluster: Cluster, attacks: list[Attack], pages: Sequence[int] = 
         await wait_for("what it was", lambda: given_back(cluster, before), WAIT_MS)
         await load.stop()
         verdict = judge(load.attempts, await read_back(consumer, TOPIC, load.attempts, WAIT_MS))
-        await reads_what_strangers_sent(consumer)
+        if not cluster.layout.secure:
+            await reads_what_strangers_sent(consumer)
     assert verdict.faults == []
     cluster.check_alive()
     assert cluster.states() == processes
@@ -119,7 +145,14 @@ async def bears(cluster: Cluster, attacks: list[Attack], pages: Sequence[int] = 
 @asynccontextmanager
 async def a_client(cluster: Cluster) -> AsyncIterator[tuple[SteadyLoad, PullConsumer]]:
     """Sends all the time and reads one queue."""
-    async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(5)) as client:
+    layout = cluster.layout
+    async with Client(
+        layout.namesrv,
+        clock=SystemClock(),
+        random=random.Random(5),
+        tls=context_of(layout),
+        credentials=credentials_of(layout),
+    ) as client:
         load = SteadyLoad(
             client.producer("Producers"), TOPIC, queues=4, clock=SystemClock(), random=random.Random(6),
             interval_ms=20, timeout_ms=10_000,
@@ -155,6 +188,10 @@ async def reads_what_strangers_sent(consumer: PullConsumer) -> None:
     assert opened and refused
 
 
+def peer_of(cluster: Cluster, port: int) -> HostilePeer:
+    return HostilePeer(port, context_of(cluster.layout))
+
+
 def remoting_ports(cluster: Cluster) -> list[tuple[str, int]]:
     """Every port of remoting frames, of Raft-mode brokers also the member port."""
     layout, ha = cluster.layout, replication_ports(cluster)
@@ -184,16 +221,20 @@ async def strange_connections(cluster: Cluster) -> list[HostilePeer]:
     ones."""
     peers = []
     for name, port in remoting_ports(cluster):
-        peer = HostilePeer(port)
+        peer = peer_of(cluster, port)
         peers.append(peer)
-        await asyncio.gather(*(peer.say(data) for data in frames.not_frames().values()))
+        plain = HostilePeer(port)
+        await asyncio.gather(
+            *(each.say(data) for each in (plain, peer) for data in frames.not_frames().values())
+        )
         for data in frames.begun_frames().values():
             await peer.hold(data)
         big = RemotingCommand.request(
             RequestCode.GET_ALL_TOPIC_CONFIG if "broker" in name else RequestCode.GET_NAMESRV_CONFIG
         )
         await peer.hold(frames.whole(big) * 5_000)
-        await peer.hold(count=IDLE if name == "broker-0" and port == cluster.layout.ports_of(name)[1] else 20)
+        idle = IDLE_TLS if cluster.layout.secure else IDLE
+        await peer.hold(count=idle if name == "broker-0" and port == cluster.layout.ports_of(name)[1] else 20)
     return peers
 
 
@@ -202,11 +243,42 @@ async def strange_requests(cluster: Cluster, state: SyncStateInfo) -> None:
     for name, port in remoting_ports(cluster):
         is_fast_port = port + 2 in cluster.layout.ports_of(name)  # same router as the broker's other port
         if not is_fast_port:
-            peer = HostilePeer(port)
+            peer = peer_of(cluster, port)
             served = await peer.served(CODES)
             assert served, f"{name}: {port} serves nothing"
             answers = await peer.ask(requests.requests(served, REAL))
             assert {answer.code for answer in answers} > {0, 1}
+
+
+async def refused_requests(cluster: Cluster, state: SyncStateInfo) -> None:
+    """Every code at every port, unsigned and signed by a user without rights, with all headers and bodies."""
+    admin = admin_of(cluster.layout)
+    await create_user(admin, state.master_address or "", UserInfo(GUEST.access_key, GUEST.secret_key))
+    await admin.close()
+    for name, port in remoting_ports(cluster):
+        opened = {RequestCode.GET_ROUTEINFO_BY_TOPIC} if name == "namesrv" else set()
+        asked = list(requests.requests(CODES, REAL))
+        answers = await peer_of(cluster, port).ask(asked)
+        unsigned = {asked[each.opaque - 1].code for each in answers if each.code != NO_PERMISSION}
+        assert unsigned <= opened, name
+        answers = await HostilePeer(port, context_of(cluster.layout), Signer(GUEST)).ask(asked)
+        signed = {asked[each.opaque - 1].code for each in answers if each.code == ResponseCode.SUCCESS}
+        assert signed <= opened | (FOR_ALL_USERS if name in cluster.layout.broker_names else set()), name
+
+
+async def refused_members(cluster: Cluster, state: SyncStateInfo) -> None:
+    names = cluster.layout.controller_names
+    for number, name in enumerate(names):
+        said = members.between_members(CONTROLLER_GROUP, f"n{(number + 1) % len(names)}", f"n{number}")
+        answers = await peer_of(cluster, cluster.layout.ports_of(name)[-1]).ask(said)
+        assert {answer.code for answer in answers} == {NO_PERMISSION}
+
+
+async def refused_brokers(cluster: Cluster, state: SyncStateInfo) -> None:
+    for name in cluster.layout.controller_names:
+        claims = members.to_controllers(CLUSTER_NAME, BROKER_SET, state.master_id or 0, state.master_id or 0)
+        answers = await peer_of(cluster, cluster.layout.ports_of(name)[0]).ask(claims)
+        assert {answer.code for answer in answers} == {NO_PERMISSION}
 
 
 async def strange_members(cluster: Cluster, state: SyncStateInfo) -> None:
@@ -219,7 +291,9 @@ async def strange_members(cluster: Cluster, state: SyncStateInfo) -> None:
     )
     for number, name in enumerate(names):
         sender, receiver = f"n{(number + 1) % len(names)}", f"n{number}"
-        await HostilePeer(layout.ports_of(name)[-1]).ask(members.between_members(group, sender, receiver))
+        await peer_of(cluster, layout.ports_of(name)[-1]).ask(
+            members.between_members(group, sender, receiver)
+        )
 
 
 async def strange_roles(cluster: Cluster, state: SyncStateInfo) -> None:
@@ -228,8 +302,10 @@ async def strange_roles(cluster: Cluster, state: SyncStateInfo) -> None:
     addresses = {each.broker_id: each.address for each in state.in_sync}
     said = list(roles.notifications(addresses, state.master_epoch, state.sync_state_set_epoch))
     refused = {ResponseCode.REQUEST_CODE_NOT_SUPPORTED} if cluster.layout.in_raft_mode else {0, 29}
+    if cluster.layout.secure:
+        refused = {NO_PERMISSION}
     for name in cluster.layout.broker_names:
-        answers = await HostilePeer(cluster.layout.ports_of(name)[1]).ask(said)
+        answers = await peer_of(cluster, cluster.layout.ports_of(name)[1]).ask(said)
         assert {answer.code for answer in answers} == refused
 
 
@@ -237,7 +313,7 @@ async def strange_links(cluster: Cluster, state: SyncStateInfo) -> None:
     """Frames for the replication ports; some connections stay open as if slow."""
     layout = cluster.layout
     for name in layout.broker_names:
-        peer = HostilePeer(layout.ports_of(name)[-1])
+        peer = peer_of(cluster, layout.ports_of(name)[-1])
         bad = links.to_masters(77, state.master_id or 0)
         await asyncio.gather(*(peer.say(data) for data in bad.values()))
         await peer.hold(links.handshake(77)[:11], 20)
@@ -249,7 +325,7 @@ async def strange_brokers(cluster: Cluster, state: SyncStateInfo) -> None:
     slave = next(each.broker_id for each in state.in_sync if each.broker_id != state.master_id)
     for name in cluster.layout.controller_names:
         claims = members.to_controllers(CLUSTER_NAME, BROKER_SET, state.master_id or 0, slave)
-        await HostilePeer(cluster.layout.ports_of(name)[0]).ask(claims)
+        await peer_of(cluster, cluster.layout.ports_of(name)[0]).ask(claims)
 
 
 async def strange_sizes(cluster: Cluster, state: SyncStateInfo) -> None:
@@ -269,20 +345,20 @@ async def strange_sizes(cluster: Cluster, state: SyncStateInfo) -> None:
     header |= {"compressed": "true", "bodyCrc32": "0"}
     zeros = zlib.compress(bytes(100 << 20), 1)
     bodies = [RemotingCommand.request(RequestCode.REGISTER_BROKER, header, body) for body in (bomb, zeros)]
-    answers = await HostilePeer(layout.ports_of("namesrv")[0]).ask(bodies)
+    answers = await peer_of(cluster, layout.ports_of("namesrv")[0]).ask(bodies)
     assert [answer.code for answer in answers] == [1, 1], answers
     master = layout.name_of(state.master_address or "") or ""
     crowd = HeartbeatData("c", [], [ConsumerData(f"Made-up-{number}") for number in range(20_000)]).encode()
     heartbeat = RemotingCommand.request(RequestCode.HEART_BEAT, None, crowd)
     send = SendMessageHeader("P", STRANGE_TOPIC, "", 4, 0, SYS_FLAG_COMPRESSED, 0, 0)
     sent = RemotingCommand.request(RequestCode.SEND_MESSAGE, send, zeros)
-    answers = await HostilePeer(layout.ports_of(master)[1]).ask([heartbeat, sent])
+    answers = await peer_of(cluster, layout.ports_of(master)[1]).ask([heartbeat, sent])
     assert {answer.opaque: answer.code for answer in answers} == {1: 1, 2: 0}
 
 
 async def strange_pages(cluster: Cluster, state: SyncStateInfo) -> None:
     for name in SHOWN:
-        peer = HostilePeer(pages_port(cluster, name))
+        peer = peer_of(cluster, pages_port(cluster, name))
         await asyncio.gather(*(peer.say(data) for data in (*HTTP.values(), *frames.OTHER_PROTOCOLS.values())))
 
 

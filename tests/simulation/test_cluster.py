@@ -215,7 +215,7 @@ FOUND_BY_UNIT = {
 
 HANDLES = scenario(22, "handlers")
 UNCLEAN = scenario(8, "unclean", "harsh")
-LOST_MEMBERS = scenario(29, "emptied member", "member without its log")
+LOST_MEMBERS = scenario(32, "emptied member", "member without its log")
 """Members of the set lose complete stores and log folders while all brokers are down, several times."""
 SCENARIOS = [
     scenario(5, "contract A", "resync"),
