@@ -385,11 +385,15 @@ class ConsumerGroups:
             if producer is not None and producer.peer in self._joined:
                 self._joined[producer.peer].as_producer.pop((producer_group, client_id), None)
         consumer = self._drop_consumer(consumer_group, client_id) if consumer_group else None
-        if consumer is None or not consumer_group:
-            return []
-        if consumer.peer in self._joined:
+        if consumer is not None and consumer_group and consumer.peer in self._joined:
             self._joined[consumer.peer].as_consumer.pop((consumer_group, client_id), None)
-        return [consumer_group]
+        if known is not None and not self._is_in_a_group(known):
+            del self._clients[client_id]
+        return [consumer_group] if consumer is not None and consumer_group else []
+
+    def _is_in_a_group(self, client: GroupClient) -> bool:
+        joined = self._joined.get(client.peer, _Joined())
+        return any(each == client.client_id for _, each in (*joined.as_producer, *joined.as_consumer))
 
     def disconnected(self, peer: Peer) -> list[str]:
         """Remove the clients of a connection that ended. Returns the groups whose members changed. The cost depends only on the

@@ -237,3 +237,16 @@ def test_a_group_name_that_upstream_refuses_is_created_by_no_request(served: Ser
     assert served.master.tables.groups.find(name) is None
     assert served.master.tables.topics.find(f"%RETRY%{name}") is None
     assert served.json(RequestCode.GET_ALL_CONSUMER_OFFSET)["offsetTable"] == {}
+
+
+def test_the_ids_of_clients_that_left_are_forgotten() -> None:
+    table = ConsumerGroups()
+    for number in range(3):
+        take(table, ONE, beat(f"c{number}", {"A": []}, ["P"]))
+        table.leave(f"c{number}", None, "P")
+    assert [*table._clients] == ["c0", "c1", "c2"], "they consume"
+    for number in range(2):
+        table.leave(f"c{number}", "A", None)
+    assert [*table._clients] == ["c2"]
+    table.disconnected(ONE)
+    assert table._clients == {}
