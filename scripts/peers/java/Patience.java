@@ -1,6 +1,7 @@
 import java.util.concurrent.Callable;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
+import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.client.impl.producer.TopicPublishInfo;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
@@ -16,6 +17,7 @@ import org.apache.rocketmq.remoting.exception.RemotingTimeoutException;
 final class Patience {
     private static final long WAIT_S = 300;
     private static final int AGAIN_MS = 50;
+    private static final int SYSTEM_BUSY = 2;
 
     private Patience() { }
 
@@ -37,6 +39,32 @@ final class Patience {
             }
             Thread.sleep(AGAIN_MS);
         }
+    }
+
+    /** Does {@code attempt} again while the broker answers SYSTEM_BUSY, which says that nothing is stored: on a busy machine a
+     * broker with access control may not have heard from its replicas for a moment. */
+    static void whileBusy(Step<Void> attempt) throws Exception {
+        long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_S);
+        while (true) {
+            try {
+                attempt.of(null);
+                return;
+            } catch (Exception error) {
+                if (!isBusy(error) || System.nanoTime() > until) {
+                    throw error;
+                }
+            }
+            Thread.sleep(AGAIN_MS);
+        }
+    }
+
+    private static boolean isBusy(Throwable error) {
+        for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+            if (cause instanceof MQBrokerException && ((MQBrokerException) cause).getResponseCode() == SYSTEM_BUSY) {
+                return true;
+            }
+        }
+        return false;
     }
 
     /** A client that runs; one whose start failed is ended, and another one made. */

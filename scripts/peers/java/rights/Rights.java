@@ -178,7 +178,8 @@ public final class Rights {
         int first = numbers.getAndAdd(count);
         for (int k = 0; k < count; k++) {
             try {
-                sending.send(new Message(topic, "Tag", Integer.toString(first + k), ("body " + k).getBytes()));
+                Message message = new Message(topic, "Tag", Integer.toString(first + k), ("body " + k).getBytes());
+                Patience.whileBusy(none -> sending.send(message));
             } catch (Exception error) {
                 return String.format("{\"acked\":%d,%s}", k, refusal(error));
             }
