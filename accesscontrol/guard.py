@@ -183,7 +183,14 @@ class AccessGuard:
     # -- remoting.router.RequestAdmission
 
     def refusal(self, peer: Peer, request: RemotingCommand) -> RemotingCommand | None:
-        """The reply that refuses the request; None if it is accepted."""
+        """The reply that refuses the request; None if it is accepted, or has to wait and is checked later by `recheck`."""
+        return self._refusal(peer, request, may_wait=True)
+
+    def recheck(self, peer: Peer, request: RemotingCommand) -> RemotingCommand | None:
+        """As `refusal`, for a request that has waited."""
+        return self._refusal(peer, request, may_wait=False)
+
+    def _refusal(self, peer: Peer, request: RemotingCommand, *, may_wait: bool) -> RemotingCommand | None:
         if request.code in self._open_codes:
             return None
         row = self._table.get(request.code, self._otherwise)
@@ -191,7 +198,8 @@ class AccessGuard:
             if not (row.from_servers(request) and self._comes_from_server(peer.certificate)):
                 self._check(peer, request, row)
         except AccessDenied as denied:
-            if denied.kind in OF_TABLES and self._is_checked_later(request.code) and self._why_unsure():
+            is_unsure = denied.kind in OF_TABLES and self._why_unsure() is not None
+            if is_unsure and may_wait and self._is_checked_later(request.code):
                 return None
             refused = self._unless_unsure(denied)
             self.audit.refused(peer, request, request.ext.get(ACCESS_KEY, ""), refused.kind, str(refused))

@@ -109,7 +109,7 @@ class Requests:
             parts.clock,
             self._requesters.is_former,
             self._why_unsure,
-            lambda code: self.forwarding.checks_later(code),
+            self._waits,
         )
         self._reading = ReadGate(parts.membership, settings)
         self.unsupported = UnsupportedRequests()
@@ -452,7 +452,7 @@ class Requests:
         parts = self._parts
         if isinstance(self.access, AccessGuard):
             self.forwarding.on_passing_to_ours = self.access.name_client
-            self.forwarding.recheck = self.access.refusal
+            self.forwarding.recheck = self.access.recheck
             parts.tables.on_access_changed(
                 self.pulls.ask_again
             )  # who waits for messages may have lost the right
@@ -468,6 +468,12 @@ class Requests:
         """Why this broker may not know the present users and policies; None if it knows them. See agreement.LEASE_MS."""
         is_sure = self.agreement.is_sure or self._parts.follows(LEASE_MS)
         return None if is_sure else UNSURE
+
+    def _waits(self, code: int) -> bool:
+        """Whether a request waits that this broker cannot check now, because it is unsure."""
+        if self._parts.membership.accepts_sends:
+            self.forwarding.unsure()
+        return self.forwarding.checks_later(code)
 
     # Life cycle
 

@@ -187,6 +187,9 @@ class Forwarding:
     def leads(self, *, is_formed: bool) -> None:
         self._perform(self.state.leads(self._clock.monotonic_ms(), is_formed=is_formed))
 
+    def unsure(self) -> None:
+        self._perform(self.state.unsure(self._clock.monotonic_ms()))
+
     def formed(self) -> None:
         self._perform(self.state.formed())
 

@@ -7,6 +7,7 @@ FORWARD_MS, in which every client asks for routes once. Each request waits a lim
     SERVING --hand over--> HOLDING --role taken--> AWAITING --it serves--> FORWARDING --FORWARD_MS over--> SERVING
     HOLDING --called off, or too late--> SERVING       AWAITING, FORWARDING --another successor--> AWAITING
     AWAITING --too late--> REFUSING --it serves--> FORWARDING      any --elected--> HOLDING --followed--> SERVING
+    SERVING --unsure whether it still leads--> HOLDING --followed--> SERVING
 
 Pure."""
 
@@ -23,6 +24,8 @@ PATIENCE_MS = 3_000
 """Time in which a successor has to serve; after that waiting requests are rejected."""
 FORM_MS = 1_000
 """Time for which a new master waits for followers, which usually need some tens of ms."""
+UNSURE_MS = 2_000
+"""Time for which a master that is unsure waits for followers: one that crashed is out of the set after some 1 s."""
 FORWARD_MS = 35_000
 """Longer than the 30 s after which clients ask for routes by default."""
 
@@ -77,7 +80,7 @@ class ForwardingState:
         self._forward_ms = forward_ms
         self._readers_wait = readers_wait
         self._stage = Stage.SERVING
-        self._forms = False  # this broker is master and waits for its first followers
+        self._forms = False  # this broker is master and waits for followers
         self._has_led = False  # this broker was master, so clients may send to it
         self._successor: Successor | None = None
         self._hold_until_ms = NEVER_MS
@@ -103,7 +106,7 @@ class ForwardingState:
 
     @property
     def forms(self) -> bool:
-        """Whether this broker is a new master that waits for followers."""
+        """Whether this broker is a master that waits for followers: a new one, or one that became unsure."""
         return self._forms
 
     @property
@@ -117,8 +120,17 @@ class ForwardingState:
 
     def hand_over(self, hold_ms: int, now_ms: int) -> list[Action]:
         """Let messages wait, because this master's successor is about to be elected."""
-        if self._stage is Stage.SERVING:
+        if self._stage is Stage.SERVING or self._forms:
+            self._forms = False
             self._hold(Stage.HOLDING, now_ms + min(hold_ms, HOLD_MS_MAX))
+        return []
+
+    def unsure(self, now_ms: int) -> list[Action]:
+        """Called when this master, which serves, does not know whether it still leads. Messages, and readers where they wait
+        for followers, wait a moment."""
+        if self._stage is Stage.SERVING and self._has_led and self._successor is None:
+            self._forms = True
+            self._hold(Stage.HOLDING, now_ms + UNSURE_MS)
         return []
 
     def called_off(self) -> list[Action]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from unittest.mock import patch
 
@@ -255,3 +256,33 @@ def test_a_read_that_is_asked_again_here_is_as_its_client_has_signed_it() -> Non
         successor.kill()
         world.run_until(lambda: bool(codes), 20_000)
         assert codes == [BUSY]
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["pauses", "ends"])
+def test_requests_wait_while_a_master_is_unsure_whether_it_leads(ends: bool) -> None:
+    with World(941) as world:
+        cluster = GuardedCluster(world, 3)
+        cluster.start_up()
+        cluster.create_user(ALICE)
+        cluster.allow(ALICE, ("Topic:orders", ["Pub", "Sub"]))
+        world.run_for_ms(3_000)
+        slave = cluster.slaves_by_id()[0]
+        address, header, codes = cluster.app(cluster.master).address, GetMaxOffsetHeader("orders", 0), []
+
+        async def use() -> None:
+            async with cluster.client(credentials=ALICE) as client:
+                for _ in range(60):
+                    request = RemotingCommand.request(Code.GET_MAX_OFFSET, header)
+                    codes.append((await client.remoting.call(address, request)).code)
+                    await asyncio.sleep(0.05)
+                await client.producer("producers").send("orders", b"x")
+
+        task = cluster._client_node.spawn(use())
+        world.run_for_ms(500)
+        if ends:
+            slave.kill()
+        else:
+            slave.pause(2_000)
+        world.run_until(task.done, 30_000)
+        assert codes == [ResponseCode.SUCCESS] * 60
+        assert task.exception() is None

@@ -39,6 +39,8 @@ from tests.support.longtests import long
 
 FOUND_BY = found_by("cluster")
 FOUND_BY_UNIT = {
+    "unsure-masters-refuse": "cluster/test_access_leases.py"
+    "::test_requests_wait_while_a_master_is_unsure_whether_it_leads",
     "all-topics-include-halves": "cluster/test_access_clients.py"
     "::test_a_topic_with_messages_of_all_users_must_be_named",
     "halves-for-all-producers": "cluster/test_access_clients.py"

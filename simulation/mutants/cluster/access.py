@@ -12,6 +12,7 @@ from broker.access.requests import PASSED_MS, AccessRequests, Change, fingerprin
 from broker.neighbours.agreement import LEASE_MS, LOOK_MS, MetadataReplication
 from broker.neighbours.tablecopy import TableCopy
 from broker.role.membership import ReplicaRole
+from broker.switchover.forwardingstate import Action, ForwardingState
 from broker.switchover.passeddeletions import PASSED_ON
 from broker.tables.accesstables import AccessTable, RowT
 from broker.tables.holders import NO_MASTER, Holders, TablesVersion
@@ -210,3 +211,9 @@ def replies_for_all(self: AccessGuard, peer: Peer, request: RemotingCommand) -> 
 def all_topics_include_halves(topic: str) -> bool:
     """Upstream: a right for `Topic:*` shows the open transactions and delayed messages of all users."""
     return False
+
+
+@bug("unsure-masters-refuse", ForwardingState, "unsure")
+def unsure_masters_refuse(self: ForwardingState, now_ms: int) -> list[Action]:
+    """A replica that pauses for a second makes its master refuse all users."""
+    return []
