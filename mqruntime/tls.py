@@ -20,6 +20,7 @@ from mqruntime.log import fields
 from mqruntime.network import PLAIN, CertificateStatus, Connector, Link, Network, OpenPort, Protection
 from mqruntime.repeatedfailures import RepeatedFailures
 from mqruntime.settings import SettingsError
+from mqruntime.tlsbounds import UNBOUNDED, bound
 from mqruntime.tlsclient import check_readable, client_context, load_pair, load_trusted
 from mqruntime.tlsconnector import TlsConnector
 from mqruntime.tlsfiles import TlsUnusable, environment_file
@@ -44,6 +45,8 @@ class TlsContexts:
         """Reads the files. Raises TlsUnusable."""
         self.options = options
         self.validity = None if options.server is None else _validity_of(options.server)
+        self.is_bounded = True
+        """Whether the contexts of accepted connections have the bounds of mqruntime.tlsbounds."""
         self.server = self._server_context(options.client_auth)
         self.pages = self._server_context(
             ClientAuth.OPTIONAL if options.client_auth is ClientAuth.REQUIRE else options.client_auth
@@ -58,6 +61,7 @@ class TlsContexts:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.num_tickets = 0  # a resumed session outlives its certificate; making tickets costs 0.3 ms
         context.options |= ssl.OP_NO_TICKET  # the same for TLS 1.2
+        self.is_bounded = bound(context) and self.is_bounded
         if options.server is None:
             from mqruntime.certificates import CannotIssue, self_signed_pair
 
@@ -118,9 +122,12 @@ class TlsNetwork:
 
     @property
     def warnings(self) -> Sequence[str]:
-        if not self._proxies.have_all_of_a_family:
-            return self.options.warnings
-        return [*self.options.warnings, "proxyProtocolHosts: each client may claim any source address"]
+        warnings = [*self.options.warnings]
+        if self._proxies.have_all_of_a_family:
+            warnings.append("proxyProtocolHosts: each client may claim any source address")
+        if not self._contexts.is_bounded:
+            warnings.append(UNBOUNDED)
+        return warnings
 
     @property
     def validity(self) -> Validity | None:

@@ -17,12 +17,13 @@ from typing import Any, ClassVar
 import pytest
 import uvloop
 
-from mqruntime import tlsport
+from mqruntime import tlsbounds, tlsport
 from mqruntime.certificates import make_server
 from mqruntime.clock import SystemClock
 from mqruntime.network import PLAIN, Connector, Link, OpenPort, Protection
 from mqruntime.settings import SettingsError
 from mqruntime.tls import TlsNetwork, network_of_environment
+from mqruntime.tlsbounds import UNBOUNDED
 from mqruntime.tlsclient import context_from
 from mqruntime.tlsconnector import TlsConnector, connector_of_environment
 from mqruntime.tlsfiles import FILE_VARIABLE, TlsUnusable
@@ -284,6 +285,62 @@ def test_no_ticket_lets_a_session_outlive_its_certificate(
         await ended(port)
 
     run(story())
+
+
+@pytest.mark.parametrize("link", [REMOTING, Link.PAGES])
+def test_no_session_of_tls_1_2_is_kept(pki: Pki, run: Run, link: Link) -> None:
+    context = ssl.create_default_context(cafile=str(pki.ca))
+    context.load_cert_chain(pki.folder / "alice.pem", pki.folder / "alice.key")
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+
+    def session(port: int, former: ssl.SSLSession | None) -> ssl.SSLSession | None:
+        plain = socket.create_connection((HOST, port))
+        with context.wrap_socket(plain, server_hostname=HOST, session=former) as secured:
+            secured.sendall(b"hello.")
+            assert secured.recv(6) == b"hello."
+            assert not secured.session_reused
+            kept = secured.session
+            with suppress(OSError):
+                secured.unwrap().close()  # OpenSSL forgets the session of a connection that ends without this
+            return kept
+
+    async def story() -> None:
+        port = await opened(pki.mutual(), link)
+        await asyncio.to_thread(session, port.port, await asyncio.to_thread(session, port.port, None))
+        await ended(port)
+
+    run(story())
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_client_with_many_certificates_is_refused(
+    pki: Pki, run: Run, version: ssl.TLSVersion, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own, others = (pki.folder / "alice.pem").read_text(), (pki.folder / "all.pem").read_text()
+
+    def context(count: int) -> ssl.SSLContext:
+        chain = tmp_path / f"{count}.pem"
+        chain.write_text(own + count * others)
+        made = ssl.create_default_context(cafile=str(pki.ca))
+        made.load_cert_chain(chain, pki.folder / "alice.key")
+        made.minimum_version = made.maximum_version = version
+        return made
+
+    async def story() -> None:
+        port = await opened(pki.mutual())
+        assert await echoed(TlsConnector(context(5)), port.port) == b"hello."
+        with pytest.raises(OSError):
+            await echoed(TlsConnector(context(40)), port.port)
+        await ended(port)
+
+    run(story())
+    assert refusals(caplog) == ["TLS handshake failed: excessive message size"]
+
+
+def test_a_python_that_cannot_set_the_bounds_is_reported(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert UNBOUNDED not in network(pki.mutual()).warnings
+    monkeypatch.setattr(tlsbounds, "_control", lambda: None)
+    assert UNBOUNDED in network(pki.mutual()).warnings
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
