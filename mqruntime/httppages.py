@@ -1,7 +1,8 @@
 """A few read-only pages over HTTP: metrics for a scraper, probes for a load balancer.
 
 Invariant: a connection carries one request of at most `HEAD_BYTES_MAX`, is answered once and closed; slow or surplus clients
-are cut, so this port costs its server no more than the time of one page."""
+are cut, so this port costs its server no more than the time of one page. A new connection takes the place of the oldest one, so
+clients that send no request do not keep out a probe, which sends it at once."""
 
 from __future__ import annotations
 
@@ -94,12 +95,13 @@ class HttpPages:
             made = HttpPage(b"the page could not be made; the log says why\n", status=500)
         return _response(made, with_body=method == "GET")
 
-    def opened(self, connection: _Connection) -> bool:
-        """False when there are too many connections."""
+    def opened(self, connection: _Connection) -> None:
+        """The oldest connection makes room for a new one."""
         if len(self._connections) >= CONNECTIONS_MAX:
-            return False
+            oldest = next(iter(self._connections))
+            self.closed(oldest)  # the loop reports its end later
+            oldest.cut()
         self._connections[connection] = None
-        return True
 
     def closed(self, connection: _Connection) -> None:
         self._connections.pop(connection, None)
@@ -117,10 +119,8 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's has no asyncio type
-        if self._owner.opened(self):
-            self._timer = asyncio.get_running_loop().call_later(PATIENCE_MS / 1000, self.cut)
-        else:
-            self.cut()
+        self._owner.opened(self)
+        self._timer = asyncio.get_running_loop().call_later(PATIENCE_MS / 1000, self.cut)
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None
