@@ -40,6 +40,8 @@ I32_MIN, I32_MAX = I32_RANGE.low, I32_RANGE.high
 
 FREELY_READ_BYTES = 64 * 1024
 """Headers up to this size are read whatever they contain."""
+DIALECT_BYTES_MAX = 16 * 1024
+"""A header that is not strict JSON is read only up to this size. Each byte takes about 1 us."""
 PIECES_MAX = 40_000
 """Limit of members and elements in a larger JSON header. Each takes up to 1 us, and 32,767 bytes of properties may be all
 commas."""
@@ -110,11 +112,13 @@ def _decode_json(header: memoryview, bounded: bool) -> RemotingCommand:
         pieces = sum(map(data.count, (b",", b"[", b"{")))
         if pieces > PIECES_MAX:
             return unread_header(JSON, header, f"a header of {len(data)} bytes in {pieces} pieces")
+    in_dialect = False
     try:
         fields = orjson.loads(header)
     except orjson.JSONDecodeError:
+        in_dialect = True
         try:
-            fields = fastjson.loads(header, dialect_max=FREELY_READ_BYTES)
+            fields = fastjson.loads(header, dialect_max=DIALECT_BYTES_MAX)
         except fastjson.FastJsonError as error:
             raise FrameError(f"header is not JSON: {error}") from None
     if type(fields) is not dict:
@@ -143,6 +147,7 @@ def _decode_json(header: memoryview, bounded: bool) -> RemotingCommand:
         _language(get("language")),
         _i32("version", get("version")),
         JSON,
+        in_dialect=in_dialect,
     )
 
 

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoting.command import JSON, ROCKETMQ, RemotingCommand
-from remoting.frame import BUFFER_BYTES_KEPT, FRAME_BYTES_MAX, HEADER_BYTES_MAX, FrameReader, encode
+from remoting.frame import BUFFER_BYTES_KEPT, FRAME_BYTES_MAX, HEADER_BYTES_MAX, START, FrameReader, encode
+from remoting.headercodec import DIALECT_BYTES_MAX
+from remoting.peer import BYTES_AT_ONCE, FRAMES_AT_ONCE
 
 JSON_HEADER = b'{"code":105,"opaque":7}'
 
@@ -307,3 +309,31 @@ def test_an_empty_key_and_an_empty_value_are_legal_in_the_binary_encoding() -> N
     data = frame(rocketmq_header(ext=entry(b"", b"") + entry(b"k", b"")), serialize_type=ROCKETMQ)
     (command,) = FrameReader().receive(data)
     assert command.ext == {"": "", "k": ""}
+
+
+def dialect_frame(header_bytes: int) -> bytes:
+    """A frame whose header is no strict JSON: its keys have no quotes."""
+    begin, end = b"{code:105,opaque:1,extFields:{", b"}}"
+    header = begin + b"a:1," * ((header_bytes - len(begin) - len(end)) // 4) + end
+    return START.pack(4 + len(header), len(header)) + header
+
+
+@pytest.mark.parametrize(("header_bytes", "most"), [(DIALECT_BYTES_MAX, 1), (1_000, 9), (100, 64)])
+def test_few_headers_that_are_slow_to_read_are_read_at_once(header_bytes: int, most: int) -> None:
+    reader, data, read = FrameReader(), dialect_frame(header_bytes) * 100, 0
+    while data:
+        buffer = reader.buffer()
+        count = min(len(buffer), len(data))
+        buffer[:count], data = data[:count], data[count:]
+        reader.taken(count)
+        while reader.has_more:
+            commands = reader.read(FRAMES_AT_ONCE, BYTES_AT_ONCE)
+            assert len(commands) <= most and reader.failure is None
+            read += len(commands)
+    assert read == 100
+
+
+def test_a_long_header_that_is_no_strict_json_ends_the_connection() -> None:
+    reader = FrameReader()
+    assert reader.receive(dialect_frame(DIALECT_BYTES_MAX + 8)) == []
+    assert reader.failure is not None and "not strict JSON" in str(reader.failure)
