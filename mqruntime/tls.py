@@ -1,8 +1,8 @@
 """TLS contexts from files that may change, and the network that uses them.
 
 Invariant: a connection is plain only if the settings allow it for its port and its other end; none becomes plain because TLS
-failed. A changed file counts once all files load together; until then the former contexts stay in use. Open connections
-stay open."""
+failed. A changed file counts once all files load together, unless less would be asked of the other end; until then the former
+contexts stay in use. Open connections stay open."""
 
 from __future__ import annotations
 
@@ -185,6 +185,10 @@ class TlsNetwork:
             if contexts.options.mode is not self.options.mode:
                 raise TlsUnusable(
                     "they would change the mode of open ports: restart, or put the certificate back"
+                )
+            if (key := contexts.options.asks_less_than(self.options)) is not None:
+                raise TlsUnusable(
+                    f"they would ask less of the other end, by {key}, as a half-written file may: restart if it is meant"
                 )
         except (SettingsError, TlsUnusable, OSError, RuntimeError, MemoryError) as error:
             if (there, str(error)) != self._reported:

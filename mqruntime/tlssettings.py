@@ -181,6 +181,20 @@ class TlsOptions:
     def is_used(self) -> bool:
         return self.connects or self.mode is not TlsMode.DISABLED
 
+    def asks_less_than(self, former: TlsOptions) -> str | None:
+        """The key by which less is asked of the other end than by `former`; None if nothing is. A half-written file may be
+        missing any line."""
+        asked = [ClientAuth.NONE, ClientAuth.OPTIONAL, ClientAuth.REQUIRE].index
+        if self.test_mode and not former.test_mode:
+            return "tls.test.mode.enable"
+        if asked(self.client_auth) < asked(former.client_auth):
+            return "tls.server.need.client.auth"
+        if former.checks_servers and not self.checks_servers:
+            return "tls.client.authServer"
+        if former.server_trust is not None and self.server_trust is None:
+            return "tls.client.trustCertPath"
+        return None
+
 
 FROM_BOTH_FILES = (
     "tls.test.mode.enable",

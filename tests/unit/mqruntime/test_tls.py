@@ -27,7 +27,7 @@ from mqruntime.tlsbounds import UNBOUNDED
 from mqruntime.tlsclient import context_from
 from mqruntime.tlsconnector import TlsConnector, connector_of_environment
 from mqruntime.tlsfiles import FILE_VARIABLE, TlsUnusable
-from mqruntime.tlssettings import TlsSettings
+from mqruntime.tlssettings import ClientAuth, TlsSettings
 from tests.support.pki import Pki
 
 HOST = "127.0.0.1"
@@ -683,6 +683,67 @@ def test_whatever_a_changed_file_says_the_next_good_one_counts(
         await ended(port)
 
     run(story())
+
+
+def test_a_file_cut_off_at_any_place_asks_no_less_of_the_other_end(
+    pki: Pki, run: Run, tmp_path: Path
+) -> None:
+    """Connections that are accepted while the port asks for no certificate may claim to be any server, as long as they last."""
+    whole = "".join(f"{line}\n" for line in pki.mutual() if not line.startswith("tls.server.mode"))
+    file = tmp_path / "tls.properties"
+    file.write_text(whole)
+
+    async def story() -> None:
+        found = network(["tls.server.mode=enforcing", f"tls.config.file={file}"])
+        port = await found.listen(Echo, HOST, 0, REMOTING)
+        for size in range(len(whole)):
+            file.write_text(whole[:size])
+            await found.look()
+            assert found.options.client_auth is ClientAuth.REQUIRE and found.options.server_trust == pki.ca
+        file.write_text(whole.replace("=require", "=optional"))
+        await found.look()
+        with pytest.raises(OSError):
+            await echoed(client_of(pki), port.port)
+        assert await echoed(alice(pki), port.port) == b"hello."
+        await ended(port)
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        (("need.client.auth=require", "need.client.auth=none"), "tls.server.need.client.auth"),
+        (("tls.server.need.client.auth=require\n", ""), "tls.server.need.client.auth"),
+        (("tls.client.trust", "#"), "tls.client.trustCertPath"),
+        (("tls.client.trust", "tls.client.authServer=false\ntls.client.trust"), "tls.client.authServer"),
+        (
+            ("need.client.auth=require", "need.client.auth=none\ntls.test.mode.enable=true"),
+            "tls.test.mode.enable",
+        ),
+    ],
+)
+def test_a_changed_file_that_asks_less_is_reported_and_not_used(
+    pki: Pki, run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture, change: tuple[str, str], key: str
+) -> None:
+    whole = "".join(f"{line}\n" for line in pki.mutual() if not line.startswith("tls.server.mode"))
+    file = tmp_path / "tls.properties"
+    file.write_text(whole)
+
+    async def story() -> None:
+        found = network(["tls.server.mode=enforcing", f"tls.config.file={file}"])
+        before = found.options
+        file.write_text(whole.replace(*change))
+        for _ in range(2):
+            await found.look()
+        assert (found.options, found.failed_reloads) == (before, 1)
+        file.write_text(f"{whole}\n")
+        await found.look()
+        assert found.reloads == 1
+
+    run(story())
+    [said] = [record for record in caplog.records if record.message == "changed TLS files not used"]
+    assert f"by {key}, " in str(said.fields["why"])  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", ["all.pem", "all.key", "ca.pem"])
