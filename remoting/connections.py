@@ -11,6 +11,7 @@ from collections.abc import Callable
 from mqruntime.clock import Clock
 from mqruntime.repeatedfailures import RepeatedFailures
 from nativepath import presence
+from remoting.bigbuffers import BigBuffers
 from remoting.command import RemotingCommand
 from remoting.deadlines import Deadlines
 from remoting.dispatch import RequestDispatcher
@@ -43,6 +44,7 @@ class Connections:
         self._deadlines = Deadlines(clock)
         self._turns = Turns(clock)
         self._reports = RepeatedFailures()
+        self._big = BigBuffers(limits.begun_bytes_max)
         self._dispatcher = RequestDispatcher(router, limits.running_max)
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
@@ -56,7 +58,8 @@ class Connections:
         sends = None
         if presence.native is not None and self._dispatcher.takes_sends:
             sends = presence.native.read_sends, self._dispatcher.deliver_sends
-        return Peer(self, self._limits, self._clock, self._deadlines, self._turns, sends, self._reports)
+        shared = self._turns, sends, self._reports, self._big
+        return Peer(self, self._limits, self._clock, self._deadlines, *shared)
 
     def opened(self, peer: Peer) -> None:
         self.peers[peer] = None

@@ -91,12 +91,22 @@ class FrameReader:
     def has_partial_frame(self) -> bool:
         return self._begin < self._end
 
-    def buffer(self) -> memoryview:
-        """The buffer for the next bytes, which is never empty. Bodies returned by `filled` become invalid."""
+    @property
+    def size(self) -> int:
+        """Of the buffer."""
+        return len(self._view)
+
+    def let_go(self) -> None:
+        """Release a big buffer if it is empty. Bodies that were returned become invalid."""
         if self._begin == self._end:
             self._begin = self._end = 0
             if len(self._view) > BUFFER_BYTES_KEPT:
                 self._view = memoryview(bytearray(BUFFER_BYTES_KEPT))
+
+    def buffer(self) -> memoryview:
+        """The buffer for the next bytes, which is never empty. Bodies returned by `filled` become invalid."""
+        if self._begin == self._end:
+            self.let_go()
         elif self._begin and len(self._view) - self._end < BUFFER_BYTES_FREE_MIN:
             rest = bytes(self._view[self._begin : self._end])
             self._view[: len(rest)] = rest

@@ -16,6 +16,9 @@ class Limits:
 
     frame_bytes_max: int = FRAME_BYTES_MAX
     header_bytes_max: int = HEADER_BYTES_MAX
+    begun_bytes_max: int = (
+        512 << 20
+    )  # of all connections together, in buffers of long frames that have not ended
     unsent_bytes_high: int = 1 << 20
     unsent_bytes_max: int = 64 << 20
     reads_on: bool = False  # for clients: if both ends stopped reading, neither would continue

@@ -18,10 +18,11 @@ from mqruntime.log import fields
 from mqruntime.peercertificate import NOT_ASKED, certificate_of
 from mqruntime.proxyheader import ClientAddress
 from mqruntime.repeatedfailures import RepeatedFailures
+from remoting.bigbuffers import BigBuffers
 from remoting.command import ONEWAY_BIT, Body, RemotingCommand
 from remoting.deadlines import Deadlines
 from remoting.errors import CallTimeout, ConnectionLost, FrameTooLong, NotSent
-from remoting.frame import FRAME_BYTES_MAX, FrameReader, encode
+from remoting.frame import BUFFER_BYTES_KEPT, FRAME_BYTES_MAX, FrameReader, encode
 from remoting.limits import Limits
 from remoting.turns import Turns
 
@@ -59,7 +60,7 @@ class Peer(asyncio.BufferedProtocol):
     `closed` is true as soon as nothing more can be sent. Handlers may keep their own facts about the connection in
     `attributes`. Connections that take turns with each other share one `turns`; by default a connection has its own. `sends`
     are the reader and the handler of received data that consists only of plain sends. `reports` limits the log lines about
-    one host."""
+    one host, `big` what buffers of long frames take together."""
 
     def __init__(
         self,
@@ -70,6 +71,7 @@ class Peer(asyncio.BufferedProtocol):
         turns: Turns | None = None,
         sends: tuple[ReadSends, Callable[[Peer, Sends], None]] | None = None,
         reports: RepeatedFailures | None = None,
+        big: BigBuffers | None = None,
     ) -> None:
         self.remote_address = self.own_host = ""
         self.certificate = NOT_ASKED
@@ -87,6 +89,8 @@ class Peer(asyncio.BufferedProtocol):
         self._reader = FrameReader(limits.frame_bytes_max, limits.header_bytes_max)
         self._sends = sends
         self._reports = reports or RepeatedFailures()
+        self._big = big
+        self._buffer_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._source: ClientAddress | None = None
         self._pending: dict[int, asyncio.Future[RemotingCommand]] = {}
@@ -249,6 +253,11 @@ class Peer(asyncio.BufferedProtocol):
             return "it does not read what is sent to it"
         return None
 
+    @property
+    def frame_begun_ms(self) -> int | None:
+        """When the present frame began; None between frames."""
+        return self._frame_begun_ms
+
     # for the event loop
 
     def forwarded_from(self, source: ClientAddress) -> None:
@@ -268,7 +277,21 @@ class Peer(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         buffer = self._reader.buffer()
         self._room = len(buffer)
+        if self._reader.size != self._buffer_bytes:
+            self._note_size()
         return buffer
+
+    def _let_go(self) -> None:
+        """Release a big buffer after its commands were handled."""
+        if self._reader.size > BUFFER_BYTES_KEPT:
+            self._reader.let_go()
+        if self._reader.size != self._buffer_bytes:
+            self._note_size()
+
+    def _note_size(self) -> None:
+        self._buffer_bytes = self._reader.size
+        if self._big is not None and not self.closed:
+            self._big.has(self, self._buffer_bytes)
 
     def buffer_updated(self, nbytes: int) -> None:
         if self.closed:
@@ -287,6 +310,7 @@ class Peer(asyncio.BufferedProtocol):
             if sends is not None:
                 self._frame_begun_ms = self.active_at_ms if self._reader.has_partial_frame else None
                 handle(self, sends)
+                self._let_go()
                 if not self._share.ends():
                     self._wait_for_turn()
                 return
@@ -323,6 +347,7 @@ class Peer(asyncio.BufferedProtocol):
         if reader.has_partial_frame and not reader.has_more and self._frame_begun_ms is None:
             self._frame_begun_ms = self.active_at_ms
         has_more_time = self._share.ends()
+        self._let_go()
         if reader.failure is not None and not self._left:
             self.cut(str(reader.failure))
         elif has_left or not has_more_time or self._is_held:
@@ -375,6 +400,8 @@ class Peer(asyncio.BufferedProtocol):
             return  # the connection was never made, or is already lost
         self.closed = True
         self._transport = None
+        if self._big is not None:
+            self._big.has(self, 0)
         self._has_room()
         pending, self._pending = self._pending, {}
         why = str(exc or self._cut_why or "closed by the other end")

@@ -10,6 +10,7 @@ from contextlib import suppress
 import pytest
 
 from mqruntime.log import FIELDS
+from remoting.bigbuffers import TOO_MUCH
 from remoting.frame import FrameReader
 from remoting.limits import Limits
 from tests.unit.remoting.conftest import Run
@@ -129,3 +130,23 @@ def test_connections_above_the_limit_are_refused(run: Run) -> None:
             assert (await made.call(ECHO, b"mine")).body == b"mine"
 
     run(story())
+
+
+def test_long_frames_that_do_not_end_take_a_bounded_memory_together(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with scene(Limits(begun_bytes_max=8 << 20)) as made:
+            begun = frames(request(ECHO, body=bytes(3 << 20)))[:-1]
+            held = []
+            for _ in range(8):
+                held.append(await raw(made, begun))
+                await held[-1][1].drain()
+                await asyncio.sleep(0.05)
+            whole = bytes(range(256)) * (12 << 10)
+            assert (await made.call(ECHO, whole, 60_000)).body == whole
+            for _, writer in held:
+                writer.close()
+
+    run(story())
+    assert set(cuts(caplog)) == {TOO_MUCH}
