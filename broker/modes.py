@@ -7,7 +7,7 @@ the mode are listed in tests/architecture/test_modes.py, with the reason."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from broker.access.control import guard_of
@@ -77,7 +77,7 @@ def replicated_log(
     replication = HAService(
         store,
         EpochFile(runtime.files, settings.store_path_epoch_file or EPOCH_FILE),
-        settings=settings.replication,
+        settings=replace(settings.replication, slave_role=broker_role(settings.broker_name)),
         clock=runtime.clock,
         network=runtime.network,
         host=settings.listens_on,

@@ -29,6 +29,7 @@ class HASettings:
     confirm_notice_ms: int = 100  # an idle slave gets a new confirm offset within this time
     connections_max: int = 64
     slave_host_check: bool = True  # accept a slave only from the host that it registered at the controllers
+    slave_role: str = ""  # of the certificates of slaves that have roles; any will do without it
     sync_from_last_file: bool = False  # syncFromLastFile
     async_learner: bool = False  # asyncLearner
     acks_flushed: bool = False  # allFlushInSyncStateSet: only data on disk counts and is acknowledged

@@ -16,6 +16,7 @@ from broker.role.replicatable import addresses_of
 from ha.master.admittance import LOOPBACK, newcomer_of
 from mqruntime.clock import Clock
 from mqruntime.log import fields
+from mqruntime.peercertificate import CONTROLLER
 from mqruntime.repeatedfailure import RepeatedFailure
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -52,7 +53,8 @@ class ControllerHosts:
         router.handlers[RequestCode.HAND_OVER] = partial(self._one, router.handlers[RequestCode.HAND_OVER])
 
     async def _one(self, serve: Handler, peer: Peer, command: RemotingCommand) -> Reply:
-        if not peer.certificate.speaks_for_one_of(self._addresses()):
+        certificate = peer.certificate
+        if not (certificate.may_be(CONTROLLER) and certificate.speaks_for_one_of(self._addresses())):
             return self._reject(peer, command, OTHER_CERTIFICATE)
         if self._checks_hosts and not await self._is_one(peer):
             return self._reject(peer, command, ELSEWHERE)

@@ -46,8 +46,8 @@ class Why(Enum):
         "network or through address translation, set haSlaveHostCheck=false on all brokers of the set"
     )
     OTHER_CERTIFICATE = (
-        "its certificate does not speak for the address that this id registered at the controllers; give that broker a "
-        "certificate with its host, or with rocketmq://HOST:PORT"
+        "its certificate does not speak for the address that this id registered at the controllers, or is for servers other "
+        "than brokers of this set; give that broker a certificate with its host, or with rocketmq://HOST:PORT"
     )
     NO_MEMBER = (
         "the group has no member of this id at this host; stop what runs there, or, if that is the member and it comes over "
@@ -101,8 +101,10 @@ Action = Admit | Refuse | Read
 class Admittance:
     """The authorisation. It lasts as long as the process, so a later mastership starts with the last table."""
 
-    def __init__(self, *, checks_hosts: bool) -> None:
+    def __init__(self, *, checks_hosts: bool, role: str = "") -> None:
+        """The certificates of slaves must have this `role`, if they have roles; any role will do without one."""
         self._checks_hosts = checks_hosts
+        self._role = role
         self._own_id = 0
         self._table: Table = {}
         self._waiting: dict[Newcomer, None] = {}  # in order of arrival, for the next read
@@ -142,7 +144,7 @@ class Admittance:
             registered = table.get(self._claimed_id(newcomer))
             why = Why.UNKNOWN_ID
             if registered is not None:
-                speaks = newcomer.certificate.speaks_for(registered.address)
+                speaks = self._speaks(newcomer.certificate, registered)
                 why = Why.ELSEWHERE if speaks else Why.OTHER_CERTIFICATE
             actions.append(Refuse(newcomer, why, registered.hosts if registered else frozenset()))
         return [*actions, *self._read_ended(now_ms)]
@@ -171,13 +173,17 @@ class Admittance:
         ids = (broker_id for broker_id, replica in self._table.items() if replica.address == newcomer.address)
         return next(ids, NOBODY)
 
+    def _speaks(self, certificate: PeerCertificate, replica: RegisteredReplica) -> bool:
+        may_be_slave = not self._role or certificate.may_be(self._role)
+        return may_be_slave and certificate.speaks_for(replica.address)
+
     def _id_of(self, newcomer: Newcomer) -> int | None:
         """The id as which the newcomer may be admitted; None if it may not."""
         broker_id = self._claimed_id(newcomer)
         replica = self._table.get(broker_id)
         if replica is None or broker_id == self._own_id:
             return None
-        if not newcomer.certificate.speaks_for(replica.address):
+        if not self._speaks(newcomer.certificate, replica):
             return None
         if not self._checks_hosts or newcomer.host in replica.hosts:
             return broker_id

@@ -69,13 +69,20 @@ class Gate:
     """The gate; a process has one gate for all of its masterships. `tasks` runs the reads."""
 
     def __init__(
-        self, replicas: ReplicaReader, *, checks_hosts: bool, clock: Clock, tasks: Tasks, counters: HACounters
+        self,
+        replicas: ReplicaReader,
+        *,
+        checks_hosts: bool,
+        role: str,
+        clock: Clock,
+        tasks: Tasks,
+        counters: HACounters,
     ) -> None:
         self._replicas = replicas
         self._clock = clock
         self._tasks = tasks
         self._counters = counters
-        self._admittance = Admittance(checks_hosts=checks_hosts)
+        self._admittance = Admittance(checks_hosts=checks_hosts, role=role)
         self._links: dict[Newcomer, WaitingLink] = {}
         self._newcomers: dict[WaitingLink, Newcomer] = {}
         self._refusals_logged: dict[str, RepeatedFailure] = {}  # by host, the newest last

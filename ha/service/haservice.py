@@ -163,6 +163,7 @@ class HAService:
         self._gate = Gate(
             replicas,
             checks_hosts=self._settings.slave_host_check,
+            role=self._settings.slave_role,
             clock=self._clock,
             tasks=self._tasks,
             counters=self.counters,

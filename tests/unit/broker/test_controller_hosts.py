@@ -111,6 +111,8 @@ def test_without_the_host_check_every_host_is_accepted(monkeypatch: pytest.Monke
             [("DNS", "one.example"), ("URI", "rocketmq://one.example:10911")],
             REFUSED,
         ),  # a broker beside the controller
+        ([("DNS", "one.example"), ("URI", "rocketmq:controller")], OK),
+        ([("DNS", "one.example"), ("URI", "rocketmq:broker/broker-a")], REFUSED),
         ([("DNS", "*.example")], REFUSED),
         ([], REFUSED),
     ],

@@ -46,7 +46,7 @@ TABLE = {1: at("10.0.0.1"), 2: at("10.0.0.2", "10.1.0.2")}
 
 def knowing(*, checks_hosts: bool = True) -> Admittance:
     """The core of broker 1, which read TABLE at time 0."""
-    admittance = Admittance(checks_hosts=checks_hosts)
+    admittance = Admittance(checks_hosts=checks_hosts, role="broker/broker-a")
     assert admittance.begin(1, 0) == [Read(0)]
     admittance.read_begins()
     assert admittance.table_read(TABLE, 0) == []
@@ -90,6 +90,10 @@ def test_an_unregistered_slave_is_refused_after_one_more_read(
         ([("URI", "rocketmq://10.0.0.2:10911")], True),
         ([("IP Address", "10.0.0.3")], False),
         ([("IP Address", "10.0.0.2"), ("URI", "rocketmq://10.0.0.2:10921")], False),
+        ([("IP Address", "10.0.0.2"), ("URI", "rocketmq:broker/broker-a")], True),
+        ([("IP Address", "10.0.0.2"), ("URI", "rocketmq:broker/broker-b")], False),
+        ([("IP Address", "10.0.0.2"), ("URI", "rocketmq:namesrv")], False),
+        ([("URI", "rocketmq://10.0.0.2:10911"), ("URI", "rocketmq:controller")], False),
         ([], False),
     ],
 )
