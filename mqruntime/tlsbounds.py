@@ -25,7 +25,10 @@ OPENSSL_BYTES_MAX = 100 << 10
 """OpenSSL's own limit."""
 
 
-UNBOUNDED = "this Python hides OpenSSL's functions: clients may send 100 KiB of certificates, and resume sessions of TLS 1.2"
+UNBOUNDED = (
+    "OpenSSL's functions are not reached in this Python: "
+    "clients may send 100 KiB of certificates, and resume sessions of TLS 1.2"
+)
 
 
 def bound(context: ssl.SSLContext) -> bool:
@@ -46,8 +49,10 @@ def bound(context: ssl.SSLContext) -> bool:
 
 @cache
 def _control() -> Any:
-    """The SSL_CTX_ctrl of the OpenSSL that Python's ssl uses; None if it is not to be found."""
-    if sys.implementation.name != "cpython" or not ssl.OPENSSL_VERSION.startswith("OpenSSL "):
+    """The SSL_CTX_ctrl of the OpenSSL that Python's ssl uses; None if it is not to be found, or for a Python whose contexts may
+    be laid out otherwise."""
+    is_known = sys.implementation.name == "cpython" and (3, 11) <= sys.version_info < (3, 15)
+    if not is_known or not ssl.OPENSSL_VERSION.startswith("OpenSSL "):
         return None
     import _ssl
 
