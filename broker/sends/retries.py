@@ -42,5 +42,6 @@ def retries_max(group: SubscriptionGroupConfig, asked: int | None, client_versio
 
 
 def retry_level(asked_level: int, reconsume_times: int) -> int:
-    """The delay level of the next try. If the client requests none, the level grows from try to try."""
-    return asked_level or FIRST_RETRY_LEVEL + reconsume_times
+    """The delay level of the next try. If the client requests none, the level grows from try to try. Senders choose the first
+    number of tries, which may be negative."""
+    return asked_level or FIRST_RETRY_LEVEL + max(reconsume_times, 0)

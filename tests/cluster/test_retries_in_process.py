@@ -202,3 +202,29 @@ def test_a_send_back_is_answered_after_replication_and_refused_by_a_slave() -> N
                 assert not result.acknowledged, "the client waits as long as the master"
 
         cluster.run(scenario())
+
+
+@pytest.mark.parametrize("tries", [-3, -(2**31), 2**31 - 1])
+def test_no_number_of_tries_that_a_sender_chose_stops_the_broker(tries: int) -> None:
+    with World(9) as world:
+        cluster = Cluster(world, 1, minInSyncReplicas=1)
+        cluster.start_up()
+        sent = {
+            "a": "PG", "b": "orders", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1795000000000", "h": "0", "i": "",
+            "j": str(tries), "k": "false", "m": "false",
+        }  # fmt: skip
+        address = cluster.app(cluster.master).address
+        reply = cluster.run(cluster.ask(address, RequestCode.SEND_MESSAGE_V2, sent, b"bad"))
+        assert reply.code == 0
+
+        async def scenario() -> None:
+            async with cluster.client() as client:
+                (message,) = await wait_for(client, "orders")
+                answer = await client.remoting.call(address, send_back("CG", message))
+                assert answer.code == (0 if tries < 0 else ResponseCode.SYSTEM_ERROR)
+                if tries < 0:
+                    (again,) = await wait_for(client, "%RETRY%CG")
+                    assert again.body == b"bad"
+
+        cluster.run(scenario())
+        assert cluster.masters == [cluster.master]

@@ -85,4 +85,4 @@ def test_retries_are_bounded_by_the_group_or_by_a_newer_client() -> None:
         3,
         16,
     ]
-    assert [retry_level(*asked) for asked in ((0, 0), (0, 15), (5, 2))] == [3, 18, 5]
+    assert [retry_level(*asked) for asked in ((0, 0), (0, 15), (5, 2), (0, -9))] == [3, 18, 5, 3]
