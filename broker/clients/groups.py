@@ -282,6 +282,16 @@ class ConsumerGroups:
         found = (them[client_id] for them in self._producers.values() if client_id in them)
         return next((client for client in found if user is None or client.caller.user == user), None)
 
+    def connected(self, client_id: str) -> GroupClient | None:
+        """The client with this id, of any group; None if none is connected."""
+        known = self._clients.get(client_id)
+        return None if known is None or known.peer.closed else known
+
+    def ids_over(self, peer: Peer) -> set[str]:
+        """The ids of the clients whose heartbeats came over `peer`."""
+        joined = self._joined.get(peer, _Joined())
+        return {client_id for _, client_id in (*joined.as_producer, *joined.as_consumer)}
+
     def subscription(self, group: str, topic: str) -> Subscription | None:
         found = self._groups.get(group)
         return found.subscriptions.get(topic) if found else None

@@ -5,7 +5,8 @@ requests identify the client. If a former master passed the requests on, the rou
 
 Invariant: for one client id the producer's connection has priority over the connection of a request. At most `ASKED_MAX`
 clients are known only by their requests, each while its connection is open. Replies to requests of one user go to no other, as
-long as the client is among the `ASKED_MAX` that asked last."""
+long as the client is among the `ASKED_MAX` that asked last. A reply names no user. So an id belongs to the user who asked with
+it first, and a connected client's id to the client's user; if these differ, replies go to nobody."""
 
 from __future__ import annotations
 
@@ -47,14 +48,24 @@ class Requesters:
         self._ids: dict[Peer, dict[str, None]] = {}
         self._former: dict[Peer, None] = {}
 
+    def why_not(self, client_id: str, peer: Peer, request: RemotingCommand) -> str | None:
+        """Why a request over `peer` may not name this client: the id is another user's, who would get the reply. None if it
+        may. A client that has an id of its own may repeat requests of others, who get the replies."""
+        if self._asked.get(client_id) is peer or not self._is_others(client_id, self._signer(peer, request)):
+            return None
+        own = self._clients.ids_over(peer)
+        if own and client_id not in own:
+            return None
+        return f"another user asks with the client id {client_id}; connect with another id"
+
     def asked(self, client_id: str, peer: Peer, request: RemotingCommand) -> None:
-        """Record a request of the client over `peer`, which may not be checked yet. A request of another user than the client's
-        first one is not recorded."""
+        """Record a request of the client over `peer`, which may not be checked yet. A request that names a client of another
+        user is not recorded."""
         before = self._asked.get(client_id)
         if before is peer or len(client_id) > NAME_LENGTH_MAX:
             return
         user = self._signer(peer, request)
-        if user is None or self._users.get(client_id, user) != user:
+        if user is None or self._is_others(client_id, user):
             return
         self._users[client_id] = user
         if len(self._users) > ASKED_MAX:
@@ -80,7 +91,10 @@ class Requesters:
 
     def find(self, client_id: str, *, own: bool = False) -> Peer | None:
         """The connection to a client; with `own` only the client's own connection. None if it is not known."""
-        client = self._clients.producer(client_id, self._users.get(client_id))
+        user, connected = self._users.get(client_id), self._clients.connected(client_id)
+        if user is not None and connected is not None and connected.caller.user != user:
+            return None
+        client = self._clients.producer(client_id, user)
         if client is not None:
             return client.peer
         peer = self._asked.get(client_id)
@@ -93,6 +107,12 @@ class Requesters:
     def former(self) -> list[Peer]:
         """The connections of former masters, newest first."""
         return list(reversed(self._former))
+
+    def _is_others(self, client_id: str, user: str | None) -> bool:
+        """Whether the id belongs to another user."""
+        connected = self._clients.connected(client_id)
+        owners = {self._users.get(client_id, user), user if connected is None else connected.caller.user}
+        return owners != {user}
 
     def _forget(self, client_id: str) -> None:
         self._ids[self._asked.pop(client_id)].pop(client_id)

@@ -108,6 +108,7 @@ class SendProcessor:
                 if refusal is not None:
                     raise refusal
                 request = read_send_request(command.code, command.ext)
+                self._check_requester(request, peer, command)
                 message, uniq_key = self._admission.message(request, command, born_host)
             except ClientRefused as refused:
                 answers[number] = refused.reply_to(command)
@@ -129,6 +130,13 @@ class SendProcessor:
             if self._latencies is not None:
                 self._latencies.answered_at_once(commands, replies, peer.active_at_ms)
             peer.send(replies)
+
+    def _check_requester(self, request: SendRequest, peer: Peer, command: RemotingCommand) -> None:
+        """Check that the reply to this request would not go to another user. Raises ClientRefused."""
+        if self._requesters is not None and (client_id := request.asks_reply_for):
+            why = self._requesters.why_not(client_id, peer, command)
+            if why is not None:
+                raise ClientRefused(ResponseCode.NO_PERMISSION, why)
 
     def _store(
         self,

@@ -149,6 +149,57 @@ def test_replies_go_to_the_user_who_asked_even_if_the_client_is_gone(cluster: Gu
     cluster.run(play())
 
 
+@pytest.mark.parametrize("beats", [True, False])
+def test_who_asks_first_with_another_users_client_id_gets_no_reply_of_that_user(
+    cluster: GuardedCluster, beats: bool
+) -> None:
+    """With heartbeats the id is known to be alice's. Without them mallory came first, and alice gets to know that at once."""
+    hers: list[RemotingCommand] = []
+    mallorys: list[RemotingCommand] = []
+    cluster.allow(ALICE, ("Topic:*", ["Pub"]))
+    cluster.allow(MALLORY, ("Topic:mine", ["Pub"]))
+
+    async def play() -> None:
+        async with cluster.client(router(hers)) as own, cluster.client(router(mallorys)) as spy:
+            if beats:
+                assert await beat(cluster, own, ALICE, "askers") == 0
+            first = question_of(ID) | {"b": "mine"}
+            code = (await call(cluster, spy, MALLORY, Code.SEND_MESSAGE_V2, first, b"?")).code
+            assert code == (ResponseCode.NO_PERMISSION if beats else 0)
+            asked = await call(cluster, own, ALICE, Code.SEND_MESSAGE_V2, question_of(ID), b"?")
+            assert asked.code == (0 if beats else ResponseCode.NO_PERMISSION)
+            if not beats:
+                assert await beat(cluster, own, ALICE, "askers") == 0
+            async with cluster.client() as replying:
+                answer = await call(cluster, replying, ALICE, Code.SEND_REPLY_MESSAGE_V2, reply_to(ID), b"!")
+                assert answer.code == (0 if beats else ResponseCode.SYSTEM_ERROR)
+
+    cluster.run(play())
+    assert (len(hers), len(mallorys)) == (int(beats), 0)
+
+
+def test_a_client_may_repeat_the_request_of_another_user_who_gets_the_reply(cluster: GuardedCluster) -> None:
+    hers: list[RemotingCommand] = []
+    mallorys: list[RemotingCommand] = []
+    cluster.allow(ALICE, ("Topic:*", ["Pub"]))
+    cluster.allow(MALLORY, ("Topic:mine", ["Pub"]))
+
+    async def play() -> None:
+        async with cluster.client(router(hers)) as own, cluster.client(router(mallorys)) as passing:
+            assert await beat(cluster, own, ALICE, "askers") == 0
+            body = HeartbeatData("another id", [ProducerData("routers")], []).encode()
+            assert (await call(cluster, passing, MALLORY, Code.HEART_BEAT, None, body)).code == 0
+            again = question_of(ID) | {"b": "mine"}
+            asked = await call(cluster, passing, MALLORY, Code.SEND_MESSAGE_V2, again, b"?")
+            assert asked.code == 0
+            async with cluster.client() as replying:
+                answer = await call(cluster, replying, ALICE, Code.SEND_REPLY_MESSAGE_V2, reply_to(ID), b"!")
+                assert answer.code == 0
+
+    cluster.run(play())
+    assert (len(hers), len(mallorys)) == (1, 0)
+
+
 @pytest.mark.parametrize("topic", [HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, "rmq_sys_wheel_timer"])
 def test_a_topic_with_messages_of_all_users_must_be_named(cluster: GuardedCluster, topic: str) -> None:
     cluster.allow(ALICE, ("*", ["All"]), ("Topic:*", ["All"]), ("Topic:RMQ_*", ["All"]))
