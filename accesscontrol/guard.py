@@ -78,6 +78,10 @@ class Access(Protocol):
         """Why the sender does not have this right, too, which depends on what the request finds; None if they have it."""
         ...
 
+    def recheck(self, peer: Peer, request: RemotingCommand) -> RemotingCommand | None:
+        """The reply that refuses a request that has waited after it was accepted; None if it may be served now."""
+        ...
+
     def sees_passwords(self, request: RemotingCommand) -> bool: ...
 
     def is_super(self, request: RemotingCommand) -> bool:
@@ -100,6 +104,9 @@ class OpenAccess:
     """Without access control everybody may do everything, except see passwords."""
 
     def why_not(self, peer: Peer, request: RemotingCommand, need: Need) -> str | None:
+        return None
+
+    def recheck(self, peer: Peer, request: RemotingCommand) -> RemotingCommand | None:
         return None
 
     def sees_passwords(self, request: RemotingCommand) -> bool:
@@ -230,13 +237,12 @@ class AccessGuard:
         if not self._authorizes or request.code in self._open_codes | self._signed_codes:
             return None
         name = request.ext.get(ACCESS_KEY, "")
-        user = self._user(name)
-        if user is None or not user.is_super:
-            try:
+        try:
+            if not self._enabled(name).is_super:
                 self._check_right(name, need, self._host_of(peer, request))
-            except AccessDenied as refused:
-                self.audit.refused(peer, request, name, refused.kind, str(refused))
-                return str(refused)
+        except AccessDenied as refused:
+            self.audit.refused(peer, request, name, refused.kind, str(refused))
+            return str(refused)
         return None
 
     def sees_passwords(self, request: RemotingCommand) -> bool:
@@ -311,13 +317,18 @@ class AccessGuard:
         name = request.ext.get(ACCESS_KEY)
         if not name:
             raise AccessDenied("unsigned", "username cannot be null.")
+        user = self._enabled(name)
+        if not is_signed(request, user.secret_key, is_passed_on=self._is_passed_on(peer)):
+            raise AccessDenied("wrong signature", "check signature failed.")
+        return user
+
+    def _enabled(self, name: str) -> KnownUser:
+        """Raises AccessDenied, with upstream's remarks."""
         user = self._user(name)
         if user is None:
             raise AccessDenied("unknown user", f"User:{name} is not found.")
         if not user.is_enabled:
             raise AccessDenied("disabled user", f"User:{name} is disabled.")
-        if not is_signed(request, user.secret_key, is_passed_on=self._is_passed_on(peer)):
-            raise AccessDenied("wrong signature", "check signature failed.")
         return user
 
     def _user(self, name: str) -> KnownUser | None:

@@ -223,6 +223,7 @@ class Requests:
             totals=self.totals,
             latencies=self.latencies,
             elsewhere=lambda peer, command: self.router.handlers[command.code](peer, command),
+            recheck=self.access.recheck,
         )
         self.router.add(RequestCode.PULL_MESSAGE, pulls.handle)
         self.router.add(RequestCode.LITE_PULL_MESSAGE, pulls.handle)
@@ -347,6 +348,7 @@ class Requests:
             clock=parts.clock,
             stores=lambda: settings.store_reply_message_enable,
             totals=self.totals,
+            recheck=self.access.recheck,
         )
         replies.add_to(self.router)
 

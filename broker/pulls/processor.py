@@ -122,8 +122,10 @@ class PullProcessor:
         totals: Totals | None = None,
         latencies: Latencies | None = None,
         elsewhere: Callable[[Peer, RemotingCommand], Handled] | None = None,
+        recheck: Callable[[Peer, RemotingCommand], RemotingCommand | None] = lambda peer, command: None,
     ) -> None:
-        """When this broker serves no readers any more, `elsewhere` answers a pull or passes it on."""
+        """When this broker serves no readers any more, `elsewhere` answers a pull or passes it on. `recheck` returns the
+        refusal of a pull that waited; None if its client may still send it."""
         self._store = store
         self._admission = admission
         self._direction = direction
@@ -137,6 +139,7 @@ class PullProcessor:
         self._totals = totals
         self._latencies = latencies
         self._elsewhere = elsewhere or self.handle
+        self._recheck = recheck
         self._in_slices = InSlices(tasks)
         self._waking = InSlices(tasks)
         self._grown: OrderedDict[tuple[str, int], int] = OrderedDict()
@@ -201,13 +204,14 @@ class PullProcessor:
     async def _after_asking(
         self, peer: Peer, command: RemotingCommand, arrived_ms: int, asking: asyncio.Task[None]
     ) -> RemotingCommand | None:
-        """Answer a pull after its client was asked for its subscriptions. The role may have changed meanwhile. None if there is
-        no answer now: the pull is held, or the connection has ended."""
+        """Answer a pull after its client was asked for its subscriptions. The role and the client's rights may have changed
+        meanwhile. None if there is no answer now: the pull is held, or the connection has ended."""
         await asyncio.wait([asking])
         if peer.closed:
             return None
         if self._admission.serves_reads:
-            handled = self._handle(peer, command, arrived_ms, asked=True)
+            refusal = self._recheck(peer, command)
+            handled = refusal or self._handle(peer, command, arrived_ms, asked=True)
         else:
             handled = self._elsewhere(peer, command)
         return await handled if inspect.isawaitable(handled) else handled

@@ -40,7 +40,8 @@ PUSHING_BYTES_MAX = 64 << 20
 
 class Replies:
     """The handlers of SEND_REPLY_MESSAGE (324) and SEND_REPLY_MESSAGE_V2 (325). `stores` returns whether replies are also
-    stored, in the topic that they name."""
+    stored, in the topic that they name. `recheck` returns the refusal of a reply that waited for the requesting client; None if
+    its client may still send it."""
 
     def __init__(
         self,
@@ -52,6 +53,7 @@ class Replies:
         clock: Clock,
         stores: Callable[[], bool],
         totals: Totals | None = None,
+        recheck: Callable[[Peer, RemotingCommand], RemotingCommand | None] = lambda peer, command: None,
     ) -> None:
         self._log = log
         self._admission = admission
@@ -59,6 +61,7 @@ class Replies:
         self._requesters = requesters
         self._clock = clock
         self._stores = stores
+        self._recheck = recheck
         self._totals = totals
         self._pushing = 0
         self._pushing_bytes = 0
@@ -87,7 +90,7 @@ class Replies:
         code = ResponseCode.SUCCESS if why is None else ResponseCode.SYSTEM_ERROR
         placed = {"msgId": "0", "queueId": str(request.queue_id), "queueOffset": "0"} if why is None else {}
         answer = command.reply(code, why, {**placed, **REPLY_PROPERTIES})
-        if not self._stores() or self._gate.refusal() is not None:
+        if not self._stores() or self._gate.refusal() is not None or self._recheck(peer, command) is not None:
             return answer
         return self._store(peer, command, request, message, answer)
 

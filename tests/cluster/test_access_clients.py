@@ -11,12 +11,13 @@ import pytest
 from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
 from mqclient.message import StoredMessage
 from mqclient.transactions import TransactionState
-from remoting.bodies.heartbeats import HeartbeatData, ProducerData
+from remoting.bodies.heartbeats import ConsumerRunningInfo, HeartbeatData, ProducerData, SubscriptionData
 from remoting.codes import RequestCode as Code
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.admin import UnregisterClientHeader
 from remoting.headers.offsets import GetMaxOffsetHeader
+from remoting.headers.pull import SYS_FLAG_SUSPEND, PullMessageHeader
 from remoting.router import Router
 from remoting.signing import Credentials, Signer
 from simulation.kernel.world import World
@@ -198,6 +199,62 @@ def test_a_client_may_repeat_the_request_of_another_user_who_gets_the_reply(clus
 
     cluster.run(play())
     assert (len(hers), len(mallorys)) == (1, 0)
+
+
+def deny(cluster: GuardedCluster, resource: str) -> None:
+    cluster.allow(MALLORY, (resource, ["All"]), decision="Deny")
+
+
+def slow(code: int, wait_s: float, body: bytes | None = None) -> Router:
+    """The requests of this code to a client are answered late."""
+
+    async def answer(peer: Any, command: RemotingCommand) -> RemotingCommand:
+        await asyncio.sleep(wait_s)
+        return command.reply(body=body)
+
+    router = Router()
+    router.add(code, answer)
+    return router
+
+
+def test_a_pull_is_checked_again_after_its_client_was_asked_for_subscriptions(
+    cluster: GuardedCluster,
+) -> None:
+    cluster.allow(MALLORY, ("Topic:orders", ["Sub"]), ("Group:spies", ["Sub"]))
+    cluster.send_as(ALICE)
+    info = ConsumerRunningInfo(subscription_set=[SubscriptionData("orders")]).encode()
+    header = PullMessageHeader("spies", "orders", 0, 0, 32, SYS_FLAG_SUSPEND, 0, 600_000, sub_version=0)
+    codes: list[int] = []
+
+    async def pull() -> None:
+        async with cluster.client(slow(Code.GET_CONSUMER_RUNNING_INFO, 0.9, info)) as spy:
+            codes.append((await call(cluster, spy, MALLORY, Code.PULL_MESSAGE, header, None)).code)
+
+    pulling = cluster._client_node.spawn(pull())
+    cluster.world.run_for_ms(300)
+    deny(cluster, "Topic:orders")
+    cluster.run(asyncio.wait_for(pulling, 20))
+    assert codes == [ResponseCode.NO_PERMISSION]
+
+
+def test_a_reply_is_not_stored_once_the_right_is_revoked(cluster: GuardedCluster) -> None:
+    replies = "DefaultCluster_REPLY_TOPIC"
+    cluster.allow(MALLORY, (f"Topic:{replies}", ["Pub"]))
+    codes: list[int] = []
+
+    async def reply() -> None:
+        async with cluster.client(slow(Code.PUSH_REPLY_MESSAGE_TO_CLIENT, 8)) as spy:
+            assert await beat(cluster, spy, MALLORY, "askers") == 0
+            codes.append(
+                (await call(cluster, spy, MALLORY, Code.SEND_REPLY_MESSAGE_V2, reply_to(ID), b"!")).code
+            )
+
+    replying = cluster._client_node.spawn(reply())
+    cluster.world.run_for_ms(500)
+    deny(cluster, f"Topic:{replies}")
+    cluster.run(asyncio.wait_for(replying, 20))
+    assert codes == [0], "the client got it before"
+    assert cluster.app(cluster.master).store.max_queue_offset(replies, 0) == 0
 
 
 @pytest.mark.parametrize("topic", [HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, "rmq_sys_wheel_timer"])

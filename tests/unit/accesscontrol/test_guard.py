@@ -446,11 +446,14 @@ def test_a_right_that_depends_on_what_a_request_finds() -> None:
     assert scene.guard.why_not(peer, request(READ, None), orders) is not None
     assert scene.guard.why_not(peer, request(READ, ROOT), clicks) is None
     assert scene.audit.refusals.total() == 2
+    scene.users.put(KnownUser("alice", b"wonderland", is_enabled=False))
+    assert scene.guard.why_not(peer, request(READ), orders) == "User:alice is disabled."
 
 
 def test_without_access_control_all_is_open_but_passwords() -> None:
     access, peer = OpenAccess(), ClientPeer().peer
     assert access.why_not(peer, request(READ, None), Need(Kind.TOPIC, "t", (Action.GET,))) is None
+    assert access.recheck(peer, request(READ, None)) is None
     assert access.is_super(request(READ, None))
     assert not access.sees_passwords(request(READ, ROOT))
 
