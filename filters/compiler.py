@@ -95,6 +95,7 @@ class _Maker:
         )
         exec(compile(source, "<filter>", "exec"), self._constants)  # noqa: S102 - no text of the expression is in it
         judged: PropertyFilter = self._constants["judged"]
+        judged.__dict__["conditions"] = self._conditions  # for those who limit what filters cost
         return judged
 
     def _reads(self, part: Node) -> Iterable[Source]:

@@ -6,12 +6,15 @@ Invariant: a string that the Java method rejects raises NotComparable; nothing e
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from math import copysign
 
 from filters.errors import NotComparable
 
 SURE_DIGITS = 9  # any number with so many digits is an Integer
 DIGITS_MAX = 4_000  # more digits cannot be a number of 64 bits, unless most are zeros of another script
+LONG = 64
+"""The numbers of the last longer texts are kept, because each condition of an expression parses them again."""
 DOUBLE = re.compile(
     r"[+-]?(?:NaN|Infinity"
     r"|(?P<decimal>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?"
@@ -24,18 +27,18 @@ PLAIN = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 def int_of(text: str) -> int:
     if len(text) <= SURE_DIGITS and text.isascii() and text.isdigit():
         return int(text)
-    return _whole(text, 31)
+    return _whole(text, 31) if len(text) <= LONG else _long_whole(text, 31)
 
 
 def long_of(text: str) -> int:
     if len(text) <= SURE_DIGITS and text.isascii() and text.isdigit():
         return int(text)
-    return _whole(text, 63)
+    return _whole(text, 63) if len(text) <= LONG else _long_whole(text, 63)
 
 
 def _whole(text: str, bits: int) -> int:
     digits = text[1:] if text[:1] in ("+", "-") else text
-    if not digits.isdecimal() or max(digits) > "\uffff":
+    if not digits.isdecimal() or not (digits.isascii() or max(digits) <= "\uffff"):
         raise NotComparable(text)
     digits = digits.lstrip("0") or "0"
     if len(digits) > DIGITS_MAX:
@@ -46,7 +49,14 @@ def _whole(text: str, bits: int) -> int:
     return value
 
 
+_long_whole = lru_cache(maxsize=8)(_whole)
+
+
 def double_of(text: str) -> float:
+    return _double_of(text) if len(text) <= LONG else _long_double(text)
+
+
+def _double_of(text: str) -> float:
     if PLAIN.fullmatch(text):
         return float(text)
     text = text.strip(TRIMMED)
@@ -59,6 +69,9 @@ def double_of(text: str) -> float:
         return float.fromhex(text.rstrip("fFdD") if text[-1] in "fFdD" else text)
     except OverflowError:
         return copysign(float("inf"), -1 if text[0] == "-" else 1)
+
+
+_long_double = lru_cache(maxsize=8)(_double_of)
 
 
 def order(left: float, right: float) -> int:

@@ -140,8 +140,8 @@ class PullProcessor:
         self._latencies = latencies
         self._elsewhere = elsewhere or self.handle
         self._recheck = recheck
-        self._in_slices = InSlices(tasks)
-        self._waking = InSlices(tasks)
+        self._in_slices = InSlices(tasks, clock)
+        self._waking = InSlices(tasks, clock)
         self._grown: OrderedDict[tuple[str, int], int] = OrderedDict()
         """The ends of the queues whose pulls must be woken."""
         self.found = 0

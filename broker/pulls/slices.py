@@ -10,17 +10,20 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 
+from mqruntime.clock import Clock
 from mqruntime.tasks import Tasks
 
-SLICE = 100
-"""The number of answers to pulls in a slice. An answer is a read and a write, which take about 0.1 ms at most."""
+SLICE, SLICE_US = 100, 5_000
+"""The number of answers to pulls in a slice. An answer is a read and a write, which take about 0.1 ms. With a filter by
+properties a read may take 30 ms, so no further step begins after SLICE_US."""
 
 
 class InSlices:
     """The work. `tasks` runs the part after the first slice."""
 
-    def __init__(self, tasks: Tasks) -> None:
+    def __init__(self, tasks: Tasks, clock: Clock) -> None:
         self._tasks = tasks
+        self._clock = clock
         self._work: deque[Iterator[object]] = deque()
         self._rest: asyncio.Task[None] | None = None
 
@@ -48,10 +51,12 @@ class InSlices:
 
     def _slice(self) -> bool:
         """Do one slice. Returns whether work may be left."""
-        steps_left = SLICE
+        steps_left, end_us = SLICE, self._clock.work_us() + SLICE_US
         while self._work:
             for _ in islice(self._work[0], steps_left):
                 steps_left -= 1
+                if self._clock.work_us() >= end_us:
+                    return True
             if not steps_left:
                 return True
             self._work.popleft()

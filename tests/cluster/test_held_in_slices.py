@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pytest
 
 from broker.pulls.held import HeldPulls
 from broker.pulls.processor import PullProcessor
+from broker.pulls.slices import InSlices
 from messagestore.messages import GetResult, QueueGrew
+from mqruntime.tasks import Tasks
 from remoting.codes import ResponseCode
 from simulation.kernel.world import World
 from tests.cluster.brokerset import Cluster
+from tests.support.doubles import ManualClock
 from tests.support.pullbench import HOLD, Bench, ScriptedQueues, pull
 from tests.support.recordingpeer import RecordingPeer
 
@@ -304,6 +307,27 @@ def test_pulls_in_many_queues_of_a_reset_group_are_answered_in_slices() -> None:
     counts, bench = asyncio.run(scenario())
     assert sorted(set(counts)) == [100, 200, 250]
     assert {reply.remark for reply in bench.peer.replies} == {"OFFSET_RESET"}
+
+
+def test_a_slice_ends_early_if_its_steps_take_long() -> None:
+    async def scenario() -> list[int]:
+        clock, done, seen = ManualClock(), 0, []
+        slices = InSlices(Tasks(lambda error: None), clock)
+
+        def work() -> Iterator[None]:
+            nonlocal done
+            for _ in range(7):
+                done += 1
+                clock.ms += 2
+                yield
+
+        slices.do(work())
+        while slices.goes_on:
+            seen.append(done)
+            await asyncio.sleep(0)
+        return [*seen, done]
+
+    assert sorted(set(asyncio.run(scenario()))) == [3, 6, 7]
 
 
 @pytest.mark.parametrize("slave_reads", [False, True])

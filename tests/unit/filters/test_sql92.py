@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -169,3 +171,17 @@ def test_any_text_and_properties_raise_only_filter_errors(expression: str, prope
 def test_positions_in_bit_maps_equal_upstreams() -> None:
     assert bit_positions("GroupA", "TopicA") == [29, 107, 11]
     assert bit_positions("GroupB", "TopicA") == [103, 32, 24]
+
+
+@pytest.mark.parametrize(
+    "condition", ["a > {}", "a > 9876543210{}", "a > 1.5{}", "a CONTAINS '%s{}'" % ("x" * 99)]
+)
+def test_many_conditions_on_a_long_value_take_little_time(condition: str) -> None:
+    judged = compiled(" OR ".join(condition.format(number) for number in range(250)))
+    began = time.process_time()
+    assert not judged(stored(a="0" * 32_000))
+    assert time.process_time() - began < 0.06, "with a parse for each condition 0.16 s"
+
+
+def test_a_filter_names_its_conditions() -> None:
+    assert [compiled(each).__dict__["conditions"] for each in ("a > 1", "a > 1 AND b = 'x'")] == [1, 2]

@@ -94,6 +94,8 @@ async def test_one_response_scans_a_limited_number_of_property_bytes(
     )
     read = await store.read_matching(*QUEUE, 1, 32, 1 << 20, wanted)
     assert (numbers(read), read.next_begin_offset) == ([4], 5)
+    monkeypatch.setitem(wanted.__dict__, "conditions", 24)
+    assert got(store, 1).next_begin_offset == 2, "24 conditions read them three times more"
     await store.stop()
 
 
