@@ -26,6 +26,9 @@ from remoting.headers.admin import ConsumeStatsInBrokerHeader, GetConsumeStatsHe
 from remoting.peer import Peer
 from remoting.router import Router
 
+QUEUES_A_TURN = 1_000
+"""A topic may have 65,536 queues, each of which takes up to 8 us."""
+
 
 class ProgressRequests:
     """The handlers."""
@@ -58,7 +61,7 @@ class ProgressRequests:
     async def _of_one(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = GetConsumeStatsHeader.from_ext(command.ext)
         group = header.consumer_group
-        wanted = [name for name in (header.topic_list or "").split(";") if name] or (
+        wanted = list(dict.fromkeys(name for name in (header.topic_list or "").split(";") if name)) or (
             [header.topic]
             if header.topic
             else await self._bulk.get((command.code, group), lambda: self._offsets.topics_of(group))
@@ -79,7 +82,6 @@ class ProgressRequests:
                 if topic is None or left or (ordered_only and not topic.order):
                     continue
                 stats = await self._stats(group, [name])
-                await yield_to_loop()
                 each.append(stats)
                 rows = stats.offset_table.values()
                 found.total_diff += sum(row.broker_offset - row.consumer_offset for row in rows)
@@ -91,11 +93,14 @@ class ProgressRequests:
         for name in names:
             topic = self._topics.find(name)
             for queue_id in range(topic.read_queue_nums if topic else 0):
+                if queue_id % QUEUES_A_TURN == QUEUES_A_TURN - 1:
+                    await yield_to_loop()
                 end = max(store.max_queue_offset(name, queue_id), 0)
                 done = self._offsets.find(group, name, queue_id) or 0
                 last_ms = max(await store.store_time_at(name, queue_id, done - 1), 0) if done > 0 else 0
                 queue = MessageQueue(name, self._broker_name, queue_id)
                 stats.offset_table[queue] = OffsetWrapper(end, done, done, last_ms)
+            await yield_to_loop()
             stats.consume_tps += self._recent.per_second("GROUP_GET_NUMS", f"{name}@{group}", now_ms)
         return stats
 
@@ -104,10 +109,11 @@ class ProgressRequests:
         topic = self._topics.find(header.topic)
         if topic is None:
             return command.reply(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
-        spans = [
-            await self._time_span(header.group, header.topic, queue_id)
-            for queue_id in range(topic.write_queue_nums)
-        ]
+        spans: list[QueueTimeSpan] = []
+        for queue_id in range(topic.write_queue_nums):
+            if queue_id % QUEUES_A_TURN == QUEUES_A_TURN - 1:
+                await yield_to_loop()
+            spans.append(await self._time_span(header.group, header.topic, queue_id))
         return command.reply(body=QueueTimeSpans(spans).encode())
 
     async def _time_span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:

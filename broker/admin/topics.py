@@ -6,6 +6,7 @@ from functools import partial
 
 from broker.admin.attributes import AttributesRefused, changes_in, with_changes
 from broker.admin.lists import named, why_not_deleted
+from broker.admin.progress import QUEUES_A_TURN
 from broker.clients.refusals import ClientRefused, check_topic_name
 from broker.metrics.recent import RecentTotals
 from broker.neighbours.agreement import MetadataReplication
@@ -13,6 +14,7 @@ from broker.settings.clients import TOPIC_QUEUES_MAX
 from broker.tables.tables import Tables
 from messagestore.store.brokerstore import BrokerStore
 from mqruntime.clock import Clock
+from mqruntime.slices import yield_to_loop
 from remoting.bodies.body import LIST_BYTES_MAX
 from remoting.bodies.queues import MessageQueue, TopicOffset, TopicStatsTable
 from remoting.bodies.routes import TopicList
@@ -157,6 +159,8 @@ class TopicRequests:
         store, table = self._store, TopicStatsTable()
         table.topic_put_tps = self._recent.per_second("TOPIC_PUT_NUMS", name, self._clock.monotonic_ms())
         for queue_id in range(max(topic.read_queue_nums, topic.write_queue_nums)):
+            if queue_id % QUEUES_A_TURN == QUEUES_A_TURN - 1:
+                await yield_to_loop()
             first, end = store.min_queue_offset(name, queue_id), store.max_queue_offset(name, queue_id)
             last_ms = await store.store_time_at(name, queue_id, end - 1) if end > first else 0
             queue = MessageQueue(name, self._broker_name, queue_id)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import types
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
+
+import pytest
 
 from remoting import fastjson
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
@@ -14,6 +19,7 @@ from remoting.headers.admin import (
     CloneGroupOffsetHeader,
     ConsumerStatusHeader,
     ConsumeStatsInBrokerHeader,
+    CreateTopicHeader,
     GetConsumeStatsHeader,
     GroupAndTopicHeader,
     GroupHeader,
@@ -67,6 +73,28 @@ def test_consume_stats_list_the_offsets_of_every_group(served: Served) -> None:
     assert all(each == [] for row in ordered["consumeStatsList"] for each in row.values())
     one = served.json(RequestCode.GET_CONSUME_STATS, GetConsumeStatsHeader("CG"))
     assert one["offsetTable"][QUEUE_1] == of_cg["offsetTable"][QUEUE_1]
+
+
+def test_many_queues_and_topics_that_are_named_again_do_not_block_the_broker(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[str] = []
+
+    @types.coroutine
+    def noted(where: str) -> Iterator[None]:
+        turns.append(where)
+        yield
+
+    for module in ("progress", "topics"):
+        monkeypatch.setattr(f"broker.admin.{module}.yield_to_loop", partial(noted, module))
+    wide = CreateTopicHeader("wide", "TBW102", 3_500, 3_500, 6)
+    assert served.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, wide).code == 0
+    again = GetConsumeStatsHeader("CG", topic_list="wide;" * 1_000)
+    assert len(served.json(RequestCode.GET_CONSUME_STATS, again)["offsetTable"]) == 3_500
+    assert turns == ["progress"] * 4, "three within the queues of the topic, one after it"
+    served.json(RequestCode.QUERY_CONSUME_TIME_SPAN, GroupAndTopicHeader("CG", "wide"))
+    served.json(RequestCode.GET_TOPIC_STATS_INFO, TopicHeader("wide"))
+    assert turns == ["progress"] * 7 + ["topics"] * 3
 
 
 def test_consume_time_span_reports_the_delay_of_a_group_in_ms(served: Served) -> None:
