@@ -198,7 +198,7 @@ def broker_table(cluster: str) -> Table:
         Code.DELETE_SUBSCRIPTIONGROUP: _changes(of_group(DELETE, "groupName")),
         Code.DELETE_SUBSCRIPTION_GROUP_LIST: _changes(_deleted_groups, group_need("", DELETE)),
         Code.INVOKE_BROKER_TO_RESET_OFFSET: _changes(topic_and_group(UPDATE, group="group")),
-        Code.CLONE_GROUP_OFFSET: _changes(both(_cloned_offsets, if_named("topic", topic_need, UPDATE))),
+        Code.CLONE_GROUP_OFFSET: _changes(both(_cloned_offsets, if_named("topic", topic_need, UPDATE))),  # its handler: of each
         **dict.fromkeys(
             (Code.GET_TOPIC_STATS_INFO, Code.QUERY_TOPIC_CONSUME_BY_WHO, Code.GET_TOPIC_CONFIG), Row(of_topic(GET))
         ),

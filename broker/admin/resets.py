@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from accesscontrol.guard import Access
+from broker.access.needs import UPDATE, topic_need
 from broker.clients.groups import ConsumerGroup, ConsumerGroups, GroupClient
 from broker.neighbours.agreement import MetadataReplication
 from broker.role.membership import Membership
@@ -48,7 +50,9 @@ class ResetRequests:
         consumers: ConsumerGroups,
         agreement: MetadataReplication,
         on_moved: OnMoved,
+        access: Access,
     ) -> None:
+        self._access = access
         self._settings = settings
         self._role = role
         self._store = store
@@ -123,6 +127,9 @@ class ResetRequests:
                 offset = offsets.find(header.src_group, name, queue_id)
                 if offset is not None:
                     moves[group, name, queue_id] = offset
+        for name in dict.fromkeys(topic for _, topic, _ in moves):  # the request need not name them
+            if (why := self._access.why_not(peer, command, topic_need(name, UPDATE))) is not None:
+                return command.reply(ResponseCode.NO_PERMISSION, why)
         if (no_room := self._no_room(command, moves)) is not None:
             return no_room
         what = f"group {group} was moved to the offsets of {header.src_group}, in {len(moves)} queues"

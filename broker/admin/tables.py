@@ -64,4 +64,5 @@ def add_table_requests(
         consumers=consumers,
         agreement=agreement,
         on_moved=on_moved,
+        access=access,
     ).add_to(router)

@@ -16,7 +16,8 @@ from remoting.bodies.access import AclInfo, PolicyEntryInfo, PolicyInfo, UserInf
 from remoting.codes import RequestCode as Code
 from remoting.codes import ResponseCode
 from remoting.headers.access import SubjectHeader, UserHeader
-from remoting.headers.admin import CreateTopicHeader, TopicHeader
+from remoting.headers.admin import CloneGroupOffsetHeader, CreateTopicHeader, TopicHeader
+from remoting.headers.offsets import UpdateConsumerOffsetHeader
 from remoting.signing import Credentials
 from simulation.kernel.world import World
 from tests.cluster.brokerset import CONTROLLERS, NAMESRV, Cluster, cut_off
@@ -329,3 +330,24 @@ def test_the_masters_audit_log_names_the_user_whose_change_a_slave_passed_on(
         assert cluster.run(cluster.ask(address, Code.AUTH_CREATE_USER, UserHeader("alice"), body)).code == 0
         events = [getattr(record, "fields", {}) for record in caplog.records if record.name == "audit"]
     assert [(event["user"], event["request"]) for event in events] == [("admin", "AUTH_CREATE_USER")] * 2
+
+
+def test_a_clone_of_offsets_that_names_no_topic_needs_the_right_for_each_topic() -> None:
+    with World(917) as world:
+        cluster = GuardedCluster(world, 1, minInSyncReplicas=1)
+        cluster.start_up()
+        cluster.create_user(ALICE)
+        cluster.send_as(ADMIN)
+        cluster.allow(ALICE, ("Group:source", ["Get"]), ("Group:target", ["Update"]))
+        commit = UpdateConsumerOffsetHeader("source", "orders", 0, 0)
+        assert cluster.request(Code.UPDATE_CONSUMER_OFFSET, commit).code == 0
+        cloned = CloneGroupOffsetHeader("source", "target", offline=True)
+
+        def offset() -> int | None:
+            return cluster.app(cluster.master).tables.offsets.find("target", "orders", 0)
+
+        assert cluster.request(Code.CLONE_GROUP_OFFSET, cloned, by=ALICE).code == ResponseCode.NO_PERMISSION
+        assert offset() is None
+        cluster.allow(ALICE, ("Topic:orders", ["Update"]))
+        assert cluster.request(Code.CLONE_GROUP_OFFSET, cloned, by=ALICE).code == 0
+        assert offset() == 0
