@@ -75,13 +75,12 @@ class OffsetRequests:
         if header.lite_topic:
             return command.reply(ResponseCode.INVALID_PARAMETER, no_lite_topic(header.lite_topic))
         store, topic, queue_id = self._store, header.topic, header.queue_id
-        offset = await store.offset_by_time(topic, queue_id, header.timestamp)
         if (header.boundary_type or "").upper() == UPPER:
             # the last message stored at or before this time, not the first stored at or after it
-            end = store.max_queue_offset(topic, queue_id)
-            while offset < end and await store.store_time_at(topic, queue_id, offset) == header.timestamp:
-                offset += 1
-            offset = max(offset - 1, store.min_queue_offset(topic, queue_id))
+            after = await store.offset_by_time(topic, queue_id, header.timestamp + 1)
+            offset = max(after - 1, store.min_queue_offset(topic, queue_id))
+        else:
+            offset = await store.offset_by_time(topic, queue_id, header.timestamp)
         return command.reply(header=OffsetResponseHeader(offset))
 
     def _max(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:

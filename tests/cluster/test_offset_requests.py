@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from messagestore.store.brokerstore import BrokerStore
 from mqclient.client import Client
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.queues import MessageQueue, ResetOffsetBody
@@ -123,3 +124,28 @@ def test_a_commit_for_a_queue_outside_the_topic_is_refused(served: Served, queue
     made_up = UpdateConsumerOffsetHeader("CG", "orders", queue_id, 7)
     assert served.ask(RequestCode.UPDATE_CONSUMER_OFFSET, made_up).code == ResponseCode.INVALID_PARAMETER
     assert table.encode() == before
+
+
+def test_many_messages_of_one_time_cost_a_search_no_more_than_others(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch may have 190,000 of them, which a search for the last one looked at one by one."""
+    ext = {
+        "a": "PG", "b": "orders", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1795000000000", "h": "0", "i": "",
+        "j": "0", "k": "false", "m": "true",
+    }  # fmt: skip
+    member = (22).to_bytes(4) + bytes(18)
+    assert served.ask(RequestCode.SEND_BATCH_MESSAGE, ext, member * 500).code == 0
+    looked: list[int] = []
+    kept = BrokerStore.store_time_at
+
+    async def store_time_at(store: BrokerStore, topic: str, queue_id: int, offset: int) -> int:
+        looked.append(offset)
+        return await kept(store, topic, queue_id, offset)
+
+    monkeypatch.setattr(BrokerStore, "store_time_at", store_time_at)
+    at = served.ask(RequestCode.GET_EARLIEST_MSG_STORETIME, QueueHeader("orders", 0)).ext["timestamp"]
+    header = SearchOffsetHeader("orders", 0, int(at), "UPPER")
+    end = served.ask(RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader("orders", 0)).ext["offset"]
+    found = served.ask(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header).ext["offset"]
+    assert (int(found), looked) == (int(end) - 1, [0])
