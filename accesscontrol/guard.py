@@ -99,6 +99,10 @@ class Access(Protocol):
         """Whether the sender of a former request may send a request of this code that needs this, now."""
         ...
 
+    def has_lost(self, caller: Caller, code: int, needs: Iterable[Need]) -> bool:
+        """Whether the users and policies that this server knows, which may be old, do not allow such a request any more."""
+        ...
+
 
 class OpenAccess:
     """Without access control everybody may do everything, except see passwords."""
@@ -123,6 +127,9 @@ class OpenAccess:
 
     def allows(self, caller: Caller, code: int, need: Need) -> bool:
         return True
+
+    def has_lost(self, caller: Caller, code: int, needs: Iterable[Need]) -> bool:
+        return False
 
 
 def speaks_for_server(certificate: PeerCertificate) -> bool:
@@ -262,16 +269,20 @@ class AccessGuard:
             return None
 
     def allows(self, caller: Caller, code: int, need: Need) -> bool:
-        user = self._user(caller.user)
-        if user is None or not user.is_enabled or self._why_unsure() is not None:
-            return False
-        if user.is_super or not self._authorizes or code in self._signed_codes:
-            return True
+        return self._why_unsure() is None and not self.has_lost(caller, code, (need,))
+
+    def has_lost(self, caller: Caller, code: int, needs: Iterable[Need]) -> bool:
         try:
-            self._check_right(user.name, need, caller.host)
+            if (
+                not self._enabled(caller.user).is_super
+                and self._authorizes
+                and code not in self._signed_codes
+            ):
+                for need in needs:
+                    self._check_right(caller.user, need, caller.host)
         except AccessDenied:
-            return False
-        return True
+            return True
+        return False
 
     # -- requests that are passed on
 

@@ -95,9 +95,16 @@ def both(*parts: NeedsOf) -> NeedsOf:
 
 def _heartbeat(command: RemotingCommand) -> Iterator[Need]:
     for consumer in HeartbeatData.from_request(command.body).consumer_data_set:
-        yield group_need(consumer.group_name, SUB)
-        for subscription in consumer.subscription_data_set:
-            yield topic_need(subscription.topic, SUB)
+        yield from consumer_needs(
+            consumer.group_name, (each.topic for each in consumer.subscription_data_set)
+        )
+
+
+def consumer_needs(group: str, topics: Iterable[str]) -> Iterator[Need]:
+    """What a consumer of this group needs to read these topics."""
+    yield group_need(group, SUB)
+    for topic in topics:
+        yield topic_need(topic, SUB)
 
 
 def _locked_queues(command: RemotingCommand) -> Iterator[Need]:

@@ -9,7 +9,7 @@ version counts, as in upstream's ConsumerGroupInfo."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
@@ -212,6 +212,10 @@ class ConsumerGroup:
                 self._say(client_id, topic, None)
         return more
 
+    def topics_of(self, client_id: str) -> frozenset[str]:
+        """The topics that the client subscribes to."""
+        return frozenset(self._topics.get(client_id, ()))
+
     def _like(self, data: SubscriptionData) -> Subscription | None:
         said = self._said.get(data.topic)
         return said.like(data) if said is not None else None
@@ -265,6 +269,13 @@ class ConsumerGroups:
     def groups(self) -> dict[str, ConsumerGroup]:
         """Every group of consumers."""
         return dict(self._groups)
+
+    def consumers(self) -> Iterator[tuple[str, GroupClient, frozenset[str]]]:
+        """Each consumer with its group and the topics that it subscribes to. Consumers may leave between two of them."""
+        for name, group in self.groups().items():
+            for client in [*group.clients.values()]:
+                if group.clients.get(client.client_id) is client:
+                    yield name, client, group.topics_of(client.client_id)
 
     def all_producers(self) -> list[GroupClient]:
         """The producers of every group."""

@@ -3,7 +3,10 @@ a group, and checks of a subscription."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from accesscontrol.guard import Access
+from broker.access.needs import consumer_needs
 from broker.clients.groups import ConsumerGroups, GroupClient
 from broker.clients.notices import GroupNotices
 from broker.clients.subscription import is_tag_type, not_supported, property_filter, tag_filter
@@ -14,6 +17,7 @@ from broker.tables.topics import Topics
 from filters.errors import FilterError
 from messagestore.systemtopics import RETRY_PREFIX
 from mqruntime.clock import Clock
+from mqruntime.inslices import InSlices
 from mqruntime.tasks import Tasks
 from remoting.bodies.heartbeats import (
     CheckClientConfigBody,
@@ -61,6 +65,7 @@ class ClientRequests:
         self._groups = groups
         self._topics = topics
         self._notices = GroupNotices(self._listeners, clock, tasks)
+        self._in_slices = InSlices(tasks, clock, name="consumers' rights")
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.HEART_BEAT, self._heartbeat)
@@ -80,6 +85,16 @@ class ClientRequests:
         """Notify all groups, because this broker has become master. A member whose last rebalance failed at a dead master would
         otherwise wait for its next rebalance, with upstream's clients 20 s."""
         self._notices.changed(self._consumers.groups())
+
+    def rights_changed(self) -> None:
+        """Remove the consumers whose users may not read any more. The others of their groups get their queues."""
+        self._in_slices.do(self._checked_consumers())
+
+    def _checked_consumers(self) -> Iterator[None]:
+        for group, client, topics in self._consumers.consumers():
+            if self._access.has_lost(client.caller, RequestCode.HEART_BEAT, consumer_needs(group, topics)):
+                self._notices.changed(self._consumers.leave(client.client_id, group, None, client.caller))
+            yield
 
     def _heartbeat(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         data = HeartbeatData.from_request(command.body)

@@ -26,11 +26,11 @@ from broker.pulls.direction import MASTER_ID, Direction, PullRouting
 from broker.pulls.foundframe import frame_of
 from broker.pulls.held import PER_CONNECTION_MAX, HeldPull, HeldPulls
 from broker.pulls.request import PullRequest
-from broker.pulls.slices import InSlices
 from broker.tables.consumeroffsets import ConsumerOffsets
 from messagestore.errors import OffsetOutOfRange, QueueDamaged, RecordDamaged
 from messagestore.messages import GetResult, GetStatus, PropertyFilter, QueueGrew, TagFilter
 from mqruntime.clock import Clock
+from mqruntime.inslices import InSlices
 from mqruntime.log import fields
 from mqruntime.tasks import Tasks
 from remoting.codes import ResponseCode
@@ -140,8 +140,8 @@ class PullProcessor:
         self._latencies = latencies
         self._elsewhere = elsewhere or self.handle
         self._recheck = recheck
-        self._in_slices = InSlices(tasks, clock)
-        self._waking = InSlices(tasks, clock)
+        self._in_slices = InSlices(tasks, clock, name="held pulls")
+        self._waking = InSlices(tasks, clock, name="held pulls")
         self._grown: OrderedDict[tuple[str, int], int] = OrderedDict()
         """The ends of the queues whose pulls must be woken."""
         self.found = 0

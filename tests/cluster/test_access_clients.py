@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,11 +12,17 @@ import pytest
 from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
 from mqclient.message import StoredMessage
 from mqclient.transactions import TransactionState
-from remoting.bodies.heartbeats import ConsumerRunningInfo, HeartbeatData, ProducerData, SubscriptionData
+from remoting.bodies.heartbeats import (
+    ConsumerData,
+    ConsumerRunningInfo,
+    HeartbeatData,
+    ProducerData,
+    SubscriptionData,
+)
 from remoting.codes import RequestCode as Code
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
-from remoting.headers.admin import UnregisterClientHeader
+from remoting.headers.admin import ConsumerGroupHeader, UnregisterClientHeader
 from remoting.headers.offsets import GetMaxOffsetHeader
 from remoting.headers.pull import SYS_FLAG_SUSPEND, PullMessageHeader
 from remoting.router import Router
@@ -255,6 +262,51 @@ def test_a_reply_is_not_stored_once_the_right_is_revoked(cluster: GuardedCluster
     cluster.run(asyncio.wait_for(replying, 20))
     assert codes == [0], "the client got it before"
     assert cluster.app(cluster.master).store.max_queue_offset(replies, 0) == 0
+
+
+@pytest.mark.parametrize("revoked", ["Group:billing", "Topic:orders"])
+def test_a_consumer_leaves_its_group_once_its_user_lost_a_right(
+    cluster: GuardedCluster, revoked: str
+) -> None:
+    """The other members are notified at once, and share its queues."""
+    notified: list[str] = []
+
+    def hears(name: str) -> Router:
+        router = Router()
+        router.add(Code.NOTIFY_CONSUMER_IDS_CHANGED, lambda peer, command: notified.append(name))
+        return router
+
+    for user in (ALICE, MALLORY):
+        cluster.allow(user, ("Topic:orders", ["Sub"]), ("Group:billing", ["Sub"]))
+    consumer = ConsumerData("billing", subscription_data_set=[SubscriptionData("orders")])
+
+    async def join(client: Any, user: Credentials, client_id: str) -> None:
+        body = HeartbeatData(client_id, [], [consumer]).encode()
+        assert (await call(cluster, client, user, Code.HEART_BEAT, None, body)).code == 0
+
+    async def members(client: Any) -> list[str]:
+        header = ConsumerGroupHeader("billing")
+        reply = await call(cluster, client, ALICE, Code.GET_CONSUMER_LIST_BY_GROUP, header, None)
+        listed: list[str] = json.loads(reply.body or b"")["consumerIdList"]
+        return listed
+
+    async def play() -> None:
+        async with cluster.client(hears("alice")) as own, cluster.client(hears("mallory")) as other:
+            await join(own, ALICE, "1@alice")
+            await join(other, MALLORY, "2@mallory")
+            assert await members(own) == ["1@alice", "2@mallory"]
+            await left.wait()
+            assert await members(own) == ["1@alice"]
+
+    left = asyncio.Event()
+    playing = cluster._client_node.spawn(play())
+    cluster.world.run_for_ms(2_000)
+    notified.clear()
+    deny(cluster, revoked)
+    cluster.world.run_for_ms(900)
+    assert notified == ["alice"]
+    left.set()
+    cluster.run(asyncio.wait_for(playing, 20))
 
 
 @pytest.mark.parametrize("topic", [HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, "rmq_sys_wheel_timer"])

@@ -10,8 +10,8 @@ import pytest
 
 from broker.pulls.held import HeldPulls
 from broker.pulls.processor import PullProcessor
-from broker.pulls.slices import InSlices
 from messagestore.messages import GetResult, QueueGrew
+from mqruntime.inslices import InSlices
 from mqruntime.tasks import Tasks
 from remoting.codes import ResponseCode
 from simulation.kernel.world import World
@@ -312,7 +312,7 @@ def test_pulls_in_many_queues_of_a_reset_group_are_answered_in_slices() -> None:
 def test_a_slice_ends_early_if_its_steps_take_long() -> None:
     async def scenario() -> list[int]:
         clock, done, seen = ManualClock(), 0, []
-        slices = InSlices(Tasks(lambda error: None), clock)
+        slices = InSlices(Tasks(lambda error: None), clock, name="steps")
 
         def work() -> Iterator[None]:
             nonlocal done
@@ -334,7 +334,7 @@ def test_a_slice_ends_early_if_its_steps_take_long() -> None:
 def test_a_stopping_broker_answers_every_held_pull(
     slave_reads: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.pulls.slices.SLICE", 1)
+    monkeypatch.setattr("mqruntime.inslices.SLICE", 1)
     monkeypatch.setattr("broker.neighbours.neighbours.LEAVE_MS", 0)  # no other part delays the stop
     with World(41) as world:
         cluster = Cluster(world, 1, minInSyncReplicas=1, slaveReadEnable=slave_reads)

@@ -41,6 +41,12 @@ FOUND_BY = found_by("cluster")
 FOUND_BY_UNIT = {
     "unsure-masters-refuse": "cluster/test_access_leases.py"
     "::test_requests_wait_while_a_master_is_unsure_whether_it_leads",
+    "first-asker-gets-replies": "cluster/test_access_clients.py"
+    "::test_who_asks_first_with_another_users_client_id_gets_no_reply_of_that_user[True]",
+    "waited-as-accepted": "cluster/test_access_clients.py"
+    "::test_a_pull_is_checked_again_after_its_client_was_asked_for_subscriptions",
+    "members-for-ever": "cluster/test_access_clients.py"
+    "::test_a_consumer_leaves_its_group_once_its_user_lost_a_right",
     "all-topics-include-halves": "cluster/test_access_clients.py"
     "::test_a_topic_with_messages_of_all_users_must_be_named",
     "halves-for-all-producers": "cluster/test_access_clients.py"

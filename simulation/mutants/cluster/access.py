@@ -9,6 +9,7 @@ from accesscontrol.guard import AccessDenied, AccessGuard, Caller
 from accesscontrol.policies import Need
 from broker.access import needs
 from broker.access.requests import PASSED_MS, AccessRequests, Change, fingerprint_of
+from broker.clients.requesters import Requesters
 from broker.neighbours.agreement import LEASE_MS, LOOK_MS, MetadataReplication
 from broker.neighbours.tablecopy import TableCopy
 from broker.role.membership import ReplicaRole
@@ -205,6 +206,26 @@ def one_id_for_all(self: AccessGuard, peer: Peer, request: RemotingCommand) -> C
 def replies_for_all(self: AccessGuard, peer: Peer, request: RemotingCommand) -> str | None:
     """Upstream: the reply to a client that has gone is for the next one with its id."""
     return None
+
+
+@bug("first-asker-gets-replies", Requesters, "why_not")
+def first_asker_gets_replies(
+    self: Requesters, client_id: str, peer: Peer, request: RemotingCommand
+) -> str | None:
+    """A client asks with another user's client id, and its question is stored; the reply is lost."""
+    return None
+
+
+@bug("waited-as-accepted", AccessGuard, "recheck")
+def waited_as_accepted(self: AccessGuard, peer: Peer, request: RemotingCommand) -> RemotingCommand | None:
+    """A request that has waited is served by the rights that it had before."""
+    return None
+
+
+@bug("members-for-ever", AccessGuard, "has_lost")
+def members_for_ever(self: AccessGuard, caller: Caller, code: int, needs: Iterable[Need]) -> bool:
+    """Who lost the right to read stays in the group, and keeps its share of the queues from the others."""
+    return False
 
 
 @bug("all-topics-include-halves", needs, "holds_all_users_messages")

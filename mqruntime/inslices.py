@@ -1,4 +1,4 @@
-"""Work on many held pulls, in slices between which other tasks run.
+"""Work of many steps, such as the answers to held pulls, in slices between which other tasks run.
 
 Invariant: work is done in the order in which it was added, and each step is done once. If no earlier work is left, the first
 SLICE steps are done at once. One task does all other steps."""
@@ -14,15 +14,16 @@ from mqruntime.clock import Clock
 from mqruntime.tasks import Tasks
 
 SLICE, SLICE_US = 100, 5_000
-"""The number of answers to pulls in a slice. An answer is a read and a write, which take about 0.1 ms. With a filter by
-properties a read may take 30 ms, so no further step begins after SLICE_US."""
+"""Limits of a slice. The answer to a pull is a read and a write, which take about 0.1 ms. With a filter by properties a read
+may take 30 ms, so no further step begins after SLICE_US."""
 
 
 class InSlices:
-    """The work. `tasks` runs the part after the first slice."""
+    """The work. `tasks` runs the part after the first slice, as a task of this name."""
 
-    def __init__(self, tasks: Tasks, clock: Clock) -> None:
+    def __init__(self, tasks: Tasks, clock: Clock, *, name: str) -> None:
         self._tasks = tasks
+        self._name = name
         self._clock = clock
         self._work: deque[Iterator[object]] = deque()
         self._rest: asyncio.Task[None] | None = None
@@ -36,7 +37,7 @@ class InSlices:
         """Add work. Each item that is taken from `work` is one step."""
         self._work.append(work)
         if not self.goes_on and self._slice():
-            self._rest = self._tasks.start(self._go_on(), name="held pulls")
+            self._rest = self._tasks.start(self._go_on(), name=self._name)
 
     async def ended(self) -> None:
         """Wait until all earlier work is done."""
