@@ -17,6 +17,8 @@ MEMBER_HEADER = Struct(
 )
 PROPERTIES_LENGTH = Struct(">h")
 MEMBER_SIZE_MIN = MEMBER_HEADER.size + PROPERTIES_LENGTH.size
+SENT_MEMBERS_MAX = 16_384
+"""Limit of the messages in a batch that a client sends. 4 MiB have room for 190,000, which would hold the broker for 0.5 s."""
 
 
 class BatchMember(NamedTuple):
@@ -36,12 +38,15 @@ class BatchError(ValueError):
         self.why = why
 
 
-def parse_batch(body: bytes | bytearray | memoryview) -> list[BatchMember]:
-    """The members of a batch in order. Raises BatchError if the body is empty or its sizes do not add up."""
+def parse_batch(body: bytes | bytearray | memoryview, members_max: int | None = None) -> list[BatchMember]:
+    """The members of a batch in order. Raises BatchError if the body is empty, its sizes do not add up, or it has more than
+    `members_max`."""
     view = memoryview(body)
     members: list[BatchMember] = []
     at = 0
     while at < len(view):
+        if len(members) == members_max:
+            raise BatchError(at, f"more than {members_max} messages; send fewer at a time")
         if len(view) - at < MEMBER_SIZE_MIN:
             raise BatchError(at, f"{len(view) - at} bytes cannot hold a message")
         size, _, _, flag, body_length = MEMBER_HEADER.unpack_from(view, at)

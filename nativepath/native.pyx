@@ -12,7 +12,7 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from zlib import crc32
 
-SOURCES = 5
+SOURCES = 6
 
 include "memory.pxi"
 include "checksum.pxi"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SWITCH = "AUTOSWITCH_NATIVE"
 OFF = ("off", "0", "no", "false")
-SOURCES = 5
+SOURCES = 6
 """Version of the compiled module's interface and of the bytes that it writes: a module built from other sources is not used."""
 
 

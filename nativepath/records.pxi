@@ -11,6 +11,7 @@ cdef enum:
     CRC_BYTES = 20              # of a property `__CRC32#` that ends a record
     MEMBER_HEAD = 20
     MEMBER_FRAME = 22
+    SENT_MEMBERS_MOST = 16384
     POSITION_DIGITS = 16
     REPLY_NUMBERS = 64          # more than the digits of what a reply tells
     ID_DIGITS = 12
@@ -113,7 +114,7 @@ cdef list measure(Sends sends, bytes added, Py_ssize_t body_bytes_max, Py_ssize_
                 send.members += 1
                 send.stored_bytes += size
                 sizes.append(size)
-            if not send.members:
+            if not 0 < send.members <= SENT_MEMBERS_MOST:
                 return None
         total += send.stored_bytes
     if memory.strayed:

@@ -26,7 +26,7 @@ from broker.settings.transactions import TransactionSettings
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
 from broker.transactions.records import facts_of, half_of
-from messagestore.batch import BatchError, parse_batch
+from messagestore.batch import SENT_MEMBERS_MAX, BatchError, parse_batch
 from messagestore.messages import MessageToStore
 from messagestore.systemtopics import NOT_FOR_CLIENTS, RETRY_PREFIX
 from mqruntime.clock import Clock
@@ -205,7 +205,7 @@ def check_members(body: Body) -> None:
     if not any(name in content for name in ASK_FOR_MORE):
         return
     with contextlib.suppress(BatchError):
-        for number, member in enumerate(parse_batch(content)):
+        for number, member in enumerate(parse_batch(content, SENT_MEMBERS_MAX)):
             properties = member.properties.decode("utf-8", "replace")
             try:
                 if delay_level(properties):

@@ -11,7 +11,7 @@ from itertools import count
 from struct import error as StructError
 from typing import NamedTuple
 
-from messagestore.batch import BatchError, BatchMember, parse_batch
+from messagestore.batch import SENT_MEMBERS_MAX, BatchError, BatchMember, parse_batch
 from messagestore.errors import LogTakesNothing
 from messagestore.log.files import LogFiles
 from messagestore.messages import (
@@ -170,7 +170,7 @@ class Appender:
         if len(message.body) > self._message_size_max:
             return _too_big("a batch", len(message.body), self._message_size_max)
         try:
-            members = parse_batch(message.body)
+            members = parse_batch(message.body, SENT_MEMBERS_MAX)
         except BatchError as error:
             return NotStored(PutStatus.MESSAGE_ILLEGAL, str(error))
         records: list[tuple[int, BatchMember, bytes]] = []

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from messagestore import record
+from messagestore.batch import SENT_MEMBERS_MAX
 from messagestore.dispatch.dispatcher import NEW_QUEUES_MAX
 from messagestore.log.commitlog import CommitLog
 from messagestore.messages import GetStatus, PutStatus, QueueGrew
@@ -209,6 +210,17 @@ async def test_a_refused_message_changes_nothing(
     assert refused.error is status and refused.physical_offset == -1
     assert after.queue_offset == 1
     assert after.physical_offset == before.end_offset
+    await store.stop()
+
+
+@in_loop
+async def test_a_batch_of_too_many_messages_is_refused(tmp_path: Path) -> None:
+    store = await master(tmp_path, mapped_file_size_commit_log=4 << 20)
+    many = encode_batch([(0, b"", b"")] * (SENT_MEMBERS_MAX + 1))
+    refused, allowed = (store.append([message(each, batch=True)])[0] for each in (many, many[22:]))
+    assert (refused.error, refused.physical_offset) == (PutStatus.MESSAGE_ILLEGAL, -1)
+    assert refused.why.endswith("more than 16384 messages; send fewer at a time")
+    assert (allowed.error, allowed.queue_offset, allowed.count) == (None, 0, SENT_MEMBERS_MAX)
     await store.stop()
 
 

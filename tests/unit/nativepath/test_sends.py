@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from messagestore.batch import MEMBER_HEADER, PROPERTIES_LENGTH
+from messagestore.batch import MEMBER_HEADER, PROPERTIES_LENGTH, SENT_MEMBERS_MAX
 from messagestore.record import check
 from nativepath import presence
 from remoting.frame import FrameReader
@@ -246,6 +246,20 @@ def hostile_bodies() -> Iterator[bytes]:
         yield from (
             good[:at] + lie.to_bytes(2, "big") + good[at + 2 :] for lie in (0, 1, 0x7FFF, 0x8000, 0xFFFF)
         )
+
+
+def test_a_batch_of_too_many_messages_is_not_plain() -> None:
+    assert presence.native is not None
+    read = presence.native.read_sends
+
+    def sizes(members: int) -> list[int] | None:
+        data = batch(*[member(b"", b"")] * members)
+        sends = read(memoryview(data), 0, len(data), 1 << 24, 1 << 16)
+        return sends.measured(b"", 4 << 20, 4 << 20) if sends is not None else []
+
+    allowed = sizes(SENT_MEMBERS_MAX)
+    assert allowed is not None and len(allowed) == SENT_MEMBERS_MAX
+    assert sizes(SENT_MEMBERS_MAX + 1) is None
 
 
 def test_hostile_batches_have_the_same_result_as_on_the_pure_path() -> None:
