@@ -47,8 +47,8 @@ class RemotingCommand:
     """Further pieces of the body of a command that is sent, so that large pieces need not be joined."""
     unread: str = ""
     """Why `ext` and `remark` were not read: the header is too big. Such a request is answered with an error."""
-    in_dialect: bool = field(default=False, compare=False)
-    """Whether the header was no strict JSON, and so slow to read."""
+    was_slow: bool = field(default=False, compare=False)
+    """Whether the header was slow to read: no strict JSON, or many ROCKETMQ entries."""
 
     @property
     def is_oneway(self) -> bool:

@@ -45,7 +45,8 @@ DIALECT_BYTES_MAX = 16 * 1024
 PIECES_MAX = 40_000
 """Limit of members and elements in a larger JSON header. Each takes up to 1 us, and 32,767 bytes of properties may be all
 commas."""
-ENTRIES_MAX = 10_000  # limit in a ROCKETMQ header; each entry takes up to 3 us
+ENTRIES_MAX = 2_000  # limit in a ROCKETMQ header; each entry takes up to 3 us
+ENTRIES_FEW = 100
 LOOKED_AT_BYTES = 1_024
 """The members before and after extFields are searched in this many bytes at either end of an unread header."""
 _MEMBERS = {
@@ -147,7 +148,7 @@ def _decode_json(header: memoryview, bounded: bool) -> RemotingCommand:
         _language(get("language")),
         _i32("version", get("version")),
         JSON,
-        in_dialect=in_dialect,
+        was_slow=in_dialect,
     )
 
 
@@ -221,9 +222,13 @@ def _decode_rocketmq(header: memoryview, bounded: bool) -> RemotingCommand:
         at = value_end
         entries += 1
         if bounded and entries > ENTRIES_MAX:
-            return unread_header(ROCKETMQ, header, f"a header of more than {ENTRIES_MAX} entries")
+            unread = unread_header(ROCKETMQ, header, f"a header of more than {ENTRIES_MAX} entries")
+            unread.was_slow = True
+            return unread
     name = LANGUAGES[language if language < len(LANGUAGES) else OTHER_LANGUAGE]
-    return RemotingCommand(code, opaque, flag, remark, ext, None, name, version, ROCKETMQ)
+    command = RemotingCommand(code, opaque, flag, remark, ext, None, name, version, ROCKETMQ)
+    command.was_slow = entries > ENTRIES_FEW
+    return command
 
 
 def _end(header: memoryview, size_field: Struct, at: int, limit: int) -> int:

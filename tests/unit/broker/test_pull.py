@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from broker.clients.refusals import REJECTED
-from broker.clients.subscription import tag_filter
+from broker.clients.subscription import TAGS_CHARACTERS_MAX, tag_filter
 from broker.pulls.direction import Direction
 from broker.pulls.foundframe import frame_of
 from messagestore.errors import QueueDamaged, RecordDamaged, StoreError
@@ -176,6 +176,12 @@ def test_a_tag_filter_matches_the_hashes_of_its_tags() -> None:
         True,
         False,
     )
+
+
+@pytest.mark.parametrize("expression", ["||", "a||" * 1_001, "a" * (TAGS_CHARACTERS_MAX + 1)])
+def test_a_tag_filter_refuses_lists_without_tags_and_long_ones(expression: str) -> None:
+    with pytest.raises(HeaderError, match="is no list of up to 1000 tags"):
+        tag_filter(expression, "TAG")
 
 
 def test_a_tag_filter_refuses_other_expression_types() -> None:

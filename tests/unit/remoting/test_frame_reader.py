@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from remoting.command import JSON, ROCKETMQ, RemotingCommand
 from remoting.frame import BUFFER_BYTES_KEPT, FRAME_BYTES_MAX, HEADER_BYTES_MAX, START, FrameReader, encode
-from remoting.headercodec import DIALECT_BYTES_MAX
+from remoting.headercodec import DIALECT_BYTES_MAX, ENTRIES_MAX
 from remoting.peer import BYTES_AT_ONCE, FRAMES_AT_ONCE
 
 JSON_HEADER = b'{"code":105,"opaque":7}'
@@ -318,9 +318,20 @@ def dialect_frame(header_bytes: int) -> bytes:
     return START.pack(4 + len(header), len(header)) + header
 
 
-@pytest.mark.parametrize(("header_bytes", "most"), [(DIALECT_BYTES_MAX, 1), (1_000, 9), (100, 64)])
-def test_few_headers_that_are_slow_to_read_are_read_at_once(header_bytes: int, most: int) -> None:
-    reader, data, read = FrameReader(), dialect_frame(header_bytes) * 100, 0
+def entries_frame(entries: int) -> bytes:
+    return frame(rocketmq_header(ext=entry(b"", b"") * entries), serialize_type=ROCKETMQ)
+
+
+@pytest.mark.parametrize(
+    ("data", "most"),
+    [
+        (dialect_frame(DIALECT_BYTES_MAX), 1), (dialect_frame(1_000), 9), (dialect_frame(100), 64),
+        (entries_frame(ENTRIES_MAX), 1), (entries_frame(ENTRIES_MAX + 1), 1), (entries_frame(101), 13),
+        (entries_frame(100), 64),
+    ],
+)  # fmt: skip
+def test_few_headers_that_are_slow_to_read_are_read_at_once(data: bytes, most: int) -> None:
+    reader, data, read = FrameReader(), data * 100, 0
     while data:
         buffer = reader.buffer()
         count = min(len(buffer), len(data))
