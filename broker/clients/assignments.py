@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.clients.allocation import STRATEGIES, allocated
 from broker.clients.groups import ConsumerGroups
 from broker.clients.refusals import TOPIC_LENGTH_MAX, ClientRefused
 from broker.clients.unsupportedrequests import UnsupportedRequests
 from mqruntime.clock import Clock
+from remoting.allocation import STRATEGIES, allocated
 from remoting.bodies.queues import (
     MessageQueue,
     QueryAssignmentBody,

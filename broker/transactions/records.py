@@ -19,7 +19,6 @@ from messagestore.properties import (
     UNIQ_KEY,
     WAIT,
     format_properties,
-    java_string_hash,
     parse_properties,
 )
 from messagestore.record import (
@@ -31,6 +30,7 @@ from messagestore.record import (
     encode,
 )
 from messagestore.systemtopics import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
+from mqruntime.javahash import java_string_hash
 
 QUEUE_ID = 0
 TRANSACTION_ID = "__transactionId__"

@@ -14,7 +14,7 @@ from sys import byteorder
 from typing import TYPE_CHECKING
 
 from messagestore.bulk.presence import NUMPY
-from messagestore.properties import java_string_hash
+from mqruntime.javahash import java_string_hash
 
 if TYPE_CHECKING:
     import numpy as np

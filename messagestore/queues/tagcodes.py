@@ -5,8 +5,9 @@ Invariant: the cache of tag hashes is bounded. Pure."""
 from __future__ import annotations
 
 from messagestore.delaylevels import delay_levels_ms
-from messagestore.properties import DELAY, java_string_hash, last_value
+from messagestore.properties import DELAY, last_value
 from messagestore.systemtopics import SCHEDULE_TOPIC
+from mqruntime.javahash import java_string_hash
 
 SCHEDULE_TOPIC_BYTES = SCHEDULE_TOPIC.encode()
 DELAY_NAME = DELAY.encode()

@@ -10,10 +10,10 @@ from typing import Any, cast
 import pytest
 
 from broker.clients import assignments
-from broker.clients.allocation import STRATEGIES, allocated
 from broker.clients.assignments import Assignments
 from broker.clients.groups import ConsumerGroups
 from broker.clients.unsupportedrequests import UnsupportedRequests
+from remoting.allocation import STRATEGIES, allocated
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
 from remoting.bodies.queues import MessageQueue, QueryAssignmentBody
 from remoting.bodies.routes import QueueData, TopicRouteData

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from messagestore.properties import java_string_hash
 from mqclient.message import OutgoingMessage, decode_messages
+from mqruntime.javahash import java_string_hash
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.admin import (
     TopicHeader,

@@ -23,10 +23,11 @@ from messagestore.bulk.texts import TEXT_BYTES_MAX, VALUE_BYTES_MAX, Texts
 from messagestore.dispatch.bulkentries import BulkEntries
 from messagestore.index import file as index_file
 from messagestore.index.table import IndexTable
-from messagestore.properties import java_string_hash, last_value
+from messagestore.properties import last_value
 from messagestore.queues import consumequeue
 from messagestore.queues.table import QueueTable
 from messagestore.record import Message, encode
+from mqruntime.javahash import java_string_hash
 from mqruntime.segments import RealSegmentDirectory
 from tests.unit.messagestore.bulkcases import (
     V4,

@@ -13,10 +13,10 @@ from messagestore.dispatch import entrymending
 from messagestore.errors import QueueDamaged
 from messagestore.log.commitlog import CommitLog
 from messagestore.messages import GetStatus, MessageToStore
-from messagestore.properties import java_string_hash
 from messagestore.queues.consumequeue import ENTRY
 from messagestore.store.messagestore import MessageStore
 from messagestore.systemtopics import SCHEDULE_TOPIC
+from mqruntime.javahash import java_string_hash
 from tests.unit.messagestore.storehelp import (
     dispatch_all,
     in_loop,

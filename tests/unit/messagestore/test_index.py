@@ -22,8 +22,9 @@ from messagestore.index.file import (
     topic_prefix_hash,
 )
 from messagestore.index.table import IndexTable
-from messagestore.properties import dispatched_values, java_string_hash
+from messagestore.properties import dispatched_values
 from messagestore.record import QueueFacts, decode
+from mqruntime.javahash import java_string_hash
 from mqruntime.realruntime import real_runtime
 from mqruntime.segments import RealSegmentDirectory
 from tests.unit.messagestore.storehelp import (

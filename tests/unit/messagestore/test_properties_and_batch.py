@@ -10,12 +10,12 @@ from messagestore.batch import BatchError, parse_batch
 from messagestore.properties import (
     dispatched_values,
     format_properties,
-    java_string_hash,
     join_properties,
     last_value,
     parse_properties,
     tag_hash,
 )
+from mqruntime.javahash import java_string_hash
 from tests.unit.messagestore.storehelp import encode_batch
 
 WORKED_BATCH = bytes.fromhex(
