@@ -20,18 +20,24 @@ from mqclient.errors import (
     RouteUnknown,
     SendOutcomeUnknown,
     SendRefused,
+    SubscriptionFailed,
+    SubscriptionStopped,
 )
+from mqclient.groupconsumer import DEAD_LETTER, GroupConsumer
 from mqclient.message import OutgoingMessage, StoredMessage
 from mqclient.producer import Producer, SendResult, SendStatus
 from mqclient.queuelocks import QueueLocks
+from mqclient.received import ReceivedMessage
 from mqclient.requester import Requester
 from mqclient.route import MessageQueue
+from mqclient.selectors import Selector, sql, tags
 from mqclient.transactions import Transaction, TransactionProducer, TransactionState
 from remoting.signing import Credentials
 
 __all__ = [
     "Client",
     "ClientError",
+    "DEAD_LETTER",
     "Credentials",
     "EndOutcomeUnknown",
     "EndRefused",
@@ -48,15 +54,22 @@ __all__ = [
     "PullStatus",
     "QueueLocks",
     "ReplyFailed",
+    "ReceivedMessage",
     "RequestUnanswered",
     "Requester",
     "RouteUnknown",
+    "Selector",
     "SendOutcomeUnknown",
     "SendRefused",
     "SendResult",
     "SendStatus",
     "StoredMessage",
+    "GroupConsumer",
+    "SubscriptionFailed",
+    "SubscriptionStopped",
     "Transaction",
     "TransactionProducer",
     "TransactionState",
+    "sql",
+    "tags",
 ]

@@ -5,21 +5,27 @@ Invariant: `close` ends every connection and task that a producer or consumer st
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from random import Random
 from ssl import SSLContext
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from mqclient.consumer import PullConsumer
+from mqclient.groupconsumer import GroupConsumer
 from mqclient.introductions import Introductions
+from mqclient.memberrequests import MemberRequests
 from mqclient.producer import MESSAGE_BYTES_MAX, Producer
 from mqclient.queuelocks import QueueLocks
+from mqclient.queuepuller import StartPosition
 from mqclient.requester import Awaited, Requester
 from mqclient.routetable import TopicRoutes
+from mqclient.selectors import Topics, selectors_of
 from mqclient.transactions import Check, CheckRequests, TransactionProducer
 from mqruntime.clock import Clock, SystemClock
 from mqruntime.network import PLAIN
 from mqruntime.tlsconnector import TlsConnector
+from remoting.allocation import STRATEGIES
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.router import Router
@@ -51,11 +57,14 @@ class Client:
         router = Router()
         router.add(RequestCode.CHECK_TRANSACTION_STATE, self._checks.handle)
         self._awaited.add_to(router)
+        self._members = MemberRequests(self.clock)
+        self._members.add_to(router)
         self.remoting = RemotingClient(
             clock=self.clock,
             network=PLAIN if tls is None else TlsConnector(tls),
             router=router,
             signer=signer,
+            on_disconnect=self._members.disconnected,
         )
         self._client_id = ""
         self.routes = TopicRoutes(namesrv, self.remoting, self.clock, asks_after_failures=asks_after_failures)
@@ -103,17 +112,83 @@ class Client:
 
     def requester(self, group: str) -> Requester:
         """A requester, which sends requests as `group` and waits for their replies. It also sends replies to requests."""
-        if not self._client_id:
-            self._client_id = f"python@{self.random.getrandbits(64):016x}"
+        client_id = self._own_id()
         return Requester(
             self.producer(group),
-            self._client_id,
+            client_id,
             self._awaited,
-            self._introductions(group, self._client_id),
+            self._introductions(group, client_id),
             routes=self.routes,
             client=self.remoting,
             clock=self.clock,
         )
+
+    def subscribe(
+        self,
+        topics: Topics,
+        *,
+        group: str,
+        ordered: bool = False,
+        broadcast: bool = False,
+        start: Literal["first", "last"] | datetime = "last",
+        strategy: Literal["AVG", "AVG_BY_CIRCLE"] = "AVG",
+        max_messages: int = 1_000,
+        max_bytes: int = 64 << 20,
+        max_reconsume_times: int | None = None,
+        grace_s: float = 10.0,
+    ) -> GroupConsumer:
+        """Join `group` as a consumer, within `async with`, and share its queues with the other members, which may be written in
+        other languages. All members must subscribe to the same topics, with the same selectors and `strategy`.
+
+        - `topics`: "orders", ["orders", "clicks"], or {"orders": "A||B", "clicks": sql("price > 5")}.
+        - `ordered`: the messages of a queue are taken one after the other, by one member at a time.
+        - `broadcast`: this member gets the messages of all queues; positions are not stored, failed messages are dropped.
+        - `start`: where a queue begins for which the group has committed nothing. As with Java's consumers, a broker lets a new
+          group begin with the first message while that one is still in its memory.
+        - `max_messages` and `max_bytes` limit what is read ahead.
+        - `max_reconsume_times`: after so many more attempts a message is a dead letter; by default 16 (`retryMaxTimes` of the
+          group), with `ordered` never.
+        - `grace_s`: how long closing waits for messages in the application's hands.
+
+        Raises GroupTaken, ValueError, TypeError."""
+        if start not in ("first", "last") and not isinstance(start, datetime):
+            raise ValueError(f'start is "first", "last" or a datetime, not {start!r}')
+        if strategy not in STRATEGIES:
+            raise ValueError(f"strategy is one of {', '.join(STRATEGIES)}, not {strategy!r}")
+        if not group:
+            raise ValueError("a group has a name")
+        if ordered and broadcast:
+            raise ValueError("ordered and broadcast exclude each other: choose one")
+        if min(max_messages, max_bytes) < 1:
+            raise ValueError("max_messages and max_bytes are at least 1")
+        self._members.check_free(group)
+        client_id = self._own_id()
+        return GroupConsumer(
+            group,
+            selectors_of(topics),
+            client_id=client_id,
+            start=StartPosition(start),
+            strategy=strategy,
+            is_ordered=ordered,
+            is_broadcast=broadcast,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            max_reconsume_times=max_reconsume_times,
+            grace_s=grace_s,
+            consumer=self.consumer(group),
+            locks=self.locks(group, client_id),
+            routes=self.routes,
+            client=self.remoting,
+            clock=self.clock,
+            opened=self._members.add,
+            closed=self._members.remove,
+        )
+
+    def _own_id(self) -> str:
+        """The id by which brokers know this client."""
+        if not self._client_id:
+            self._client_id = f"python@{self.random.getrandbits(64):016x}"
+        return self._client_id
 
     def _introductions(self, group: str, client_id: str) -> Introductions:
         return Introductions(group, client_id, routes=self.routes, client=self.remoting, clock=self.clock)
@@ -121,6 +196,8 @@ class Client:
     async def close(self) -> None:
         """End all calls in progress at once. Each call ends with what is known of its outcome."""
         self._awaited.close()
+        for subscription in self._members.all():
+            await subscription.close()
         for producer in self._checks.producers():
             await producer.close()
         await self.routes.close()

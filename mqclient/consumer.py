@@ -12,7 +12,7 @@ from enum import IntEnum
 
 from mqclient.errors import PullFailed, RouteUnknown, in_short
 from mqclient.message import RecordMalformed, StoredMessage, decode_messages
-from mqclient.route import MessageQueue
+from mqclient.route import MASTER_ID, MessageQueue
 from mqclient.routetable import TopicRoutes
 from mqruntime.clock import Clock
 from remoting.client import RemotingClient
@@ -25,9 +25,11 @@ from remoting.headers.offsets import (
     OffsetResponseHeader,
     QueryConsumerOffsetHeader,
     QueueHeader,
+    SearchOffsetHeader,
     UpdateConsumerOffsetHeader,
 )
 from remoting.headers.pull import (
+    SYS_FLAG_COMMIT_OFFSET,
     SYS_FLAG_SUBSCRIPTION,
     SYS_FLAG_SUSPEND,
     PullMessageHeader,
@@ -64,6 +66,7 @@ READS = (
     RequestCode.GET_MAX_OFFSET,
     RequestCode.GET_MIN_OFFSET,
     RequestCode.QUERY_CONSUMER_OFFSET,
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
 )
 """Requests that a slave also answers."""
 SLAVE_AFTER_MS = 1_500
@@ -96,6 +99,8 @@ class PullConsumer:
         self._masterless: dict[str, int] = {}
         """By broker set: since when it has no master, ms."""
         self._turn = 0
+        self._suggested: dict[MessageQueue, int] = {}
+        """By queue: the id of the broker that is to be asked next."""
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """All readable queues of the topic, in order. Raises `RouteUnknown`."""
@@ -110,8 +115,10 @@ class PullConsumer:
         sql: str | None = None,
         max_messages: int = MESSAGES_MAX,
         suspend_ms: int = 0,
+        commit: int = 0,
     ) -> PullResult:
-        """Pull messages of `queue` from `offset` on. The broker waits `suspend_ms` for the first message.
+        """Pull messages of `queue` from `offset` on. The broker waits `suspend_ms` for the first message. With `commit` it also
+        commits that offset for the group, if a master is asked.
 
         `tags` is `A||B`, or `*` or "" for every message, tagged or not, as in upstream's FilterAPI. The broker compares only
         hashes of tags, so messages whose tags merely have an equal hash are dropped here. The SQL92 expression `sql` selects
@@ -125,14 +132,19 @@ class PullConsumer:
             queue_offset=offset,
             max_msg_nums=max_messages,
             sys_flag=SYS_FLAG_SUBSCRIPTION | (SYS_FLAG_SUSPEND if suspend_ms else 0),
-            commit_offset=0,
+            commit_offset=commit,
             suspend_timeout_millis=suspend_ms,
             sub_version=0,
             subscription=(tags or ALL_TAGS) if sql is None else sql,
             expression_type="TAG" if sql is None else "SQL92",
             broker_name=queue.broker_name,
         )
-        reply = await self._ask(queue, RequestCode.PULL_MESSAGE, header, CALL_TIMEOUT_MS + suspend_ms)
+        address, is_master = await self._reader_of(queue)
+        if commit and is_master:
+            header.sys_flag |= SYS_FLAG_COMMIT_OFFSET
+        reply = await self._ask_at(
+            address, queue, RequestCode.PULL_MESSAGE, header, CALL_TIMEOUT_MS + suspend_ms
+        )
         if reply.code == ResponseCode.SYSTEM_BUSY and queue.broker_name in self._masterless:
             raise PullFailed(str(queue), NO_READERS, reply.code)
         if reply.code not in PULL_CODES:
@@ -143,6 +155,7 @@ class PullConsumer:
             )
         try:
             where = PullMessageResponseHeader.from_ext(reply.ext)
+            self._suggested[queue] = where.suggest_which_broker_id
             messages = decode_messages(reply.body or b"") if reply.code == PullStatus.FOUND else []
         except (HeaderError, RecordMalformed) as error:
             raise PullFailed(str(queue), f"unreadable answer: {error}") from error
@@ -200,10 +213,16 @@ class PullConsumer:
         """The first remaining message. Raises `PullFailed`."""
         return await self._offset(queue, RequestCode.GET_MIN_OFFSET, QueueHeader(queue.topic, queue.queue_id))
 
-    async def committed(self, queue: MessageQueue) -> int | None:
-        """The group's committed offset; None if nothing was committed. Raises `PullFailed`."""
+    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The first message that was stored at this time (ms since 1970) or later. Raises `PullFailed`."""
+        header = SearchOffsetHeader(queue.topic, queue.queue_id, timestamp_ms)
+        return await self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+
+    async def committed(self, queue: MessageQueue, *, zero_if_none: bool = False) -> int | None:
+        """The group's committed offset; None if nothing was committed. With `zero_if_none`, brokers return 0 for a group
+        without one while the queue's first message is still in memory, as to Java's consumers. Raises `PullFailed`."""
         header = QueryConsumerOffsetHeader(
-            self.group, queue.topic, queue.queue_id, set_zero_if_not_found=False
+            self.group, queue.topic, queue.queue_id, set_zero_if_not_found=None if zero_if_none else False
         )
         try:
             return await self._offset(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
@@ -231,11 +250,16 @@ class PullConsumer:
     async def _ask(
         self, queue: MessageQueue, code: RequestCode, header: Header, timeout_ms: int
     ) -> RemotingCommand:
-        address = await self._address(queue, code)
+        return await self._ask_at(await self._address(queue, code), queue, code, header, timeout_ms)
+
+    async def _ask_at(
+        self, address: str, queue: MessageQueue, code: RequestCode, header: Header, timeout_ms: int
+    ) -> RemotingCommand:
         try:
             reply = await self._client.call(address, RemotingCommand.request(code, header), timeout_ms)
         except RemotingError as error:
             self._turn += 1
+            self._suggested.pop(queue, None)
             self._routes.renew(queue.topic)
             raise PullFailed(str(queue), str(error)) from error
         if reply.code in (
@@ -245,6 +269,20 @@ class PullConsumer:
         ):
             self._routes.renew(queue.topic)  # it may no longer be the master
         return reply
+
+    async def _reader_of(self, queue: MessageQueue) -> tuple[str, bool]:
+        """The address to pull from, and whether it is the master's. A broker suggests another one of its set to a reader that
+        is far behind. Raises `PullFailed`."""
+        suggested = self._suggested.get(queue, MASTER_ID)
+        if suggested != MASTER_ID:
+            try:
+                members = (await self._routes.get(queue.topic)).addresses.get(queue.broker_name, {})
+            except RouteUnknown as error:
+                raise PullFailed(str(queue), str(error)) from error
+            if suggested in members:
+                return members[suggested], False
+        address = await self._address(queue, RequestCode.PULL_MESSAGE)
+        return address, queue.broker_name not in self._masterless
 
     async def _address(self, queue: MessageQueue, code: RequestCode) -> str:
         """The address to send the request to. Raises `PullFailed`."""

@@ -62,6 +62,24 @@ class PullFailed(ClientError):
         self.code = code
 
 
+class SubscriptionFailed(ClientError):
+    """Brokers refuse to let `group` read, and would refuse it again: the group or the subscription is not allowed or not known.
+    `code` is that of the broker's reply."""
+
+    def __init__(self, group: str, why: str, code: int | None) -> None:
+        super().__init__(f"group {group}: {why}")
+        self.group = group
+        self.code = code
+
+
+class SubscriptionStopped(ClientError):
+    """The subscription was stopped or closed, so there are no more messages to take."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"the subscription of group {group} was stopped")
+        self.group = group
+
+
 class LockFailed(ClientError):
     """The set `broker_name` did not return its locked queues. The request can be repeated without harm. `code` is that of the
     broker's reply, if there was one."""
@@ -91,12 +109,13 @@ class EndOutcomeUnknown(ClientError):
 
 
 class GroupTaken(ClientError):
-    """`group` already has a producer of transactions in this client. A broker's check names client and group only, so it could
-    not be passed to the right one of two producers. Upstream: MQClientInstance.registerProducer."""
+    """`group` already has a producer of transactions, or a subscription, in this client. Requests of brokers name client and
+    group only, so they could not be passed to the right one of two. Upstream: MQClientInstance.registerProducer."""
 
-    def __init__(self, group: str) -> None:
-        what = f"group {group} has a producer of transactions in this client, whose check brokers ask"
-        super().__init__(f"{what}: use that one, close it first, or create the other one in its own Client")
+    def __init__(self, group: str, what: str = "a producer of transactions") -> None:
+        super().__init__(
+            f"group {group} has {what} in this client: use that one, close it first, or create the other one in its own Client"
+        )
         self.group = group
 
 

@@ -55,7 +55,7 @@ def test_a_second_producer_of_a_group_is_refused_and_the_first_answers_checks() 
             with pytest.raises(
                 GroupTaken,
                 match=re.escape(
-                    "group PG has a producer of transactions in this client, whose check brokers ask: "
+                    "group PG has a producer of transactions in this client: "
                     "use that one, close it first, or create the other one in its own Client"
                 ),
             ) as refused:
