@@ -205,7 +205,8 @@ class GroupConsumer:
         end. A message that is no longer in hand is ignored."""
         for message in messages:
             puller = self._release(message, is_success=True)
-            if puller is not None and puller.progress is not None and puller.progress.finish(message.stored):
+            if puller is not None and puller.progress is not None:
+                puller.progress.finish(message.stored)
                 self._failures.pop(puller, None)
                 self._freed(puller)
 
@@ -225,13 +226,15 @@ class GroupConsumer:
             logger.warning("message dropped", extra=extra)
             self.acknowledge(message)
             return
-        if self.is_ordered and delay_level != DEAD_LETTER and self._suspends(message, puller):
-            return
-        level = DEAD_LETTER if self.is_ordered else delay_level
-        if await self._sent_back(message, level):
+        if self.is_ordered and delay_level != DEAD_LETTER and not self._failed_too_often(message, puller):
+            self._suspend(message, puller)
+        elif await self._sent_back(message, DEAD_LETTER if self.is_ordered else delay_level):
             self.acknowledge(message)
+        elif self.is_ordered:
+            self._suspend(message, puller)
         else:
-            self._give_again(message, puller, AGAIN_MS)
+            await asyncio.sleep(AGAIN_MS / 1000)
+            self._give_again(message, puller)
 
     async def run(
         self, handle: Callable[[ReceivedMessage], Awaitable[object]], *, concurrency: int = 1
@@ -355,18 +358,10 @@ class GroupConsumer:
             self._turn.pop(puller, None)
             self._failures.pop(puller, None)
         for queue in sorted(share - self.pullers.keys()):
-            selector = self.selectors[queue.topic]
-            self.pullers[queue] = puller = QueuePuller(
-                queue,
-                selector,
-                self._start,
-                self,
-                consumer=self._consumer,
-                locks=self._locks,
-                clock=self._clock,
-                commits=not self._is_broadcast,
-            )
+            self.pullers[queue] = puller = self._puller_of(queue)
             puller.begin()
+            if puller.progress is not None and puller.progress.waits:
+                self.arrived(puller)
         if revoked:
             logger.info(
                 "queues given up",
@@ -375,10 +370,27 @@ class GroupConsumer:
             await together([self._give_up(puller) for puller in revoked])
         self._has_room.set()
 
+    def _puller_of(self, queue: MessageQueue) -> QueuePuller:
+        """A new puller; or the former one, if the queue came back while its message is still in the application's hands."""
+        for puller in self._leaving:
+            if puller.queue == queue:
+                del self._leaving[puller]
+                return puller
+        return QueuePuller(
+            queue,
+            self.selectors[queue.topic],
+            self._start,
+            self,
+            consumer=self._consumer,
+            locks=self._locks,
+            clock=self._clock,
+            commits=not self._is_broadcast,
+        )
+
     async def _give_up(self, puller: QueuePuller) -> None:
         """Another member reads the queue next. With `ordered` it gets the lock once no message is in hand here."""
         await puller.end()
-        if self._locks is not None and puller.progress is not None and puller.progress.in_hands:
+        if self._locks is not None and puller.in_hands:
             self._leaving[puller] = None
         else:
             await self._let_go(puller)
@@ -411,6 +423,7 @@ class GroupConsumer:
             attempt = stored.reconsume_times + 1 + (failures if failed_at == stored.queue_offset else 0)
             message = ReceivedMessage(stored, puller.queue, attempt)
             self._in_hands[message] = puller
+            puller.in_hands += 1
             return message
         return None
 
@@ -426,6 +439,8 @@ class GroupConsumer:
     def _release(self, message: ReceivedMessage, *, is_success: bool) -> QueuePuller | None:
         """The message is no longer in hand. Returns its puller, unless an administrator had it given."""
         puller = self._in_hands.pop(message, None)
+        if puller is not None:
+            puller.in_hands -= 1
         answer = self._answers.pop(message, None)
         if answer is not None and not answer.done():
             answer.set_result(is_success)
@@ -436,36 +451,31 @@ class GroupConsumer:
         """A message of the puller was finished or given back."""
         self._has_room.set()
         progress = puller.progress
-        if puller in self._leaving and (progress is None or not progress.in_hands):
+        if puller in self._leaving and not puller.in_hands:
             del self._leaving[puller]
             self._begin(self._let_go(puller), f"let go {puller.queue}")
         elif progress is not None and progress.waits and self.pullers.get(puller.queue) is puller:
             self.arrived(puller)
 
-    def _suspends(self, message: ReceivedMessage, puller: QueuePuller) -> bool:
-        """Give the message of an ordered queue again after SUSPEND_MS. Returns False if it has failed too often."""
+    def _failed_too_often(self, message: ReceivedMessage, puller: QueuePuller) -> bool:
+        """Count a failure in order. Returns whether the message is to be a dead letter."""
         failed_at, failures = self._failures.get(puller, (-1, 0))
         failures = failures + 1 if failed_at == message.offset else 1
-        if self._max_reconsume_times is not None and failures > self._max_reconsume_times:
-            return False
         self._failures[puller] = message.offset, failures
+        return self._max_reconsume_times is not None and failures > self._max_reconsume_times
+
+    def _suspend(self, message: ReceivedMessage, puller: QueuePuller) -> None:
+        """Give the message of an ordered queue again after SUSPEND_MS, and no other one before it."""
         puller.suspended_until_ms = self._clock.monotonic_ms() + SUSPEND_MS
-        self._give_again(message, puller, 0)
+        self._give_again(message, puller)
         asyncio.get_running_loop().call_later(SUSPEND_MS / 1000, self._freed, puller)
-        return True
 
-    def _give_again(self, message: ReceivedMessage, puller: QueuePuller, wait_ms: int) -> None:
-        """Give the message to this member again after `wait_ms`."""
+    def _give_again(self, message: ReceivedMessage, puller: QueuePuller) -> None:
+        """Give the message to this member again."""
         self._release(message, is_success=False)
-
-        def give() -> None:
-            if puller.progress is not None and puller.progress.give_back(message.stored):
-                self._freed(puller)
-
-        if wait_ms:
-            asyncio.get_running_loop().call_later(wait_ms / 1000, give)
-        else:
-            give()
+        if puller.progress is not None:
+            puller.progress.give_back(message.stored)
+        self._freed(puller)
 
     async def _sent_back(self, message: ReceivedMessage, delay_level: int) -> bool:
         """Whether the broker took the message back (CONSUMER_SEND_MSG_BACK, 36)."""

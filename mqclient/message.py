@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
+from struct import error as StructError
 
 from mqclient.compression import opened
 
@@ -46,6 +47,7 @@ RECORD_MIDDLE = Struct(
 )
 TIMESTAMP = Struct(">q")
 PORT = Struct(">i")
+IPV4_HOST_BYTES, IPV6_HOST_BYTES = 4 + PORT.size, 16 + PORT.size
 TOPIC_LENGTH_V1 = Struct(">B")
 TOPIC_LENGTH_V2 = Struct(">H")
 PROPERTIES_LENGTH = Struct(">H")
@@ -99,25 +101,88 @@ class OutgoingMessage:
         check_body(self.body)
 
 
-@dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """One record of a commit log, as a pull or a query returns it. `body` is in stored form, perhaps compressed."""
+    """One record of a commit log, as a pull or a query returns it. `body` is in stored form, perhaps compressed. Properties and
+    hosts may be given as they are stored; then they are decoded when they are read."""
 
-    topic: str
-    queue_id: int
-    queue_offset: int
-    physical_offset: int
-    body: bytes
-    properties: dict[str, str]
-    flag: int
-    sys_flag: int
-    born_timestamp_ms: int
-    born_host: str
-    store_timestamp_ms: int
-    store_host: str
-    reconsume_times: int
-    prepared_transaction_offset: int
-    size_bytes: int
+    __slots__ = (
+        "_born_host", "_properties", "_store_host", "body", "born_timestamp_ms", "flag", "physical_offset",
+        "prepared_transaction_offset", "queue_id", "queue_offset", "reconsume_times", "size_bytes", "store_timestamp_ms",
+        "sys_flag", "topic",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        physical_offset: int,
+        body: bytes,
+        properties: dict[str, str] | bytes,
+        flag: int,
+        sys_flag: int,
+        born_timestamp_ms: int,
+        born_host: str | bytes,
+        store_timestamp_ms: int,
+        store_host: str | bytes,
+        reconsume_times: int,
+        prepared_transaction_offset: int,
+        size_bytes: int,
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.queue_offset = queue_offset
+        self.physical_offset = physical_offset
+        self.body = body
+        self._properties = properties
+        self.flag = flag
+        self.sys_flag = sys_flag
+        self.born_timestamp_ms = born_timestamp_ms
+        self._born_host = born_host
+        self.store_timestamp_ms = store_timestamp_ms
+        self._store_host = store_host
+        self.reconsume_times = reconsume_times
+        self.prepared_transaction_offset = prepared_transaction_offset
+        self.size_bytes = size_bytes
+
+    @property
+    def properties(self) -> dict[str, str]:
+        found = self._properties
+        if isinstance(found, bytes):
+            found = self._properties = decode_properties(found.decode(errors="replace"))
+        return found
+
+    @property
+    def born_host(self) -> str:
+        """ "host:port" of the client that sent it."""
+        found = self._born_host
+        if isinstance(found, bytes):
+            found = self._born_host = _host_of(found)
+        return found
+
+    @property
+    def store_host(self) -> str:
+        """ "host:port" of the broker that stored it first."""
+        found = self._store_host
+        if isinstance(found, bytes):
+            found = self._store_host = _host_of(found)
+        return found
+
+    def _values(self) -> tuple[object, ...]:
+        return (
+            self.topic, self.queue_id, self.queue_offset, self.physical_offset, self.body, self.properties, self.flag,
+            self.sys_flag, self.born_timestamp_ms, self.born_host, self.store_timestamp_ms, self.store_host,
+            self.reconsume_times, self.prepared_transaction_offset, self.size_bytes,
+        )  # fmt: skip
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StoredMessage) and self._values() == other._values()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        place = f"{self.topic}/{self.queue_id} at {self.queue_offset}"
+        return f"StoredMessage({place}, {len(self.body)} bytes, {self.properties})"
 
     @property
     def message_id(self) -> str:
@@ -205,64 +270,60 @@ def _record_at(body: bytes, start: int) -> StoredMessage:
     end = start + size
     if size < RECORD_START.size or end > len(body):
         raise RecordMalformed(start, f"length {size} with {len(body) - start} bytes left")
-    reader = _FieldReader(body, start, start + RECORD_START.size, end)
-    born_host = reader.host(v6=bool(sys_flag & SYS_FLAG_BORN_HOST_V6))
-    (store_timestamp_ms,) = reader.fields(TIMESTAMP)
-    store_host = reader.host(v6=bool(sys_flag & SYS_FLAG_STORE_HOST_V6))
-    reconsume_times, prepared_offset, body_length = reader.fields(RECORD_MIDDLE)
-    content = reader.take(body_length)
-    (topic_length,) = reader.fields(TOPIC_LENGTH_V1 if magic == MAGIC_V1 else TOPIC_LENGTH_V2)
-    topic = reader.topic(topic_length)
-    (properties_length,) = reader.fields(PROPERTIES_LENGTH)
-    properties = reader.take(properties_length)
-    if reader.position != end:
-        raise RecordMalformed(start, f"its fields end {end - reader.position} bytes before its length says")
+    at = start + RECORD_START.size
+    try:
+        born_end = at + (IPV6_HOST_BYTES if sys_flag & SYS_FLAG_BORN_HOST_V6 else IPV4_HOST_BYTES)
+        store_at = born_end + TIMESTAMP.size
+        store_end = store_at + (IPV6_HOST_BYTES if sys_flag & SYS_FLAG_STORE_HOST_V6 else IPV4_HOST_BYTES)
+        (store_timestamp_ms,) = TIMESTAMP.unpack_from(body, born_end)
+        reconsume_times, prepared_offset, body_length = RECORD_MIDDLE.unpack_from(body, store_end)
+        content_at = store_end + RECORD_MIDDLE.size
+        content_end = content_at + body_length
+        topic_length_of = TOPIC_LENGTH_V1 if magic == MAGIC_V1 else TOPIC_LENGTH_V2
+        topic_at = content_end + topic_length_of.size
+        (topic_length,) = topic_length_of.unpack_from(body, content_end)
+        properties_at = topic_at + topic_length + PROPERTIES_LENGTH.size
+        (properties_length,) = PROPERTIES_LENGTH.unpack_from(body, topic_at + topic_length)
+    except StructError:
+        raise RecordMalformed(start, "a field does not fit the pulled body") from None
+    if body_length < 0 or properties_at + properties_length > end:
+        raise RecordMalformed(
+            start, f"fields of {body_length} and {properties_length} bytes do not fit its length"
+        )
+    if properties_at + properties_length != end:
+        left = end - properties_at - properties_length
+        raise RecordMalformed(start, f"its fields end {left} bytes before its length says")
+    content = body[content_at:content_end]
     if zlib.crc32(content) & 0x7FFFFFFF != crc and content:
         raise RecordMalformed(start, "body CRC does not match")
     return StoredMessage(
-        topic=topic,
-        queue_id=queue_id,
-        queue_offset=queue_offset,
-        physical_offset=physical_offset,
-        body=content,
-        properties=decode_properties(properties.decode(errors="replace")),
-        flag=flag,
-        sys_flag=sys_flag,
-        born_timestamp_ms=born_timestamp_ms,
-        born_host=born_host,
-        store_timestamp_ms=store_timestamp_ms,
-        store_host=store_host,
-        reconsume_times=reconsume_times,
-        prepared_transaction_offset=prepared_offset,
-        size_bytes=size,
+        _topic(body[topic_at : topic_at + topic_length], start),
+        queue_id,
+        queue_offset,
+        physical_offset,
+        content,
+        body[properties_at:end],
+        flag,
+        sys_flag,
+        born_timestamp_ms,
+        body[at:born_end],
+        store_timestamp_ms,
+        body[store_at:store_end],
+        reconsume_times,
+        prepared_offset,
+        size,
     )
 
 
-class _FieldReader:
-    """Reads the fields of a record, never beyond the record's `end`."""
+def _topic(name: bytes, record_at: int) -> str:
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        raise RecordMalformed(record_at, "its topic is no UTF-8") from None
 
-    def __init__(self, body: bytes, record_start: int, position: int, end: int) -> None:
-        self.body = body
-        self.record_start = record_start
-        self.position = position
-        self.end = end
 
-    def take(self, size: int) -> bytes:
-        if size < 0 or self.position + size > self.end:
-            raise RecordMalformed(self.record_start, f"a field of {size} bytes does not fit its length")
-        self.position += size
-        return self.body[self.position - size : self.position]
-
-    def fields(self, layout: Struct) -> tuple[int, ...]:
-        return layout.unpack(self.take(layout.size))
-
-    def topic(self, size: int) -> str:
-        try:
-            return self.take(size).decode()
-        except UnicodeDecodeError:
-            raise RecordMalformed(self.record_start, "its topic is no UTF-8") from None
-
-    def host(self, *, v6: bool) -> str:
-        address = ipaddress.ip_address(self.take(16 if v6 else 4))
-        (port,) = self.fields(PORT)
-        return f"[{address}]:{port}" if v6 else f"{address}:{port}"
+def _host_of(stored: bytes) -> str:
+    """ "host:port" of an address and a port as records have them."""
+    address = ipaddress.ip_address(stored[: -PORT.size])
+    (port,) = PORT.unpack(stored[-PORT.size :])
+    return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"

@@ -48,11 +48,6 @@ class QueueProgress:
         return bool(self._waiting)
 
     @property
-    def in_hands(self) -> int:
-        """The number of messages in the application's hands."""
-        return len(self._taken)
-
-    @property
     def last_offset(self) -> int:
         """The offset of the last message that is not finished; 0 if there is none."""
         return self._unfinished[-1].queue_offset if self._unfinished else 0

@@ -88,6 +88,8 @@ class QueuePuller:
         """None until the first offset is known."""
         self.suspended_until_ms = 0
         """A queue that is read in order waits so long after a message was handed back."""
+        self.in_hands = 0
+        """The number of messages in the application's hands, also of those that it took before the group was moved."""
         self.last_pull_ms = self.last_taken_ms = 0
         self._selector = selector
         self._start = start
@@ -116,7 +118,7 @@ class QueuePuller:
             return False
         if self._locks is None:
             return True
-        free = not progress.in_hands and self._clock.monotonic_ms() >= self.suspended_until_ms
+        free = not self.in_hands and self._clock.monotonic_ms() >= self.suspended_until_ms
         return free and self.is_locked
 
     def begin(self) -> None:

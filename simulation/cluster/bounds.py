@@ -15,7 +15,7 @@ from simulation.faults import hostiletables
 from simulation.kernel.bounds import Bounds, Numbers
 from simulation.kernel.node import Node
 from simulation.kernel.violation import Violation
-from simulation.workloads import accessclients, choosers, committers, handlers
+from simulation.workloads import accessclients, choosers, committers, groupmembers, handlers
 from simulation.workloads.dealers import NAME, TOPICS
 
 LOOK_MS = 10_000
@@ -71,6 +71,8 @@ class ClusterBounds:
             names += choosers.NAMES
         if self.machines.done[handlers.NAME]:
             names += len(handlers.TOPICS)
+        if self.machines.done[groupmembers.NAME]:
+            names += len(groupmembers.TOPICS)
         if self.machines.done[committers.NAME]:
             names += committers.NAMES
         users = self.users()

@@ -195,6 +195,16 @@ FEATURES = Features(
         excludes=LOSES | {"retention"},
     ),
     feature(
+        "group members",
+        25,
+        "Members of two consumer groups, one in order, come, leave, die, are paused, fail and are slow; one behaves as a "
+        "member in Java. An administrator moves a group back to the beginning.",
+        "G1: each confirmed message is handled or a dead letter. G2: in order, two members never handle messages of one "
+        "queue. G3: nor is a message handled before the one in front of it. G4: acknowledged messages do not come again to "
+        "a member that joins once all others have left.",
+        excludes=LOSES | {"retention"},
+    ),
+    feature(
         "committers",
         20,
         "Groups commit rising offsets to the master or to the broker that their route names, and query them. Members that "

@@ -30,6 +30,7 @@ from messagestore.dispatch import bulkentries as bulk_entries
 from messagestore.errors import StoreError
 from messagestore.log import commitlog
 from messagestore.store.messagestore import MessageStore
+from mqclient.message import StoredMessage
 from mqruntime.runtime import Runtime
 from mqruntime.segments import RESERVE_STEP_BYTES
 from nativepath import presence
@@ -91,6 +92,7 @@ from simulation.workloads.accounts import OPERATOR
 from simulation.workloads.choosers import Choosers
 from simulation.workloads.committers import Committers
 from simulation.workloads.dealers import SETTINGS
+from simulation.workloads.groupmembers import GroupMembers
 from simulation.workloads.handlers import Handlers
 from simulation.workloads.orderedreaders import OrderedReaders
 from simulation.workloads.transactors import Transactors
@@ -157,6 +159,7 @@ class ClusterWorld:
         self.transactors: Transactors | None = None
         self.choosers: Choosers | None = None
         self.handlers: Handlers | None = None
+        self.group_members: GroupMembers | None = None
         self.committers: Committers | None = None
         self.users: AccessUsers | None = None
         self.copies: list[Node] = []
@@ -333,6 +336,10 @@ class ClusterWorld:
         if self.shape.has("handlers"):
             self.handlers = Handlers(self.machines, self.world.node("handlers", members.HANDLERS_HOST))
             yield self.handlers
+        if self.shape.has("group members"):
+            nodes = [self.world.node(f"member-{host}", host) for host in members.MEMBER_HOSTS]
+            self.group_members = GroupMembers(self.machines, nodes)
+            yield self.group_members
         if self.shape.has("committers"):
             self.committers = Committers(
                 self.machines, self.world.node("committers", members.COMMITTERS_HOST)
@@ -472,6 +479,9 @@ class ClusterWorld:
             self.committers.stop()
         if self.handlers is not None:
             self.handlers.stop()
+        if self.group_members is not None:
+            self.group_members.stop(self.confirmed_messages)
+            self.totals.counts["handled by members"] += self.group_members.handled
         if self.users is not None:
             self.users.stop()
         self.retention.stop()
@@ -534,6 +544,11 @@ class ClusterWorld:
             readers_keep=not self.check.forked,
         )
         self.totals.counts["delivered again"] += again
+
+    def confirmed_messages(self) -> list[StoredMessage]:
+        """All messages that were ever confirmed."""
+        confirmed = self.check.confirmed
+        return list(deleted_messages(confirmed, len(confirmed), self.segment_bytes))
 
     def promised(self, topic: str, attempts: list[SendAttempt]) -> list[SendAttempt]:
         """The client's attempts, as the contract judges them."""

@@ -245,6 +245,7 @@ LONG_SCENARIOS = [
     scenario(23, "floods"),
     scenario(24, "abandoned transactions"),
     scenario(1, "committers"),
+    scenario(1, "group members"),
     scenario(4, "access"),
     scenario(31, "hasty readers"),
     scenario(44, "lost queues"),

@@ -7,6 +7,7 @@ from simulation.mutants.cluster import (  # noqa: F401  their bugs join the othe
     catchup,
     choosing,
     client,
+    consuming,
     flood,
     handover,
     index,
