@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from accesscontrol.guard import PASSED_BY, Access
-from accesscontrol.policies import AccessRefused, added_to, policy_type, resource_of, without
+from accesscontrol.policies import ENTRIES_MAX, AccessRefused, added_to, policy_type, resource_of, without
 from broker.neighbours.agreement import MetadataReplication
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
@@ -38,6 +38,8 @@ NAME_BYTES_MAX = 255
 PASSWORD_BYTES_MAX = 1_024
 RIGHTS_BYTES_MAX = 6 << 20
 """Limit of the rights of all users together. Replicas copy many rows, members of a Raft group all rows, in one frame."""
+RIGHTS_PIECES_MAX = 16 * ENTRIES_MAX
+"""Limit of a request, which only administrators send: an entry has its actions and sources in lists."""
 SYSTEM_ERROR = "An system error occurred, please try again later."
 BLANK = "The username is blank"
 NO_USER = "The user is not exist"
@@ -249,7 +251,7 @@ class AccessRequests:
     # -- policies
 
     async def _add_rights(self, peer: Peer, command: RemotingCommand, is_repeated: bool) -> RemotingCommand:
-        asked = AclInfo.from_request(command.body)
+        asked = AclInfo.from_request(command.body, pieces_max=RIGHTS_PIECES_MAX)
         subject = asked.subject or SubjectHeader.from_ext(command.ext).subject
         name = _name_in(subject)
         if name is None:

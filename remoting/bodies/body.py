@@ -25,6 +25,11 @@ LIST_BYTES_MAX = 4 << 20
 """Limit of requests that list topics or groups."""
 LIST_ROWS_MAX = 10_000
 """Limit of a list in a request."""
+FREELY_READ_BYTES = 64 << 10
+"""Bodies up to this size are read whatever they contain."""
+PIECES_MAX = 40_000
+"""Limit of members and elements in a larger body of a request, at all depths together. Each takes up to 1.2 us. A body that may
+have more than REQUEST_BYTES_MAX may have proportionally more of them."""
 
 
 class Body:
@@ -70,11 +75,16 @@ class Body:
         *,
         bytes_max: int = REQUEST_BYTES_MAX,
         dialect_max: int = fastjson.REQUEST_DIALECT_MAX,
+        pieces_max: int = PIECES_MAX,
     ) -> Self:
-        """Decode the body of a client's request. Decoding blocks all other clients, so a body that is too large is rejected
-        without decoding, and a list that is too long without reading its rows. Raises BodyError."""
+        """Decode the body of a client's request. Decoding blocks all other clients, so a body that is too large or has too many
+        pieces is rejected without decoding, and a list that is too long without reading its rows. Raises BodyError."""
         if data is not None and len(data) > bytes_max:
             raise BodyError(f"{cls.__name__}: a body of {len(data)} bytes; {bytes_max} are read")
+        if data is not None and len(data) > FREELY_READ_BYTES:
+            pieces, most = _pieces(data), pieces_max * max(bytes_max, REQUEST_BYTES_MAX) // REQUEST_BYTES_MAX
+            if pieces > most:
+                raise BodyError(f"{cls.__name__}: a body of {pieces} pieces; {most} are read")
         value = cls._loaded(data, dialect_max)
         if isinstance(value, dict):
             for name, member in value.items():
@@ -209,8 +219,10 @@ def _from_json(kind: Any, value: Json, where: str, row: WireField | None = None)
         if not isinstance(value, list):
             raise BodyError(f"{where} is not a JSON array")
         (member_kind,) = get_args(kind)
+        holds = _plain(member_kind).holds
         return origin(
-            _from_json(member_kind, member, f"{where}[{index}]") for index, member in enumerate(value)
+            member if holds(member) else _from_json(member_kind, member, f"{where}[{index}]")
+            for index, member in enumerate(value)
         )
     if origin is dict:
         if not isinstance(value, dict):
@@ -224,6 +236,12 @@ def _from_json(kind: Any, value: Json, where: str, row: WireField | None = None)
     if isinstance(kind, type) and issubclass(kind, Body):
         return kind.from_json(value, where)
     return _scalar(kind, value, where, row)
+
+
+def _pieces(data: bytes | bytearray | memoryview) -> int:
+    """The number of members and elements in a JSON text, or more: marks in strings count, too."""
+    content = bytes(data)
+    return sum(map(content.count, (b",", b"[", b"{")))
 
 
 def _key_from_json(kind: Any, key: str, where: str) -> Any:

@@ -165,6 +165,23 @@ def test_a_long_list_in_a_request_is_refused_before_its_rows_are_read() -> None:
     assert len(routes.TopicList.decode(orjson.dumps({"topicList": ["a"] * 10_001})).topic_list) == 10_001
 
 
+def test_a_request_with_too_many_rows_within_rows_is_refused_before_it_is_read() -> None:
+    def heartbeat(**subscription: Any) -> bytes:
+        consumer = {"groupName": "g", "subscriptionDataSet": [{"topic": "t"} | subscription]}
+        return orjson.dumps({"clientID": "c", "consumerDataSet": [consumer]})
+
+    refused: list[dict[str, Any]] = [
+        {"codeSet": [1] * 500_000},
+        {"tagsSet": ["a"] * 250_000},
+        {"codeSet": [{}] * 40_000},
+    ]
+    for many in refused:
+        with pytest.raises(BodyError, match="HeartbeatData: a body of [0-9]+ pieces; 40000 are read"):
+            heartbeats.HeartbeatData.from_request(heartbeat(**many))
+    read = heartbeats.HeartbeatData.from_request(heartbeat(codeSet=[1] * 39_000))
+    assert len(read.consumer_data_set[0].subscription_data_set[0].code_set) == 39_000
+
+
 def test_a_compressed_registration_is_read_with_or_without_its_flag() -> None:
     (golden,) = [
         g
