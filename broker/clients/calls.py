@@ -2,7 +2,8 @@
 (GET_CONSUMER_RUNNING_INFO, 307), for the offsets of a group's consumers in a topic (INVOKE_BROKER_TO_GET_CONSUMER_STATUS, 223),
 and to consume a stored message now (CONSUME_MESSAGE_DIRECTLY, 309).
 
-Invariant: a client only gets messages that readers may see, and its answer is returned unchanged."""
+Invariant: a client only gets messages that readers may see, and its answer is returned unchanged. The size of the messages that
+wait for clients is limited."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from accesscontrol.guard import Access
 from broker.access.needs import SUB, topic_need
 from broker.clients.groups import ConsumerGroups, GroupClient
 from broker.clients.readgate import ReadGate
-from broker.clients.refusals import NO_READERS
+from broker.clients.refusals import NO_READERS, REJECTED
 from messagestore.record import decode, parse_message_id
 from messagestore.store.brokerstore import BrokerStore
 from mqruntime.log import fields
@@ -29,6 +30,8 @@ from remoting.router import Router
 CLIENT_TIMEOUT_MS = 10_000
 STATUS_TIMEOUT_MS = 2_000
 """An administrator waits 3 s or 5 s, and should get the answers that came by then."""
+PASSING_BYTES_MAX = 64 << 20
+"""Limit of the messages that wait for their consumers; a single consumer that does not read can reach this limit."""
 
 logger = logging.getLogger("broker.clients")
 
@@ -49,6 +52,7 @@ class ClientCalls:
         self._store = store
         self._reading = reading
         self._access = access
+        self._passing_bytes = 0
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.GET_CONSUMER_RUNNING_INFO, self._running_info)
@@ -94,7 +98,14 @@ class ClientCalls:
         if (why := self._access.why_not(peer, command, need)) is not None:
             return command.reply(ResponseCode.NO_PERMISSION, why)
         header.broker_name = self._broker_name
-        return await self._pass_on(command, header, header.client_id or "", bytes(record))
+        size = len(record)
+        if self._passing_bytes + size > PASSING_BYTES_MAX:
+            return command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
+        self._passing_bytes += size
+        try:
+            return await self._pass_on(command, header, header.client_id or "", bytes(record))
+        finally:
+            self._passing_bytes -= size
 
     async def _pass_on(
         self,

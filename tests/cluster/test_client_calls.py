@@ -40,8 +40,13 @@ class Consumer:
 
     def online_while(self, question: RemotingCommand) -> RemotingCommand:
         """The master's answer to `question`, asked while the consumer is connected."""
+        [answer] = self.online_while_all([question])
+        return answer
 
-        async def scenario() -> RemotingCommand:
+    def online_while_all(self, questions: list[RemotingCommand]) -> list[RemotingCommand]:
+        """The master's answers to `questions`, all asked at the same time."""
+
+        async def scenario() -> list[RemotingCommand]:
             master = self.cluster.app(self.cluster.master).address
             data = HeartbeatData(
                 CLIENT_ID, [], [ConsumerData(GROUP, subscription_data_set=[SubscriptionData("orders")])]
@@ -49,17 +54,18 @@ class Consumer:
             beat = RemotingCommand.request(RequestCode.HEART_BEAT, None, data.encode())
             async with self.cluster.client(self.router) as consumer, self.cluster.client() as admin:
                 assert (await consumer.remoting.call(master, beat)).code == 0
-                return await admin.remoting.call(master, question, 15_000)
+                calls = (admin.remoting.call(master, question, 15_000) for question in questions)
+                return await asyncio.gather(*calls)
 
-        answer: RemotingCommand = self.cluster.run(scenario())
-        return answer
+        answers: list[RemotingCommand] = self.cluster.run(scenario())
+        return answers
 
-    def stored_id(self) -> str:
+    def stored_id(self, body: bytes = b"once more") -> str:
         """Sends a message and returns the broker's id of it."""
 
         async def send() -> str:
             async with self.cluster.client() as client:
-                return (await client.producer("PG").send("orders", b"once more")).offset_message_id
+                return (await client.producer("PG").send("orders", body)).offset_message_id
 
         found: str = self.cluster.run(send())
         return found
@@ -159,3 +165,18 @@ def test_a_broker_that_serves_no_reads_passes_no_message_to_a_consumer(consumer:
         patch.setattr(ReadGate, "serves_reads", property(lambda self: False))
         assert consumer.online_while(directly(message_id)).code == ResponseCode.SYSTEM_BUSY
     assert consumer.asked == []
+
+
+def test_messages_that_wait_for_consumers_are_limited_in_size(
+    consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.clients.calls.PASSING_BYTES_MAX", 100_000)
+    message_id = consumer.stored_id(bytes(30_000))
+    consumer.answer = lambda peer, command: None
+    answers = consumer.online_while_all([directly(message_id) for _ in range(20)])
+    codes = [answer.code for answer in answers]
+    assert (len(consumer.asked), codes.count(ResponseCode.SYSTEM_BUSY)) == (3, 17)
+    consumer.answer = lambda peer, command: command.reply()
+    assert consumer.online_while(directly(message_id)).code == 0, (
+        "a message that was given up waits no longer"
+    )
