@@ -1,8 +1,8 @@
 """A reader for the JSON that Java peers write with fastjson and fastjson2, which is not always legal JSON.
 
 Beyond JSON it accepts bare integer keys `{0:"a"}`, object keys `{{"topic":"T"}:1}`, bare identifiers and
-single quotes as keys or strings, and trailing commas. Invariant: reading ends in time linear in the text, with a value or
-FastJsonError, and nests no deeper than DEPTH_MAX. Pure.
+single quotes as keys or strings, and trailing commas. Invariant: reading ends in time and memory linear in the text, with a
+value or FastJsonError, and nests no deeper than DEPTH_MAX. Pure.
 """
 
 from __future__ import annotations
@@ -103,13 +103,15 @@ def _quoted(found: re.Match[str]) -> str:
 
 
 class _Reader:
-    """Recursive descent over one text; `position` is the end of the last value read."""
+    """Recursive descent over one text; `position` is the end of the last value read. An object as key has no object as key
+    inside, because each level of quotes would double the text."""
 
-    __slots__ = ("position", "text")
+    __slots__ = ("in_key", "position", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.position = 0
+        self.in_key = False
 
     def skip(self, at: int) -> int:
         match = _SPACE.match(self.text, at)
@@ -176,7 +178,7 @@ class _Reader:
         if char in ('"', "'"):
             return self.string(at)
         if char == "{":
-            return key_of(self.object(at, depth + 1))
+            return self.object_as_key(at, depth + 1)
         if char == "-" or char.isdigit():
             number = self.number(at)
             if not isinstance(number, int):
@@ -187,6 +189,17 @@ class _Reader:
             raise FastJsonError("no key", at)
         self.position = word.end()
         return word.group()
+
+    def object_as_key(self, at: int, depth: int) -> str:
+        if self.in_key:
+            raise FastJsonError("an object as key inside another", at)
+        self.in_key = True
+        found = self.object(at, depth)
+        self.in_key = False
+        try:
+            return key_of(found)
+        except orjson.JSONEncodeError:
+            raise FastJsonError("a number in a key is too big", at) from None
 
     def number(self, at: int) -> int | float:
         match = _NUMBER.match(self.text, at)

@@ -111,6 +111,26 @@ def test_depth_and_numbers_have_limits() -> None:
             loads(text)
 
 
+@pytest.mark.parametrize("begin", ["{'x':1,", "{'x':[{'y':1,"])
+def test_object_keys_inside_object_keys_are_refused(begin: str) -> None:
+    """Each level of quotes would double the text: a few bytes would take all memory, before anybody is asked who sent them."""
+    for levels in (2, 3, 60):
+        with pytest.raises(FastJsonError, match="an object as key inside another"):
+            loads(begin + "{" * levels + "}" + ":1}" * levels)
+    with pytest.raises(FastJsonError, match="an object as key inside another"):
+        loads("{{a:[{b:{{c:1}:1}}]}:1}")
+    assert loads("{x:1,{a:{b:1}}:2,{c:1}:{{d:1}:3}}") == {
+        "x": 1,
+        '{"a":{"b":1}}': 2,
+        '{"c":1}': {'{"d":1}': 3},
+    }
+
+
+def test_a_number_that_is_too_big_for_a_key_is_refused() -> None:
+    with pytest.raises(FastJsonError, match="a number in a key is too big"):
+        loads("{x:1,{a:" + "9" * 30 + "}:1}")
+
+
 def test_a_long_text_of_escapes_is_read_in_linear_time() -> None:
     text = "{a:'" + "\\n" * 200_000 + "'}"
     assert loads(text) == {"a": "\n" * 200_000}
