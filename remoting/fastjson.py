@@ -17,6 +17,8 @@ DEPTH_MAX = 128
 NUMBER_CHARS_MAX = 400
 REQUEST_DIALECT_MAX = 64 << 10
 """A request that is not strict JSON is read only up to this size. Each byte takes up to 3 µs and blocks the server."""
+KEY_DIALECT_MAX = 4 << 10
+"""The same for a map key: it has a topic, a broker name and a queue id."""
 
 _SPACE = re.compile(r"[ \t\n\r\f\b]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -81,7 +83,7 @@ def loads(data: bytes | bytearray | memoryview | str, *, dialect_max: int | None
 
 def object_key(key: str) -> dict[str, Any]:
     """The object in a map key (`MessageQueue` keys, either form). Raises FastJsonError."""
-    value = loads(key)
+    value = loads(key, dialect_max=KEY_DIALECT_MAX)
     if not isinstance(value, dict):
         raise FastJsonError("map key is not an object", 0)
     return value

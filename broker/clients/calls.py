@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from accesscontrol.guard import Access
 from broker.access.needs import SUB, topic_need
@@ -18,6 +19,7 @@ from broker.clients.refusals import NO_READERS, REJECTED
 from messagestore.record import decode, parse_message_id
 from messagestore.store.brokerstore import BrokerStore
 from mqruntime.log import fields
+from mqruntime.slices import yield_to_loop
 from remoting.bodies.queues import ConsumerStatusBody, MessageQueue
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -30,6 +32,10 @@ from remoting.router import Router
 CLIENT_TIMEOUT_MS = 10_000
 STATUS_TIMEOUT_MS = 2_000
 """An administrator waits 3 s or 5 s, and should get the answers that came by then."""
+STATUS_DIALECT_MAX = 256 << 10
+"""Limit of an answer in Java's dialect of JSON, in which queues are keys."""
+ASKED_MAX, ASKED_A_TURN = 10_000, 100
+"""Clients whose offsets are asked for at a time, and in one turn of the event loop."""
 PASSING_BYTES_MAX = 64 << 20
 """Limit of the messages that wait for their consumers; a single consumer that does not read can reach this limit."""
 
@@ -53,6 +59,8 @@ class ClientCalls:
         self._reading = reading
         self._access = access
         self._passing_bytes = 0
+        self._asked = 0
+        """The number of clients that are being asked for their offsets."""
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.GET_CONSUMER_RUNNING_INFO, self._running_info)
@@ -73,12 +81,21 @@ class ClientCalls:
             return command.reply(ResponseCode.SYSTEM_ERROR, remark)
         wanted = header.client_addr or ""
         clients = [client for client in found.clients.values() if wanted in ("", client.client_id)]
-        offsets_by_client = await asyncio.gather(*(_status_of(client, header) for client in clients))
+        if self._asked + len(clients) > ASKED_MAX:
+            return command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
+        self._asked += len(clients)
+        try:
+            offsets_by_client = await _statuses_of(clients, header)
+        finally:
+            self._asked -= len(clients)
         table = {
             client.client_id: offsets
             for client, offsets in zip(clients, offsets_by_client, strict=True)
             if offsets is not None
         }
+        if len(table) < len(clients):
+            silent = fields(group=header.group, clients=len(clients), without=len(clients) - len(table))
+            logger.info("consumers do not report their offsets", extra=silent)
         return command.reply(body=ConsumerStatusBody(consumer_table=table).encode())
 
     async def _consume(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
@@ -137,13 +154,30 @@ class ClientCalls:
         return command.reply(answer.code, answer.remark, answer.ext, answer.body)
 
 
+async def _statuses_of(
+    clients: Sequence[GroupClient], header: ConsumerStatusHeader
+) -> list[dict[MessageQueue, int] | None]:
+    """The offsets of each client, all asked at the same time; None for a client that does not answer."""
+    asking: list[asyncio.Task[dict[MessageQueue, int] | None]] = []
+    try:
+        for client in clients:
+            asking.append(asyncio.create_task(_status_of(client, header), name="offsets of a consumer"))
+            if len(asking) % ASKED_A_TURN == 0:
+                await yield_to_loop()
+        return await asyncio.gather(*asking)
+    finally:
+        for each in asking:
+            each.cancel()
+
+
 async def _status_of(client: GroupClient, header: ConsumerStatusHeader) -> dict[MessageQueue, int] | None:
     asked = ConsumerStatusHeader(header.topic, header.group)
     question = RemotingCommand.request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, asked)
     try:
         answer = await client.peer.call(question, STATUS_TIMEOUT_MS)
         if answer.code == ResponseCode.SUCCESS and answer.body:
-            return ConsumerStatusBody.decode(answer.body).message_queue_table
-    except (RemotingError, BodyError) as error:
-        logger.info("consumer does not report its offsets", extra=fields(client=client.client_id, why=error))
+            read = ConsumerStatusBody.from_request(answer.body, dialect_max=STATUS_DIALECT_MAX)
+            return read.message_queue_table
+    except (RemotingError, BodyError):
+        pass
     return None

@@ -12,7 +12,7 @@ import pytest
 
 from remoting import fastjson
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
-from remoting.codes import RequestCode
+from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.admin import (
     BrokerStatsHeader,
@@ -128,11 +128,12 @@ class Members:
     def __init__(self, served: Served, topic: str = "orders") -> None:
         self.served = served
         self.topic = topic
+        self.offsets = json.dumps({"messageQueueTable": {QUEUE_1: 2}}).encode()
         self.router = Router()
         self.router.add(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, self._status)
 
     def _status(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        return command.reply(body=json.dumps({"messageQueueTable": {QUEUE_1: 2}}).encode())
+        return command.reply(body=self.offsets)
 
     def ask(self, code: int, header: Any = None) -> RemotingCommand:
         """The master's answer while they are connected."""
@@ -162,6 +163,34 @@ def test_consumers_report_their_queue_offsets_to_administrators(served: Served) 
     assert nobody["consumerTable"] == {}
     offline = served.ask(code, ConsumerStatusHeader("orders", "DG"))
     assert (offline.code, offline.remark) == (1, "No Any Consumer online in the consumer group: [DG]")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"messageQueueTable":{{"topic":"t","brokerName":"b","queueId":1}:1},"x":[%s1]}'
+        % (b"'a'," * 100_000),
+        b'{"messageQueueTable":{},"x":[%s1]}' % (b"1," * 50_000),
+    ],
+    ids=["dialect", "pieces"],
+)
+def test_offsets_that_take_long_to_read_are_left_out(served: Served, answer: bytes) -> None:
+    members = Members(served)
+    members.offsets = answer
+    stats = body_of(
+        members.ask(
+            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, ConsumerStatusHeader("orders", "CG", "")
+        )
+    )
+    assert stats["consumerTable"] == {}
+
+
+def test_few_consumers_are_asked_for_their_offsets_at_a_time(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.clients.calls.ASKED_MAX", 0)
+    code, members = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, Members(served)
+    assert members.ask(code, ConsumerStatusHeader("orders", "CG", "")).code == ResponseCode.SYSTEM_BUSY
 
 
 def test_producers_and_subscriptions_are_shown(served: Served) -> None:

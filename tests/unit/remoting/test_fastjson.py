@@ -145,3 +145,5 @@ def test_damaged_text_that_is_long_is_refused_in_linear_time(text: str) -> None:
 def test_an_object_key_of_another_kind_is_refused() -> None:
     with pytest.raises(FastJsonError):
         fastjson.object_key("[1]")
+    with pytest.raises(FastJsonError, match="not strict JSON"):
+        fastjson.object_key("{" + "a:1," * 2_000 + "}")
