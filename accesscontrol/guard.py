@@ -62,10 +62,12 @@ class AccessDenied(Exception):
 
 
 class Caller(NamedTuple):
-    """The user who sent a request, and the client's host; both empty without access control."""
+    """The user who sent a request, and the client's host; both empty without access control. `known` is the user as this server
+    knew the user then: another password ends what the former one began."""
 
     user: str = ""
     host: str = ""
+    known: KnownUser | None = None
 
 
 NOBODY = Caller()
@@ -100,7 +102,8 @@ class Access(Protocol):
         ...
 
     def has_lost(self, caller: Caller, code: int, needs: Iterable[Need]) -> bool:
-        """Whether the users and policies that this server knows, which may be old, do not allow such a request any more."""
+        """Whether the users and policies that this server knows, which may be old, do not allow such a request any more, or not
+        with the password of that time."""
         ...
 
 
@@ -260,7 +263,8 @@ class AccessGuard:
         return request.code not in self._open_codes and user is not None and user.is_super
 
     def caller(self, peer: Peer, request: RemotingCommand) -> Caller:
-        return Caller(request.ext.get(ACCESS_KEY, ""), self._host_of(peer, request))
+        name = request.ext.get(ACCESS_KEY, "")
+        return Caller(name, self._host_of(peer, request), self._user(name))
 
     def signer(self, peer: Peer, request: RemotingCommand) -> str | None:
         try:
@@ -273,11 +277,10 @@ class AccessGuard:
 
     def has_lost(self, caller: Caller, code: int, needs: Iterable[Need]) -> bool:
         try:
-            if (
-                not self._enabled(caller.user).is_super
-                and self._authorizes
-                and code not in self._signed_codes
-            ):
+            user = self._enabled(caller.user)
+            if caller.known is not None and caller.known.secret_key != user.secret_key:
+                return True
+            if not user.is_super and self._authorizes and code not in self._signed_codes:
                 for need in needs:
                     self._check_right(caller.user, need, caller.host)
         except AccessDenied:

@@ -285,6 +285,13 @@ class ConsumerGroups:
         """Every group of producers."""
         return {group: list(clients.values()) for group, clients in self._producers.items()}
 
+    def each_producer(self) -> Iterator[tuple[str, GroupClient]]:
+        """Each producer with its group. Producers may leave between two of them."""
+        for group, clients in self.producer_groups().items():
+            for client in clients:
+                if self._producers.get(group, {}).get(client.client_id) is client:
+                    yield group, client
+
     def producers(self, group: str) -> list[GroupClient]:
         return list(self._producers.get(group, {}).values())
 

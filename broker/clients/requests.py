@@ -65,7 +65,7 @@ class ClientRequests:
         self._groups = groups
         self._topics = topics
         self._notices = GroupNotices(self._listeners, clock, tasks)
-        self._in_slices = InSlices(tasks, clock, name="consumers' rights")
+        self._in_slices = InSlices(tasks, clock, name="clients' rights")
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.HEART_BEAT, self._heartbeat)
@@ -87,13 +87,21 @@ class ClientRequests:
         self._notices.changed(self._consumers.groups())
 
     def rights_changed(self) -> None:
-        """Remove the consumers whose users may not read any more. The others of their groups get their queues."""
+        """Remove the consumers whose users may not read any more, and the producers whose users may not connect. The others of
+        a consumer's group get its queues."""
         self._in_slices.do(self._checked_consumers())
+        self._in_slices.do(self._checked_producers())
 
     def _checked_consumers(self) -> Iterator[None]:
         for group, client, topics in self._consumers.consumers():
             if self._access.has_lost(client.caller, RequestCode.HEART_BEAT, consumer_needs(group, topics)):
                 self._notices.changed(self._consumers.leave(client.client_id, group, None, client.caller))
+            yield
+
+    def _checked_producers(self) -> Iterator[None]:
+        for group, client in self._consumers.each_producer():
+            if self._access.has_lost(client.caller, RequestCode.HEART_BEAT, ()):
+                self._consumers.leave(client.client_id, None, group, client.caller)
             yield
 
     def _heartbeat(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:

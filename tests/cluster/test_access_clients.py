@@ -12,6 +12,7 @@ import pytest
 from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
 from mqclient.message import StoredMessage
 from mqclient.transactions import TransactionState
+from remoting.bodies.access import UserInfo
 from remoting.bodies.heartbeats import (
     ConsumerData,
     ConsumerRunningInfo,
@@ -22,6 +23,7 @@ from remoting.bodies.heartbeats import (
 from remoting.codes import RequestCode as Code
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
+from remoting.headers.access import UserHeader
 from remoting.headers.admin import ConsumerGroupHeader, UnregisterClientHeader
 from remoting.headers.offsets import GetMaxOffsetHeader
 from remoting.headers.pull import SYS_FLAG_SUSPEND, PullMessageHeader
@@ -307,6 +309,51 @@ def test_a_consumer_leaves_its_group_once_its_user_lost_a_right(
     assert notified == ["alice"]
     left.set()
     cluster.run(asyncio.wait_for(playing, 20))
+
+
+def change_password(cluster: GuardedCluster, user: Credentials, password: str) -> Credentials:
+    body = UserInfo(user.access_key, password).encode()
+    assert cluster.request(Code.AUTH_UPDATE_USER, UserHeader(user.access_key), body).code == 0
+    return Credentials(user.access_key, password)
+
+
+def test_clients_with_a_former_password_leave_their_groups_and_get_no_halves(cluster: GuardedCluster) -> None:
+    """An open connection does not keep the rights of a password that was changed."""
+    cluster.allow(ALICE, ("Topic:orders", ["Pub", "Sub"]), ("Group:billing", ["Sub"]))
+    master = cluster.app(cluster.master)
+    shown: list[RemotingCommand] = []
+    router = Router()
+    router.add(Code.CHECK_TRANSACTION_STATE, lambda peer, command: shown.append(command))
+    consumer = ConsumerData("billing", subscription_data_set=[SubscriptionData("orders")])
+    done = asyncio.Event()
+
+    async def stay() -> None:
+        async with cluster.client(router) as client:
+            for body in (
+                HeartbeatData("spy", [ProducerData("PG")], []),
+                HeartbeatData("1@spy", [], [consumer]),
+            ):
+                assert (await call(cluster, client, ALICE, Code.HEART_BEAT, None, body.encode())).code == 0
+            await done.wait()
+
+    staying = cluster._client_node.spawn(stay())
+    cluster.world.run_for_ms(500)
+    known = master.requests.consumers
+    assert known.find("billing") is not None and known.producers("PG") != []
+    renewed = change_password(cluster, ALICE, "a new password")
+    cluster.world.run_for_ms(900)
+    assert known.find("billing") is None and known.producers("PG") == []
+
+    async def send() -> None:
+        async with cluster.client(credentials=renewed) as client:
+            async with client.transactions("PG", noted([], TransactionState.UNKNOWN)) as producer:
+                await producer.send("orders", b"half")
+
+    cluster.run(send())
+    cluster.world.run_for_ms(5_000)  # longer than two checks take
+    assert shown == []
+    done.set()
+    cluster.run(asyncio.wait_for(staying, 20))
 
 
 @pytest.mark.parametrize("topic", [HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, "rmq_sys_wheel_timer"])
