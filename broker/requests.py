@@ -456,7 +456,7 @@ class Requests:
             self.forwarding.on_passing_to_ours = self.access.name_client
             self.forwarding.recheck = self.access.recheck
             # who waits for messages, or is a member of a group, may have lost the right
-            parts.tables.on_access_changed(self.pulls.ask_again)
+            parts.tables.on_access_changed(self.pulls.check_again)
             parts.tables.on_access_changed(self.clients.rights_changed)
             parts.events.role_taken.add(partial(make_first_administrator, parts.settings, parts.tables))
 

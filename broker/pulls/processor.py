@@ -218,10 +218,14 @@ class PullProcessor:
 
     def _moved(self, command: RemotingCommand, topic: str, queue_id: int, offset: int) -> RemotingCommand:
         """The answer after an administrator moved the group in this queue: the client continues at `offset`."""
+        reply = self._continued_at(topic, queue_id, offset)
+        return command.reply(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", reply)
+
+    def _continued_at(self, topic: str, queue_id: int, offset: int) -> PullMessageResponseHeader:
+        """The header of an answer without messages, whose client continues at `offset`."""
         store = self._store
         bounds = store.min_queue_offset(topic, queue_id), store.max_queue_offset(topic, queue_id)
-        reply = PullMessageResponseHeader(MASTER_ID, offset, *bounds)
-        return command.reply(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", reply)
+        return PullMessageResponseHeader(MASTER_ID, offset, *bounds)
 
     def moved(self, group: str, topic: str, queue_ids: Iterable[int]) -> None:
         """Answer pulls that wait in queues in which an administrator moved `group`; many pulls are answered in slices."""
@@ -243,6 +247,11 @@ class PullProcessor:
     def ask_again(self) -> None:
         """Answer all held pulls, in slices, as if their time were over. Another broker serves their next pulls."""
         self._in_slices.do(self._answered(self._held.release_all()))
+
+    def check_again(self) -> None:
+        """Answer all held pulls without messages, in slices, because their users may have lost a right: their next pulls are
+        checked. They get no message that comes before their turn."""
+        self._in_slices.do(self._without_messages(self._held.release_all()))
 
     def release_all(self) -> None:
         """Reject all held pulls, in slices, because this broker may not answer readers any more. All are rejected, even if the
@@ -311,6 +320,18 @@ class PullProcessor:
                     self._refuse(pull.peer, pull.request, refused.code, refused.remark)
                 else:
                     self._answer_late(pull.peer, pull.request, self._read(pull.request))
+            yield pull
+
+    def _without_messages(self, pulls: Iterator[HeldPull]) -> Iterator[HeldPull]:
+        for pull in pulls:
+            if not pull.peer.closed:
+                request = pull.request
+                header = self._continued_at(request.topic, request.queue_id, request.offset)
+                answer = request.command.reply(
+                    ResponseCode.PULL_NOT_FOUND, GetStatus.OFFSET_OVERFLOW_ONE.value, header
+                )
+                self._observe(request, answer.code)
+                pull.peer.send([answer])
             yield pull
 
     def _sent_away(self, pulls: Iterator[HeldPull]) -> Iterator[HeldPull]:

@@ -30,8 +30,13 @@ def expire(processor: PullProcessor) -> None:
 
 ENDS = pytest.mark.parametrize(
     ("end", "code"),
-    [(expire, NOT_FOUND), (PullProcessor.ask_again, NOT_FOUND), (PullProcessor.release_all, BUSY)],
-    ids=["expire", "ask-again", "release-all"],
+    [
+        (expire, NOT_FOUND),
+        (PullProcessor.ask_again, NOT_FOUND),
+        (PullProcessor.check_again, NOT_FOUND),
+        (PullProcessor.release_all, BUSY),
+    ],
+    ids=["expire", "ask-again", "check-again", "release-all"],
 )
 
 
@@ -101,6 +106,20 @@ def test_a_connection_that_ends_in_between_gets_no_more_answers(end: End, code: 
     asyncio.run(scenario())
     assert answers_of(first) == [(opaque, code) for opaque in range(0, 250, 2)]
     assert answers_of(second) == [(opaque, code) for opaque in range(1, 100, 2)]
+
+
+def test_a_message_that_arrives_while_rights_are_checked_again_goes_to_no_pull_of_before() -> None:
+    async def scenario() -> Bench:
+        bench = crowd(250)
+        bench.processor.check_again()
+        bench.queues.messages = [("A", b"after the revocation")]
+        bench.processor.arrived([QueueGrew("orders", 0, 1)])
+        await to_the_end(bench)
+        return bench
+
+    peer = asyncio.run(scenario()).peer
+    assert answers_of(peer) == [(opaque, NOT_FOUND) for opaque in range(250)]
+    assert {reply.ext["nextBeginOffset"] for reply in peer.replies} == {"0"}, "the next pulls get it"
 
 
 def test_a_message_that_arrives_during_expiry_goes_to_pulls_still_waiting() -> None:
@@ -244,7 +263,7 @@ def test_pulls_that_end_before_their_wake_up_are_answered_once(end: End, code: i
         await to_the_end(bench)
         return bench
 
-    later = FOUND if code == NOT_FOUND else code
+    later = FOUND if end in (expire, PullProcessor.ask_again) else code
     answers = answers_of(asyncio.run(scenario()).peer)
     assert answers == [(opaque, FOUND if opaque < 100 else later) for opaque in range(250)]
 
