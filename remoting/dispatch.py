@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 OVERLOADED = "[OVERLOAD]system busy, start flow control for a while"
 SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+REPLIES_BYTES_MAX = 256 << 10
+"""Replies that have so many bytes are sent before more requests are handled: only then it shows whether the peer reads them."""
 REFUSALS = (HeaderError, BodyError, FastJsonError)  # the sender's fault, so not worth a traceback
 
 
@@ -40,12 +42,17 @@ class RequestDispatcher:
         self._running_max = running_max
 
     def deliver(self, peer: Peer, commands: list[RemotingCommand]) -> int:
-        """Handle commands that were received together, until the peer's turn is over, and return how many were handled. Replies
-        that are ready at once are sent in one write."""
+        """Handle commands that were received together, until the peer's turn is over or the replies are long, and return how
+        many were handled. Replies that are ready at once are sent in one write."""
         batch_handlers = self._router.batch_handlers
         replies: list[RemotingCommand] = []
-        at, end = 0, len(commands)
+        at, end, counted, size = 0, len(commands), 0, 0
         while at < end and not peer.closed and not (at and peer.had_its_turn):
+            if counted < len(replies):
+                size += sum(len(each.body or b"") for each in replies[counted:])
+                counted = len(replies)
+                if size >= REPLIES_BYTES_MAX:
+                    break
             command = commands[at]
             if command.unread:
                 _answer_unread(peer, command, replies)

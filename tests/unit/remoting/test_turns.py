@@ -10,6 +10,7 @@ import pytest
 
 from remoting.codes import ResponseCode
 from remoting.command import ONEWAY_BIT, RemotingCommand
+from remoting.dispatch import REPLIES_BYTES_MAX
 from remoting.frame import encode
 from remoting.limits import Limits
 from remoting.peer import Peer
@@ -153,6 +154,35 @@ def test_requests_of_a_client_that_reads_no_answers_are_not_handled() -> None:
         slow.resume_writing()
         await bench.turn()
         assert wire(slow).reads
+
+    play(story)
+
+
+def test_long_answers_are_sent_before_more_requests_are_handled() -> None:
+    async def story(bench: Bench) -> None:
+        def answer(peer: Peer, command: RemotingCommand) -> RemotingCommand:
+            bench.handled.append(peer.remote_address)
+            return command.reply(body=bytes(REPLIES_BYTES_MAX // 2))
+
+        bench.connections._dispatcher._router.add(61_000, answer)
+        slow, other = bench.connect("slow"), bench.connect("other")
+        write, writes = wire(slow).writelines, list[int]()
+
+        def writelines(buffers: list[bytes]) -> None:
+            write(buffers)
+            writes.append(sum(map(len, buffers)))
+            if len(writes) == 2:
+                slow.pause_writing()
+
+        wire(slow).writelines = writelines  # type: ignore[method-assign]
+        fill(slow, requests(61_000, 64))
+        assert (len(bench.handled), len(writes)) == (4, 2) and max(writes) < 2 * REPLIES_BYTES_MAX
+        fill(other, requests(61_000, 5))
+        assert [each.opaque for each in wire(other).answers] == [1, 2, 3, 4, 5]
+        slow.resume_writing()
+        while len(wire(slow).answers) < 64:
+            await bench.turn()
+        assert [each.opaque for each in wire(slow).answers] == [*range(1, 65)]
 
     play(story)
 
