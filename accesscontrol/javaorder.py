@@ -46,8 +46,9 @@ class JavaRights:
 
     def verdict(self, need: Need, host: str) -> AccessDecision | None:
         """None if so many entries match that the decision is not known."""
+        resources = [*most_specific_first(need, range(len(need.name), 0, -1))]
         for table in self._tables:
-            matching = [row for resource in most_specific_first(need) for row in table.get(resource, ())]
+            matching = [row for resource in resources for row in table.get(resource, ())]
             entries = [
                 entry for _, entry in sorted(matching, key=itemgetter(0)) if entry.concerns(need, host)
             ]

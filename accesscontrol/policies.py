@@ -108,10 +108,13 @@ class Rights:
         entries = entries_of(acl)
         self._custom = {entry.resource: entry for entry in entries.get(CUSTOM, ())}
         self._default = {entry.resource: entry for entry in entries.get(DEFAULT, ())}
+        prefixes = (each for each in (*self._custom, *self._default) if each.is_prefix)
+        self._lengths = sorted({len(each.name) for each in prefixes}, reverse=True)
 
     def verdict(self, need: Need, host: str) -> AccessDecision:
+        resources = [*most_specific_first(need, self._lengths)]
         for table in (self._custom, self._default):
-            for resource in most_specific_first(need):
+            for resource in resources:
                 entry = table.get(resource)
                 if entry is not None and entry.concerns(need, host):
                     return AccessDecision.ALLOWED if entry.allows else AccessDecision.DENIED
@@ -126,14 +129,15 @@ class Rights:
         )
 
 
-def most_specific_first(need: Need) -> Iterator[Resource]:
-    """The resources to which an entry for this need may belong."""
+def most_specific_first(need: Need, lengths: Iterable[int]) -> Iterator[Resource]:
+    """The resources to which an entry for this need may belong, if prefixes have these `lengths`, the longest first."""
     kind, name, _, by_name_only = need
     yield Resource(kind, name)
     if by_name_only:
         return
-    for length in range(len(name), 0, -1):
-        yield Resource(kind, name[:length], True)
+    for length in lengths:
+        if length <= len(name):
+            yield Resource(kind, name[:length], True)
     yield Resource(kind)
     yield Resource(Kind.ANYTHING)
 

@@ -19,11 +19,14 @@ from remoting.bodies.routes import TopicList
 from remoting.bodies.topics import TopicConfigList
 from remoting.codes import RequestCode as Code
 from remoting.command import RemotingCommand
+from remoting.errors import HeaderError
 from remoting.headers.send import LONG_NAMED
 
 PUB, SUB, CREATE, UPDATE, DELETE, GET = (
     (action,) for action in (Action.PUB, Action.SUB, Action.CREATE, Action.UPDATE, Action.DELETE, Action.GET)
 )
+TOPICS_MAX = 2_000
+"""Limit of the topics that a header names. Each takes up to 10 us."""
 SUB_OR_GET, SUB_OR_UPDATE = (Action.SUB, Action.GET), (Action.SUB, Action.UPDATE)
 
 
@@ -128,7 +131,10 @@ def _assignment(command: RemotingCommand) -> Iterator[Need]:
 
 def _consume_stats(command: RemotingCommand) -> Iterator[Need]:
     yield group_need(named(command, "consumerGroup"), GET)
-    topics = (command.ext.get("topicList") or "").split(";")
+    named_topics = command.ext.get("topicList") or ""
+    if named_topics.count(";") > TOPICS_MAX:
+        raise HeaderError("topicList", named_topics, f"a request names {TOPICS_MAX} topics at most")
+    topics = named_topics.split(";")
     for topic in {*topics, command.ext.get("topic") or ""} - {""}:
         yield topic_need(topic, GET)
 

@@ -15,6 +15,7 @@ from mqclient.producer import SendStatus
 from remoting.bodies.access import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from remoting.codes import RequestCode as Code
 from remoting.codes import ResponseCode
+from remoting.command import RemotingCommand
 from remoting.headers.access import SubjectHeader, UserHeader
 from remoting.headers.admin import CloneGroupOffsetHeader, CreateTopicHeader, TopicHeader
 from remoting.headers.offsets import UpdateConsumerOffsetHeader
@@ -351,3 +352,21 @@ def test_a_clone_of_offsets_that_names_no_topic_needs_the_right_for_each_topic()
         cluster.allow(ALICE, ("Topic:orders", ["Update"]))
         assert cluster.request(Code.CLONE_GROUP_OFFSET, cloned, by=ALICE).code == 0
         assert offset() == 0
+
+
+def test_a_request_names_no_more_topics_than_can_be_checked_at_once() -> None:
+    with World(918) as world:
+        cluster = GuardedCluster(world, 1, minInSyncReplicas=1)
+        cluster.start_up()
+        cluster.create_user(ALICE)
+        cluster.allow(ALICE, ("Topic:mine-*", ["Get"]), ("Group:readers", ["Get"]))
+
+        def asked(count: int) -> RemotingCommand:
+            topics = ";".join(f"mine-{number}" for number in range(count))
+            header = {"consumerGroup": "readers", "topicList": topics}
+            return cluster.request(Code.GET_CONSUME_STATS, header, by=ALICE)
+
+        assert asked(2_000).code == 0
+        reply = asked(3_000)
+        assert reply.code == ResponseCode.SYSTEM_ERROR
+        assert reply.remark is not None and reply.remark.endswith("a request names 2000 topics at most")

@@ -21,6 +21,7 @@ from accesscontrol.policies import (
     added_to,
     entries_of,
     entry_of,
+    most_specific_first,
     policy_type,
     resource_of,
     without,
@@ -232,6 +233,25 @@ def test_some_resources_must_be_named(resource: str, allowed: bool) -> None:
     wanted = Need(Kind.TOPIC, "halves", (Action.SUB,), by_name_only=True)
     assert (rights.verdict(wanted, HERE) is AccessDecision.ALLOWED) is allowed
     assert rights.verdict(wanted._replace(by_name_only=False), HERE) is AccessDecision.ALLOWED
+
+
+def test_only_prefixes_of_lengths_that_entries_have_are_looked_for() -> None:
+    """A name of 512 characters has as many prefixes, and a request may have thousands of names."""
+    wanted = Need(Kind.TOPIC, "a" * 512, (Action.SUB,))
+    assert [str(each)[:12] for each in most_specific_first(wanted, [600, 3, 1])] == [
+        "Topic:aaaaaa", "Topic:aaa*", "Topic:a*", "Topic:*", "*",
+    ]  # fmt: skip
+    rights = Rights(
+        acl(
+            *(
+                PolicyEntryInfo(f"Topic:{'a' * n}*", ["Sub"], None, "Allow" if n == 3 else "Deny")
+                for n in (1, 2, 3)
+            ),
+            PolicyEntryInfo("Topic:aaaa*", ["Pub"], None, "Deny"),
+        )
+    )
+    assert rights.verdict(wanted, HERE) is ALLOWED
+    assert rights.verdict(wanted._replace(name="aa"), HERE) is DENIED
 
 
 def test_one_of_the_alternative_actions_is_enough() -> None:
