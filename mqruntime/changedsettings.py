@@ -4,7 +4,7 @@ Invariant: a change is taken whole or not at all, and lasts until the process en
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import Any
 
@@ -40,7 +40,8 @@ def asked_for(
     """The new values among the properties in `body`, key -> value; nothing is changed yet. Keys unknown to the server are
     ignored, as upstream does; so are blanks around a value if `trimmed`. `reasons` explain why a key is not changeable.
     Raises ChangeRefused for more than BODY_BYTES_MAX, a key in `black_list`, an invalid value, and a new value of a key that
-    is not `changeable`."""
+    is not `changeable`. Such a key with a secret is refused whatever its value is: otherwise the file that it names would be
+    read, and the answer would depend on the present secret."""
     if body is not None and len(body) > BODY_BYTES_MAX:
         raise SettingsRefused(f"a change of {len(body)} bytes; {BODY_BYTES_MAX} are read")
     try:
@@ -51,6 +52,8 @@ def asked_for(
     if not black_list.isdisjoint(asked):
         raise SettingsRefused(FORBIDDEN, forbidden=True)
     now = settings.in_force()
+    if secret := sorted(key for key in asked.keys() & now.keys() - changeable if is_secret(key)):
+        raise SettingsRefused(_fixed(secret, reasons), forbidden=True)
     known = {key: value for key, value in asked.items() if key in now}
     names = settings.keys()
     given = {key: value for key, value in now.items() if names[key] in settings.model_fields_set}
@@ -64,10 +67,13 @@ def asked_for(
         raise SettingsRefused(where + in_words(first["msg"])) from None
     changed = {key: wanted[key] for key in known if wanted[key] != now[key]}
     if fixed := sorted(changed.keys() - changeable):
-        named = ", ".join(f"{key} ({reasons[key]})" if key in reasons else key for key in fixed)
-        why = f"{FORBIDDEN} {named}: change the properties file and restart"
-        raise SettingsRefused(why, forbidden=True)
+        raise SettingsRefused(_fixed(fixed, reasons), forbidden=True)
     return changed
+
+
+def _fixed(keys: Sequence[str], reasons: Mapping[str, str]) -> str:
+    named = ", ".join(f"{key} ({reasons[key]})" if key in reasons else key for key in keys)
+    return f"{FORBIDDEN} {named}: change the properties file and restart"
 
 
 def take(settings: Settings, changed: Mapping[str, Any]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Self
 
 import pytest
 from pydantic import Field, model_validator
 
 from mqruntime.changedsettings import SettingsRefused, asked_for, change
+from mqruntime.innercredentials import InnerCredentialsSettings
 from mqruntime.settings import Settings
 
 CHANGEABLE = {"retries", "enabled"}
@@ -86,3 +88,19 @@ def test_blanks_around_a_value_count_unless_it_is_trimmed() -> None:
     with pytest.raises(SettingsRefused):
         change(settings, b"enabled=\\ true\n", CHANGEABLE)
     assert asked_for(settings, b"enabled=\\ true\n", CHANGEABLE, trimmed=True) == {"enabled": True}
+
+
+@pytest.mark.parametrize(
+    "value", ["file:{}/missing", "file:{}", '{{"accessKey":"a","secretKey":"b"}}', "x", ""]
+)
+def test_a_secret_is_refused_whatever_its_value_is(tmp_path: Path, value: str) -> None:
+    """No answer shows whether a file exists or what the secret is, and no file is read."""
+    settings = InnerCredentialsSettings.load(
+        None, ['innerClientAuthenticationCredentials={"accessKey":"a","secretKey":"b"}']
+    )
+    body = f"innerClientAuthenticationCredentials={value.format(tmp_path)}\n".encode()
+    with pytest.raises(SettingsRefused) as refused:
+        change(settings, body, CHANGEABLE)
+    assert str(refused.value) == (
+        "Can not update config in black list. innerClientAuthenticationCredentials: change the properties file and restart"
+    )
