@@ -539,4 +539,5 @@ class BrokerApp:
             ha=self.ha,
             collectors=collectors,
             network=self._runtime.network,
+            clock=self._clock,
         )

@@ -248,6 +248,7 @@ class ControllerApp(NodeListener):
             },
             {"/leader": lambda: node.is_active},
             self._runtime.network,
+            self._clock,
         )
 
 

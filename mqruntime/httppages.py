@@ -1,8 +1,9 @@
 """A few read-only pages over HTTP: metrics for a scraper, probes for a load balancer.
 
 Invariant: a connection carries one request of at most `HEAD_BYTES_MAX`, is answered once and closed; slow or surplus clients
-are cut, so this port costs its server no more than the time of one page. A new connection takes the place of the oldest one, so
-clients that send no request do not keep out a probe, which sends it at once."""
+are cut, so this port costs its server no more than the time of one page. A page is shown again for a multiple of its
+time, so requests without end take a tenth of the server's time. A new connection takes the place of the oldest one, so clients
+that send no request do not keep out a probe, which sends it at once."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
+from mqruntime.clock import Clock, SystemClock
 from mqruntime.listening import why_not_listening
 from mqruntime.network import PLAIN, Link, Network, OpenPort
 
@@ -21,6 +23,8 @@ logger = logging.getLogger(__name__)
 HEAD_BYTES_MAX = 8 * 1024
 CONNECTIONS_MAX = 64
 PATIENCE_MS = 5_000
+SHOWN_AGAIN = 9
+"""A page is shown again for so many times as long as it took to make."""
 REASONS = {
     200: "OK",
     400: "Bad Request",
@@ -50,8 +54,17 @@ class HttpPages:
     """Serves `pages` by path on `host:port`; port 0 takes a free one, `port` then says which."""
 
     def __init__(
-        self, pages: Mapping[str, Callable[[], HttpPage]], *, host: str, port: int, network: Network = PLAIN
+        self,
+        pages: Mapping[str, Callable[[], HttpPage]],
+        *,
+        host: str,
+        port: int,
+        network: Network = PLAIN,
+        clock: Clock | None = None,
     ) -> None:
+        self._clock = clock or SystemClock()
+        self._made: dict[str, tuple[HttpPage, int]] = {}
+        """By path: the last page, and until when it is shown again (work_us)."""
         self.host = host
         self.port = port
         self._pages = pages
@@ -84,16 +97,25 @@ class HttpPages:
             return _response(HttpPage(b"this port speaks HTTP/1.1\n", status=400))
         if method not in ("GET", "HEAD"):
             return _response(HttpPage(b"only GET and HEAD\n", status=405))
-        page = self._pages.get(target.partition("?")[0])
-        if page is None:
+        path = target.partition("?")[0]
+        if path not in self._pages:
             known = " ".join(sorted(self._pages))
             return _response(HttpPage(f"pages: {known}\n".encode(), status=404), with_body=method == "GET")
+        return _response(self._page(path), with_body=method == "GET")
+
+    def _page(self, path: str) -> HttpPage:
+        begin_us = self._clock.work_us()
+        made, until_us = self._made.get(path, (None, 0))
+        if made is not None and begin_us < until_us:
+            return made
         try:
-            made = page()
+            made = self._pages[path]()
         except Exception:
-            logger.exception("page not made: %s", target)
+            logger.exception("page not made: %s", path)
             made = HttpPage(b"the page could not be made; the log says why\n", status=500)
-        return _response(made, with_body=method == "GET")
+        end_us = self._clock.work_us()
+        self._made[path] = made, end_us + SHOWN_AGAIN * (end_us - begin_us)
+        return made
 
     def opened(self, connection: _Connection) -> None:
         """The oldest connection makes room for a new one."""

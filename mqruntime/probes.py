@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from mqruntime.clock import Clock
 from mqruntime.figures import Labelled
 from mqruntime.httppages import JSON, HttpPage, HttpPages
 from mqruntime.listening import beyond_this_machine
@@ -31,6 +32,7 @@ async def serve_probes(
     facts: Callable[[], Facts],
     roles: Mapping[str, Callable[[], bool]],
     network: Network,
+    clock: Clock,
 ) -> HttpPages:
     """The pages, being served. `facts` are shown by probes; `roles` maps a path ("/master") to whether the role holds now.
 
@@ -48,7 +50,9 @@ async def serve_probes(
         **{path: probe(holds) for path, holds in roles.items()},
     }
     host = settings.metrics_prom_exporter_host or settings.listens_on or "127.0.0.1"
-    served = HttpPages(pages, host=host, port=settings.metrics_prom_exporter_port, network=network)
+    served = HttpPages(
+        pages, host=host, port=settings.metrics_prom_exporter_port, network=network, clock=clock
+    )
     await served.start()
     if (shown := beyond_this_machine(host)) is not None:
         logger.warning(

@@ -101,7 +101,7 @@ class NamesrvApp:
 
             facts = {"port": self.port}
             self.probes = await serve_probes(
-                self.settings, self.collectors(), lambda: facts, {}, self._network
+                self.settings, self.collectors(), lambda: facts, {}, self._network, self._clock
             )
         logger.info("name server started", extra=fields(address=self.settings.bind_address, port=self.port))
 

@@ -10,6 +10,7 @@ from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
 from ha.service.replication import Replication
 from messagestore.store.brokerstore import BrokerStore
+from mqruntime.clock import Clock
 from mqruntime.httppages import HttpPages
 from mqruntime.network import Network
 from mqruntime.probes import serve_probes
@@ -23,6 +24,7 @@ async def serve_broker_probes(
     ha: Replication,
     collectors: Sequence[Collector],
     network: Network,
+    clock: Clock,
 ) -> HttpPages:
     """Serve /metrics, /health, /master (200 on the broker that accepts sends) and /slave. Raises PagesCannotListen."""
     return await serve_probes(
@@ -44,4 +46,5 @@ async def serve_broker_probes(
             "/slave": lambda: membership.is_slave,
         },
         network,
+        clock,
     )

@@ -12,6 +12,7 @@ import pytest
 import uvloop
 
 from mqruntime.httppages import CONNECTIONS_MAX, HEAD_BYTES_MAX, HttpPage, HttpPages, PagesCannotListen
+from tests.support.doubles import ManualClock
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -82,6 +83,23 @@ def test_each_kind_of_request_gets_its_status(run: Run) -> None:
     assert [int(answer.split(b" ")[1]) for answer in got] == [503, 200, 404, 405, 400, 400, 500, 400]
     assert got[1].endswith(b"\r\n\r\n"), "HEAD has no body"
     assert b"/broken /master /up" in got[2], "a 404 names the pages there are"
+
+
+def test_a_page_that_took_long_is_shown_again_for_a_while() -> None:
+    clock, made = ManualClock(), list[int]()
+
+    def slow() -> HttpPage:
+        clock.ms += 20
+        made.append(clock.ms)
+        return HttpPage(b"%d\n" % clock.ms)
+
+    pages = HttpPages({"/slow": slow, "/up": PAGES["/up"]}, host="127.0.0.1", port=0, clock=clock)
+    for _ in range(1_000):
+        assert pages.answer(b"GET /slow?x HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 200 OK")
+        clock.ms += 1
+    assert 5 <= len(made) <= 7, "a tenth of the time"
+    clock.ms += 1_000
+    assert pages.answer(b"GET /slow HTTP/1.1\r\n\r\n").endswith(b"%d\n" % clock.ms), "then it is made again"
 
 
 def test_silent_connections_do_not_keep_out_a_probe(run: Run) -> None:

@@ -17,6 +17,7 @@ from mqruntime.histogram import Histogram
 from mqruntime.metricsettings import MetricsSettings, labels_of
 from mqruntime.network import PLAIN
 from mqruntime.probes import serve_probes
+from tests.support.doubles import ManualClock
 
 
 def test_labels_are_read_as_upstream_reads_them() -> None:
@@ -72,7 +73,7 @@ def test_pages_that_others_reach_are_warned_of_in_one_line(
     settings = MetricsSettings(metricsPromExporterHost=host, metricsPromExporterPort=0)
 
     async def serve() -> None:
-        pages = await serve_probes(settings, [Scripted()], dict, {}, PLAIN)
+        pages = await serve_probes(settings, [Scripted()], dict, {}, PLAIN, ManualClock())
         await pages.stop()
 
     with caplog.at_level(logging.WARNING):
