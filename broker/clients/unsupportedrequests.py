@@ -2,7 +2,8 @@
 belong to another server; pulls that are rejected permanently are handled in the same way. Java's consumers log the answer and
 repeat the request for ever, and their applications are not notified.
 
-Invariant: there is one warning for each client host, group and feature. After `LOGGED_MAX` warnings there are no more."""
+Invariant: there is one warning for each client host, group and feature. After `LOGGED_MAX` warnings there are no more. Of texts
+that clients choose only the beginning is kept and logged."""
 
 from __future__ import annotations
 
@@ -19,6 +20,8 @@ from remoting.servers import Server, directions, who_else
 logger = logging.getLogger("broker.unsupportedrequests")
 
 LOGGED_MAX = 1_000
+SHOWN_MAX = 255
+"""Characters of a text that a client chose. A header may have 1 MiB."""
 UNKNOWN = "request {}"
 FEATURES = {
     RequestCode.RECALL_MESSAGE: "timer messages",
@@ -77,7 +80,7 @@ class UnsupportedRequests:
             self._log_once("pull rejected permanently: %s", refusal.remark, peer, command)
 
     def _log_once(self, event: str, what: str, peer: Peer, command: RemotingCommand) -> None:
-        group = group_of(command)
+        group, what = group_of(command)[:SHOWN_MAX], what[:SHOWN_MAX]
         key = peer.remote_address.rpartition(":")[0], group, what
         if key in self._logged or len(self._logged) >= LOGGED_MAX:
             return

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.clients.unsupportedrequests import LOGGED_MAX, SMALL_BODY, UnsupportedRequests
+from broker.clients.unsupportedrequests import LOGGED_MAX, SHOWN_MAX, SMALL_BODY, UnsupportedRequests
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -123,3 +123,18 @@ def test_warnings_of_unsupported_requests_are_bounded(caplog: pytest.LogCaptureF
     for number in range(LOGGED_MAX + 5):
         unserved.asked(peer, RemotingCommand(200_050, ext={"consumerGroup": f"CG{number}"}))  # type: ignore[arg-type]
     assert len(warnings(caplog)) == LOGGED_MAX
+
+
+def test_of_a_long_text_in_a_rejected_pull_little_is_kept_and_logged(
+    broker: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    unserved = UnsupportedRequests()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(broker.master.requests.pulls, "_unsupported", unserved)
+        for number in range(5):
+            ext = pull(queueId=1, expressionType=f"{number}" * 500_000).ext
+            answer = broker.ask(RequestCode.PULL_MESSAGE, ext)
+            assert answer.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.SUBSCRIPTION_PARSE_FAILED)
+    kept = sum(len(text) for texts in unserved._logged for text in texts)
+    assert len(unserved._logged) == 5 and kept < 5 * 3 * SHOWN_MAX
+    assert all(len(event) < 2 * SHOWN_MAX for event, _ in warnings(caplog))
