@@ -213,7 +213,7 @@ class Requests:
             ),
             offsets=tables.offsets,
             renewal=SubscriptionRenewal(
-                self.consumers, self._provisional, parts.tasks, self._requesters.is_former
+                self.consumers, self._provisional, parts.tasks, self._requesters.is_former, parts.clock
             ),
             held=self._held,
             clock=parts.clock,

@@ -169,7 +169,7 @@ def _deleted_groups(command: RemotingCommand) -> Iterable[Need]:
 
 
 def _writes(needs: NeedsOf) -> Row:
-    """Clients change something with it all the time, so it is not written to the audit log."""
+    """Clients may change something with it all the time, so it is not written to the audit log."""
     return Row(needs, may_be_open=False)
 
 
@@ -229,7 +229,7 @@ def broker_table(cluster: str) -> Table:
             ),
             Row(topic_and_group(GET, group="group")),
         ),
-        Code.CONSUME_MESSAGE_DIRECTLY: _changes(both(of_group(SUB), if_named("topic", topic_need, SUB))),
+        Code.CONSUME_MESSAGE_DIRECTLY: _writes(both(of_group(SUB), if_named("topic", topic_need, SUB))),
         # the whole cluster
         **dict.fromkeys(
             (

@@ -95,7 +95,7 @@ class ClientCalls:
         }
         if len(table) < len(clients):
             silent = fields(group=header.group, clients=len(clients), without=len(clients) - len(table))
-            logger.info("consumers do not report their offsets", extra=silent)
+            logger.debug("consumers do not report their offsets", extra=silent)
         return command.reply(body=ConsumerStatusBody(consumer_table=table).encode())
 
     async def _consume(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:

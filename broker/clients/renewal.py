@@ -6,7 +6,8 @@ be skipped for ever. So such a pull is rejected with SUBSCRIPTION_NOT_LATEST (25
 (GET_CONSUMER_RUNNING_INFO, 307). A client that has not sent a heartbeat over this connection is asked before its pull is
 answered, because upstream's consumers wait 3 s after SUBSCRIPTION_NOT_EXIST (24).
 
-Invariant: there is at most one call at a time for one connection and one group."""
+Invariant: there is at most one call at a time for one connection and one group. Answers without a subscription are logged at
+most every half minute for one host and group."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from functools import partial
 
 from broker.clients.groups import ConsumerGroups
 from broker.clients.provisionalsubscriptions import ProvisionalSubscriptions
+from mqruntime.clock import Clock
 from mqruntime.log import fields
+from mqruntime.repeatedfailures import RepeatedFailures
 from mqruntime.tasks import Tasks
 from remoting.bodies.heartbeats import ConsumerRunningInfo, SubscriptionData
 from remoting.codes import RequestCode, ResponseCode
@@ -46,7 +49,10 @@ class SubscriptionRenewal:
         provisional: ProvisionalSubscriptions,
         tasks: Tasks,
         is_former: Callable[[Peer], bool],
+        clock: Clock,
     ) -> None:
+        self._clock = clock
+        self._unreported = RepeatedFailures()
         self._consumers = consumers
         self._provisional = provisional
         self._tasks = tasks
@@ -108,6 +114,11 @@ class SubscriptionRenewal:
                     ).subscription_set
                 )
             else:
-                logger.info("no subscription reported", extra=fields(client_id=client_id, code=reply.code))
+                self._note_unreported(peer, group, client_id, f"answered with code {reply.code}")
         except (RemotingError, BodyError, HeaderError) as error:  # the next heartbeat brings the subscription
-            logger.info("no subscription reported", extra=fields(client_id=client_id, why=error))
+            self._note_unreported(peer, group, client_id, error)
+
+    def _note_unreported(self, peer: Peer, group: str, client_id: str, why: object) -> None:
+        host = peer.remote_address.rpartition(":")[0]
+        if self._unreported.failed((host, group), self._clock.monotonic_ms()):
+            logger.info("no subscription reported", extra=fields(client_id=client_id, why=why))

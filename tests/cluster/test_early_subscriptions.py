@@ -23,6 +23,7 @@ from remoting.router import Router
 from simulation.kernel.world import World
 from tests.cluster.brokerset import Cluster
 from tests.support.askedclient import GROUP, JAVA_ANSWER, TOPIC, VERSION, AskedClient
+from tests.support.doubles import ManualClock
 from tests.support.pullbench import Bench, pull
 from tests.support.recordingpeer import RecordingPeer
 
@@ -33,7 +34,8 @@ class NewMaster:
     def __init__(self, *, former: bool = False) -> None:
         consumers = ConsumerGroups()
         self.early = ProvisionalSubscriptions(consumers)
-        renewal = SubscriptionRenewal(consumers, self.early, Tasks(self._fails), lambda peer: former)
+        tasks = Tasks(self._fails)
+        renewal = SubscriptionRenewal(consumers, self.early, tasks, lambda peer: former, ManualClock())
         self.bench = Bench(consumers=consumers, early=self.early, renewal=renewal)
         self.bench.topics.ensure(TOPIC, 4)
         self.bench.queues.messages = [("Tag", b"one"), ("Other", b"two")]

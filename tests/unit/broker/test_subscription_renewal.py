@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import ConnectionLost
 from tests.support.askedclient import GROUP, JAVA_ANSWER, TOPIC, VERSION, AskedClient
+from tests.support.doubles import ManualClock
 
 
 def asked(
@@ -31,7 +33,7 @@ def asked(
         failures: list[BaseException] = []
         tasks = Tasks(failures.append)
         early = ProvisionalSubscriptions(consumers)
-        renewal = SubscriptionRenewal(consumers, early, tasks, lambda peer: False)
+        renewal = SubscriptionRenewal(consumers, early, tasks, lambda peer: False, ManualClock())
         for _ in range(times):
             renewal.ask(cast(Any, peer), GROUP)
             renewal.ask(cast(Any, peer), "a group that it is not in")
@@ -87,3 +89,26 @@ def test_without_a_newer_answer_the_subscription_of_the_heartbeat_is_kept(
 ) -> None:
     consumers, _ = asked(answer)
     assert known_version(consumers) == 5
+
+
+def test_answers_without_a_subscription_are_logged_once_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    """A consumer decides how often it is asked, and what it answers."""
+    caplog.set_level(logging.INFO)
+    failing: list[BaseException] = []
+    consumers, clock = ConsumerGroups(), ManualClock()
+    peer = AskedClient(lambda command: command.reply(ResponseCode.SYSTEM_ERROR, "no"))
+    consumer = ConsumerData(GROUP, subscription_data_set=[SubscriptionData(TOPIC, "Old", sub_version=5)])
+    consumers.heartbeat(cast(Any, peer), HeartbeatData("c1", [], [consumer]), "JAVA", 479)
+
+    async def ask() -> None:
+        early = ProvisionalSubscriptions(consumers)
+        renewal = SubscriptionRenewal(consumers, early, Tasks(failing.append), lambda peer: False, clock)
+        for _ in range(20):
+            renewal.ask(cast(Any, peer), GROUP)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            clock.ms += 2_000
+
+    asyncio.run(ask())
+    assert (len(peer.questions), failing) == (20, [])
+    assert len([record for record in caplog.records if record.message == "no subscription reported"]) == 2
