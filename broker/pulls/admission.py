@@ -84,7 +84,7 @@ class PullAdmission:
         size = limits.max_transfer_bytes
         if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
             size = min(size, header.max_msg_bytes)
-        tags, matching = self._filter(peer, header)
+        tags, matching, characters = self._filter(peer, header)
         return PullRequest(
             command,
             header.consumer_group,
@@ -96,6 +96,7 @@ class PullAdmission:
             tags,
             arrived_ms,
             matching=matching,
+            characters=characters,
         )
 
     def check_still_permitted(self, request: PullRequest) -> None:
@@ -145,13 +146,15 @@ class PullAdmission:
 
     def _filter(
         self, peer: Peer, header: PullMessageHeader
-    ) -> tuple[TagFilter | None, PropertyFilter | None]:
+    ) -> tuple[TagFilter | None, PropertyFilter | None, int]:
+        """The filter, and the characters of its text if it may be kept for this pull alone."""
         if header.sys_flag & SYS_FLAG_SUBSCRIPTION:
+            characters = len(header.subscription or "")
             try:
                 if is_tag_type(header.expression_type):
-                    return tag_filter(header.subscription, header.expression_type), None
+                    return tag_filter(header.subscription, header.expression_type), None, characters
                 self._check_taken(header.expression_type)
-                return None, property_filter(header.subscription, header.expression_type)
+                return None, property_filter(header.subscription, header.expression_type), characters
             except (HeaderError, FilterError) as error:
                 raise ClientRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
         subscription = self._subscription(peer, header)
@@ -162,12 +165,12 @@ class PullAdmission:
                 ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
             )
         if is_tag_type(subscription.data.expression_type):
-            return subscription.filter, None
+            return subscription.filter, None, 0
         matching = subscription.matching()
         if matching is None:
             raise ClientRefused(ResponseCode.FILTER_DATA_NOT_EXIST, NO_FILTER)
         self._check_taken(subscription.data.expression_type)
-        return None, matching
+        return None, matching, len(subscription.data.sub_string)
 
     def _subscription(self, peer: Peer, header: PullMessageHeader) -> Subscription | None:
         """The group's subscription from heartbeats; if it is older than the pull's, the client's provisional one if that is not

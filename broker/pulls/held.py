@@ -3,7 +3,8 @@
 Invariant: a held pull is in the table of its queue until it is taken out, exactly once: by a message that arrives, by its
 deadline, or by the end of its connection. A caller may also take out all pulls together and answer them one by one. The number
 of held pulls is limited, including pulls that such a caller has not received yet; beyond the limit a pull is answered at once.
-The number for one connection is limited too. The end of a connection costs no more than the pulls that it held."""
+The number for one connection is limited too, and the size of the filters that pulls bring. The end of a connection costs no
+more than the pulls that it held."""
 
 from __future__ import annotations
 
@@ -20,6 +21,9 @@ K = TypeVar("K")
 Queue = tuple[str, int]
 PER_CONNECTION_MAX = 10_000
 """Limit for one connection: a client has one held pull for each queue that it reads, for each of its groups."""
+FREE_CHARACTERS = 64
+CHARACTERS_MAX = 4 << 20
+"""Limit of the texts of filters, beyond the first FREE_CHARACTERS of each. A filter takes 10 to 110 times as much."""
 STALE_MAX = 64  # limit of answered pulls in the heap of deadlines, in addition to the held pulls
 
 
@@ -42,6 +46,7 @@ class HeldPulls:
         self._by_peer: dict[Peer, dict[HeldPull, None]] = {}
         self._deadlines: list[tuple[int, int, HeldPull]] = []
         self._count = 0
+        self._characters = 0
         self._leaving = 0
         """The number of pulls that `release_all` took out and has not returned yet."""
         self._order = 0
@@ -49,9 +54,11 @@ class HeldPulls:
     def __len__(self) -> int:
         return self._count + self._leaving
 
-    @property
-    def full(self) -> bool:
-        return len(self) >= self._count_max
+    def is_full(self, request: PullRequest) -> bool:
+        """Whether there is no room for one more pull, or for this pull's filter."""
+        characters = _counted(request)
+        too_long = characters > 0 and self._characters + characters > CHARACTERS_MAX
+        return len(self) >= self._count_max or too_long
 
     def holds_all_of(self, peer: Peer) -> bool:
         """Whether this connection has reached its limit."""
@@ -64,6 +71,7 @@ class HeldPulls:
         self._order += 1
         heapq.heappush(self._deadlines, (pull.deadline_ms, self._order, pull))
         self._count += 1
+        self._characters += _counted(pull.request)
 
     def waiting(self, queue: Queue, next_offset: int) -> list[HeldPull]:
         """The pulls of `queue` that wait for messages below `next_offset`. They stay held."""
@@ -89,6 +97,7 @@ class HeldPulls:
         _take_out(self._by_queue, pull.request.queue, pull)
         _take_out(self._by_peer, pull.peer, pull)
         self._count -= 1
+        self._characters -= _counted(pull.request)
         if len(self._deadlines) > 2 * self._count + STALE_MAX:
             self._deadlines = [entry for entry in self._deadlines if not entry[2].done]
             heapq.heapify(self._deadlines)
@@ -116,12 +125,17 @@ class HeldPulls:
                 pull = pulls.popleft()
                 pull.done = True
                 self._leaving -= 1
+                self._characters -= _counted(pull.request)
                 yield pull
 
     def release_of(self, peer: Peer) -> None:
         """Drop the pulls of a connection that ended."""
         for pull in list(self._by_peer.get(peer, ())):
             self.release(pull)
+
+
+def _counted(request: PullRequest) -> int:
+    return max(request.characters - FREE_CHARACTERS, 0)
 
 
 def _take_out(table: dict[K, dict[HeldPull, None]], key: K, pull: HeldPull) -> None:

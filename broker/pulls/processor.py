@@ -181,7 +181,7 @@ class PullProcessor:
             result.status is not GetStatus.FOUND
             and header.sys_flag & SYS_FLAG_SUSPEND
             and header.suspend_timeout_millis > 0
-            and not self._held.full
+            and not self._held.is_full(request)
             and self._code(result, request) == ResponseCode.PULL_NOT_FOUND
         ):
             if self._held.holds_all_of(peer):

@@ -24,6 +24,7 @@ class PullRequest:
     held: bool = False  # the pull had to wait
     moved: bool = False  # the offset moved past messages that the filter rejects
     matching: PropertyFilter | None = None  # used instead of `filter`
+    characters: int = 0  # of the text of its filter, if the filter may be kept for this pull alone
 
     @property
     def queue(self) -> tuple[str, int]:

@@ -47,6 +47,22 @@ def test_a_held_pull_does_not_keep_the_body_of_its_request() -> None:
     assert [(reply.opaque, reply.body) for reply in bench.peer.replies] == [(7, b"two")] * 16
 
 
+def test_the_filters_of_held_pulls_are_limited_in_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pull brings a list of up to 1,000 tags, which takes 60 KB while the pull is held."""
+    monkeypatch.setattr(held_pulls, "CHARACTERS_MAX", 10_000)
+    bench = Bench(held=HeldPulls(100))
+    bench.queues.messages = [("A", b"one")]
+    tags = "||".join(f"tag-{number}" for number in range(400))
+    assert 3_000 < len(tags) < 5_000
+    for _ in range(3):
+        waits = [bench.pull(queueOffset=1, subscription=tags, **HOLD) is None for _ in range(4)]
+        assert waits == [True, True, False, False]
+        assert bench.pull(queueOffset=1, subscription="short", **HOLD) is None, "it takes little"
+        bench.clock.ms += 20_000
+        bench.processor.expire(bench.clock.ms)
+    assert len(bench.held) == 0
+
+
 def test_a_held_pull_is_not_woken_by_messages_without_its_tags() -> None:
     bench = Bench()
     bench.queues.messages = [("A", b"one")]
