@@ -15,6 +15,8 @@ KEPT_CHARACTERS_MAX = 64 << 20
 """Limit of the total size, over all connected clients."""
 JOIN_CHARACTERS = SUBSCRIPTION_CHARACTERS = 200
 """The size counted for a member and for a subscription, in addition to their texts."""
+ELEMENT_CHARACTERS = 64
+"""The same for each tag, also an empty one, and each code of a tag. The filter has a code for each tag of the expression."""
 
 
 def check_names(data: HeartbeatData) -> None:
@@ -33,4 +35,5 @@ def of_member(group: str, client_id: str) -> int:
 def of_subscription(data: SubscriptionData) -> int:
     """The size counted for a subscription of a group."""
     texts = len(data.topic) + len(data.sub_string) + len(data.expression_type) + sum(map(len, data.tags_set))
-    return SUBSCRIPTION_CHARACTERS + texts + 8 * len(data.code_set)
+    elements = len(data.tags_set) + len(data.code_set) + data.sub_string.count("||")
+    return SUBSCRIPTION_CHARACTERS + texts + ELEMENT_CHARACTERS * elements

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any, cast
 
+import orjson
 import pytest
 
 from accesscontrol.guard import NOBODY
@@ -90,6 +92,24 @@ def test_a_changed_subscription_is_charged_by_its_new_size(monkeypatch: pytest.M
     kept = bounds.of_member("A", "c1") + bounds.of_subscription(SubscriptionData("T"))
     monkeypatch.setattr(groups, "KEPT_CHARACTERS_MAX", kept + bounds.of_member("B", "c1"))
     take(table, ONE, beat("c1", {"B": []}))
+
+
+@pytest.mark.parametrize(
+    "lists", [{"tagsSet": [""] * 20_000}, {"tagsSet": ["ab"] * 20_000}, {"codeSet": [1_000] * 20_000}, {}]
+)
+def test_a_subscription_is_charged_by_what_it_takes(lists: dict[str, list[Any]]) -> None:
+    """A client chooses the lists, and its expression has up to 1,000 tags."""
+    table, charged = ConsumerGroups(), 0
+    tags = "||".join(f"t{number}" for number in range(999))
+    tracemalloc.start()
+    for number in range(20):
+        made = {"topic": "T", "subString": f"{number}||{tags}" if not lists else f"{number}"} | lists
+        data = SubscriptionData.from_json(orjson.loads(orjson.dumps(made)))
+        charged += bounds.of_subscription(data) + bounds.of_member("A", f"c{number}")
+        take(table, ONE, HeartbeatData(f"c{number}", [], [ConsumerData("A", subscription_data_set=[data])]))
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 1.5 * charged
 
 
 def test_client_and_group_names_over_255_characters_are_refused() -> None:
