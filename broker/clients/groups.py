@@ -2,13 +2,14 @@
 ProducerManager.
 
 Invariant: a client is listed exactly while the connection of its last heartbeat is open. A group without clients does not
-exist. The data of all clients is limited, and a heartbeat beyond the limit is rejected as a whole. Filters are computed from
-the subscription's text, never taken from the client. For one client the newest heartbeat counts, whatever its subscription
-versions are: a version is a time of the client's clock, and clocks may be set back. If clients of a group differ, the newest
-version counts, as in upstream's ConsumerGroupInfo."""
+exist. The data of all clients is limited, that of one user's clients to half of it, and a heartbeat beyond the limit is
+rejected as a whole. Filters are computed from the subscription's text, never taken from the client. For one client the newest
+heartbeat counts, whatever its subscription versions are: a version is a time of the client's clock, and clocks may be set
+back. If clients of a group differ, the newest version counts, as in upstream's ConsumerGroupInfo."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
@@ -29,6 +30,10 @@ from messagestore.messages import PropertyFilter, TagFilter
 from remoting.bodies.heartbeats import ConsumerData, ConsumerIdList, HeartbeatData, SubscriptionData
 from remoting.errors import BodyError
 from remoting.peer import Peer
+
+OF_ONE_USER = 0.5
+"""Share of the room for clients that those of one user may take, once so much is taken."""
+CONSUMER, PRODUCER = "consumer", "producer"
 
 
 @dataclass(slots=True)
@@ -262,6 +267,10 @@ class ConsumerGroups:
         self._clients: dict[str, GroupClient] = {}
         """By id: the client of the newest heartbeat, while its connection is open."""
         self._characters = 0
+        self._shares: dict[tuple[str, str, str], tuple[str, int]] = {}
+        """(consumer or producer, group, client id) -> user, and the size if nobody else had the same texts."""
+        self._of_users: Counter[str] = Counter()
+        """The sum of these sizes for each user."""
 
     def find(self, group: str) -> ConsumerGroup | None:
         return self._groups.get(group)
@@ -355,6 +364,16 @@ class ConsumerGroups:
         )
         if not self._has_room(wanted):
             raise BodyError("this broker has too many clients and accepts no others; connect fewer")
+        most = KEPT_CHARACTERS_MAX * OF_ONE_USER
+        if (
+            wanted
+            and caller.user
+            and self._characters + wanted > most
+            and self._of_users[caller.user] + wanted > most
+        ):
+            raise BodyError(
+                f"clients of user {caller.user} take half of the room for clients, and others must have the rest; connect fewer"
+            )
 
     def _wanted(self, group: str, client_id: str, data: list[SubscriptionData]) -> int:
         """The additional size if these subscriptions are kept."""
@@ -393,6 +412,7 @@ class ConsumerGroups:
             if client.client_id not in clients:
                 self._characters += of_member(producer.group_name, client.client_id)
             clients[client.client_id] = client
+            self._charge((PRODUCER, producer.group_name, client.client_id), caller)
             joined.as_producer[producer.group_name, client.client_id] = None
         changed: list[str] = []
         for consumer in data.consumer_data_set:
@@ -450,7 +470,25 @@ class ConsumerGroups:
         known = group.put(client)
         if known is None:
             self._characters += of_member(data.group_name, client.client_id)
+        self._charge((CONSUMER, data.group_name, client.client_id), client.caller, data.subscription_data_set)
         return known is None or known.peer is not client.peer or reads_more
+
+    def _charge(
+        self, member: tuple[str, str, str], caller: Caller, data: Iterable[SubscriptionData] = ()
+    ) -> None:
+        """Count a member of a group for its user."""
+        self._discharge(member)
+        if caller.user:
+            size = of_member(*member[1:]) + sum(map(of_subscription, data))
+            self._shares[member] = caller.user, size
+            self._of_users[caller.user] += size
+
+    def _discharge(self, member: tuple[str, str, str]) -> None:
+        user, size = self._shares.pop(member, ("", 0))
+        if user:
+            self._of_users[user] -= size
+            if not self._of_users[user]:
+                del self._of_users[user]
 
     def _take_in(
         self, group: ConsumerGroup, client_id: str, data: list[SubscriptionData], *, all_of_them: bool
@@ -472,6 +510,7 @@ class ConsumerGroups:
         dropped = _take_out(clients, client_id, peer)
         if dropped is not None:
             self._characters -= of_member(group, client_id)
+            self._discharge((PRODUCER, group, client_id))
         if dropped is not None and not clients:
             del self._producers[group]
         return dropped
@@ -483,6 +522,7 @@ class ConsumerGroups:
         dropped = found.take_out(client_id, peer) if found is not None else None
         if found is not None and dropped is not None:
             self._characters += found.characters - before - of_member(group, client_id)
+            self._discharge((CONSUMER, group, client_id))
         if found is not None and dropped is not None and not found.clients:
             del self._groups[group]
             if self._filters is not None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import orjson
 import pytest
 
-from accesscontrol.guard import NOBODY
+from accesscontrol.guard import NOBODY, Caller
 from broker.clients import bounds, groups
 from broker.clients.groups import ConsumerGroups
 from broker.tables import autocreation, consumeroffsets
@@ -44,9 +44,9 @@ def beat(client: str, consumers: dict[str, list[str]], producers: list[str] | No
     )
 
 
-def take(table: ConsumerGroups, peer: Peer, data: HeartbeatData) -> None:
-    table.check_room(peer, data, NOBODY)
-    table.heartbeat(peer, data, "JAVA", 479)
+def take(table: ConsumerGroups, peer: Peer, data: HeartbeatData, caller: Caller = NOBODY) -> None:
+    table.check_room(peer, data, caller)
+    table.heartbeat(peer, data, "JAVA", 479, caller)
 
 
 def test_a_connection_joins_a_bounded_number_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,6 +81,35 @@ def test_kept_subscriptions_are_bounded_and_a_disconnect_releases_room(
     table.disconnected(ONE)
     table.disconnected(OTHER)
     take(table, OTHER, beat("c5", {"A": ["T"], "B": []}, ["P"]))
+
+
+def test_the_clients_of_one_user_leave_half_of_the_room_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    mallory, alice = Caller("mallory", "10.0.0.1"), Caller("alice", "10.0.0.2")
+    of_one = bounds.of_member("A", "c10") + bounds.of_subscription(SubscriptionData("T", "s10"))
+    monkeypatch.setattr(groups, "KEPT_CHARACTERS_MAX", 20 * of_one)
+    table = ConsumerGroups()
+
+    def consumer(number: int) -> HeartbeatData:
+        data = [SubscriptionData("T", f"s{number}")]
+        return HeartbeatData(f"c{number}", [], [ConsumerData("A", subscription_data_set=data)])
+
+    for number in range(10, 20):
+        take(table, ONE, consumer(number), mallory)
+    for refused in (consumer(20), beat("p", {}, ["P"])):
+        with pytest.raises(BodyError, match="clients of user mallory take half of the room"):
+            take(table, ONE, refused, mallory)
+    take(table, ONE, consumer(10), mallory)  # as before
+    for number in range(30, 39):
+        take(table, OTHER, consumer(number), alice)
+    table.leave("c10", "A", None, mallory)
+    take(table, ONE, consumer(21), mallory)
+    table.disconnected(ONE)
+    for number in range(40, 50):
+        take(table, ONE, consumer(number), mallory)
+    assert table._of_users.keys() == {"mallory", "alice"}
+    table.disconnected(ONE)
+    table.disconnected(OTHER)
+    assert not table._of_users and not table._shares and not table._characters
 
 
 def test_a_changed_subscription_is_charged_by_its_new_size(monkeypatch: pytest.MonkeyPatch) -> None:
