@@ -3,11 +3,13 @@
 Invariant: SUCCESS (0) is answered only once the message is in its group's retry topic (after a delay) or dead letter topic, and
 the replicas hold it as they hold an acknowledged send. The consumer then continues, so the message may be lost only if sends
 may be lost. After any other code the message is not known to be stored, and the client sends it itself. This includes a message
-that an election lost and whose offset another message has now. Requests that arrive together are stored with one append."""
+that an election lost and whose offset another message has now. Requests that arrive together are stored with one append, unless
+their messages are long."""
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -40,6 +42,7 @@ from messagestore.properties import DELAY, WAIT, format_properties
 from messagestore.record import Message, decode
 from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
 from mqruntime.log import fields
+from mqruntime.slices import yield_to_loop
 from mqruntime.tasks import Tasks
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.topics import PERM_WRITE, TopicConfig
@@ -51,6 +54,8 @@ from remoting.peer import Peer
 
 RUNNING_MAX = 1_000
 """Limit of receives whose records are read at the same time."""
+PORTION_BYTES = 1 << 20
+"""Messages of a receive that have so many bytes are stored before more are read: a message may have 4 MiB."""
 logger = logging.getLogger("broker.sendback")
 
 NO_CONSUMER_HAS = (HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC)
@@ -120,18 +125,34 @@ class SendBack:
         self._tasks.start(self._hand_back(peer, commands, peer.active_at_ms), name=name)
 
     async def _hand_back(self, peer: Peer, commands: list[RemotingCommand], arrived_ms: int) -> None:
+        rest = deque(commands)
         try:
-            handed = [await self._handed_back(peer, command) for command in commands]
-            replies = self._stored_or_answered(peer, commands, handed)
+            while rest:
+                await self._hand_back_some(peer, rest, arrived_ms)
+                if rest:
+                    await yield_to_loop()
+        finally:
+            self._running -= 1
+
+    async def _hand_back_some(self, peer: Peer, rest: deque[RemotingCommand], arrived_ms: int) -> None:
+        """Take commands from `rest` until their messages have PORTION_BYTES, and answer them."""
+        taken: list[RemotingCommand] = []
+        handed: list[RemotingCommand | HandedBack] = []
+        size = 0
+        try:
+            while rest and size < PORTION_BYTES:
+                taken.append(rest.popleft())
+                one = await self._handed_back(peer, taken[-1])
+                handed.append(one)
+                size += len(one.message.body) if isinstance(one, HandedBack) else 0
+            replies = self._stored_or_answered(peer, taken, handed)
         except AssertionError:
             raise
         except Exception as error:  # noqa: BLE001 - as in remoting.dispatch: the client gets an answer and the broker lives
             logger.error("messages not handed back", exc_info=error)
             why = f"{type(error).__name__}: {error}"
-            replies = [each.reply(ResponseCode.SYSTEM_ERROR, why) for each in commands]
-        finally:
-            self._running -= 1
-        self._answer(peer, commands, replies, arrived_ms)
+            replies = [each.reply(ResponseCode.SYSTEM_ERROR, why) for each in taken]
+        self._answer(peer, taken, replies, arrived_ms)
 
     def _stored_or_answered(
         self, peer: Peer, commands: list[RemotingCommand], handed: list[RemotingCommand | HandedBack]

@@ -123,6 +123,18 @@ def test_send_backs_of_one_receive_are_stored_by_one_append_and_answered_by_one_
     assert "WAIT" not in properties
 
 
+def test_long_messages_of_one_receive_are_stored_in_portions(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """64 requests of 200 bytes may name a message of 4 MiB each."""
+    monkeypatch.setattr("broker.sends.sendback.PORTION_BYTES", 6)
+    bench.hand_back([*(back(opaque) for opaque in range(4)), back(4, DAMAGED), back(5, 2_000), back(6)])
+    assert [len(batch) for batch in bench.log.batches] == [2, 2, 1]
+    assert bench.answers.keys() == {4, 5}
+    bench.pending.acknowledged(5 * RECORD_BYTES)
+    assert {opaque for opaque, (code, _) in bench.answers.items() if code == 0} == {0, 1, 2, 3, 6}
+
+
 def test_each_send_back_is_refused_for_its_own_fault(bench: Bench) -> None:
     commands = [
         back(0),
