@@ -34,7 +34,8 @@ from mqruntime.waking import wait_event
 
 logger = logging.getLogger("broker.delaydelivery")
 
-BATCH_MAX = 32
+BATCH_MAX, BATCH_BYTES = 32, 1 << 20
+"""Messages that are delivered with one append: at most so many, and no more once they have so many bytes."""
 IN_FLIGHT_MAX = 1_024
 RETRY_MS = 1_000
 PASSED_OVER_TOLD_MAX = 100
@@ -251,7 +252,7 @@ class DelayDelivery:
         if not self._replication.enough_in_sync():
             return RETRY_MS
         found: list[MessageToStore | None] = []
-        retry_ms = RETRY_MS
+        retry_ms, size = RETRY_MS, 0
         try:
             for queue_offset, entry in enumerate(due, cursor):
                 waiting = await self._record_of(entry, queue_id)
@@ -259,6 +260,9 @@ class DelayDelivery:
                     retry_ms = 0
                     break
                 found.append(None if waiting is None else delivered(waiting))
+                size += entry.size
+                if size >= BATCH_BYTES:
+                    break
         except (RecordDamaged, QueueDamaged) as damage:
             if self._damages.failed(damage.offset, self._clock.monotonic_ms()):
                 logger.error("delayed messages wait", extra=fields(level=level, why=damage))

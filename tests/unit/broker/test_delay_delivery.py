@@ -418,6 +418,23 @@ def test_delivered_messages_in_flight_are_bounded() -> None:
     assert len(bench.delivered) == IN_FLIGHT_MAX + 100
 
 
+def test_long_messages_are_delivered_with_several_appends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """32 messages of 4 MiB would be read and stored without a pause."""
+    monkeypatch.setattr("broker.sends.delaydelivery.BATCH_BYTES", 5_000)
+    bench, appends = Bench(), list[int]()
+    append = bench.log.append
+
+    def counted(messages: Sequence[MessageToStore]) -> list[PutResult]:
+        appends.append(len(messages))
+        return append(messages)
+
+    bench.log.append = counted  # type: ignore[method-assign]
+    for _ in range(5):
+        bench.log.schedule(bytes(3_000), 1)
+    assert bench.after(1_000) is None
+    assert (appends, len(bench.delivered)) == ([2, 2, 1], 5)
+
+
 @pytest.mark.parametrize("leads_to", [1, 2])
 def test_an_entry_that_points_to_a_message_of_another_queue_waits(leads_to: int) -> None:
     """Otherwise that message would be delivered twice or too early, and the one of this entry never."""
