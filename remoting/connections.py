@@ -19,6 +19,7 @@ from remoting.limits import Limits
 from remoting.peer import Peer
 from remoting.router import Router
 from remoting.turns import Turns
+from remoting.unsent import Unsent
 
 SWEEP_MS = 5_000
 ASLEEP_MS = 5_000
@@ -45,6 +46,7 @@ class Connections:
         self._turns = Turns(clock)
         self._reports = RepeatedFailures()
         self._big = BigBuffers(limits.begun_bytes_max)
+        self._unsent = Unsent(limits.unsent_of_all_max)
         self._dispatcher = RequestDispatcher(router, limits.running_max)
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
@@ -58,7 +60,7 @@ class Connections:
         sends = None
         if presence.native is not None and self._dispatcher.takes_sends:
             sends = presence.native.read_sends, self._dispatcher.deliver_sends
-        shared = self._turns, sends, self._reports, self._big
+        shared = self._turns, sends, self._reports, self._big, self._unsent
         return Peer(self, self._limits, self._clock, self._deadlines, *shared)
 
     def opened(self, peer: Peer) -> None:

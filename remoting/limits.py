@@ -21,6 +21,7 @@ class Limits:
     )  # of all connections together, in buffers of long frames that have not ended
     unsent_bytes_high: int = 1 << 20
     unsent_bytes_max: int = 64 << 20
+    unsent_of_all_max: int = 2 << 30  # of all connections that are behind together
     reads_on: bool = False  # for clients: if both ends stopped reading, neither would continue
     idle_ms_max: int = 120_000  # neither bytes read nor written
     stall_ms_max: int = 120_000  # a frame is begun and not ended, or replies wait and the peer reads none

@@ -25,6 +25,7 @@ from remoting.errors import CallTimeout, ConnectionLost, FrameTooLong, NotSent
 from remoting.frame import BUFFER_BYTES_KEPT, FRAME_BYTES_MAX, FrameReader, encode
 from remoting.limits import Limits
 from remoting.turns import Turns
+from remoting.unsent import Unsent
 
 if TYPE_CHECKING:
     from nativepath.native import Sends
@@ -60,7 +61,7 @@ class Peer(asyncio.BufferedProtocol):
     `closed` is true as soon as nothing more can be sent. Handlers may keep their own facts about the connection in
     `attributes`. Connections that take turns with each other share one `turns`; by default a connection has its own. `sends`
     are the reader and the handler of received data that consists only of plain sends. `reports` limits the log lines about
-    one host, `big` what buffers of long frames take together."""
+    one host, `big` what buffers of long frames take together, and `unsent` what all connections leave unread."""
 
     def __init__(
         self,
@@ -72,6 +73,7 @@ class Peer(asyncio.BufferedProtocol):
         sends: tuple[ReadSends, Callable[[Peer, Sends], None]] | None = None,
         reports: RepeatedFailures | None = None,
         big: BigBuffers | None = None,
+        unsent: Unsent | None = None,
     ) -> None:
         self.remote_address = self.own_host = ""
         self.certificate = NOT_ASKED
@@ -90,6 +92,7 @@ class Peer(asyncio.BufferedProtocol):
         self._sends = sends
         self._reports = reports or RepeatedFailures()
         self._big = big
+        self._unsent = unsent
         self._buffer_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._source: ClientAddress | None = None
@@ -131,6 +134,8 @@ class Peer(asyncio.BufferedProtocol):
         self.active_at_ms = self._clock.monotonic_ms()
         if self.unsent_bytes > self._limits.unsent_bytes_max:
             self.cut("it does not read what it asked for")
+        elif self._writing_paused_ms is not None and self._unsent is not None:
+            self._unsent.has(self, self.unsent_bytes)
 
     async def call(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         """Set the command's opaque, send the command and return the other end's reply. Raises CallTimeout, ConnectionLost,
@@ -385,6 +390,8 @@ class Peer(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._writing_paused_ms = None
+        if self._unsent is not None:
+            self._unsent.has(self, 0)
         if self._parked:
             self._wait_for_turn()
         elif not self._waits:
@@ -402,6 +409,8 @@ class Peer(asyncio.BufferedProtocol):
         self._transport = None
         if self._big is not None:
             self._big.has(self, 0)
+        if self._unsent is not None:
+            self._unsent.has(self, 0)
         self._has_room()
         pending, self._pending = self._pending, {}
         why = str(exc or self._cut_why or "closed by the other end")
