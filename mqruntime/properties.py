@@ -42,7 +42,7 @@ class PropertiesError(ValueError):
 
 def parse(data: bytes) -> Properties:
     """Properties of a file's bytes: ISO-8859-1, unless the whole of it is valid UTF-8."""
-    found = Properties()
+    found, keys = Properties(), set[str]()
     in_xml_comment = False
     for line, text in _logical_lines(_decode(data)):
         key, value = _split(text)
@@ -51,8 +51,9 @@ def parse(data: bytes) -> Properties:
         if trimmed != value:
             found.warnings.append(f"line {line}: blanks after the value of {key} are ignored")
         in_xml_comment |= key.startswith("<!--")
-        if not in_xml_comment and any(earlier.key == key for earlier in found.entries):
+        if not in_xml_comment and key in keys:
             found.warnings.append(f"line {line}: {key} is set twice; this value counts")
+        keys.add(key)
         found.entries.append(PropertyLine(key, trimmed, line, in_xml_comment))
         in_xml_comment &= not (key.endswith("-->") or trimmed.endswith("-->"))
     return found

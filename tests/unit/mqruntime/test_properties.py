@@ -57,6 +57,12 @@ def test_a_repeated_key_is_warned_of() -> None:
     assert parse(b"a=1\na=2").warnings == ["line 2: a is set twice; this value counts"]
 
 
+def test_many_keys_are_read_in_linear_time() -> None:
+    """A request may bring 64 KiB of them, which block the server."""
+    lines = b"".join(b"key%d = 1\n" % number for number in range(200_000))
+    assert parse(lines + b"key7 = 2\n").warnings == ["line 200001: key7 is set twice; this value counts"]
+
+
 def test_lines_are_counted_through_continuations() -> None:
     assert [entry.line for entry in parse(b"a=1\\\n2\nb=3").entries] == [1, 3]
 
