@@ -9,6 +9,7 @@ from functools import partial
 from broker.admin.attributes import AttributesRefused, with_changes
 from broker.admin.lists import named, why_not_deleted
 from broker.neighbours.agreement import MetadataReplication
+from broker.tables.consumeroffsets import TRANSACTIONS_GROUP
 from broker.tables.subscriptiongroups import NAME_LENGTH_MAX, NAME_RULE, NEW_LENGTH_MAX, is_group_name
 from broker.tables.tables import Tables
 from mqruntime.slices import Steps
@@ -29,6 +30,7 @@ from remoting.router import Router
 
 CONFIGURATION_BYTES_MAX = 8 << 10
 """Limit of the size of one group with its attributes. Slaves copy all groups in one frame."""
+BROKERS_OWN = f"{TRANSACTIONS_GROUP} is the broker's own: its offsets say which halves have ended"
 NOT_FOLLOWED = "this master has just begun to lead, and no slave is known to hold its log: keep your offsets, and ask again"
 
 
@@ -110,6 +112,8 @@ class GroupRequests:
         return await self._deleted(asked.group_name_list, asked.clean_offset, command)
 
     async def _deleted(self, names: list[str], clean: bool, command: RemotingCommand) -> RemotingCommand:
+        if TRANSACTIONS_GROUP in names:
+            return command.reply(ResponseCode.NO_PERMISSION, BROKERS_OWN)
         steps = [partial(self._tables.delete_group, name, clean_offset=clean) for name in names]
         return await self._agreement.change_in_steps(command, f"the deletion of group {named(names)}", steps)
 

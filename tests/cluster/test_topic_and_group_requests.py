@@ -7,6 +7,8 @@ import json
 
 import pytest
 
+from broker.tables.consumeroffsets import TRANSACTIONS_GROUP
+from messagestore.systemtopics import HALF_TOPIC
 from remoting.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupList, SubscriptionGroupWrapper
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from remoting.bodies.offsets import ConsumerOffsetWrapper
@@ -237,3 +239,14 @@ def test_only_a_master_returns_offsets_with_its_tables_version(served: Served) -
         of_slave = served.ask(code, slave=True)
         assert of_slave.code == 0
         assert TablesVersionHeader.from_ext(of_slave.ext).tables_version == "0.0"
+
+
+def test_the_group_with_the_progress_of_transactions_is_not_deleted(served: Served) -> None:
+    """Without its offsets a new master could take ended halves for open ones."""
+    offsets = served.master.tables.offsets
+    offsets.keep(HALF_TOPIC, 0, 7)
+    for name in (TRANSACTIONS_GROUP, "CG"):
+        header = DeleteSubscriptionGroupHeader(name, clean_offset=True)
+        code = served.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, header).code
+        assert code == (ResponseCode.NO_PERMISSION if name == TRANSACTIONS_GROUP else 0)
+    assert offsets.find(TRANSACTIONS_GROUP, HALF_TOPIC, 0) == 7
