@@ -50,6 +50,8 @@ logger = logging.getLogger("broker.forwarding")
 WAIT_MS_MAX = 2_500
 """Shorter than the time that clients wait for an answer."""
 WAITING_BYTES_MAX = 64 << 20
+RELEASED_MAX, RELEASE_US = 500, 5_000
+"""Waiting requests that are released in one turn of the event loop, and the time for that. Tens of thousands may wait."""
 LAST_ANSWERS_MS, LAST_LOOK_MS = 500, 20
 PassBack = Callable[[RemotingCommand], Awaitable[RemotingCommand]]
 WRITES = (
@@ -147,6 +149,8 @@ class Forwarding:
         self._waiting_bytes = 0
         self._timer = CoreTimer(clock, tasks, self._tick)
         self._stops = False
+        self._drains = False
+        """Whether waiting requests are being released, in several turns of the event loop. New ones wait behind them."""
 
     def on_release(self, callback: Callable[[], None]) -> None:
         """Call `callback` when waiting requests stop waiting, because they are served here, passed on or rejected."""
@@ -249,9 +253,9 @@ class Forwarding:
         stage = self.state.stage
         if peer not in self.clients:
             self._note_client(peer)
-        if stage is SERVING:
+        if stage is SERVING and not self._drains:
             serve(peer, commands)
-        elif stage is Stage.FORWARDING:
+        elif stage is Stage.FORWARDING and not self._drains:
             self._pass_on(peer, commands, is_late=self.naps.is_late(peer))
         elif stage is Stage.REFUSING or self._full(size := _size(commands), len(commands)):
             _refuse(peer, commands)
@@ -262,7 +266,7 @@ class Forwarding:
             self._wait(peer, commands, size, serve=serve)
 
     def _plain_sends(self, serve: SendsHandler, otherwise: BatchHandler, peer: Peer, sends: Sends) -> None:
-        if self.state.stage is SERVING and peer in self.clients:
+        if self.state.stage is SERVING and peer in self.clients and not self._drains:
             serve(peer, sends)
         else:
             self._sends(otherwise, peer, commands_of(sends))
@@ -298,12 +302,12 @@ class Forwarding:
     ) -> Reply | Awaitable[Reply]:
         if peer not in self.clients:
             self._note_client(peer)
-        if self._is_here(writes):
+        if self._is_here(writes) and not self._drains:
             return serve(peer, command)
-        if self.state.stage is Stage.FORWARDING:
+        if self.state.stage is Stage.FORWARDING and not self._drains:
             self._pass_on(peer, [command], is_late=self.naps.is_late(peer), reads=not writes)
             return None
-        if not self.state.holds or self._full(size := _size([command]), 1):
+        if not (self.state.holds or self._drains) or self._full(size := _size([command]), 1):
             return command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
         turn: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._wait(peer, [command], size, one=(serve, writes, turn))
@@ -358,14 +362,31 @@ class Forwarding:
     def _release(self) -> None:
         """Release all waiting requests as the stage requires. Requests that have to wait longer keep their order."""
         self.naps.look()
+        self._release_some()
+        for callback in self._callbacks:
+            callback()
+
+    def _release_some(self) -> None:
+        """Release waiting requests, and the rest in further turns of the event loop."""
+        left, end_us = RELEASED_MAX, self._clock.work_us() + RELEASE_US
         for _ in range(len(self._waiting)):
+            if not self._waiting:
+                return
+            if left <= 0 or self._clock.work_us() >= end_us:
+                self._drains = True
+                asyncio.get_running_loop().call_soon(self._drain)
+                return
             waiting = self._taken()
+            left -= len(waiting.commands)
             if waiting.one is not None:
                 self._release_one(waiting, *waiting.one)
             elif waiting.serve is not None:
                 self._release_sends(waiting, waiting.serve)
-        for callback in self._callbacks:
-            callback()
+
+    def _drain(self) -> None:
+        self._drains = False
+        if not self.state.holds:  # otherwise they wait for the next release
+            self._release_some()
 
     def _release_one(
         self, waiting: WaitingCommands, handler: Handler, writes: bool, turn: asyncio.Future[Outcome]

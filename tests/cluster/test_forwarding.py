@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from broker.switchover.forwarding import WAIT_MS_MAX, WAITING_BYTES_MAX, Forwarding
+from broker.switchover.forwarding import READS, WAIT_MS_MAX, WAITING_BYTES_MAX, WRITES, Forwarding
 from broker.switchover.forwardingstate import FORWARD_MS, Stage
 from broker.switchover.forwardlink import LEFT_MS_MAX, TOO_LONG
 from mqclient.errors import SendOutcomeUnknown
@@ -16,6 +17,7 @@ from remoting.command import RemotingCommand
 from remoting.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX
 from remoting.headercodec import encode_header
 from remoting.headers.group import AwaitMasterHeader, HandOverHeader
+from remoting.router import Router
 from simulation.kernel.world import World
 from tests.cluster.brokerset import Cluster
 from tests.cluster.handovers import another, stage_of, successor_of, until
@@ -263,6 +265,61 @@ def test_held_sends_are_refused_when_they_wait_too_long_or_are_too_many() -> Non
         await forwarding.stop()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_many_waiting_requests_are_served_in_several_turns_and_new_ones_after_them(
+    monkeypatch: pytest.MonkeyPatch, interrupted: bool
+) -> None:
+    monkeypatch.setattr("broker.switchover.forwarding.RELEASED_MAX", 10)
+    served: list[int] = []
+
+    def serve_one(peer: Any, command: RemotingCommand) -> None:
+        served.append(command.opaque)
+
+    async def scenario() -> None:
+        peer, router = RecordingPeer(), Router()
+        for code in (*WRITES, *READS):
+            router.add(code, serve_one)
+        forwarding = Forwarding(ManualClock(), Tasks(_fail), carried_max=1_000, forward_ms=FORWARD_MS)
+        forwarding.guard(router)
+        sends = forwarding.sends(lambda _, commands: served.extend(each.opaque for each in commands))
+        unlock = router.handlers[RequestCode.UNLOCK_BATCH_MQ]
+        turns: list[asyncio.Future[Any]] = []
+
+        def arrive(opaque: int) -> None:
+            if opaque % 3:
+                sends(peer, [_send(opaque)])  # type: ignore[arg-type]
+                return
+            command = RemotingCommand(RequestCode.UNLOCK_BATCH_MQ, opaque)
+            if (result := unlock(peer, command)) is not None:  # type: ignore[arg-type]
+                turns.append(asyncio.ensure_future(result))  # type: ignore[arg-type]
+
+        forwarding.leads(is_formed=True)
+        forwarding.hand_over(60_000)
+        for opaque in range(25):
+            arrive(opaque)
+        forwarding.called_off()
+        await asyncio.sleep(0)
+        assert 10 <= len(served) < 25
+        arrive(25)
+        if interrupted:
+            forwarding.hand_over(60_000)
+            await asyncio.sleep(0)
+            arrive(26)
+            await asyncio.sleep(0)
+            assert len(served) < 25
+            forwarding.called_off()
+        else:
+            arrive(26)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        arrive(27)
+        await asyncio.gather(*turns)
+        await forwarding.stop()
+
+    asyncio.run(scenario())
+    assert served == [*range(28)]
 
 
 def test_held_sends_are_bounded_in_bytes_including_headers() -> None:
