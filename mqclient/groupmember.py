@@ -36,7 +36,7 @@ HEARTBEAT_MS = 30_000
 """Brokers forget a client after two minutes without a heartbeat."""
 REBALANCE_MS = 20_000
 SOON_MS = 1_000
-"""Time to the next rebalance while a route or an answer is missing."""
+"""Time to the next rebalance while a route, a broker or an answer is missing."""
 PAUSE_MS = 50
 """Rebalances that are asked for begin at least this long apart."""
 SETTLED_MS = 1_000
@@ -106,20 +106,19 @@ class GroupMember:
 
     async def rebalance(self) -> bool:
         """Send the heartbeats that are due, and take the share that is this member's now. Returns whether each topic has a
-        route and an answer of a broker that has settled."""
+        route and an answer of a broker that has settled, and each broker knows this member."""
         routes: dict[str, TopicRoute] = {}
         for topic in self.topics:
             with suppress(RouteUnknown):
                 routes[topic] = await self._routes.get(topic)
-        await self._introduce(
-            {
-                address
-                for route in routes.values()
-                for each in route.addresses.values()
-                for address in each.values()
-            }
-        )
-        is_whole = len(routes) == len(self.topics)
+        brokers = {
+            address
+            for route in routes.values()
+            for each in route.addresses.values()
+            for address in each.values()
+        }
+        await self._introduce(brokers)
+        is_whole = len(routes) == len(self.topics) and brokers <= self._accepted_ms.keys()
         for topic, route in routes.items():
             if self._is_broadcast:
                 self._shares[topic] = set(route.read_queues)

@@ -155,7 +155,7 @@ class QueuePuller:
     async def _run(self) -> None:
         failing = False
         while True:
-            if self._locks is not None and not self._locks.holds(self.queue):
+            if self.is_ordered and not self.is_locked:
                 await asyncio.sleep(RETRY_MS / 1000)  # the subscription renews the locks
                 continue
             try:

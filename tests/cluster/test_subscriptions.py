@@ -230,6 +230,41 @@ def test_an_ordered_queue_is_handed_over_once_its_message_is_finished(cluster: C
     assert sorted(numbers) == list(range(16)), "handed over between two messages, none came twice"
 
 
+@pytest.mark.parametrize("event", ["come back", "moved"])
+def test_an_ordered_queue_that_is_read_again_waits_for_the_message_in_hand(
+    cluster: Cluster, event: str
+) -> None:
+    """The queue is given up and comes back, or an administrator moves the group, while its message is handled."""
+    busy: Counter[int] = Counter()
+    overlaps: list[int] = []
+    member, other = (MemberNode(cluster.world, number, ordered=True) for number in range(2))
+
+    async def slowly(message: ReceivedMessage) -> None:
+        queue = message.queue.queue_id
+        busy[queue] += 1
+        if busy[queue] > 1:
+            overlaps.append(queue)
+        await asyncio.sleep(6)
+        busy[queue] -= 1
+
+    member.before = slowly
+    member.start()
+    cluster.world.run_for_ms(2_000)
+    send(cluster, 0, 12)
+    if event == "come back":
+        other.start()
+        cluster.world.run_for_ms(1_000)
+        assert len(member.queues) == 2
+        other.node.kill()
+    else:
+        header = ResetOffsetHeader("orders", "billing", 0, is_force=True)
+        ask(cluster, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+    cluster.world.run_for_ms(40_000)
+    assert len(member.queues) == 4
+    assert not overlaps
+    assert set(member.numbers) == set(range(12))
+
+
 def test_a_dead_letter_at_once_and_acknowledgements_out_of_order(cluster: Cluster) -> None:
     async def play() -> None:
         async with cluster.client() as client:
@@ -380,6 +415,21 @@ def test_mistakes_are_refused_where_they_are_made(cluster: Cluster) -> None:
             client.subscribe("orders", group="g")
 
     run(cluster, play())
+
+
+def test_a_broker_that_restarts_knows_the_members_again_at_once(cluster: Cluster) -> None:
+    MemberNode(cluster.world, 0).start()
+    cluster.world.run_for_ms(1_000)
+    (slave, *_) = cluster.slaves_by_id()
+    slave.kill()
+    cluster.world.run_for_ms(1_000)
+    cluster.start(slave)
+    cluster.world.run_for_ms(5_000)
+    header = ConsumerGroupHeader("billing")
+    found = cluster.run(
+        cluster.ask(cluster.app(slave).address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+    )
+    assert found.code == 0, found.remark
 
 
 def ask(cluster: Cluster, code: RequestCode, header: Any) -> Any:

@@ -197,7 +197,7 @@ def test_members_in_order_in_python_and_java_never_read_one_queue(jvm: Java, clu
 @pytest.mark.long
 @pytest.mark.parametrize("version", [OLDER, NEWER])
 def test_a_group_in_python_reads_on_when_a_master_in_java_dies(tmp_path: Path, version: str) -> None:
-    """Name server, controller and brokers are Java's, so the client relies on nothing of ours."""
+    """Name server, controller and brokers are Java's, so the client can rely on nothing but upstream's rules."""
     if (why := fleet_missing(version)) is not None:
         pytest.skip(why)
     topic, group = "orders", "InteropPythonOnJava"

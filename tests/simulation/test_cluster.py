@@ -45,6 +45,10 @@ FOUND_BY_UNIT = {
     "::test_who_asks_first_with_another_users_client_id_gets_no_reply_of_that_user[True]",
     "waited-as-accepted": "cluster/test_access_clients.py"
     "::test_a_pull_is_checked_again_after_its_client_was_asked_for_subscriptions",
+    "left-and-come-back": "cluster/test_subscriptions.py"
+    "::test_an_ordered_queue_that_is_read_again_waits_for_the_message_in_hand[come back]",
+    "heartbeats-only-once": "cluster/test_subscriptions.py"
+    "::test_a_broker_that_restarts_knows_the_members_again_at_once",
     "members-for-ever": "cluster/test_access_clients.py"
     "::test_a_consumer_leaves_its_group_once_its_user_lost_a_right",
     "all-topics-include-halves": "cluster/test_access_clients.py"
