@@ -45,6 +45,8 @@ FOUND_BY_UNIT = {
     "::test_who_asks_first_with_another_users_client_id_gets_no_reply_of_that_user[True]",
     "waited-as-accepted": "cluster/test_access_clients.py"
     "::test_a_pull_is_checked_again_after_its_client_was_asked_for_subscriptions",
+    "unlocked-in-hand": "cluster/test_subscriptions.py"
+    "::test_an_ordered_queue_is_handed_over_once_its_message_is_finished",
     "left-and-come-back": "cluster/test_subscriptions.py"
     "::test_an_ordered_queue_that_is_read_again_waits_for_the_message_in_hand[come back]",
     "heartbeats-only-once": "cluster/test_subscriptions.py"
