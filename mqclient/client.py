@@ -4,7 +4,7 @@ Invariant: `close` ends every connection and task that a producer or consumer st
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from random import Random
 from ssl import SSLContext
@@ -37,7 +37,7 @@ class Client:
 
     def __init__(
         self,
-        namesrv: str,
+        namesrv: str | Sequence[str],
         *,
         clock: Clock | None = None,
         random: Random | None = None,
@@ -45,10 +45,11 @@ class Client:
         tls: SSLContext | None = None,
         credentials: Credentials | None = None,
     ) -> None:
-        """`namesrv` is "host:port;...". `tls` is the context of all connections, made by
+        """`namesrv` is "host:port;..." or a list of "host:port". `tls` is the context of all connections, made by
         `ssl.create_default_context(cafile=...)`; without it connections are plain. Each request is signed with `credentials`,
         if there are some. By default the clock and the random generator are the machine's. `asks_after_failures` is explained
-        in TopicRoutes. Raises ValueError if `namesrv` is no such list."""
+        in TopicRoutes. Raises ValueError or TypeError if `namesrv` is no such list."""
+        addresses = _addresses(namesrv)
         self.clock = clock or SystemClock()
         self.random = random or Random()
         self._awaited = Awaited()
@@ -67,7 +68,9 @@ class Client:
             on_disconnect=self._members.disconnected,
         )
         self._client_id = ""
-        self.routes = TopicRoutes(namesrv, self.remoting, self.clock, asks_after_failures=asks_after_failures)
+        self.routes = TopicRoutes(
+            addresses, self.remoting, self.clock, asks_after_failures=asks_after_failures
+        )
 
     def producer(self, group: str, *, message_bytes_max: int | None = MESSAGE_BYTES_MAX) -> Producer:
         """A producer that sends as `group`. It needs no start and no close. A body above `message_bytes_max` is not sent and
@@ -210,3 +213,12 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _addresses(namesrv: str | Sequence[str]) -> str:
+    """The addresses, separated by ";". Raises TypeError."""
+    if isinstance(namesrv, str):
+        return namesrv
+    if not isinstance(namesrv, Sequence) or not all(isinstance(each, str) for each in namesrv):
+        raise TypeError(f'name servers are "host:port;..." or a list of such addresses, not {namesrv!r}')
+    return ";".join(namesrv)

@@ -10,7 +10,9 @@ import asyncio
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import IntEnum
+from zlib import crc32
 
 from mqclient.errors import MessageTooLong, RouteUnknown, SendOutcomeUnknown, SendRefused, in_short
 from mqclient.message import OutgoingMessage, PropertiesTooLong, encode_batch, encode_properties
@@ -90,6 +92,7 @@ class _Sending:
     broker_name: str | None
     queue_id: int | None
     timeout_ms: int
+    key: str | None
 
 
 MESSAGE_BYTES_MAX = 4 << 20
@@ -127,6 +130,9 @@ class Producer:
         keys: str = "",
         tags: str = "",
         properties: Mapping[str, str] | None = None,
+        delay_level: int | None = None,
+        deliver_at: datetime | None = None,
+        key: str | None = None,
         broker_name: str | None = None,
         queue_id: int | None = None,
         timeout_ms: int = SEND_TIMEOUT_MS,
@@ -135,16 +141,22 @@ class Producer:
         """Send one message to `queue_id`, or to the next queue in turn, of one broker set or of any. An attempt takes at most
         `timeout_ms` after connecting. If the broker reads too slowly, a part of that time passes before the message is sent.
 
+        Messages with one `key` go to one queue, in the order in which their sends return: the same one as long as the topic has
+        the same queues. While that queue's set has no master, they wait for it or fail. Consumers get a message with a
+        `delay_level` (1 for a second, ... by the brokers' `messageDelayLevel`) or with `deliver_at` later; brokers without
+        timers refuse `deliver_at`.
+
         For `patience_ms`, a message that is rejected for a temporary reason is sent again, by the newest routes. A message
         that may be stored is never sent again. A topic that does not exist is created by its first message, if brokers allow
         that (`autoCreateTopicEnable`). `keys` are index keys separated by blanks. With `tags` "" the message has no tag, as in
         Java, and only readers of all messages get it. Raises `SendRefused` (also as `MessageTooLong`) and
         `SendOutcomeUnknown`."""
         own = {name: text for name, text in (("KEYS", keys), ("TAGS", tags)) if text}
-        message = OutgoingMessage(body, {**own, **(properties or {})})
+        message = OutgoingMessage(body, {**own, **_when(delay_level, deliver_at), **(properties or {})})
         return await self.send_message(
             topic,
             message,
+            key=key,
             broker_name=broker_name,
             queue_id=queue_id,
             timeout_ms=timeout_ms,
@@ -156,6 +168,7 @@ class Producer:
         topic: str,
         message: OutgoingMessage,
         *,
+        key: str | None = None,
         broker_name: str | None = None,
         queue_id: int | None = None,
         timeout_ms: int = SEND_TIMEOUT_MS,
@@ -163,6 +176,7 @@ class Producer:
     ) -> SendResult:
         """Do as `send`, for a message with its own flag, time of birth and compression."""
         named = self._identified(message)
+        _check_target(key, queue_id)
         sending = _Sending(
             RequestCode.SEND_MESSAGE_V2,
             topic,
@@ -172,6 +186,7 @@ class Producer:
             broker_name,
             queue_id,
             timeout_ms,
+            key,
         )
         return await self._send(sending, patience_ms)
 
@@ -180,6 +195,7 @@ class Producer:
         topic: str,
         messages: Sequence[OutgoingMessage],
         *,
+        key: str | None = None,
         broker_name: str | None = None,
         queue_id: int | None = None,
         born_timestamp_ms: int | None = None,
@@ -191,6 +207,7 @@ class Producer:
         The messages share one time of birth. The batch has no id, because a broker would give that id to all messages."""
         if not messages:
             raise ValueError("a batch holds at least one message")
+        _check_target(key, queue_id)
         named = [self._identified(message) for message in messages]
         try:
             body = encode_batch(named)
@@ -206,6 +223,7 @@ class Producer:
             broker_name,
             queue_id,
             timeout_ms,
+            key,
         )
         return await self._send(sending, patience_ms)
 
@@ -272,6 +290,8 @@ class Producer:
         others. Raises `SendRefused`. Upstream: TopicPublishInfo.selectOneMessageQueue."""
         broker_name, queue_id = sending.broker_name, sending.queue_id
         queues = route.queues_to_write(broker_name, queue_id)
+        if sending.key is not None:
+            queues = _queue_of_key(route, sending)
         if not queues:
             what = "it has no queue to write" if queue_id is None else f"it has no queue {queue_id} to write"
             what += f" on {broker_name}" if broker_name else ""
@@ -324,6 +344,33 @@ class Producer:
         self._ids += 1
         time_ms = self._clock.now_ms() & 0xFFFFFFFF
         return f"{self._id_prefix}{time_ms:08X}{self._ids & 0xFFFFFFFF:08X}"
+
+
+def _queue_of_key(route: TopicRoute, sending: _Sending) -> tuple[MessageQueue, ...]:
+    """The queue for the messages of this key, whether its set has a master now or not."""
+    wanted = sending.broker_name
+    queues = [queue for queue in route.write_queues if wanted in (None, queue.broker_name)]
+    assert sending.key is not None
+    return (queues[crc32(sending.key.encode()) % len(queues)],) if queues else ()
+
+
+def _check_target(key: str | None, queue_id: int | None) -> None:
+    """Raises ValueError for two choices of a queue, and TypeError for a key that is no text."""
+    if key is not None and queue_id is not None:
+        raise ValueError("key and queue_id exclude each other: a key chooses the queue")
+    if key is not None and not isinstance(key, str):
+        raise TypeError(f"a key is a text, not {key!r}")
+
+
+def _when(delay_level: int | None, deliver_at: datetime | None) -> dict[str, str]:
+    """The properties that delay a message. Raises ValueError."""
+    if delay_level is not None and deliver_at is not None:
+        raise ValueError("delay_level and deliver_at exclude each other: choose one")
+    if delay_level is not None and delay_level < 1:
+        raise ValueError(f"delay_level is 1 or more, not {delay_level}")
+    if delay_level is not None:
+        return {"DELAY": str(delay_level)}
+    return {} if deliver_at is None else {"TIMER_DELIVER_MS": str(round(deliver_at.timestamp() * 1000))}
 
 
 def _properties(topic: str, message: OutgoingMessage) -> str:

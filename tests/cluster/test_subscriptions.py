@@ -6,11 +6,21 @@ import asyncio
 import ipaddress
 from collections import Counter
 from collections.abc import Coroutine, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from mqclient import DEAD_LETTER, GroupTaken, SubscriptionFailed, SubscriptionStopped, sql, tags
+from mqclient import (
+    DEAD_LETTER,
+    GroupTaken,
+    OutgoingMessage,
+    SendRefused,
+    SubscriptionFailed,
+    SubscriptionStopped,
+    sql,
+    tags,
+)
 from mqclient.client import Client
 from mqclient.groupconsumer import GroupConsumer
 from mqclient.received import ReceivedMessage
@@ -495,3 +505,53 @@ def test_a_member_reads_on_through_hand_overs_and_new_queues(cluster: Cluster) -
     assert sorted(queue for member in members for queue in member.queues) == list(range(6))
     numbers = [number for member in members for number in member.numbers]
     assert set(numbers) == set(range(46))
+
+
+def test_messages_with_one_key_are_read_in_the_order_of_their_sends(cluster: Cluster) -> None:
+    member = MemberNode(cluster.world, 0, ordered=True, start="first").start()
+
+    async def play() -> None:
+        async with cluster.client() as client:
+            producer = client.producer("PG")
+            for number in range(40):
+                await producer.send(
+                    "orders", b"%d" % number, key=f"customer-{number % 8}", patience_ms=20_000
+                )
+            batch = [OutgoingMessage(b"%d" % number) for number in (40, 48)]
+            await producer.send_batch("orders", batch, key="customer-0", patience_ms=20_000)
+
+    cluster.run(play())
+    cluster.world.run_for_ms(2_000)
+    for customer in range(8):
+        found = [(number, queue) for _, number, queue in member.got if number % 8 == customer]
+        assert found == sorted(found) and len({queue for _, queue in found}) == 1
+    assert len({queue for _, _, queue in member.got}) == 4, "the keys spread"
+
+
+def test_messages_that_come_later(cluster: Cluster) -> None:
+    member = MemberNode(cluster.world, 0, start="first").start()
+
+    async def play() -> None:
+        async with cluster.client() as client:
+            producer = client.producer("PG")
+            await producer.send("orders", b"1", delay_level=3)
+            await producer.send("orders", b"2")
+            tomorrow = datetime.now(tz=UTC) + timedelta(days=1)
+            with pytest.raises(SendRefused, match="timer") as refused:
+                await producer.send("orders", b"3", deliver_at=tomorrow)
+            assert refused.value.code == 13
+            for how in (
+                {"delay_level": 0},
+                {"delay_level": 1, "deliver_at": tomorrow},
+                {"key": "k", "queue_id": 1},
+            ):
+                with pytest.raises(ValueError, match="delay_level|exclude"):
+                    await producer.send("orders", b"4", **how)
+            with pytest.raises(TypeError, match="a key is a text"):
+                await producer.send("orders", b"4", key=7)  # type: ignore[arg-type]
+
+    begun_ms = cluster.world.now_ms
+    cluster.run(play())
+    cluster.world.run_for_ms(12_000)
+    at = {number: at_ms - begun_ms for at_ms, number, _ in member.got}
+    assert at.keys() == {1, 2} and at[2] < 1_000 <= 10_000 <= at[1]

@@ -16,9 +16,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
-    "broker", "controller", "dledger", "epochfile", "filters", "ha", "localcluster", "messagestore", "mqadmin", "mqclient",
-    "mqruntime", "namesrv", "nativepath", "raftstore", "remoting", "sparkreplay",
+    "accesscontrol", "broker", "controller", "dledger", "epochfile", "filters", "ha", "localcluster", "messagestore",
+    "mqadmin", "mqclient", "mqruntime", "namesrv", "nativepath", "raftstore", "remoting", "sparkreplay",
 }  # fmt: skip
+TYPED = {f"{package}/py.typed" for package in ("mqclient", "mqruntime", "remoting")}
+"""Marks that programs which use the client are checked against its types (PEP 561)."""
 COMPILED = "nativepath/native.abi3.so"
 KEPT_OUT = ("tests", "simulation", "scripts", "bench")
 
@@ -56,7 +58,8 @@ def test_the_wheel_holds_exactly_the_modules_of_the_packages(wheel: Path) -> Non
     compiled = {name for name in modules if name.endswith(".so")}
     if compiled:  # where there is a compiler
         assert compiled == {COMPILED} and "-cp311-abi3-" in wheel.name
-    assert modules - compiled - {"nativepath/native.pyi"} == {
+    assert modules >= TYPED
+    assert modules - compiled - TYPED - {"nativepath/native.pyi"} == {
         str(path.relative_to(ROOT)) for package in PACKAGES for path in (ROOT / package).rglob("*.py")
     }
     assert any(name.endswith("licenses/LICENSE") for name in names)
