@@ -112,7 +112,7 @@ def test_the_documented_python_programs_work(folder: Path, cluster: Cluster, tmp
         for kind, body in BLOCK.findall((ROOT / document).read_text())
         if kind == "python" and "mqclient" in body  # the others run in the tests of other clients
     ]
-    assert len(programs) == 5
+    assert len(programs) == 6
     made = run(folder, TOPIC.replace("NAMESRV", cluster.layout.namesrv))
     assert made.returncode == 0, made.stderr
     said = []
@@ -122,9 +122,10 @@ def test_the_documented_python_programs_work(folder: Path, cluster: Cluster, tmp
         done = run(folder, f"python {file}")
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         said.append(done.stdout.splitlines())
-    sent, read, replied, ended, first = said
+    sent, read, synchronously, replied, ended, first = said
     assert [line.split()[-1] for line in sent] == ["SEND_OK"] * 10
     assert sorted(line.split(" ", 1)[1] for line in read) == sorted(f"order {number}" for number in range(10))
+    assert [line.split(" ", 1)[1][:6] for line in synchronously] == ["order "]
     assert replied == ["yes, is order 7 there?"]
     assert ended == [
         f"booking-{number} is {'rolled back' if number % 2 else 'committed'}" for number in range(4)
