@@ -46,7 +46,8 @@ PROPOSAL_LATENCY = Figure(
 )
 MESSAGES_REFUSED = Figure(
     "member_messages_refused_total",
-    "messages of members that do not count, by sender (`stranger`: not in the list) and reason: `address`, `peers`, `term`",
+    "messages of members that do not count, by sender (`stranger`: not in the list) and reason: `address`, `certificate`, "
+    "`origin`, `peers`, `term`, or `unconfirmed`: a newer list of members that no known member reports",
     ("member", "reason"),
     ours=True,
 )

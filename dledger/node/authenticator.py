@@ -4,8 +4,9 @@ The addresses of the hosts in the list of members are kept here too. A host give
 addresses are equal, because a member can be reached under any of them. A host given as a name is the addresses to which the
 name resolves. When a caller has none of the known addresses, the name is resolved again, at most every RESOLVE_EVERY_MS.
 
-Invariant: a rejected message does not change the list of members, and adds no accepted id. Each rejection is counted, and the
-first of a kind from a member is logged."""
+Invariant: a rejected message does not change the list of members, and adds no accepted id. A sender outside this member's list
+is accepted only if a known member has confirmed it (dledger.raft.newermembers), or if it is in the list from before an
+uncommitted change. Each rejection is counted, and the first of a kind from a member is logged."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ from dledger.raft.election import TERM_JUMP_MAX, TermBound
 from dledger.raft.entries import NO_INDEX
 from dledger.raft.membership import Members, difference, listed, peer_list
 from dledger.raft.messages import Message, ResultCode
+from dledger.raft.newermembers import NewerMembers
 from mqruntime.clock import Clock
 from mqruntime.peercertificate import NOT_ASKED, PeerCertificate
 
@@ -31,10 +33,6 @@ logger = logging.getLogger(__name__)
 
 STRANGER = "stranger"
 """The label in the counts for all ids that are not in the list of members."""
-
-
-VOUCHED_MAX = 32
-"""Far more members than a group adds before this member has the entry that names them."""
 
 
 class TheirList(NamedTuple):
@@ -50,6 +48,7 @@ class MessageRefusal(Enum):
     """The reason why a message is rejected; the value is a metric's label."""
 
     PEERS = "peers"
+    UNCONFIRMED = "unconfirmed"
     ORIGIN = "origin"
     ADDRESS = "address"
     CERTIFICATE = "certificate"
@@ -84,9 +83,7 @@ class PeerAuthenticator:
         have the same origin, because otherwise the same offset would be different messages."""
         self.on_other_origin: Callable[[str], None] = lambda sender: None
         """Called for each message from a member with another origin."""
-        self.vouched: dict[str, str] = {}
-        """Id -> address of members that are accepted although this member's list does not have them yet, because a newer list
-        names both them and this member."""
+        self._newer = NewerMembers(self_id, peers)
         self._before: dict[str, str] = {}
         self.knows_changes: set[str] = set()
         """Members that have shown that they can read entries that change the members."""
@@ -94,6 +91,7 @@ class PeerAuthenticator:
         """(member or STRANGER, value of a MessageRefusal) -> the number of rejected messages."""
         self._checks_addresses = checks_addresses
         self._role = role
+        self._clock = clock
         self._addresses = MemberAddresses(clock)
         self._bound = TermBound(peers.keys() - {self_id}, len(peers) // 2 + 1)
         self._term = term
@@ -112,13 +110,19 @@ class PeerAuthenticator:
         self.peers = members.addresses
         self.members_index = index
         self.peer_list = peer_list(self.peers)
-        self.vouched.clear()
+        self._newer.members_are(index, self.peers)
         self._before = dict(before)
         self.knows_changes &= self.peers.keys()
         self._bound.members_are(self.peers.keys() - {self.self_id}, members.quorum)
         self._count_from_nothing()
         if index != NO_INDEX:
             logger.info("members=%s index=%d self=%s", members.as_json(), index, self.self_id)
+
+    @property
+    def vouched(self) -> Mapping[str, str]:
+        """Id -> address of members that are accepted although this member's list does not have them yet, because a known member
+        has confirmed them some seconds ago at most."""
+        return self._newer.at(self._clock.monotonic_ms())
 
     async def check_request(
         self,
@@ -172,11 +176,27 @@ class PeerAuthenticator:
 
     def check_response(self, sender: str, response: Message, theirs: TheirList) -> MessageRefusal | None:
         """None if the answer of `sender`, which came from the sender's address, is accepted."""
-        return self._judge_list(sender, theirs) or self._judge_term(sender, response)
+        refusal = self._judge_list(sender, theirs) or self._judge_term(sender, response)
+        if refusal is None:
+            self._newer.reported(sender, theirs.members_index, theirs.text, self._clock.monotonic_ms())
+        return refusal
+
+    def needs_confirmation(self, sender: str, theirs: TheirList) -> bool:
+        """Whether entries that this member does not have yet may have added `sender`. Known members must confirm that, and
+        again after a while, because they may have removed it since. This includes a sender in the list from before an
+        uncommitted change, because Raft refuses the sender once the change is committed."""
+        return sender not in self.peers and self._names_both(sender, theirs)
 
     def check_refusal(self, sender: str, theirs: TheirList) -> MessageRefusal | None:
         """The reason why `sender` refused this member, if the sender's list of members is the reason; else None."""
-        if theirs.members_index > NO_INDEX and self.self_id not in listed(theirs.text):
+        leaves_out = bool(theirs.text) and self.self_id not in listed(theirs.text)
+        if leaves_out and NOT_SENT < theirs.members_index < self.members_index:
+            why = (
+                f"its list of members {theirs.text} is older and does not have {self.self_id}; it asks the members that it "
+                "lists, and if none of them runs any more, start it with the present list and an empty disk"
+            )
+            return self._refuse(sender, MessageRefusal.UNCONFIRMED, why)
+        if leaves_out and theirs.members_index > NO_INDEX:
             why = f"{self.self_id} is not among its members {theirs.text}; add it to the group, or stop it"
             return self._refuse(sender, MessageRefusal.PEERS, why)
         return self._judge_list(sender, theirs)
@@ -216,7 +236,7 @@ class PeerAuthenticator:
             return None
         others = listed(theirs.text)
         if max(theirs.members_index, self.members_index) > NO_INDEX:
-            return self._judge_changed(sender, theirs, others)
+            return self._judge_changed(sender, theirs)
         if others.keys() != self.peers.keys():
             why = (
                 f"its list of members differs ({difference(self.peers, others)}): here {self.peer_list}, there "
@@ -231,30 +251,31 @@ class PeerAuthenticator:
             )
         return None
 
-    def _judge_changed(
-        self, sender: str, theirs: TheirList, others: Mapping[str, str]
-    ) -> MessageRefusal | None:
+    def _judge_changed(self, sender: str, theirs: TheirList) -> MessageRefusal | None:
         """Judges a list after a change of the members, when members that have not caught up have older lists. A sender in this
-        member's list is accepted. Another sender is accepted if its list is newer, names the sender and this member, and shares
-        a further member with this member's list: the sender may have been added by entries that this member does not have yet.
-        A sender in the list from before an uncommitted change is accepted too."""
-        if sender in self.peers:
+        member's list is accepted. Entries that this member does not have yet may have added another sender: if its list is
+        newer and names both, it is accepted once a known member has confirmed it. A sender in the list from before an
+        uncommitted change is accepted too."""
+        if sender in self.peers or sender in self._before:
             return None
-        shared = self.peers.keys() & others.keys() - {self.self_id}
-        has_room = sender in self.vouched or len(self.vouched) < VOUCHED_MAX
-        is_newer = (
-            theirs.members_index > self.members_index and {self.self_id, sender} <= others.keys() and shared
-        )
-        if is_newer and has_room:
-            self.vouched[sender] = others[sender]
-            return None
-        if sender in self._before:
-            return None
+        if self._names_both(sender, theirs):
+            if sender in self.vouched:
+                return None
+            why = (
+                f"it is not among the members {self.peer_list}, and no answer of them names it; it lists {theirs.text}, entry "
+                f"{theirs.members_index}. They are asked again. If none of them runs any more, start this member with the "
+                "present list and an empty disk"
+            )
+            return self._refuse(sender, MessageRefusal.UNCONFIRMED, why)
         why = (
             f"it is not among the members {self.peer_list}, and lists {theirs.text}; stop it, if it was removed, or add it "
             "to the group"
         )
         return self._refuse(sender, MessageRefusal.PEERS, why)
+
+    def _names_both(self, sender: str, theirs: TheirList) -> bool:
+        is_newer = theirs.members_index > self.members_index
+        return is_newer and {self.self_id, sender} <= listed(theirs.text).keys()
 
     def _judge_term(self, sender: str, message: Message) -> MessageRefusal | None:
         own = self._term()
@@ -271,7 +292,8 @@ class PeerAuthenticator:
         self.refused[known, refusal.value] += 1
         if (known, refusal) not in self._logged:
             self._logged.add((known, refusal))
-            logger.error("peer=%s refused by %s: %s", sender, self.self_id, why)
+            level = logging.WARNING if refusal is MessageRefusal.UNCONFIRMED else logging.ERROR
+            logger.log(level, "peer=%s refused by %s: %s", sender, self.self_id, why)
         return refusal
 
 

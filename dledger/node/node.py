@@ -785,8 +785,7 @@ class DLedgerNode:
         core = self.core
         if core is None or self._closed or not self._started:
             return False
-        if sender in self.guard.vouched:
-            core.note_newer_config_peer(sender)
+        core.newer_config_peers_are(self.guard.vouched)
 
         def receive(now_ms: int) -> list[Action]:
             actions = core.receive(sender, message, now_ms, ticket)
@@ -808,6 +807,12 @@ class DLedgerNode:
 
     def suppress_elections(self) -> None:
         self._suppress_elections(2 * self.settings.election_timeout_max_ms)
+
+    def ask_for_members(self) -> None:
+        core = self.core
+        if core is not None and self._started:
+            core.newer_config_peers_are(self.guard.vouched)
+            self._take(core.ask_for_members)
 
     def _suppress_elections(self, for_ms: int) -> None:
         core = self.core

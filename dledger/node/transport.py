@@ -101,6 +101,10 @@ class Receiver(Protocol):
         """Called when another group has a leader and counts this member as its own."""
         ...
 
+    def ask_for_members(self) -> None:
+        """Called when a node that is not in the list of members shows a newer list, which known members must confirm."""
+        ...
+
 
 class PeerTransport:
     """The transport of one member. `peers` maps ids to addresses; the owner of `peers` updates it when the members change."""
@@ -248,6 +252,9 @@ class PeerTransport:
         )
         if refusal is MessageRefusal.PEERS and isinstance(request, HeartBeatRequest | PushRequest):
             await self.judge_other_leader(envelope, peer)
+        may_ask = refusal in (None, MessageRefusal.UNCONFIRMED)
+        if may_ask and self.guard.needs_confirmation(envelope.sender, theirs):
+            self.receiver.ask_for_members()
         mine = envelope.group, envelope.sender, envelope.receiver
         if refusal is not None:
             return refuse(command, self.envelope(*mine), refusal.code)

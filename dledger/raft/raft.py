@@ -96,7 +96,9 @@ class Raft:
         self.self_id = membership.self_id
         self.membership = membership
         self.newer_config_peers: set[str] = set()
-        """Members that are not in this member's list but in a newer list, which also has this member."""
+        """Members that are not in this member's list but in a newer list, which also has this member. A known member has
+        confirmed it."""
+        self.ask_for_members_due_ms = now_ms
         self.settings = settings
         self.draw = draw
         self.now_ms = now_ms
@@ -229,9 +231,22 @@ class Raft:
         assert self.self_id in members.voters, "a leader does not remove itself"
         return self.propose([encode_members(members)], now_ms)
 
-    def note_newer_config_peer(self, peer: str) -> None:
-        """Called when `peer` sent a message, and a newer list than this member's names both `peer` and this member."""
-        self.newer_config_peers.add(peer)
+    def newer_config_peers_are(self, peers: Collection[str]) -> None:
+        """Sets the members of a confirmed newer list that are not in this member's list."""
+        if (found := set(peers)) != self.newer_config_peers:
+            self.newer_config_peers = found
+            self.ask_for_members_due_ms = self.now_ms  # the added ones may have a still newer list
+
+    def ask_for_members(self, now_ms: int) -> list[Action]:
+        """Called when a node that is not in the list of members shows a newer list, which known members must confirm. Pre-votes
+        ask them, because every answer has the list of the answering member and a pre-vote changes nothing there. Strangers can
+        cause one round of pre-votes in the shortest election timeout."""
+        self.now_ms = now_ms
+        if now_ms >= self.ask_for_members_due_ms:
+            self.ask_for_members_due_ms = now_ms + self.settings.election_timeout_min_ms
+            for peer in sorted({*self.peers, *self.newer_config_peers}):
+                self.send(peer, self.vote_request(pre_vote=True))
+        return self.actions()
 
     def read(self, read_id: int, now_ms: int) -> list[Action]:
         """Asks for a read-index [6.4]. One ReadReady is the answer, at once or later."""

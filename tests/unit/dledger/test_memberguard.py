@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dledger.node.authenticator import VOUCHED_MAX, MessageRefusal, PeerAuthenticator, TheirList
+from dledger.node.authenticator import MessageRefusal, PeerAuthenticator, TheirList
 from dledger.raft.membership import Members
 from dledger.raft.messages import HeartBeatRequest, HeartBeatResponse, ResultCode
 from mqruntime.peercertificate import MISSING, NOT_ASKED, PeerCertificate, names_in
@@ -29,6 +29,12 @@ def guard(index: int = -1, before: dict[str, str] | None = None, role: str = "")
     return made
 
 
+def reports(made: PeerAuthenticator, member: str, text: str, index: int) -> None:
+    """An answer of `member` shows this list."""
+    answer = HeartBeatResponse(4, ResultCode.SUCCESS)
+    assert made.check_response(member, answer, TheirList(text, index)) is None
+
+
 def judged(
     made: PeerAuthenticator,
     sender: str,
@@ -49,6 +55,7 @@ def judged(
         (-1, "n3", WITH_N3, -1, MessageRefusal.PEERS),  # two settings
         (-1, "n3", WITH_N3, 9, None),  # a newer list names both
         (7, "n3", WITH_N3, 9, None),
+        (7, "n3", WITHOUT_N2, 10, None),  # its list may be newer than the report
         (9, "n3", WITH_N3, 7, MessageRefusal.PEERS),  # it was removed
         (7, "n3", OTHERS, 9, MessageRefusal.PEERS),  # not a list with this one in it
         (7, "n3", WITH_N3, -1, MessageRefusal.PEERS),  # not a member yet
@@ -58,9 +65,48 @@ def test_an_unknown_sender_is_accepted_when_a_newer_list_names_both(
     own: int, sender: str, text: str, index: int, refusal: MessageRefusal | None
 ) -> None:
     made = guard(own)
+    if refusal is None:
+        assert judged(made, sender, text, index) is MessageRefusal.UNCONFIRMED
+        reports(made, "n1", WITH_N3, 9)
     assert judged(made, sender, text, index) is refusal
     assert made.vouched == ({} if refusal else {"n3": "10.0.0.4:1"})
     assert made.address_of("n3") == (None if refusal else "10.0.0.4:1")
+
+
+@pytest.mark.parametrize("index", [8, 9, 10**9])
+@pytest.mark.parametrize(
+    ("reported", "at"),
+    [
+        (LIST, 7),  # nothing newer
+        (f"{LIST};n4-10.0.0.5:1", 9),  # others were added
+        (WITHOUT_N2.replace("n0-10.0.0.1:1;", ""), 9),  # a list without this member
+        (WITH_N3, 6),  # n3 was a member before
+    ],
+)
+def test_a_list_that_no_known_member_reports_is_not_believed(reported: str, at: int, index: int) -> None:
+    made = guard(7)
+    for member in ("n1", "n2"):
+        reports(made, member, reported, at)
+    assert judged(made, "n3", WITH_N3, index) is MessageRefusal.UNCONFIRMED
+    assert made.needs_confirmation("n3", TheirList(WITH_N3, index)) and made.address_of("n3") is None
+
+
+def test_the_address_of_a_confirmed_member_is_the_reported_one() -> None:
+    made = guard(7)
+    reports(made, "n1", WITH_N3, 9)
+    elsewhere = WITH_N3.replace("10.0.0.4", "10.0.0.9")
+    assert judged(made, "n3", elsewhere, 9, host="10.0.0.9") is MessageRefusal.ADDRESS
+    own = of(("IP Address", "10.0.0.9"))
+    assert judged(made, "n3", elsewhere, 9, host="10.0.0.9", certificate=own) is MessageRefusal.CERTIFICATE
+
+
+def test_only_accepted_answers_of_known_members_confirm() -> None:
+    made = guard(7)
+    answer, newer = HeartBeatResponse(4, ResultCode.SUCCESS), TheirList(WITH_N3, 9)
+    assert made.check_response("n3", answer, newer) is MessageRefusal.UNCONFIRMED
+    assert made.check_response("n1", HeartBeatResponse(1 << 40, ResultCode.SUCCESS), newer) is not None
+    assert judged(made, "n1", WITH_N3, 9, host="10.0.0.2") is None  # a request may come from another process
+    assert judged(made, "n3", WITH_N3, 9) is MessageRefusal.UNCONFIRMED and made.vouched == {}
 
 
 def test_a_member_is_accepted_with_any_member_list() -> None:
@@ -70,6 +116,7 @@ def test_a_member_is_accepted_with_any_member_list() -> None:
 
 def test_a_confirmed_peer_must_keep_its_address_and_plausible_terms() -> None:
     made = guard(7)
+    reports(made, "n1", WITH_N3, 9)
     assert judged(made, "n3", WITH_N3, 9, host="10.0.0.9") is MessageRefusal.ADDRESS
     assert judged(made, "n3", "", -2, host="10.0.0.9") is MessageRefusal.ADDRESS
     assert judged(made, "n3", WITH_N3, 9, term=1 << 40) is MessageRefusal.TERM
@@ -80,6 +127,7 @@ def test_a_confirmed_peer_must_keep_its_address_and_plausible_terms() -> None:
 def test_peers_of_a_forged_list_are_no_majority_for_a_far_term() -> None:
     made = guard(7)
     made_up = f"{WITH_N3};n4-10.0.0.5:1"
+    reports(made, "n1", made_up, 9)
     senders = [("n3", "10.0.0.4"), ("n4", "10.0.0.5"), ("n3", "10.0.0.4")]
     assert [judged(made, name, made_up, 9, host, 1 << 40) for name, host in senders] == [
         MessageRefusal.TERM
@@ -106,6 +154,15 @@ def test_a_refusal_reports_a_different_member_list() -> None:
     made = guard()
     assert made.check_refusal("n1", TheirList("n1-10.0.0.2:1;n2-10.0.0.3:1", 5)) is MessageRefusal.PEERS
     assert made.refused["n1", "peers"] == 1
+
+
+def test_a_refusal_of_a_member_that_lags_asks_for_patience(caplog: pytest.LogCaptureFixture) -> None:
+    made = guard(9)
+    without = "n1-10.0.0.2:1;n2-10.0.0.3:1"
+    for index in (-1, 7):
+        assert made.check_refusal("n1", TheirList(without, index)) is MessageRefusal.UNCONFIRMED
+    assert [record.levelname for record in caplog.records if "is older" in record.getMessage()] == ["WARNING"]
+    assert made.check_refusal("n1", TheirList(without, 9)) is MessageRefusal.PEERS
 
 
 def test_another_leader_is_a_rival_only_when_settings_differ() -> None:
@@ -138,7 +195,11 @@ def test_a_member_that_was_added_again_is_a_confirmed_peer() -> None:
     """Otherwise Raft knows that the removal is committed and rejects that leader (Raft seed
     3088769975583584)."""
     made = guard(7, before={"n3": "10.0.0.4:1"})
-    assert judged(made, "n3", WITH_N3, 9) is None and made.vouched == {"n3": "10.0.0.4:1"}
+    theirs = TheirList(WITH_N3, 9)
+    assert judged(made, "n3", WITH_N3, 9) is None and made.needs_confirmation("n3", theirs)
+    assert made.vouched == {}
+    reports(made, "n1", WITH_N3, 9)
+    assert made.vouched == {"n3": "10.0.0.4:1"}
 
 
 def of(*names: tuple[str, str]) -> PeerCertificate:
@@ -176,6 +237,7 @@ def test_a_member_of_another_role_is_refused() -> None:
 
 def test_a_member_of_a_newer_list_needs_a_certificate_too() -> None:
     made = guard(7)
+    reports(made, "n1", WITH_N3, 9)
     wrong = of(("IP Address", "10.0.0.2"))
     assert judged(made, "n3", WITH_N3, 9, certificate=wrong) is MessageRefusal.CERTIFICATE
     assert judged(made, "n3", WITH_N3, 9, certificate=of(("IP Address", "10.0.0.4"))) is None
@@ -205,10 +267,3 @@ def test_a_rival_with_a_certificate_must_be_at_the_address_of_a_member() -> None
     assert is_rival(stranger, NOT_ASKED) and is_rival(renamed, NOT_ASKED)
     own = of(("IP Address", "10.0.0.2"))
     assert is_rival(renamed, own) and not is_rival(stranger, own)
-
-
-def test_the_members_of_newer_lists_are_remembered_up_to_a_bound() -> None:
-    made = guard(7)
-    for number in range(100):
-        judged(made, f"x{number}", f"{LIST};x{number}-10.0.0.4:1", 9)
-    assert len(made.vouched) == VOUCHED_MAX

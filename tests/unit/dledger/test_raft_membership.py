@@ -169,11 +169,38 @@ def test_a_leader_that_does_not_know_an_uncommitted_change_is_accepted() -> None
 def test_a_leader_of_a_newer_configuration_is_accepted() -> None:
     b = core("b", vote=Vote(1), log=entries(1))
     assert replies(b.receive("e", HeartBeatRequest(2), 10, 1))[0].code is ResultCode.UNKNOWN_MEMBER  # type: ignore[attr-defined]
-    b.note_newer_config_peer("e")
+    b.newer_config_peers_are({"e"})
     assert replies(b.receive("e", HeartBeatRequest(2), 10, 1)) == [
         HeartBeatResponse(2, ResultCode.SUCCESS, committed_index=-1)
     ]
     assert b.leader_id == "e"
+
+
+def test_known_members_are_asked_for_a_newer_list_once_in_a_while() -> None:
+    """A pre-vote asks, because it changes nothing where it arrives."""
+    b, a = core("b", vote=Vote(1), log=entries(1)), core("a", vote=Vote(1), log=entries(1))
+    before = a.term, a.leader_id, a.election_due_ms
+    asked = sent(b.ask_for_members(0))
+    assert [to for to, _ in asked] == ["a", "c"] and b.role is Role.FOLLOWER
+    for _, request in asked:
+        assert isinstance(request, VoteRequest) and request.pre_vote
+        (answer,) = replies(a.receive("b", request, 5, 1))
+        assert isinstance(answer, VoteResponse)
+        b.receive("a", answer, 6)
+    assert (a.term, a.leader_id, a.election_due_ms) == before and b.role is Role.FOLLOWER
+    assert sent(b.ask_for_members(599)) == [] and len(sent(b.ask_for_members(600))) == 2
+    b.newer_config_peers_are({"e"})
+    assert [to for to, _ in sent(b.ask_for_members(610))] == ["a", "c", "e"]
+    b.newer_config_peers_are({"e"})
+    assert sent(b.ask_for_members(620)) == []
+
+
+def test_a_peer_that_is_not_confirmed_any_more_is_refused() -> None:
+    b = core("b", vote=Vote(1), log=entries(1))
+    b.newer_config_peers_are({"e"})
+    b.newer_config_peers_are(())
+    (answer,) = replies(b.receive("e", HeartBeatRequest(2), 10, 1))
+    assert answer == HeartBeatResponse(1, ResultCode.UNKNOWN_MEMBER, committed_index=-1)
 
 
 def test_votes_of_a_larger_group_elect_no_leader_of_a_smaller_one() -> None:
@@ -242,7 +269,7 @@ def test_a_newcomer_asks_a_leader_that_its_list_does_not_name() -> None:
     """Otherwise that leader would count acknowledgements of its earlier life."""
     n = core("d", "abd", vote=Vote(newcomer=True))
     n.tick(0)
-    n.note_newer_config_peer("e")
+    n.newer_config_peers_are({"e"})
     n.receive("e", HeartBeatRequest(2), 10)
     assert {to for to, request in sent(n.tick(5000)) if isinstance(request, RecoveryRequest)} == {*"abe"}
 
