@@ -141,11 +141,15 @@ class RaftCheck:
         return sender not in self.said_since_loss or message in self.said_since_loss[sender]
 
     def believes(self, receiver: str, sender: str, message: Message) -> None:
-        """Called when a message has reached the core of a member (R11)."""
-        if (sender, message) not in self.said:
-            raise self.found("R11", f"{receiver} accepts {message} of {sender}, which never sent it")
+        """Called when a message has reached the core of a member that has `sender` in its list."""
+        self.was_said(receiver, sender, message)
         if isinstance(message, RecoveryRequest) and message.session in self.lives.get(sender, ()):
             self.notified_of_loss[sender].add(receiver)
+
+    def was_said(self, receiver: str, sender: str, message: Message) -> None:
+        """Called when a member accepts a message (R11)."""
+        if (sender, message) not in self.said:
+            raise self.found("R11", f"{receiver} accepts {message} of {sender}, which never sent it")
 
     def appends(self, core: Raft, entries: Iterable[Entry]) -> None:
         """Called when entries are appended to a member's log. Rule R3: two entries with equal index and term have the same body

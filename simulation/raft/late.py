@@ -10,6 +10,7 @@ from collections import deque
 
 from dledger.node.messagejson import Envelope, encode_request
 from dledger.raft.election import TERM_JUMP_MAX
+from dledger.raft.membership import peer_list
 from dledger.raft.messages import (
     CODE_OF,
     HeartBeatRequest,
@@ -32,6 +33,8 @@ KEPT_MAX = 3_000
 NEW = 12
 ELECTIONS_MEANWHILE = 20
 """How many elections a forged term may be on its way."""
+MADE_UP_INDEX = 10**9
+"""Later than the entry of each list of members."""
 
 
 class Post:
@@ -83,7 +86,7 @@ async def hand_over(receive: object, sender: str, message: Message) -> None:
 
 def forge(group: RaftGroup, choose: random.Random, stranger: Node) -> None:
     """Send a forged message. Either the first member is broken and sends a term far too high (two such members would be a
-    majority), or a foreign host sends in a member's name."""
+    majority), or a foreign host sends in a member's name, and in its own name with a made-up newer list of members."""
     broken = choose.random() < 0.5 and group.nodes[0].running
     member = group.nodes[0] if broken else choose.choice(group.nodes)
     receiver = choose.choice([node for node in group.nodes if node is not member])
@@ -100,12 +103,17 @@ def forge(group: RaftGroup, choose: random.Random, stranger: Node) -> None:
         )
     )
     speaker = member if broken else stranger
-    speaker.spawn(say(group, speaker, receiver, member.name, request))
+    speaker.spawn(say(speaker, receiver, Envelope("g", member.name, receiver.name), request))
+    if not broken:
+        both = {each.name: f"{each.host}:{PORT}" for each in (receiver, stranger)}
+        made_up = peer_list(group.peers | both)
+        envelope = Envelope("g", stranger.name, receiver.name, made_up, members_index=MADE_UP_INDEX)
+        stranger.spawn(say(stranger, receiver, envelope, request))
 
 
-async def say(group: RaftGroup, speaker: Node, receiver: Node, sender: str, request: Request) -> None:
+async def say(speaker: Node, receiver: Node, envelope: Envelope, request: Request) -> None:
     client = RemotingClient(clock=SimulatedClock(speaker))
-    body = encode_request(Envelope("g", sender, receiver.name), request)
+    body = encode_request(envelope, request)
     try:
         await client.call(
             f"{receiver.host}:{PORT}", RemotingCommand.request(CODE_OF[type(request)], body=body), 500

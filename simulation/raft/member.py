@@ -181,6 +181,8 @@ def watched(base: type[Raft], check: RaftCheck) -> type[Raft]:
                     check.on_message(self.self_id, sender, message)
                 if check.is_of_present_life(sender, message):
                     check.saw_durable_term(sender, check_term(message))
+            elif sender in self.newer_config_peers:
+                check.was_said(self.self_id, sender, message)
             before = (self.term, self.leader_id)
             actions: list[Action] = super().receive(sender, message, now_ms, ticket)
             if isinstance(message, TransferRequest):

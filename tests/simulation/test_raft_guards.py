@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import replace
 
@@ -9,7 +10,10 @@ import pytest
 
 from dledger.node.messagejson import Envelope, encode_request
 from dledger.node.node import DLedgerNode
-from dledger.raft.errors import MembersChanged
+from dledger.raft.actions import Role
+from dledger.raft.entries import NO_INDEX
+from dledger.raft.errors import ChangeRefused, MembersChanged, RefusalReason
+from dledger.raft.membership import Change, Step, peer_list
 from dledger.raft.messages import (
     CODE_OF,
     TERM_MAX,
@@ -19,11 +23,13 @@ from dledger.raft.messages import (
     Request,
     VoteRequest,
 )
+from dledger.raft.newermembers import REPORT_MS
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
 from simulation.raft.group import RaftGroup
+from simulation.raft.member import PORT
 
 FORGED: list[Request] = [
     VoteRequest(TERM_MAX, -1, -1),
@@ -46,13 +52,20 @@ def member_of(group: RaftGroup, node: Node) -> DLedgerNode:
 
 
 def say(
-    group: RaftGroup, speaker: Node, receiver: Node, sender: str, request: Request, peers: str = ""
+    group: RaftGroup,
+    speaker: Node,
+    receiver: Node,
+    sender: str,
+    request: Request,
+    peers: str = "",
+    index: int = NO_INDEX,
 ) -> None:
-    """A process on `speaker`'s host sends the request in the name of `sender`."""
+    """A process on `speaker`'s host sends the request in the name of `sender`, with this list from entry `index`."""
 
     async def call() -> None:
         client = RemotingClient(clock=SimulatedClock(speaker))
-        body = encode_request(Envelope("g", sender, receiver.name, peers), request)
+        envelope = Envelope("g", sender, receiver.name, peers, members_index=index)
+        body = encode_request(envelope, request)
         await client.call(
             group.peers[receiver.name], RemotingCommand.request(CODE_OF[type(request)], body=body)
         )
@@ -153,6 +166,99 @@ def test_a_single_member_does_not_lead_while_another_groups_leader_lists_it() ->
             world.run_for_ms(100)
             assert not group.active()
         world.run_until(lambda: bool(group.active()), 5_000)
+
+
+class Lagging:
+    """A group whose leader and the member `behind` do not reach each other. n3 is added meanwhile."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.group = group = started(world)
+        group.check.members.begun_with = frozenset(group.peers)
+        self.leader = group.active()[0]
+        self.behind, self.other = (node for node in group.nodes if node is not self.leader)
+        world.network.cut(self.leader.host, self.behind.host)
+        self.added = world.node("n3", "10.0.0.4")
+        address = f"{self.added.host}:{PORT}"
+        group.nodes.append(self.added)
+        group.start(self.added, peers=group.peers | {"n3": address})
+        self.change(Change(Step.ADD, "n3", address))
+
+    def change(self, change: Change) -> int:
+        """Make the change, and return the index of its entry."""
+        member = member_of(self.group, self.leader)
+        outcome: list[int] = []
+
+        async def make() -> None:
+            while not outcome:
+                try:
+                    outcome.append((await member.change_members(change))[0])
+                except ChangeRefused as refusal:
+                    assert refusal.why is RefusalReason.NOT_LEVEL
+                    await asyncio.sleep(0.1)
+
+        self.leader.spawn(make())
+        self.world.run_until(lambda: bool(outcome), 10_000)
+        other = member_of(self.group, self.other)
+        self.world.run_until(lambda: other.guard.members_index == outcome[0], 1_000)
+        return outcome[0]
+
+    def text_with(self, *nodes: Node) -> str:
+        added = {node.name: f"{node.host}:{PORT}" for node in nodes}
+        return peer_list(self.group.peers | added)
+
+
+def test_a_member_that_is_behind_follows_a_leader_that_it_never_knew() -> None:
+    with World(7) as world:
+        scene = Lagging(world)
+        scene.change(Change(Step.PROMOTE, "n3"))
+        behind = member_of(scene.group, scene.behind)
+        assert "n3" not in behind.peers and behind.guard.members_index == NO_INDEX
+        scene.leader.spawn(member_of(scene.group, scene.leader).transfer_leadership("n3"))
+        world.run_until(lambda: member_of(scene.group, scene.added).is_active, 2_000)
+        world.run_until(lambda: behind.leader_id == "n3" and "n3" in behind.peers, 1_000)
+
+
+def test_a_member_that_is_behind_votes_for_a_candidate_that_it_never_knew() -> None:
+    with World(10) as world:
+        scene = Lagging(world)
+        scene.change(Change(Step.PROMOTE, "n3"))
+        behind, other = member_of(scene.group, scene.behind), member_of(scene.group, scene.other)
+        scene.leader.kill()
+        other.suppress_elections()  # so that n3 needs both votes
+        world.run_until(lambda: member_of(scene.group, scene.added).role is Role.LEADER, 8_000)
+        assert "n3" not in behind.peers and behind.term == other.term
+
+
+@pytest.mark.parametrize("ahead", [1, 10**9])
+def test_a_stranger_is_not_believed_by_a_member_that_is_behind(ahead: int) -> None:
+    with World(8) as world:
+        scene = Lagging(world)
+        behind, stranger = member_of(scene.group, scene.behind), world.node("stranger", "10.0.9.9")
+        term, index = behind.term + 5, scene.change(Change(Step.PROMOTE, "n3"))
+        made_up = scene.text_with(scene.added, stranger)
+        for request in (HeartBeatRequest(term), VoteRequest(term, 900, term - 1)) * 4:
+            say(scene.group, stranger, scene.behind, "stranger", request, made_up, index + ahead)
+            world.run_for_ms(400)
+        assert behind.term < term and behind.guard.refused["stranger", "unconfirmed"] >= 8
+        assert set(behind.guard.vouched) <= {"n3"}
+
+
+def test_a_removed_member_is_not_believed_by_a_member_that_is_behind() -> None:
+    """It was confirmed before its removal."""
+    with World(9) as world:
+        scene = Lagging(world)
+        behind = member_of(scene.group, scene.behind)
+        world.run_until(lambda: "n3" in behind.guard.vouched, 5_000)
+        index = scene.change(Change(Step.REMOVE, "n3"))
+        scene.added.kill()
+        world.run_for_ms(REPORT_MS)
+        term = behind.term + 5
+        for _ in range(4):
+            beat, listed = HeartBeatRequest(term), scene.text_with(scene.added)
+            say(scene.group, scene.added, scene.behind, "n3", beat, listed, index + 1)
+            world.run_for_ms(400)
+        assert behind.term < term and "n3" not in behind.guard.vouched
 
 
 def assert_named_once_on_both_sides(caplog: pytest.LogCaptureFixture) -> None:

@@ -42,6 +42,7 @@ FOUND_BY_SCENARIO = {
 }
 """In tests/simulation/test_raft_scenarios.py and test_raft_positions.py: seeds seldom find them."""
 FOUND_BY_UNIT = {
+    "confirmed-for-ever": "unit/dledger/test_newermembers.py::test_a_report_counts_for_a_while",
     "former-member-not-vouched": "unit/dledger/test_memberguard.py"
     "::test_a_member_that_was_added_again_is_a_confirmed_peer",
     "promoted-though-it-counts-for-nothing": "unit/dledger/test_transcripts.py"

@@ -18,7 +18,9 @@ from dledger.raft.membership import (
     Members,
     RaftMembership,
     encode_members,
+    listed,
 )
+from dledger.raft.newermembers import NewerMembers
 from dledger.raft.progress import Progress
 from dledger.raft.raft import Raft
 from dledger.storage.store import Recovered, Store
@@ -75,14 +77,28 @@ def plant_members_bugs(bugs: Bugs) -> None:
         self.history.forget(self.committed_index)
         return found
 
+    needed = PeerAuthenticator.needs_confirmation
+
+    @bug("former-member-not-vouched", PeerAuthenticator, "needs_confirmation")
+    def former_member_not_vouched(self: PeerAuthenticator, sender: str, theirs: TheirList) -> bool:
+        """If a leader was removed and added again, a member that was away meanwhile does not ask for it."""
+        return sender not in self._before and needed(self, sender, theirs)
+
     judged = PeerAuthenticator._judge_changed
 
-    @bug("former-member-not-vouched", PeerAuthenticator, "_judge_changed")
-    def former_member_not_vouched(
-        self: PeerAuthenticator, sender: str, theirs: TheirList, others: Mapping[str, str]
+    @bugs.bug("made-up-list-believed", PeerAuthenticator, "_judge_changed", plays=("forge",))
+    def made_up_list_believed(
+        self: PeerAuthenticator, sender: str, theirs: TheirList
     ) -> MessageRefusal | None:
-        """If a leader was removed and added again, a member that was away meanwhile does not know it."""
-        return None if sender in self._before else judged(self, sender, theirs, others)
+        """R11: a newer list that only its sender shows makes the sender a member."""
+        if needed(self, sender, theirs):
+            self._newer._addresses[sender] = listed(theirs.text)[sender]
+        return judged(self, sender, theirs)
+
+    @bug("confirmed-for-ever", NewerMembers, "at")
+    def confirmed_for_ever(self: NewerMembers, now_ms: int) -> Mapping[str, str]:
+        """A member that was confirmed and then removed is still believed by a member that is behind."""
+        return self._addresses
 
     @bug("cut-members-stay", ConfigurationHistory, "cut")
     def cut_members_stay(self: ConfigurationHistory, index: int) -> bool:
