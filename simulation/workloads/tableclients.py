@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from broker.app import BrokerApp
+from epochfile.history import EpochHistory
 from mqadmin.admin import AdminClient
 from mqclient.client import Client
 from mqclient.route import MessageQueue
@@ -124,11 +125,15 @@ class TableClients:
         return administration
 
 
+NOT_JUDGED = EpochHistory()
+"""In place of the broker's history. In Raft mode it is read from the log, where it may be corrupt."""
+
+
 def look_at(name: str, incarnation: int, app: BrokerApp) -> BrokerLook:
     """The state of a serving broker that is judged."""
     us = app.membership
     return BrokerLook(
         name=name, incarnation=incarnation, broker_id=us.broker_id, role=us.role, master_epoch=us.master_epoch,
-        epoch=app.ha.epoch, history=app.ha.history, counted=frozenset(), acked_end=0, store=app.store,
+        epoch=app.ha.epoch, history=NOT_JUDGED, counted=frozenset(), acked_end=0, store=app.store,
         delays=app.tables.delays, tables=app.tables, accepts_sends=us.accepts_sends,
     )  # fmt: skip
