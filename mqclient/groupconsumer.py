@@ -133,18 +133,23 @@ class GroupConsumer:
         self._answers: dict[ReceivedMessage, asyncio.Future[bool]] = {}
         self._failure: SubscriptionFailed | None = None
         self._troubled_ms: dict[MessageQueue, int] = {}
-        self._is_stopped = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._error: BaseException | None = None
+        """An error that ended a task, which is a defect of this client."""
+        self._is_open = self._is_stopped = False
+        self._loops: set[asyncio.Task[None]] = set()
+        self._endings: set[asyncio.Task[None]] = set()
+        """Tasks that let queues go."""
 
     # -- the application's side
 
     async def __aenter__(self) -> Self:
         """Raises GroupTaken if another subscription of the group is open in this client."""
         self._opened(self)
-        self._begin(self.member.run(), f"group {self.group}")
-        self._begin(self._commit_each(COMMIT_MS), f"commits of {self.group}")
+        self._is_open = True
+        self._begin(self._loops, self.member.run(), f"group {self.group}")
+        self._begin(self._loops, self._commit_each(COMMIT_MS), f"commits of {self.group}")
         if self._locks is not None:
-            self._begin(self._keep_locks(self._locks), f"locks of {self.group}")
+            self._begin(self._loops, self._keep_locks(self._locks), f"locks of {self.group}")
         return self
 
     async def __aexit__(
@@ -176,8 +181,13 @@ class GroupConsumer:
     async def take(self) -> ReceivedMessage:
         """Wait for the next message. It is in the caller's hands until `acknowledge` or `hand_back`.
 
-        Raises: SubscriptionStopped after `stop`; SubscriptionFailed if brokers refuse this group for good."""
+        Raises: SubscriptionStopped after `stop`; SubscriptionFailed if brokers refuse this group for good; RuntimeError outside
+        `async with`."""
+        if not (self._is_open or self._is_stopped):
+            raise RuntimeError(f"use the subscription of group {self.group} within `async with`")
         while True:
+            if self._error is not None:
+                raise self._error
             if self._is_stopped:
                 raise SubscriptionStopped(self.group)
             if (message := self._next()) is not None:
@@ -194,10 +204,15 @@ class GroupConsumer:
         if max_messages < 1:
             raise ValueError(f"max_messages is at least 1, not {max_messages}")
         batch = [await self.take()]
-        with suppress(TimeoutError, SubscriptionStopped):
-            async with asyncio.timeout(wait_s):
-                while len(batch) < max_messages:
-                    batch.append(await self.take())
+        try:
+            with suppress(TimeoutError, SubscriptionStopped):
+                async with asyncio.timeout(wait_s):
+                    while len(batch) < max_messages:
+                        batch.append(await self.take())
+        except BaseException:
+            for message in batch:
+                self._give_again(message)
+            raise
         return batch
 
     def acknowledge(self, *messages: ReceivedMessage) -> None:
@@ -233,8 +248,10 @@ class GroupConsumer:
         elif self.is_ordered:
             self._suspend(message, puller)
         else:
-            await asyncio.sleep(AGAIN_MS / 1000)
-            self._give_again(message, puller)
+            try:
+                await asyncio.sleep(AGAIN_MS / 1000)
+            finally:
+                self._give_again(message)
 
     async def run(
         self, handle: Callable[[ReceivedMessage], Awaitable[object]], *, concurrency: int = 1
@@ -275,10 +292,10 @@ class GroupConsumer:
     async def close(self) -> None:
         """Stop, wait up to `grace_s` for messages in hand, commit, and leave the group."""
         self.stop()
-        tasks = [*self._tasks]
-        for task in tasks:
+        loops = [*self._loops]
+        for task in loops:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*loops, *self._endings, return_exceptions=True)
         pullers = [*self.pullers.values()]
         await together([puller.end() for puller in pullers])
         with suppress(TimeoutError):
@@ -291,6 +308,7 @@ class GroupConsumer:
         if self._locks is not None and held:
             with suppress(LockFailed):
                 await self._locks.unlock(held)
+        await asyncio.gather(*self._endings, return_exceptions=True)
         self.pullers.clear()
         await self.member.leave()
         self._closed(self)
@@ -324,6 +342,13 @@ class GroupConsumer:
         """A pull succeeded after others had failed, perhaps at a new master."""
         self._troubled_ms.pop(puller.queue, None)
         self.member.rebalance_soon()
+
+    def failed(self, task: asyncio.Task[None]) -> None:
+        """A task has ended, perhaps by an error that is a defect of this client. The application gets the error."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("consumer failed", extra=fields(group=self.group, why=repr(error)), exc_info=error)
+            self._error = error
+            self._arrived.set()
 
     # -- what brokers say
 
@@ -453,7 +478,7 @@ class GroupConsumer:
         progress = puller.progress
         if puller in self._leaving and not puller.in_hands:
             del self._leaving[puller]
-            self._begin(self._let_go(puller), f"let go {puller.queue}")
+            self._begin(self._endings, self._let_go(puller), f"let go {puller.queue}")
         elif progress is not None and progress.waits and self.pullers.get(puller.queue) is puller:
             self.arrived(puller)
 
@@ -467,15 +492,15 @@ class GroupConsumer:
     def _suspend(self, message: ReceivedMessage, puller: QueuePuller) -> None:
         """Give the message of an ordered queue again after SUSPEND_MS, and no other one before it."""
         puller.suspended_until_ms = self._clock.monotonic_ms() + SUSPEND_MS
-        self._give_again(message, puller)
+        self._give_again(message)
         asyncio.get_running_loop().call_later(SUSPEND_MS / 1000, self._freed, puller)
 
-    def _give_again(self, message: ReceivedMessage, puller: QueuePuller) -> None:
+    def _give_again(self, message: ReceivedMessage) -> None:
         """Give the message to this member again."""
-        self._release(message, is_success=False)
-        if puller.progress is not None:
+        puller = self._release(message, is_success=False)
+        if puller is not None and puller.progress is not None:
             puller.progress.give_back(message.stored)
-        self._freed(puller)
+            self._freed(puller)
 
     async def _sent_back(self, message: ReceivedMessage, delay_level: int) -> bool:
         """Whether the broker took the message back (CONSUMER_SEND_MSG_BACK, 36)."""
@@ -515,6 +540,9 @@ class GroupConsumer:
                 return
             try:
                 await handle(message)
+            except asyncio.CancelledError:
+                self._give_again(message)
+                raise
             except Exception as error:
                 extra = fields(group=self.group, queue=message.queue, offset=message.offset, why=repr(error))
                 logger.warning("message failed", extra=extra, exc_info=error)
@@ -542,7 +570,8 @@ class GroupConsumer:
                 self._arrived.set()
             await asyncio.sleep(LOCK_MS / 1000)
 
-    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def _begin(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        task.add_done_callback(self.failed)

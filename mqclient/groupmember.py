@@ -37,7 +37,7 @@ HEARTBEAT_MS = 30_000
 REBALANCE_MS = 20_000
 SOON_MS = 1_000
 """Time to the next rebalance while a route, a broker or an answer is missing."""
-PAUSE_MS = 50
+PAUSE_MS = 200
 """Rebalances that are asked for begin at least this long apart."""
 SETTLED_MS = 1_000
 """A broker that has just become master knows a member when its heartbeat comes. So for this long after the first heartbeat of

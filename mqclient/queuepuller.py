@@ -66,6 +66,10 @@ class PullerOwner(Protocol):
         """A pull succeeded after others had failed."""
         ...
 
+    def failed(self, task: asyncio.Task[None]) -> None:
+        """A task of the puller has ended, perhaps by an error that is a defect of this client."""
+        ...
+
 
 class QueuePuller:
     """The puller of `queue`, from `begin` to `end`."""
@@ -123,6 +127,7 @@ class QueuePuller:
 
     def begin(self) -> None:
         self._task = asyncio.create_task(self._run(), name=f"read {self.queue}")
+        self._task.add_done_callback(self._owner.failed)
 
     async def end(self) -> None:
         """Stop reading. Messages that wait are dropped, and the others are still finished here."""

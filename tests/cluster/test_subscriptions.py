@@ -23,6 +23,7 @@ from mqclient import (
 )
 from mqclient.client import Client
 from mqclient.groupconsumer import GroupConsumer
+from mqclient.groupmember import GroupMember
 from mqclient.received import ReceivedMessage
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.heartbeats import ConsumerConnection
@@ -555,3 +556,51 @@ def test_messages_that_come_later(cluster: Cluster) -> None:
     cluster.world.run_for_ms(12_000)
     at = {number: at_ms - begun_ms for at_ms, number, _ in member.got}
     assert at.keys() == {1, 2} and at[2] < 1_000 <= 10_000 <= at[1]
+
+
+def test_messages_of_cancelled_work_are_given_again(cluster: Cluster) -> None:
+    got: list[int] = []
+
+    async def play() -> None:
+        async with cluster.client() as client:
+            await fill(client, 0, 3, queue_id=0)
+            async with client.subscribe("orders", group="billing", start="first") as messages:
+                batching = asyncio.create_task(messages.take_batch(10, wait_s=60))
+                await asyncio.sleep(2)
+                batching.cancel()
+                await asyncio.wait([batching])
+
+                async def hang(message: ReceivedMessage) -> None:
+                    got.append(int(message.body))
+                    await asyncio.sleep(3_600)
+
+                running = asyncio.create_task(messages.run(hang, concurrency=2))
+                await asyncio.sleep(1)
+                running.cancel()
+                await asyncio.wait([running])
+                assert got == [0, 1]
+                await collect(messages, got, 5)
+
+    run(cluster, play())
+    assert got == [0, 1, 0, 1, 2]
+
+
+def test_a_defect_of_the_consumer_reaches_the_application(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(self: GroupMember) -> bool:
+        raise AssertionError("a defect")
+
+    monkeypatch.setattr(GroupMember, "rebalance", broken)
+
+    async def play() -> None:
+        async with cluster.client() as client:
+            messages = client.subscribe("orders", group="billing")
+            with pytest.raises(RuntimeError, match="within `async with`"):
+                await messages.take()
+            async with messages:
+                with pytest.raises(AssertionError, match="a defect"):
+                    await messages.take()
+
+    run(cluster, play())
+    assert "consumer failed" in caplog.messages
