@@ -4,9 +4,11 @@ async with Client("127.0.0.1:9876") as client:
     await client.producer("group").send("topic", b"hello")
 """
 
+from mqclient.admin import Admin, QueueRange
 from mqclient.client import Client
 from mqclient.consumer import PullConsumer, PullResult, PullStatus
 from mqclient.errors import (
+    AdminFailed,
     ClientError,
     EndOutcomeUnknown,
     EndRefused,
@@ -35,6 +37,8 @@ from mqclient.transactions import Transaction, TransactionProducer, TransactionS
 from remoting.signing import Credentials
 
 __all__ = [
+    "Admin",
+    "AdminFailed",
     "Client",
     "ClientError",
     "DEAD_LETTER",
@@ -52,6 +56,7 @@ __all__ = [
     "PullFailed",
     "PullResult",
     "PullStatus",
+    "QueueRange",
     "QueueLocks",
     "ReplyFailed",
     "ReceivedMessage",

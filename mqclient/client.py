@@ -11,6 +11,7 @@ from ssl import SSLContext
 from types import TracebackType
 from typing import Literal, Self
 
+from mqclient.admin import Admin
 from mqclient.consumer import PullConsumer
 from mqclient.groupconsumer import GroupConsumer
 from mqclient.introductions import Introductions
@@ -108,6 +109,10 @@ class Client:
     def consumer(self, group: str) -> PullConsumer:
         """A consumer that reads as `group`."""
         return PullConsumer(group, routes=self.routes, client=self.remoting, clock=self.clock)
+
+    def admin(self) -> Admin:
+        """Makes, describes and deletes topics."""
+        return Admin(self.consumer("admin"), routes=self.routes, client=self.remoting, clock=self.clock)
 
     def locks(self, group: str, client_id: str) -> QueueLocks:
         """Locks for reading queues in order as `group`. `client_id` must be unique to this client."""

@@ -62,6 +62,16 @@ class PullFailed(ClientError):
         self.code = code
 
 
+class AdminFailed(ClientError):
+    """`where` (a broker set or a name server) did not confirm a change, or did not answer. The call can be repeated without
+    harm. `code` is that of the reply, if there was one."""
+
+    def __init__(self, where: str, why: str, code: int | None = None) -> None:
+        super().__init__(f"{where}: {why}")
+        self.where = where
+        self.code = code
+
+
 class SubscriptionFailed(ClientError):
     """Brokers refuse to let `group` read, and would refuse it again: the group or the subscription is not allowed or not known.
     `code` is that of the broker's reply."""

@@ -61,6 +61,11 @@ class TopicRoutes:
         self._entries: dict[str, _TopicEntry] = {}
         self.closed = False
 
+    @property
+    def name_servers(self) -> list[str]:
+        """The addresses, the one that answered last first."""
+        return list(self._namesrv)
+
     async def get(self, topic: str) -> TopicRoute:
         """The last known route. If none is known, it is requested. Raises `RouteUnknown`."""
         entry = self._entries.setdefault(topic, _TopicEntry())

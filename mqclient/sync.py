@@ -24,6 +24,7 @@ from typing import Any, Self, TypeVar
 
 from mqclient import client as mqclient
 from mqclient import groupconsumer, producer
+from mqclient.admin import Admin, QueueRange
 from mqclient.message import OutgoingMessage
 from mqclient.producer import SendResult
 from mqclient.received import ReceivedMessage
@@ -171,6 +172,26 @@ class SyncGroupConsumer:
         return None
 
 
+class SyncAdmin:
+    """See mqclient.Admin."""
+
+    def __init__(self, thread: ClientThread, own: Admin) -> None:
+        self._thread = thread
+        self._own = own
+
+    def topics(self) -> list[str]:
+        return self._thread.run(self._own.topics())
+
+    def create_topic(self, topic: str, **how: Any) -> None:
+        self._thread.run(self._own.create_topic(topic, **how))
+
+    def delete_topic(self, topic: str, **how: Any) -> None:
+        self._thread.run(self._own.delete_topic(topic, **how))
+
+    def describe_topic(self, topic: str) -> dict[MessageQueue, QueueRange]:
+        return self._thread.run(self._own.describe_topic(topic))
+
+
 class SyncClient:
     """See mqclient.Client."""
 
@@ -185,6 +206,9 @@ class SyncClient:
 
     def producer(self, group: str, **how: Any) -> SyncProducer:
         return SyncProducer(self._thread, self._thread.call(self._own.producer, group, **how))
+
+    def admin(self) -> SyncAdmin:
+        return SyncAdmin(self._thread, self._thread.call(self._own.admin))
 
     def subscribe(self, topics: Topics, *, group: str, **how: Any) -> SyncGroupConsumer:
         own = self._thread.call(self._own.subscribe, topics, group=group, **how)

@@ -133,3 +133,12 @@ def test_a_call_from_the_clients_own_thread_is_refused(client: Client) -> None:
     client._thread.post(call)
     client._thread.call(lambda: None)
     assert refusals == ["this call would wait for itself; use mqclient's coroutines here"]
+
+
+def test_topics_are_made_and_deleted(client: Client) -> None:
+    admin = client.admin()
+    admin.create_topic("made", queues=2)
+    assert "made" in admin.topics()
+    assert [len(queue) for queue in admin.describe_topic("made").values()] == [0, 0]
+    admin.delete_topic("made")
+    assert "made" not in admin.topics()
