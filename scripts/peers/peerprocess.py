@@ -33,6 +33,10 @@ class PeerProcess:
         )
         self._received = b""
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def __enter__(self) -> Self:
         return self
 
