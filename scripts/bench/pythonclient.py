@@ -165,9 +165,8 @@ def main() -> int:
             if java is not None:
                 javas.append(run_java(java, namesrv))
             print(f"run {number + 1} is done; {machine()}", flush=True)
-    print(
-        f"\n| group | messages/s | CPU, µs/message |\n|---|---|---|\n{row(f'{given.members} in Python', *zip(*ours, strict=True))}"
-    )
+    print("\n| group | messages/s | CPU, µs/message |\n|---|---|---|")
+    print(row(f"{given.members} in Python", *zip(*ours, strict=True)))
     rate, cost = (statistics.median(values) for values in zip(*ours, strict=True))
     missed = rate < RATE_MIN
     if javas:
