@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
+from mqclient.errors import SubscriptionFailed
 from mqclient.message import StoredMessage
 from mqclient.transactions import TransactionState
 from remoting.bodies.access import UserInfo
@@ -366,3 +367,35 @@ def test_a_topic_with_messages_of_all_users_must_be_named(cluster: GuardedCluste
     assert asked() == ResponseCode.NO_PERMISSION
     cluster.allow(ALICE, (f"Topic:{topic}", ["Get"]))
     assert asked() == 0
+
+
+def test_a_user_needs_the_rights_of_a_consumer_and_learns_that_they_are_revoked(
+    cluster: GuardedCluster,
+) -> None:
+    """Also to hand a message back, and to get it again from the retry topic."""
+    got: list[tuple[bytes, int]] = []
+    failures: list[str] = []
+    cluster.allow(MALLORY, ("Topic:orders", ["Sub"]), ("Group:billing", ["Sub"]))
+    cluster.send_as(ALICE)
+
+    async def play() -> None:
+        async with cluster.client(credentials=MALLORY) as client:
+            async with client.subscribe("orders", group="billing", start="first") as messages:
+                message = await messages.take()
+                await messages.hand_back(message)
+                again = await messages.take()
+                got.extend(
+                    [(message.stored.topic.encode(), message.attempt), (again.topic.encode(), again.attempt)]
+                )
+                messages.acknowledge(again)
+                try:
+                    await messages.take()
+                except SubscriptionFailed as failed:
+                    failures.append(str(failed))
+
+    playing = cluster._client_node.spawn(play())
+    cluster.world.run_for_ms(15_000)
+    assert got == [(b"orders", 1), (b"orders", 2)]
+    deny(cluster, "Group:billing")
+    cluster.run(asyncio.wait_for(playing, 30))
+    assert len(failures) == 1 and "Group:billing" in failures[0]
