@@ -73,9 +73,17 @@ class Client:
             addresses, self.remoting, self.clock, asks_after_failures=asks_after_failures
         )
 
-    def producer(self, group: str, *, message_bytes_max: int | None = MESSAGE_BYTES_MAX) -> Producer:
+    def producer(
+        self,
+        group: str,
+        *,
+        message_bytes_max: int | None = MESSAGE_BYTES_MAX,
+        compress_from: int | None = None,
+    ) -> Producer:
         """A producer that sends as `group`. It needs no start and no close. A body above `message_bytes_max` is not sent and
-        raises `MessageTooLong`; raise the limit if the brokers' `maxMessageSize` is higher."""
+        raises `MessageTooLong`; raise the limit if the brokers' `maxMessageSize` is higher. Bodies of `compress_from` bytes or
+        more are compressed with ZLIB (Java's producers do so from 4,096 on), which all consumers open by themselves; those of
+        batches are not."""
         return Producer(
             group,
             routes=self.routes,
@@ -83,6 +91,7 @@ class Client:
             clock=self.clock,
             random=self.random,
             message_bytes_max=message_bytes_max,
+            compress_from=compress_from,
         )
 
     def transactions(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +16,13 @@ from enum import IntEnum
 from zlib import crc32
 
 from mqclient.errors import MessageTooLong, RouteUnknown, SendOutcomeUnknown, SendRefused, in_short
-from mqclient.message import OutgoingMessage, PropertiesTooLong, encode_batch, encode_properties
+from mqclient.message import (
+    SYS_FLAG_COMPRESSED,
+    OutgoingMessage,
+    PropertiesTooLong,
+    encode_batch,
+    encode_properties,
+)
 from mqclient.route import AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC, MessageQueue, TopicRoute
 from mqclient.routetable import TopicRoutes
 from mqruntime.clock import Clock
@@ -95,6 +102,8 @@ class _Sending:
     key: str | None
 
 
+ZLIB_TYPE, ZLIB_LEVEL = 0x300, 5
+"""As Java's producers compress."""
 MESSAGE_BYTES_MAX = 4 << 20
 """Limit of a body. It is the default of upstream's DefaultMQProducer.maxMessageSize and of brokers' maxMessageSize."""
 
@@ -112,8 +121,10 @@ class Producer:
         clock: Clock,
         random: random.Random,
         message_bytes_max: int | None = MESSAGE_BYTES_MAX,
+        compress_from: int | None = None,
     ) -> None:
         self.group = group
+        self._compress_from = compress_from
         self._message_bytes_max = message_bytes_max
         self._routes = routes
         self._client = client
@@ -175,7 +186,7 @@ class Producer:
         patience_ms: int = 0,
     ) -> SendResult:
         """Do as `send`, for a message with its own flag, time of birth and compression."""
-        named = self._identified(message)
+        named = self._compressed(topic, self._identified(message))
         _check_target(key, queue_id)
         sending = _Sending(
             RequestCode.SEND_MESSAGE_V2,
@@ -228,11 +239,7 @@ class Producer:
         return await self._send(sending, patience_ms)
 
     async def _send(self, sending: _Sending, patience_ms: int) -> SendResult:
-        size, most = len(sending.envelope.body), self._message_bytes_max
-        if most is not None and size > most:
-            raise MessageTooLong(
-                sending.topic, f"a body of {size} bytes; {most} are allowed (message_bytes_max)"
-            )
+        self._check_size(sending.topic, len(sending.envelope.body))
         until_ms = self._clock.monotonic_ms() + patience_ms
         avoided: str | None = None
         while True:
@@ -331,6 +338,24 @@ class Producer:
             message_ids,
             header.msg_id,
         )
+
+    def _compressed(self, topic: str, message: OutgoingMessage) -> OutgoingMessage:
+        """The message, compressed if it is long and that makes it shorter. Raises MessageTooLong."""
+        least = self._compress_from
+        if least is None or len(message.body) < least or message.sys_flag & SYS_FLAG_COMPRESSED:
+            return message
+        self._check_size(topic, len(message.body))
+        body = zlib.compress(message.body, ZLIB_LEVEL)
+        if len(body) >= len(message.body):
+            return message
+        sys_flag = message.sys_flag | SYS_FLAG_COMPRESSED | ZLIB_TYPE
+        return OutgoingMessage(body, message.properties, message.flag, message.born_timestamp_ms, sys_flag)
+
+    def _check_size(self, topic: str, size: int) -> None:
+        """Raises MessageTooLong."""
+        most = self._message_bytes_max
+        if most is not None and size > most:
+            raise MessageTooLong(topic, f"a body of {size} bytes; {most} are allowed (message_bytes_max)")
 
     def _identified(self, message: OutgoingMessage) -> OutgoingMessage:
         """The message, with a new id unless it has one. An id has 32 hexadecimal digits for prefix, time and count."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 from collections import Counter
 from collections.abc import Coroutine, Iterator
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,7 @@ import pytest
 from mqclient import (
     DEAD_LETTER,
     GroupTaken,
+    MessageTooLong,
     OutgoingMessage,
     SendRefused,
     SubscriptionFailed,
@@ -604,3 +606,23 @@ def test_a_defect_of_the_consumer_reaches_the_application(
 
     run(cluster, play())
     assert "consumer failed" in caplog.messages
+
+
+def test_long_bodies_are_compressed_and_come_as_they_were_sent(cluster: Cluster) -> None:
+    bodies = [b"a" * 99, b"a" * 10_000, os.urandom(10_000)]
+    got: list[tuple[bytes, bool]] = []
+
+    async def play() -> None:
+        async with cluster.client() as client:
+            producer = client.producer("PG", compress_from=100, message_bytes_max=20_000)
+            for body in bodies:
+                await producer.send("orders", body, queue_id=0)
+            with pytest.raises(MessageTooLong, match="20001 bytes"):
+                await producer.send("orders", b"a" * 20_001)
+            async with client.subscribe("orders", group="billing", start="first") as messages:
+                for message in await messages.take_batch(3, wait_s=5):
+                    got.append((message.body, len(message.stored.body) < len(message.body)))
+                    messages.acknowledge(message)
+
+    run(cluster, play())
+    assert got == [(bodies[0], False), (bodies[1], True), (bodies[2], False)]
