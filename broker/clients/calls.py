@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from accesscontrol.guard import Access
 from broker.access.needs import SUB, topic_need
 from broker.clients.groups import ConsumerGroups, GroupClient
 from broker.clients.readgate import ReadGate
 from broker.clients.refusals import NO_READERS, REJECTED
+from broker.clients.renewal import LONG_ANSWER_BYTES
 from messagestore.record import decode, parse_message_id
 from messagestore.store.brokerstore import BrokerStore
 from mqruntime.log import fields
@@ -59,6 +61,8 @@ class ClientCalls:
         self._reading = reading
         self._access = access
         self._passing_bytes = 0
+        self._decoding = asyncio.Lock()
+        """Long answers that come together are decoded in one turn of the event loop each."""
         self._asked = 0
         """The number of clients that are being asked for their offsets."""
 
@@ -85,7 +89,7 @@ class ClientCalls:
             return command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
         self._asked += len(clients)
         try:
-            offsets_by_client = await _statuses_of(clients, header)
+            offsets_by_client = await _statuses_of(clients, header, self._decoding)
         finally:
             self._asked -= len(clients)
         table = {
@@ -155,13 +159,14 @@ class ClientCalls:
 
 
 async def _statuses_of(
-    clients: Sequence[GroupClient], header: ConsumerStatusHeader
+    clients: Sequence[GroupClient], header: ConsumerStatusHeader, decoding: asyncio.Lock
 ) -> list[dict[MessageQueue, int] | None]:
     """The offsets of each client, all asked at the same time; None for a client that does not answer."""
     asking: list[asyncio.Task[dict[MessageQueue, int] | None]] = []
     try:
         for client in clients:
-            asking.append(asyncio.create_task(_status_of(client, header), name="offsets of a consumer"))
+            work = _status_of(client, header, decoding)
+            asking.append(asyncio.create_task(work, name="offsets of a consumer"))
             if len(asking) % ASKED_A_TURN == 0:
                 await yield_to_loop()
         return await asyncio.gather(*asking)
@@ -170,13 +175,19 @@ async def _statuses_of(
             each.cancel()
 
 
-async def _status_of(client: GroupClient, header: ConsumerStatusHeader) -> dict[MessageQueue, int] | None:
+async def _status_of(
+    client: GroupClient, header: ConsumerStatusHeader, decoding: asyncio.Lock
+) -> dict[MessageQueue, int] | None:
     asked = ConsumerStatusHeader(header.topic, header.group)
     question = RemotingCommand.request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, asked)
     try:
         answer = await client.peer.call(question, STATUS_TIMEOUT_MS)
         if answer.code == ResponseCode.SUCCESS and answer.body:
-            read = ConsumerStatusBody.from_request(answer.body, dialect_max=STATUS_DIALECT_MAX)
+            is_long = len(answer.body) > LONG_ANSWER_BYTES
+            async with decoding if is_long else nullcontext():
+                read = ConsumerStatusBody.from_request(answer.body, dialect_max=STATUS_DIALECT_MAX)
+                if is_long:
+                    await yield_to_loop()
             return read.message_queue_table
     except (RemotingError, BodyError):
         pass

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 
 from broker.clients.groups import ConsumerGroups
@@ -21,6 +22,7 @@ from broker.clients.provisionalsubscriptions import ProvisionalSubscriptions
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.repeatedfailures import RepeatedFailures
+from mqruntime.slices import yield_to_loop
 from mqruntime.tasks import Tasks
 from remoting.bodies.heartbeats import ConsumerRunningInfo, SubscriptionData
 from remoting.codes import RequestCode, ResponseCode
@@ -32,6 +34,8 @@ from remoting.peer import Peer
 ASK_TIMEOUT_MS = 3_000
 FIRST_TIMEOUT_MS = 1_000
 """Timeout of a call for which a pull waits."""
+LONG_ANSWER_BYTES = 2 << 10
+"""Of longer answers one is decoded in a turn of the event loop, because clients may send many together."""
 RUNNING_INFO_DIALECT_MAX = 256 << 10
 """Limit of a running info in Java's dialect of JSON, in which queues are keys."""
 FIRST_MAX = 1_000
@@ -53,6 +57,8 @@ class SubscriptionRenewal:
     ) -> None:
         self._clock = clock
         self._unreported = RepeatedFailures()
+        self._decoding = asyncio.Lock()
+        """Long answers that come together are decoded in one turn of the event loop each."""
         self._consumers = consumers
         self._provisional = provisional
         self._tasks = tasks
@@ -108,11 +114,12 @@ class SubscriptionRenewal:
         try:
             reply = await peer.call(question, timeout_ms)
             if reply.code == ResponseCode.SUCCESS:
-                take(
-                    ConsumerRunningInfo.from_request(
-                        reply.body, dialect_max=RUNNING_INFO_DIALECT_MAX
-                    ).subscription_set
-                )
+                is_long = len(reply.body or b"") > LONG_ANSWER_BYTES
+                async with self._decoding if is_long else nullcontext():
+                    info = ConsumerRunningInfo.from_request(reply.body, dialect_max=RUNNING_INFO_DIALECT_MAX)
+                    if is_long:
+                        await yield_to_loop()
+                take(info.subscription_set)
             else:
                 self._note_unreported(peer, group, client_id, f"answered with code {reply.code}")
         except (RemotingError, BodyError, HeaderError) as error:  # the next heartbeat brings the subscription

@@ -9,11 +9,12 @@ from typing import Any, cast
 
 import pytest
 
+from broker.clients import renewal as renewal_module
 from broker.clients.groups import ConsumerGroups
 from broker.clients.provisionalsubscriptions import ProvisionalSubscriptions
 from broker.clients.renewal import SubscriptionRenewal
 from mqruntime.tasks import Tasks
-from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
+from remoting.bodies.heartbeats import ConsumerData, ConsumerRunningInfo, HeartbeatData, SubscriptionData
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import ConnectionLost
@@ -112,3 +113,44 @@ def test_answers_without_a_subscription_are_logged_once_for_a_while(caplog: pyte
     asyncio.run(ask())
     assert (len(peer.questions), failing) == (20, [])
     assert len([record for record in caplog.records if record.message == "no subscription reported"]) == 2
+
+
+def test_answers_that_come_together_are_decoded_in_one_turn_of_the_loop_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Clients may hold their answers back, and send all of them at once."""
+    turn = 0
+    decoded: list[int] = []
+    read = ConsumerRunningInfo.from_request
+
+    def noted(*data: Any, **how: Any) -> ConsumerRunningInfo:
+        decoded.append(turn)
+        return read(*data, **how)
+
+    async def play() -> None:
+        nonlocal turn
+        released = asyncio.Event()
+
+        class Waiting(AskedClient):
+            async def call(self, command: RemotingCommand, timeout_ms: int = 0) -> RemotingCommand:
+                await released.wait()
+                return command.reply(body=JAVA_ANSWER)
+
+        consumers, tasks = ConsumerGroups(), Tasks(lambda error: None)
+        early = ProvisionalSubscriptions(consumers)
+        renewal = SubscriptionRenewal(consumers, early, tasks, lambda peer: False, ManualClock())
+        for number in range(8):
+            peer = cast(Any, Waiting(lambda command: command.reply()))
+            consumer = ConsumerData(f"{GROUP}-{number}", subscription_data_set=[SubscriptionData(TOPIC)])
+            consumers.heartbeat(peer, HeartbeatData(f"c{number}", [], [consumer]), "JAVA", 479)
+            renewal.ask(peer, f"{GROUP}-{number}")
+        await asyncio.sleep(0)
+        released.set()
+        while len(decoded) < 8:
+            turn += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(renewal_module, "LONG_ANSWER_BYTES", 100)
+    monkeypatch.setattr(ConsumerRunningInfo, "from_request", noted)
+    asyncio.run(play())
+    assert len(set(decoded)) == 8

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoting import fastjson
-from remoting.fastjson import FastJsonError, loads, object_key
+from remoting.fastjson import READER_CHARACTERS_MAX, FastJsonError, loads, object_key
 
 VALUES = st.recursive(
     st.none()
@@ -147,3 +147,15 @@ def test_an_object_key_of_another_kind_is_refused() -> None:
         fastjson.object_key("[1]")
     with pytest.raises(FastJsonError, match="not strict JSON"):
         fastjson.object_key("{" + "a:1," * 2_000 + "}")
+
+
+def test_long_text_of_strangers_is_read_only_as_java_writes_it() -> None:
+    """Answers of many clients may come together, and each of these characters takes as long as ten of Java's text."""
+    keys = ",".join(
+        f'{{"brokerName":"b","queueId":{number},"topic":"T"}}:{number}' for number in range(2_000)
+    )
+    assert len(fastjson.loads("{" + keys + "}", dialect_max=1 << 20)) == 2_000
+    quoted = "{'x':'" + "\\b" * READER_CHARACTERS_MAX + "'}"
+    with pytest.raises(FastJsonError, match="Java would not write"):
+        fastjson.loads(quoted, dialect_max=1 << 20)
+    assert fastjson.loads(quoted) == {"x": "\b" * READER_CHARACTERS_MAX}
