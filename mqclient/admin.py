@@ -19,7 +19,6 @@ from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError, RemotingError
-from remoting.frame import FRAME_BYTES_MAX
 from remoting.header import Header
 from remoting.headers.admin import CreateTopicHeader, TopicHeader
 from remoting.headers.nameserver import DeleteTopicInNamesrvHeader
@@ -56,7 +55,7 @@ class Admin:
         """The names of all topics, also of groups' retry topics. Raises AdminFailed."""
         reply = await self._ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, None)
         try:
-            return sorted(TopicList.from_request(reply.body, bytes_max=FRAME_BYTES_MAX).topic_list)
+            return sorted(TopicList.decode(reply.body or b"").topic_list)
         except BodyError as error:
             raise AdminFailed("topics", f"unreadable answer: {error}") from error
 
@@ -105,7 +104,7 @@ class Admin:
         """Broker set -> address of its master. Raises AdminFailed."""
         reply = await self._ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO, None)
         try:
-            info = ClusterInfo.from_request(reply.body, bytes_max=FRAME_BYTES_MAX)
+            info = ClusterInfo.decode(reply.body or b"")
         except BodyError as error:
             raise AdminFailed("cluster", f"unreadable answer: {error}") from error
         sets = {

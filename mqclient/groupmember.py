@@ -22,7 +22,6 @@ from mqclient.together import together
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from remoting.allocation import Allocate, allocated
-from remoting.bodies.body import LIST_BYTES_MAX
 from remoting.bodies.heartbeats import ConsumerData, ConsumerIdList, HeartbeatData
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
@@ -205,7 +204,7 @@ class GroupMember:
         try:
             reply = await self._client.call(address, request, CALL_TIMEOUT_MS)
             if reply.code == ResponseCode.SUCCESS:
-                return ConsumerIdList.from_request(reply.body, bytes_max=LIST_BYTES_MAX).consumer_id_list
+                return ConsumerIdList.decode(reply.body or b"").consumer_id_list
         except (RemotingError, BodyError) as error:
             logger.info("members unknown", extra=fields(group=self.group, broker=address, why=error))
         return None

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mqclient import AdminFailed, MessageQueue, QueueRange, RouteUnknown
+from remoting.bodies import body
 from simulation.kernel.world import World
 from tests.cluster.brokerset import Cluster
 
@@ -79,3 +80,14 @@ def test_a_change_that_is_not_possible_says_where_and_why(cluster: Cluster) -> N
                 await client.admin().topics()
 
     run(cluster, without_name_server())
+
+
+def test_long_lists_of_a_server_are_read(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists in requests are limited, those of servers are not."""
+    monkeypatch.setattr(body, "LIST_ROWS_MAX", 3)
+
+    async def play() -> None:
+        async with cluster.client() as client:
+            assert len(await client.admin().topics()) > 3
+
+    run(cluster, play())
