@@ -82,7 +82,10 @@ class Body:
         if data is not None and len(data) > bytes_max:
             raise BodyError(f"{cls.__name__}: a body of {len(data)} bytes; {bytes_max} are read")
         if data is not None and len(data) > FREELY_READ_BYTES:
-            pieces, most = _pieces(data), pieces_max * max(bytes_max, REQUEST_BYTES_MAX) // REQUEST_BYTES_MAX
+            pieces, most = (
+                fastjson.pieces_in(data),
+                pieces_max * max(bytes_max, REQUEST_BYTES_MAX) // REQUEST_BYTES_MAX,
+            )
             if pieces > most:
                 raise BodyError(f"{cls.__name__}: a body of {pieces} pieces; {most} are read")
         value = cls._loaded(data, dialect_max)
@@ -236,12 +239,6 @@ def _from_json(kind: Any, value: Json, where: str, row: WireField | None = None)
     if isinstance(kind, type) and issubclass(kind, Body):
         return kind.from_json(value, where)
     return _scalar(kind, value, where, row)
-
-
-def _pieces(data: bytes | bytearray | memoryview) -> int:
-    """The number of members and elements in a JSON text, or more: marks in strings count, too."""
-    content = bytes(data)
-    return sum(map(content.count, (b",", b"[", b"{")))
 
 
 def _key_from_json(kind: Any, key: str, where: str) -> Any:
