@@ -14,14 +14,14 @@ from mqclient.errors import AdminFailed, RouteUnknown, in_short
 from mqclient.route import AUTO_CREATE_TOPIC, MASTER_ID, PERM_READ, PERM_WRITE, MessageQueue
 from mqclient.routetable import TopicRoutes
 from mqruntime.clock import Clock
-from remoting.bodies.routes import ClusterInfo, TopicList
+from remoting.bodies.routes import ClusterInfo, TopicList, TopicRouteData
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError, RemotingError
 from remoting.header import Header
 from remoting.headers.admin import CreateTopicHeader, TopicHeader
-from remoting.headers.nameserver import DeleteTopicInNamesrvHeader
+from remoting.headers.nameserver import DeleteTopicInNamesrvHeader, GetRouteInfoHeader
 
 TIMEOUT_MS = 10_000
 """Brokers answer a change when their replicas have it."""
@@ -55,17 +55,22 @@ class Admin:
         """The names of all topics, also of groups' retry topics. Raises AdminFailed."""
         reply = await self._ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, None)
         try:
-            return sorted(TopicList.decode(reply.body or b"").topic_list)
+            return sorted(TopicList.decode(reply.body).topic_list)
         except BodyError as error:
             raise AdminFailed("topics", f"unreadable answer: {error}") from error
 
     async def create_topic(self, topic: str, *, queues: int = 4, cluster: str | None = None) -> None:
-        """Create the topic with so many queues on each broker set (of `cluster`), or change it, and wait until clients find it.
-        Raises AdminFailed, and ValueError for a number of queues below 1."""
+        """Create the topic with so many queues on each broker set (of `cluster`), or add queues to it, and wait until clients
+        find it. Raises AdminFailed, also if the topic has more queues: nobody would read the messages in the others. Raises
+        ValueError for a number of queues below 1."""
         if queues < 1:
             raise ValueError(f"a topic has at least one queue, not {queues}")
-        header = CreateTopicHeader(topic, AUTO_CREATE_TOPIC, queues, queues, PERM_READ | PERM_WRITE)
         masters = await self._masters(cluster)
+        for name, present in (await self._queues_of(topic)).items():
+            if name in masters and present > queues:
+                why = f"{topic} has {present} queues, and {queues} would hide messages; `mqadmin updateTopic` can do it"
+                raise AdminFailed(name, why)
+        header = CreateTopicHeader(topic, AUTO_CREATE_TOPIC, queues, queues, PERM_READ | PERM_WRITE)
         for name, address in masters.items():
             await self._change(name, address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         until_ms = self._clock.monotonic_ms() + SEEN_MS_MAX
@@ -100,11 +105,25 @@ class Admin:
         wanted = {MessageQueue(topic, name, number) for name in masters for number in range(queues)}
         return wanted <= {*route.write_queues}
 
+    async def _queues_of(self, topic: str) -> dict[str, int]:
+        """Broker set -> the number of the topic's readable queues there, as a name server knows now. Raises AdminFailed."""
+        header = GetRouteInfoHeader(topic, accept_standard_json_only=True)
+        reply = await self._ask_name_server(
+            RequestCode.GET_ROUTEINFO_BY_TOPIC, header, also=ResponseCode.TOPIC_NOT_EXIST
+        )
+        if reply.code == ResponseCode.TOPIC_NOT_EXIST:
+            return {}
+        try:
+            rows = TopicRouteData.decode(reply.body).queue_datas
+        except BodyError as error:
+            raise AdminFailed(topic, f"unreadable answer: {error}") from error
+        return {row.broker_name: row.read_queue_nums for row in rows}
+
     async def _masters(self, cluster: str | None) -> dict[str, str]:
         """Broker set -> address of its master. Raises AdminFailed."""
         reply = await self._ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO, None)
         try:
-            info = ClusterInfo.decode(reply.body or b"")
+            info = ClusterInfo.decode(reply.body)
         except BodyError as error:
             raise AdminFailed("cluster", f"unreadable answer: {error}") from error
         sets = {
@@ -119,8 +138,10 @@ class Admin:
                 raise AdminFailed(name, "the broker set has no master at the moment; nothing was changed")
         return {name: addresses[MASTER_ID] for name, addresses in sets.items()}
 
-    async def _ask_name_server(self, code: RequestCode, header: Header | None) -> RemotingCommand:
-        """The first answer of a name server. Raises AdminFailed."""
+    async def _ask_name_server(
+        self, code: RequestCode, header: Header | None, *, also: int = ResponseCode.SUCCESS
+    ) -> RemotingCommand:
+        """The first answer of a name server with success, or the code `also`. Raises AdminFailed."""
         reasons: list[str] = []
         for address in self._routes.name_servers:
             try:
@@ -128,7 +149,7 @@ class Admin:
             except RemotingError as error:
                 reasons.append(str(error))
                 continue
-            if reply.code == ResponseCode.SUCCESS:
+            if reply.code in (ResponseCode.SUCCESS, also):
                 return reply
             reasons.append(f"{address} answered {reply.code} {in_short(reply.remark)}")
         raise AdminFailed("name servers", "; ".join(reasons))

@@ -13,7 +13,7 @@ from typing import Literal, Self
 
 from mqclient.admin import Admin
 from mqclient.consumer import PullConsumer
-from mqclient.groupconsumer import GroupConsumer
+from mqclient.groupconsumer import ConsumerOptions, GroupConsumer
 from mqclient.introductions import Introductions
 from mqclient.memberrequests import MemberRequests
 from mqclient.producer import MESSAGE_BYTES_MAX, Producer
@@ -26,7 +26,6 @@ from mqclient.transactions import Check, CheckRequests, TransactionProducer
 from mqruntime.clock import Clock, SystemClock
 from mqruntime.network import PLAIN
 from mqruntime.tlsconnector import TlsConnector
-from remoting.allocation import STRATEGIES
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.router import Router
@@ -168,30 +167,25 @@ class Client:
         - `grace_s`: how long closing waits for messages in the application's hands.
 
         Raises GroupTaken, ValueError, TypeError."""
-        if start not in ("first", "last") and not isinstance(start, datetime):
-            raise ValueError(f'start is "first", "last" or a datetime, not {start!r}')
-        if strategy not in STRATEGIES:
-            raise ValueError(f"strategy is one of {', '.join(STRATEGIES)}, not {strategy!r}")
         if not group:
             raise ValueError("a group has a name")
-        if ordered and broadcast:
-            raise ValueError("ordered and broadcast exclude each other: choose one")
-        if min(max_messages, max_bytes) < 1:
-            raise ValueError("max_messages and max_bytes are at least 1")
+        options = ConsumerOptions(
+            ordered=ordered,
+            broadcast=broadcast,
+            start=StartPosition(start),
+            strategy=strategy,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            max_reconsume_times=max_reconsume_times,
+            grace_s=grace_s,
+        )
         self._members.check_free(group)
         client_id = self._own_id()
         return GroupConsumer(
             group,
             selectors_of(topics),
+            options=options,
             client_id=client_id,
-            start=StartPosition(start),
-            strategy=strategy,
-            is_ordered=ordered,
-            is_broadcast=broadcast,
-            max_messages=max_messages,
-            max_bytes=max_bytes,
-            max_reconsume_times=max_reconsume_times,
-            grace_s=grace_s,
             consumer=self.consumer(group),
             locks=self.locks(group, client_id),
             routes=self.routes,

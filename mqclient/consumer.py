@@ -148,6 +148,7 @@ class PullConsumer:
         if reply.code == ResponseCode.SYSTEM_BUSY and queue.broker_name in self._masterless:
             raise PullFailed(str(queue), NO_READERS, reply.code)
         if reply.code not in PULL_CODES:
+            self._suggested.pop(queue, None)
             raise _refused(queue, reply)
         if reply.code == PullStatus.OFFSET_ILLEGAL and queue.broker_name in self._masterless:
             raise PullFailed(

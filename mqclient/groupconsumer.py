@@ -12,6 +12,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -58,6 +59,28 @@ TROUBLE_MS = 30_000
 """The same trouble with a queue is logged once in this time."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerOptions:
+    """How a group is read; see Client.subscribe. Raises ValueError."""
+
+    ordered: bool = False
+    broadcast: bool = False
+    start: StartPosition
+    strategy: str
+    max_messages: int
+    max_bytes: int
+    max_reconsume_times: int | None
+    grace_s: float
+
+    def __post_init__(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise ValueError(f"strategy is one of {', '.join(STRATEGIES)}, not {self.strategy!r}")
+        if self.ordered and self.broadcast:
+            raise ValueError("ordered and broadcast exclude each other: choose one")
+        if min(self.max_messages, self.max_bytes) < 1:
+            raise ValueError("max_messages and max_bytes are at least 1")
+
+
 class GroupConsumer:
     """Made by `Client.subscribe`; used with `async with`."""
 
@@ -66,15 +89,8 @@ class GroupConsumer:
         group: str,
         selectors: dict[str, Selector],
         *,
+        options: ConsumerOptions,
         client_id: str,
-        start: StartPosition,
-        strategy: str,
-        is_ordered: bool,
-        is_broadcast: bool,
-        max_messages: int,
-        max_bytes: int,
-        max_reconsume_times: int | None,
-        grace_s: float,
         consumer: PullConsumer,
         locks: QueueLocks,
         routes: TopicRoutes,
@@ -84,18 +100,12 @@ class GroupConsumer:
         closed: Callable[[GroupConsumer], None],
     ) -> None:
         self.group = group
-        self.is_ordered = is_ordered
+        self.options = options
         self.selectors = dict(selectors)
-        if not is_broadcast:
+        if not options.broadcast:
             self.selectors[RETRY_PREFIX + group] = Selector()
-        self._is_broadcast = is_broadcast
-        self._start = start
-        self._messages_max = max_messages
-        self._bytes_max = max_bytes
-        self._max_reconsume_times = max_reconsume_times
-        self._grace_s = grace_s
         self._consumer = consumer
-        self._locks = locks if is_ordered else None
+        self._locks = locks if options.ordered else None
         self._routes = routes
         self._client = client
         self._clock = clock
@@ -104,15 +114,21 @@ class GroupConsumer:
         self.version = clock.now_ms()
         data = ConsumerData(
             group,
-            message_model="BROADCASTING" if is_broadcast else "CLUSTERING",
-            consume_from_where=start.consume_from_where,
+            message_model="BROADCASTING" if options.broadcast else "CLUSTERING",
+            consume_from_where=options.start.consume_from_where,
             subscription_data_set=[
                 selector.data(topic, self.version) for topic, selector in self.selectors.items()
             ],
         )
         self.subscription_data = data.subscription_data_set
         self.member = GroupMember(
-            client_id, data, STRATEGIES[strategy], self._take_share, routes=routes, client=client, clock=clock
+            client_id,
+            data,
+            STRATEGIES[options.strategy],
+            self._take_share,
+            routes=routes,
+            client=client,
+            clock=clock,
         )
         self.pullers: dict[MessageQueue, QueuePuller] = {}
         self._leaving: dict[QueuePuller, None] = {}
@@ -144,6 +160,8 @@ class GroupConsumer:
 
     async def __aenter__(self) -> Self:
         """Raises GroupTaken if another subscription of the group is open in this client."""
+        if self._is_stopped:
+            raise RuntimeError(f"this subscription of group {self.group} has ended; make another one")
         self._opened(self)
         self._is_open = True
         self._begin(self._loops, self.member.run(), f"group {self.group}")
@@ -220,10 +238,12 @@ class GroupConsumer:
         end. A message that is no longer in hand is ignored."""
         for message in messages:
             puller = self._release(message, is_success=True)
-            if puller is not None and puller.progress is not None:
+            if puller is None:
+                continue
+            if puller.progress is not None:
                 puller.progress.finish(message.stored)
-                self._failures.pop(puller, None)
-                self._freed(puller)
+            self._failures.pop(puller, None)
+            self._freed(puller)
 
     async def hand_back(self, message: ReceivedMessage, *, delay_level: int = BROKER_DECIDES) -> None:
         """This message failed. The group gets it again later: after 10 s, 30 s, 1 min, ... by the level (upstream's
@@ -236,21 +256,29 @@ class GroupConsumer:
         if puller is None:
             self._release(message, is_success=False)
             return
-        if self._is_broadcast:
+        if self.options.broadcast:
             extra = fields(group=self.group, queue=message.queue, offset=message.offset)
             logger.warning("message dropped", extra=extra)
             self.acknowledge(message)
             return
-        if self.is_ordered and delay_level != DEAD_LETTER and not self._failed_too_often(message, puller):
+        if (
+            self.options.ordered
+            and delay_level != DEAD_LETTER
+            and not self._failed_too_often(message, puller)
+        ):
             self._suspend(message, puller)
-        elif await self._sent_back(message, DEAD_LETTER if self.is_ordered else delay_level):
-            self.acknowledge(message)
-        elif self.is_ordered:
-            self._suspend(message, puller)
-        else:
-            try:
+            return
+        is_taken = False
+        try:
+            is_taken = await self._sent_back(message, DEAD_LETTER if self.options.ordered else delay_level)
+            if not is_taken and not self.options.ordered:
                 await asyncio.sleep(AGAIN_MS / 1000)
-            finally:
+        finally:
+            if is_taken:
+                self.acknowledge(message)
+            elif self.options.ordered:
+                self._suspend(message, puller)
+            else:
                 self._give_again(message)
 
     async def run(
@@ -291,6 +319,12 @@ class GroupConsumer:
 
     async def close(self) -> None:
         """Stop, wait up to `grace_s` for messages in hand, commit, and leave the group."""
+        try:
+            await self._leave()
+        finally:
+            self._closed(self)
+
+    async def _leave(self) -> None:
         self.stop()
         loops = [*self._loops]
         for task in loops:
@@ -299,7 +333,7 @@ class GroupConsumer:
         pullers = [*self.pullers.values()]
         await together([puller.end() for puller in pullers])
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._grace_s):
+            async with asyncio.timeout(self.options.grace_s):
                 while self._in_hands:
                     self._settled.clear()
                     await self._settled.wait()
@@ -311,7 +345,6 @@ class GroupConsumer:
         await asyncio.gather(*self._endings, return_exceptions=True)
         self.pullers.clear()
         await self.member.leave()
-        self._closed(self)
 
     # -- what pullers say
 
@@ -354,10 +387,8 @@ class GroupConsumer:
 
     async def moved(self, offsets: dict[MessageQueue, int]) -> None:
         """An administrator moved the group to these offsets."""
-        pullers = [
-            (self.pullers[queue], offset) for queue, offset in offsets.items() if queue in self.pullers
-        ]
-        await together([puller.move(offset) for puller, offset in pullers])
+        pullers = [*self.pullers.values(), *self._leaving]
+        await together([puller.move(offsets[puller.queue]) for puller in pullers if puller.queue in offsets])
         self._has_room.set()
 
     async def consume_directly(self, message: ReceivedMessage, timeout_s: float) -> bool | None:
@@ -404,12 +435,12 @@ class GroupConsumer:
         return QueuePuller(
             queue,
             self.selectors[queue.topic],
-            self._start,
+            self.options.start,
             self,
             consumer=self._consumer,
             locks=self._locks,
             clock=self._clock,
-            commits=not self._is_broadcast,
+            commits=not self.options.broadcast,
         )
 
     async def _give_up(self, puller: QueuePuller) -> None:
@@ -457,8 +488,8 @@ class GroupConsumer:
             return True
         found = [each.progress for each in self.pullers.values() if each.progress is not None]
         return (
-            sum(progress.count for progress in found) < self._messages_max
-            and sum(progress.size_bytes for progress in found) < self._bytes_max
+            sum(progress.count for progress in found) < self.options.max_messages
+            and sum(progress.size_bytes for progress in found) < self.options.max_bytes
         )
 
     def _release(self, message: ReceivedMessage, *, is_success: bool) -> QueuePuller | None:
@@ -487,7 +518,7 @@ class GroupConsumer:
         failed_at, failures = self._failures.get(puller, (-1, 0))
         failures = failures + 1 if failed_at == message.offset else 1
         self._failures[puller] = message.offset, failures
-        return self._max_reconsume_times is not None and failures > self._max_reconsume_times
+        return self.options.max_reconsume_times is not None and failures > self.options.max_reconsume_times
 
     def _suspend(self, message: ReceivedMessage, puller: QueuePuller) -> None:
         """Give the message of an ordered queue again after SUSPEND_MS, and no other one before it."""
@@ -498,9 +529,11 @@ class GroupConsumer:
     def _give_again(self, message: ReceivedMessage) -> None:
         """Give the message to this member again."""
         puller = self._release(message, is_success=False)
-        if puller is not None and puller.progress is not None:
+        if puller is None:
+            return
+        if puller.progress is not None:
             puller.progress.give_back(message.stored)
-            self._freed(puller)
+        self._freed(puller)
 
     async def _sent_back(self, message: ReceivedMessage, delay_level: int) -> bool:
         """Whether the broker took the message back (CONSUMER_SEND_MSG_BACK, 36)."""
@@ -511,7 +544,7 @@ class GroupConsumer:
             delay_level,
             origin_msg_id=stored.message_id,
             origin_topic=stored.topic,
-            max_reconsume_times=self._max_reconsume_times,
+            max_reconsume_times=self.options.max_reconsume_times,
         )
         try:
             address = (await self._routes.get(stored.topic)).master(name)

@@ -204,7 +204,7 @@ class GroupMember:
         try:
             reply = await self._client.call(address, request, CALL_TIMEOUT_MS)
             if reply.code == ResponseCode.SUCCESS:
-                return ConsumerIdList.decode(reply.body or b"").consumer_id_list
+                return ConsumerIdList.decode(reply.body).consumer_id_list
         except (RemotingError, BodyError) as error:
             logger.info("members unknown", extra=fields(group=self.group, broker=address, why=error))
         return None

@@ -118,7 +118,7 @@ class MemberRequests:
                 )
         properties = {
             "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
-            "PROP_CONSUMEORDERLY": str(subscription.is_ordered).lower(),
+            "PROP_CONSUMEORDERLY": str(subscription.options.ordered).lower(),
             "PROP_CLIENT_VERSION": "autoswitch-mq mqclient",
             "PROP_CONSUMER_START_TIMESTAMP": str(subscription.version),
         }
@@ -148,7 +148,7 @@ class MemberRequests:
         else:
             said = "CR_SUCCESS" if is_done else "CR_LATER"
             result = ConsumeDirectlyResult(
-                order=subscription.is_ordered, consume_result=said, spent_time_mills=took_ms
+                order=subscription.options.ordered, consume_result=said, spent_time_mills=took_ms
             )
         return command.reply(body=result.encode())
 

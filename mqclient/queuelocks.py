@@ -6,7 +6,7 @@ ProcessQueue.isLockExpired."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from mqclient.errors import LockFailed, RouteUnknown, in_short
@@ -41,6 +41,7 @@ class QueueLocks:
         self._client = client
         self._clock = clock
         self._trusted_until_ms: dict[MessageQueue, int] = {}
+        self._tenures: Counter[MessageQueue] = Counter()
         self._asked = 0
         self._given_up: dict[MessageQueue, int] = {}
         """The number of the last request before each queue was released. A lock that was requested before is not trusted,
@@ -49,6 +50,11 @@ class QueueLocks:
     def holds(self, queue: MessageQueue) -> bool:
         """Whether no other client reads `queue` for the group at this moment."""
         return self._clock.monotonic_ms() < self._trusted_until_ms.get(queue, 0)
+
+    def tenure(self, queue: MessageQueue) -> int:
+        """A number that grows when `queue` is locked after it was not trusted to be held. Another client may have read it
+        meanwhile."""
+        return self._tenures[queue]
 
     async def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
         """Lock `queues`, or renew their locks. Returns the queues that are held now. A queue that is not returned must not be
@@ -87,6 +93,8 @@ class QueueLocks:
         for queue in wanted:
             is_kept = self._given_up.get(queue, 0) < number
             if is_kept and (queue.topic, queue.queue_id) in locked:
+                if self._trusted_until_ms.get(queue, 0) <= asked_ms:
+                    self._tenures[queue] += 1
                 self._trusted_until_ms[queue] = asked_ms + TRUST_MS
                 held.add(queue)
             else:

@@ -35,9 +35,14 @@ REFUSED_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class StartPosition:
-    """Where a group begins to read a queue for which it has committed nothing: `where` is "first", "last" or a time."""
+    """Where a group begins to read a queue for which it has committed nothing: `where` is "first", "last" or a time. Raises
+    ValueError."""
 
     where: str | datetime = "last"
+
+    def __post_init__(self) -> None:
+        if self.where not in ("first", "last") and not isinstance(self.where, datetime):
+            raise ValueError(f'start is "first", "last" or a datetime, not {self.where!r}')
 
     @property
     def consume_from_where(self) -> str:
@@ -104,6 +109,9 @@ class QueuePuller:
         self._commits = commits
         self._committed: int | None = None
         self._task: asyncio.Task[None] | None = None
+        self._is_ended = False
+        self._tenure = 0
+        """That of the lock under which `progress` was begun."""
 
     @property
     def is_ordered(self) -> bool:
@@ -115,39 +123,53 @@ class QueuePuller:
         return self._locks is not None and self._locks.holds(self.queue)
 
     @property
+    def _is_current(self) -> bool:
+        """Whether nobody else can have read the queue since `progress` was begun."""
+        return self._locks is None or (self.is_locked and self._locks.tenure(self.queue) == self._tenure)
+
+    @property
     def may_be_taken(self) -> bool:
         """Whether a message may be taken now."""
         progress = self.progress
         if progress is None or not progress.waits:
             return False
-        if self._locks is None:
+        if not self.is_ordered:
             return True
         free = not self.in_hands and self._clock.monotonic_ms() >= self.suspended_until_ms
-        return free and self.is_locked
+        return free and self._is_current
 
     def begin(self) -> None:
-        self._task = asyncio.create_task(self._run(), name=f"read {self.queue}")
-        self._task.add_done_callback(self._owner.failed)
+        self._is_ended = False
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name=f"read {self.queue}")
+            self._task.add_done_callback(self._owner.failed)
 
     async def end(self) -> None:
-        """Stop reading. Messages that wait are dropped, and the others are still finished here."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        """Stop reading. Messages in hand are still finished here."""
+        self._is_ended = True
+        await self._interrupt()
 
     async def move(self, offset: int) -> None:
-        """Read from `offset` on, and commit it: an administrator moved the group."""
-        await self.end()
-        self.progress = QueueProgress(offset)
-        self._committed = None
+        """Read from `offset` on, and commit it: an administrator moved the group. A puller that ends meanwhile stays ended."""
+        self.progress, self._committed = QueueProgress(offset), None
+        await self._interrupt()
         await self.commit()
-        self.begin()
+        if not self._is_ended:
+            self.begin()
+
+    async def _interrupt(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def commit(self) -> None:
-        """Commit what is finished, if that is news to the broker. A failure is logged; the next commit includes it."""
+        """Commit what is finished, if that is news to the broker. A failure is logged; the next commit includes it. In order,
+        nothing is committed once another member may have read on."""
         progress = self.progress
         if not self._commits or progress is None or progress.committed == self._committed:
+            return
+        if not self._is_current:
             return
         offset = progress.committed
         try:
@@ -160,14 +182,20 @@ class QueuePuller:
     async def _run(self) -> None:
         failing = False
         while True:
+            if not self._is_current:
+                self.progress = None  # another member may have read on, so the committed offset counts
             if self.is_ordered and not self.is_locked:
-                await asyncio.sleep(RETRY_MS / 1000)  # the subscription renews the locks
+                await asyncio.sleep(RETRY_MS / 1000)  # the consumer renews the locks
                 continue
+            if self._locks is not None:
+                self._tenure = self._locks.tenure(self.queue)
             try:
                 if self.progress is None:
                     self.progress = QueueProgress(await self._first_offset())
+                    await self.commit()  # else a member that dies now begins at a later end
                 await self._owner.room(self)
-                await self._pull(self.progress)
+                if self.progress is not None:
+                    await self._pull(self.progress)
             except PullFailed as error:
                 failing, is_lasting = True, error.code in LASTING
                 self._owner.trouble(self, error, is_lasting=is_lasting)
@@ -189,9 +217,14 @@ class QueuePuller:
             suspend_ms=SUSPEND_MS,
             commit=committed,
         )
-        if result.status is PullStatus.OFFSET_ILLEGAL:
+        if result.status is PullStatus.OFFSET_ILLEGAL and progress.next_offset >= result.min_offset:
             await self._move_to(result.next_offset, progress)
             return
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            where = fields(queue=self.queue, offset=progress.next_offset, moved_to=result.next_offset)
+            logger.warning(
+                "messages were deleted unread", extra=where
+            )  # those that wait here are still given
         progress.add(result.messages, result.next_offset)
         if result.messages:
             self._owner.arrived(self)
@@ -199,7 +232,7 @@ class QueuePuller:
             await asyncio.sleep(RETRY_MS / 1000)  # this broker does not suspend pulls
 
     async def _move_to(self, offset: int, progress: QueueProgress) -> None:
-        """The broker has no message at the offset: those below its first one were removed, or the group was moved."""
+        """The group was moved, or the broker does not have that much."""
         logger.warning(
             "offset moved", extra=fields(queue=self.queue, offset=progress.next_offset, moved_to=offset)
         )

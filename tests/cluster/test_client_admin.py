@@ -38,6 +38,8 @@ def test_a_topic_is_made_described_changed_and_deleted(cluster: Cluster) -> None
             assert [len(each) for each in (await admin.describe_topic("clicks")).values()] == [0, 1]
             await admin.create_topic("clicks", queues=3, cluster="DefaultCluster")
             assert len(await admin.describe_topic("clicks")) == 3, "as soon as the call returns"
+            with pytest.raises(AdminFailed, match="clicks has 3 queues, and 2 would hide messages"):
+                await admin.create_topic("clicks", queues=2)
             await admin.delete_topic("clicks")
             await admin.delete_topic("clicks")
             assert "clicks" not in await admin.topics()
@@ -58,7 +60,7 @@ def test_a_change_that_is_not_possible_says_where_and_why(cluster: Cluster) -> N
                 await admin.create_topic("clicks", cluster="Elsewhere")
             assert failed.value.where == "Elsewhere"
             with pytest.raises(AdminFailed, match="answered 29") as failed:
-                await admin.create_topic("SCHEDULE_TOPIC_XXXX")
+                await admin.create_topic("SCHEDULE_TOPIC_XXXX", queues=18)
             assert failed.value.code == 29
 
     run(cluster, play())

@@ -626,3 +626,47 @@ def test_long_bodies_are_compressed_and_come_as_they_were_sent(cluster: Cluster)
 
     run(cluster, play())
     assert got == [(bodies[0], False), (bodies[1], True), (bodies[2], False)]
+
+
+def test_an_ordered_member_that_slept_goes_on_behind_the_one_that_read_for_it(cluster: Cluster) -> None:
+    """It had messages in memory, and its lock was another member's meanwhile."""
+    members = [MemberNode(cluster.world, number, ordered=True).start() for number in range(2)]
+    cluster.world.run_for_ms(3_000)
+    send(cluster, 0, 20)
+    cluster.world.run_for_ms(8_000)
+    for member in members:
+        subscription = member.subscription
+        assert subscription is not None
+    members[0].subscription.pause()  # type: ignore[union-attr]
+    send(cluster, 20, 40)
+    cluster.world.run_for_ms(500)
+    members[0].subscription.resume()  # type: ignore[union-attr]
+    members[0].node.pause(180_000)
+    cluster.world.run_for_ms(179_000)
+    assert set(members[1].numbers) | set(range(20)) == set(range(40)), "it was read by the other one"
+    cluster.world.run_for_ms(60_000)
+    assert sum(len(member.queues) for member in members) == 4 and len(members[0].queues) == 2
+    numbers = Counter(number for member in members for number in member.numbers)
+    assert numbers == Counter(dict.fromkeys(range(40), 1))
+
+
+def test_a_message_whose_return_is_cancelled_is_given_again_and_a_subscription_is_used_once(
+    cluster: Cluster,
+) -> None:
+    async def play() -> None:
+        async with cluster.client() as client:
+            await fill(client, 0, 1)
+            messages = client.subscribe("orders", group="billing", start="first", grace_s=0.1)
+            async with messages:
+                message = await messages.take()
+                returning = asyncio.create_task(messages.hand_back(message))
+                await asyncio.sleep(0)
+                returning.cancel()
+                await asyncio.wait([returning])
+                again = await asyncio.wait_for(messages.take(), 5)
+                assert again.body == message.body
+            with pytest.raises(RuntimeError, match="has ended"):
+                await messages.__aenter__()
+            client.subscribe("orders", group="billing")
+
+    run(cluster, play())

@@ -47,6 +47,8 @@ FOUND_BY_UNIT = {
     "::test_a_pull_is_checked_again_after_its_client_was_asked_for_subscriptions",
     "unlocked-in-hand": "cluster/test_subscriptions.py"
     "::test_an_ordered_queue_is_handed_over_once_its_message_is_finished",
+    "lost-locks-forgotten": "cluster/test_subscriptions.py"
+    "::test_an_ordered_member_that_slept_goes_on_behind_the_one_that_read_for_it",
     "left-and-come-back": "cluster/test_subscriptions.py"
     "::test_an_ordered_queue_that_is_read_again_waits_for_the_message_in_hand[come back]",
     "heartbeats-only-once": "cluster/test_subscriptions.py"

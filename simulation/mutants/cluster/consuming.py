@@ -8,6 +8,7 @@ from mqclient import groupmember
 from mqclient.groupconsumer import GroupConsumer
 from mqclient.groupmember import GroupMember
 from mqclient.message import StoredMessage
+from mqclient.queuelocks import QueueLocks
 from mqclient.queueprogress import QueueProgress
 from mqclient.queuepuller import QueuePuller
 from mqclient.received import ReceivedMessage
@@ -87,3 +88,9 @@ def left_and_come_back(self: GroupConsumer, queue: MessageQueue) -> QueuePuller:
         return puller_of(self, queue)
     finally:
         self._leaving = leaving
+
+
+@bug("lost-locks-forgotten", QueueLocks, "tenure")
+def lost_locks_forgotten(self: QueueLocks, queue: MessageQueue) -> int:
+    """A member that slept reads on where it was, when it gets a queue back that another member has read meanwhile."""
+    return 0

@@ -8,6 +8,7 @@ from mqclient.client import Client
 from mqclient.consumer import PullStatus
 from mqclient.errors import PullFailed
 from mqclient.route import MessageQueue
+from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.pull import SYS_FLAG_COMMIT_OFFSET, PullMessageHeader, PullMessageResponseHeader
 from tests.unit.mqclient.records import WORKED_RECORD
@@ -71,3 +72,20 @@ def test_a_suggestion_of_a_broker_that_is_not_in_the_route_is_ignored() -> None:
         assert len(master.asked) == 2
 
     with_servers(namesrv, master)(scenario)
+
+
+def test_a_suggested_broker_that_refuses_reads_is_asked_once() -> None:
+    namesrv = Server(GET_ROUTEINFO_BY_TOPIC=route_to({}))
+    master = Server(PULL_MESSAGE=suggests(SLAVE_ID))
+    slave = Server(PULL_MESSAGE=lambda request: request.reply(ResponseCode.SYSTEM_BUSY, "no reads"))
+
+    async def scenario(client: Client) -> None:
+        namesrv.answers["GET_ROUTEINFO_BY_TOPIC"] = route_to({0: master.address, SLAVE_ID: slave.address})
+        consumer = client.consumer("g")
+        await consumer.pull(QUEUE, 3)
+        with pytest.raises(PullFailed, match="no reads"):
+            await consumer.pull(QUEUE, 3)
+        assert (await consumer.pull(QUEUE, 3)).messages
+        assert (len(master.asked), len(slave.asked)) == (2, 1)
+
+    with_servers(namesrv, master, slave)(scenario)
